@@ -1,0 +1,30 @@
+# Two commands: make demo, make test. Both set up .venv first.
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check gpu clean
+
+demo: $(READY)
+	$(BIN)/fieldcraft run campaigns/heat.yaml
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# What needs a card; not part of test.
+gpu: $(READY)
+	$(BIN)/python -m pytest tests/gpu
+
+$(READY): pyproject.toml constraints.txt
+	python3 -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]'
+	$(BIN)/python -m flows.prefect_server --prepare
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,156 @@
+"""Simulations on this machine, each in a process group of its own that outlives whoever started it.
+
+    WORK/KEY/request.json   what to run, written before anything is started
+    WORK/KEY/started.json   made by the child, once: whoever makes it runs the job, any other child leaves
+    WORK/KEY/result         the fields, there whole or not at all (renamed)
+    WORK/KEY/outcome.json   why there is no result, in the child's own words
+    WORK/KEY/log.txt        what the simulator printed
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Running
+from flows.processes import is_alive, start_time
+from storage.fields import load_group
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class Local:
+    """Runs jobs as child processes of this machine.
+
+    Args:
+        folder: Scratch folder of the campaign.
+        wall_time_s: Limit of one job in seconds; its process group is then killed.
+    """
+
+    folder: Path
+    wall_time_s: float
+    _children: ClassVar[dict[int, "subprocess.Popen[bytes]"]] = {}  # kept to be reaped
+
+    def submit(self, job: Job) -> Handle:
+        """Write the request and start a child; the child that makes ``started.json`` is the one that runs it."""
+        place = self.folder / job.key
+        place.mkdir(parents=True, exist_ok=True)
+        write_json(place / "request.json", {**job.request, "key": job.key, "wall_time_s": self.wall_time_s})
+        with (place / "log.txt").open("ab") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "flows.simulation", str(place)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._children[child.pid] = child
+        return {"key": job.key, "pid": child.pid, "started": start_time(child.pid)}
+
+    def find(self, key: str) -> Handle | None:
+        """The handle of a job whose child has begun; None when none has, and submitting again is then safe."""
+        started = read_json(self.folder / key / "started.json")
+        return {"key": key, "pid": started["pid"], "started": started["started"]} if started else None
+
+    def look(self, handle: Handle) -> Outcome:
+        """Judge by what the child left behind, then by whether it lives."""
+        place = self.folder / handle["key"]
+        started = read_json(place / "started.json")
+        process = started or handle
+        alive = self._lives(process["pid"], process["started"])
+        # Read after the look at the process: what it left behind is then complete.
+        if (place / "result").is_dir():
+            return Finished(max(0.0, (place / "result").stat().st_mtime - started["at"]))
+        if outcome := read_json(place / "outcome.json"):
+            return Lost(outcome["reason"]) if outcome["kind"] == "lost" else Failed(outcome["kind"], outcome["reason"])
+        if alive:
+            return Running()
+        return Lost(f"process {process['pid']} ended without a result or a word")
+
+    def poll(self, handle: Handle) -> Outcome:
+        """As ``look``, but a job whose process died before it began is barred from beginning, and has failed."""
+        outcome = self.look(handle)
+        place = self.folder / handle["key"]
+        if isinstance(outcome, Lost) and not (place / "started.json").exists():
+            return self._never_began(place, handle)
+        return outcome
+
+    def _never_began(self, place: Path, handle: Handle) -> Outcome:
+        reason = f"process {handle['pid']} ended before it began: {_last_line(place / 'log.txt')}"
+        try:  # whoever makes this file runs the job: from here on no child can
+            write_json(place / "started.json", {**handle, "at": time.time()}, once=True)
+            write_json(place / "outcome.json", {"kind": "transient", "reason": reason})
+        except FileExistsError:
+            return Running()
+        return Failed("transient", reason)
+
+    def _lives(self, pid: int, started: float) -> bool:
+        child = self._children.get(pid)
+        if child is not None and child.poll() is not None:
+            del self._children[pid]
+            return False
+        return is_alive(pid, started)
+
+    def fetch(self, handle: Handle) -> "xr.Dataset":
+        """The fields the child wrote, checksums verified."""
+        return load_group(self.folder / handle["key"] / "result")
+
+    def cancel(self, handle: Handle) -> None:
+        """Kill the job's process group."""
+        started = read_json(self.folder / handle["key"] / "started.json")
+        if started and self._lives(started["pid"], started["started"]):
+            os.killpg(started["pid"], signal.SIGKILL)
+
+    def forget(self, key: str) -> None:
+        """Delete the job's folder."""
+        shutil.rmtree(self.folder / key, ignore_errors=True)
+
+    def wait(self, handles: list[Handle], seconds: float) -> None:
+        """Return when one of the jobs has ended, or after ``seconds``."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and all(isinstance(self.poll(handle), Running) for handle in handles):
+            time.sleep(_POLL_S)
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    return next((line for line in reversed(lines) if line.strip()), "it printed nothing")
+
+
+def write_json(path: Path, data: dict[str, Any], *, once: bool = False) -> None:
+    """Write a file whole or not at all; with ``once``, refuse to replace one.
+
+    Raises:
+        FileExistsError: ``once`` and the file is there.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with draft.open("w") as file:
+        json.dump(data, file)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        if once:
+            os.link(draft, path)
+        else:
+            os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The mapping that ``write_json`` wrote; empty when there is none."""
+    try:
+        data: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    return data

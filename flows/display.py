@@ -1,0 +1,93 @@
+"""Progress while a run works: iteration, step, trial, value, best and time, one line each, or one JSON object each."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from flows.views import best_trial, design_text, outputs_text
+from storage.ledger import Ledger
+from storage.records import Trial
+
+
+class Display:
+    """Prints what a pass tells.
+
+    Args:
+        ledger: Opens the ledger, asked once the campaign exists.
+        as_json: One JSON object a line instead of text.
+    """
+
+    def __init__(self, ledger: Callable[[], Ledger], as_json: bool) -> None:
+        self.open, self.as_json = ledger, as_json
+        self.began = time.monotonic()
+
+    def __call__(self, event: str, details: dict[str, Any]) -> None:
+        """Show one event."""
+        if self.as_json:
+            print(json.dumps({"event": event, "seconds": self._now(), **_plain(details)}), flush=True)
+            return
+        for line in self._describe(event, details):
+            print(f"{self._now():7.1f} s  {line}", flush=True)
+
+    def _now(self) -> float:
+        return round(time.monotonic() - self.began, 1)
+
+    def _describe(self, event: str, details: dict[str, Any]) -> list[str]:
+        match event:
+            case "proposed":
+                return [_row(t, "acquire", self._design(t) + _foreseen(t)) for t in details["trials"]]
+            case "started":
+                return [_row(details["trial"], "dispatch", "simulating")]
+            case "completed":
+                return [self._completed(details["trial"], details["seconds"])]
+            case "failed" | "held":
+                return [_row(details["trial"], "harvest", f"{event}: {details['reason']}")]
+            case "trained":
+                metrics = ", ".join(f"{name} {value:.3g}" for name, value in list(details["metrics"].items())[:4])
+                what = f"{details['trials']} trials in {details['seconds']:.1f} s: {metrics}"
+                return [f"iteration {details['iteration']:3d}  train      {what}"]
+            case "training resumed":
+                return [f"               train      goes on from step {details['step']}"]
+            case "exported" if details["problem"]:
+                return [f"MLflow: {details['problem']}"]
+        return []
+
+    def _design(self, trial: Trial) -> str:
+        return design_text(self.open().campaign(trial.campaign), trial.design)
+
+    def _completed(self, trial: Trial, seconds: float) -> str:
+        ledger = self.open()
+        campaign, trials = ledger.campaign(trial.campaign), ledger.trials(trial.campaign)
+        best = best_trial(campaign, trials)
+        record = "  <- best" if best is not None and best.id == trial.id else ""
+        best_text = outputs_text(campaign, best.outputs if best else None)
+        return _row(
+            trial, "harvest", f"{outputs_text(campaign, trial.outputs)} in {seconds:.1f} s; best {best_text}{record}"
+        )
+
+
+def _row(trial: Trial, step: str, what: str) -> str:
+    return f"iteration {trial.iteration:3d}  {step:<9}  {trial.id}  {what}"
+
+
+def _foreseen(trial: Trial) -> str:
+    return "" if trial.origin.mean is None else f"  (foreseen {trial.origin.mean:.5g})"
+
+
+def _plain(details: dict[str, Any]) -> dict[str, Any]:
+    def plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
+        if isinstance(value, Trial):
+            return {"id": value.id, "iteration": value.iteration, "design": value.design, "outputs": value.outputs}
+        return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+    return {key: plain(value) for key, value in details.items()}
+
+
+def complain(message: str, as_json: bool) -> None:
+    """One clear error."""
+    if as_json:
+        print(json.dumps({"error": message}))
+    else:
+        print(f"fieldcraft: {message}", file=sys.stderr)

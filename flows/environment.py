@@ -1,0 +1,46 @@
+"""What a campaign ran on, recorded when it is created and never compared: code, versions, machine, names of outputs."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from physics.problem import Problem
+
+_PACKAGES = ("fieldcraft", "torch", "botorch", "numpy", "scipy", "xarray", "zarr", "py-pde", "prefect", "mlflow")
+
+
+def environment_of(problem: Problem) -> dict[str, Any]:
+    """The environment as JSON; ``outputs`` lets a campaign be read where the problem's file is missing."""
+    import torch
+
+    return {
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "versions": {name: _version(name) for name in _PACKAGES},
+        "outputs": [{"name": output.name, "unit": output.unit} for output in problem.outputs],
+        "units": {variable.name: getattr(variable, "unit", "") for variable in problem.space.variables},
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """Commit of the checkout that this code is, with ``+`` where it was changed; None outside one."""
+    here = Path(__file__).resolve().parent
+    ask = ["git", "-C", str(here), "describe", "--always", "--abbrev=40", "--dirty=+"]
+    try:
+        done = subprocess.run(ask, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None

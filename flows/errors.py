@@ -1,0 +1,18 @@
+"""Errors a person reads: the value, the problem and the remedy, in one line, and exit code 2.
+
+    FieldcraftError
+    +-- InputError     a campaign file, an option or a plug-in is wrong; nothing was changed
+    +-- Unfinished     the campaign cannot go on by itself: a person must decide
+"""
+
+
+class FieldcraftError(Exception):
+    """Base of the errors that end a command with exit code 2."""
+
+
+class InputError(FieldcraftError):
+    """What the user gave cannot be used; nothing was created or changed."""
+
+
+class Unfinished(FieldcraftError):
+    """The campaign waits for a person; everything so far is kept."""

@@ -1,0 +1,128 @@
+"""Copies of what the ledger and the field store hold: CSV, one zarr group, MLflow."""
+
+import csv
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from flows.settings import Settings
+from storage.fields import FieldStore
+from storage.ledger import Ledger, LeaseHeld, open_ledger
+from storage.records import Campaign, TrialState
+from storage.tracking import Objective, Tracker, TrackingError
+
+DRAIN_S = 120.0  # how long a run that has ended waits for tracking to catch up
+_EVERY_S = 1.0
+
+
+def objective_of(campaign: Campaign) -> Objective:
+    """What counts as best, read from the record alone."""
+    first, *rest = (output["name"] for output in campaign.environment["outputs"])
+    return Objective(first, campaign.spec["sense"] == "maximize", tuple(rest))
+
+
+def tracker(settings: Settings) -> Tracker:
+    """The tracker of these settings."""
+    return Tracker(settings.mlflow, FieldStore(settings.fields), objective_of)
+
+
+def export_csv(ledger: Ledger, name: str, file: Path) -> int:
+    """Write every trial of a campaign as one row; returns how many.
+
+    Columns: ``trial``, ``state``, ``design.NAME`` and ``output.NAME``; numbers read back to the same bits.
+    """
+    campaign, trials = ledger.campaign(name), ledger.trials(name)
+    outputs = [output["name"] for output in campaign.environment["outputs"]]
+    names = list(campaign.environment["units"])
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    with draft.open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(["trial", "state", *(f"design.{n}" for n in names), *(f"output.{n}" for n in outputs)])
+        for trial in trials:
+            values = [(trial.outputs or {}).get(n, "") for n in outputs]
+            writer.writerow([trial.id, str(trial.state), *(trial.design[n] for n in names), *values])
+    os.replace(draft, file)
+    return len(trials)
+
+
+def export_fields(ledger: Ledger, fields: FieldStore, name: str, folder: Path) -> int:
+    """Write the fields of all completed trials as one zarr group along ``trial``; returns how many.
+
+    Raises:
+        storage.fields.FieldError: there is none, they differ in shape, or ``folder`` exists.
+    """
+    done = ledger.trials(name, states={TrialState.COMPLETED})
+    refs = {trial.id: trial.field for trial in done if trial.field}
+    fields.export(refs, folder)
+    return len(refs)
+
+
+def export_mlflow(settings: Settings, name: str | None) -> int:
+    """Show in MLflow what the outbox holds, each item exactly once; returns how many."""
+    return tracker(settings).export(open_ledger(settings.ledger), name)
+
+
+class BackgroundExport:
+    """Exports to MLflow beside a run, in a process of its own, which ends with the run and is never waited for before.
+
+    Attributes:
+        problem: What kept MLflow from showing everything, or None.
+    """
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self.settings, self.name = settings, name
+        self.problem: str | None = None
+
+    def __enter__(self) -> Self:
+        if self.settings.mlflow == "off":
+            return self
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "flows.exporting", str(self.settings.home), self.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: os.nice(10) and None,
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.settings.mlflow == "off":
+            return
+        try:
+            _, said = self.child.communicate(timeout=DRAIN_S)
+        except subprocess.TimeoutExpired:
+            self.problem = f"MLflow has not caught up after {DRAIN_S:g} s; it goes on in the background"
+            return
+        if self.child.returncode:
+            self.problem = (said.strip().splitlines() or ["the exporter ended without a word"])[-1]
+
+
+def _follow(settings: Settings, name: str) -> int:
+    """Export again and again until the pipe from the run closes, and then once more."""
+    import select
+
+    ended = False
+    while True:
+        try:
+            export_mlflow(settings, name)
+        except TrackingError as error:
+            print(str(error).replace("\n", " "), file=sys.stderr)
+            return 1
+        except LeaseHeld:
+            time.sleep(_EVERY_S)  # another exporter is at work on the same outbox
+            if ended:
+                return 0
+        if ended:
+            return 0
+        ended = bool(select.select([sys.stdin], [], [], _EVERY_S)[0])
+
+
+if __name__ == "__main__":
+    from flows.settings import settings_from
+
+    raise SystemExit(_follow(settings_from(home=Path(sys.argv[1])), sys.argv[2]))

@@ -1,0 +1,107 @@
+"""The pass as a plain function: harvest, dispatch, decide, collocate, train, acquire, approve.
+
+Running it again is always safe. ``flows.campaign`` makes the same pass as a Prefect flow, one task a step.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from flows import acquisition, approval, collocation, deciding, dispatching, harvest, training
+from flows.deciding import Decision
+from flows.site import site_of
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ref:
+    """All that a step is given: where the stores are, which campaign, under which lease."""
+
+    home: str
+    name: str
+    lease: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What a pass did.
+
+    Args:
+        harvested: Trials settled.
+        sent: Trials sent.
+        proposed: Trials proposed.
+        decision: What it decided.
+    """
+
+    harvested: int
+    sent: int
+    proposed: int
+    decision: Decision
+
+
+def harvest_step(ref: Mapping[str, Any]) -> int:
+    """Step 1: poll, fetch, evaluate, record."""
+    return harvest.harvest(site_of(**ref))
+
+
+def dispatch_step(ref: Mapping[str, Any]) -> int:
+    """Step 2: reconcile, retry, send."""
+    return dispatching.dispatch(site_of(**ref))
+
+
+def decide_step(ref: Mapping[str, Any]) -> dict[str, Any]:
+    """Step 3: propose, wait or end."""
+    return asdict(deciding.decide(site_of(**ref)))
+
+
+def collocate_step(ref: Mapping[str, Any], iteration: int) -> str | None:
+    """Step 4: store the PDE points of the iteration; returns their digest."""
+    product = collocation.collocate(site_of(**ref), iteration)
+    return product.digest if product else None
+
+
+def train_step(ref: Mapping[str, Any], iteration: int) -> str:
+    """Step 5: store the model of the iteration; returns its digest."""
+    return training.train(site_of(**ref), iteration).digest
+
+
+def acquire_step(ref: Mapping[str, Any], iteration: int, q: int, model: bool) -> int:
+    """Step 6: propose designs, from the model or from the start's sequence; returns how many."""
+    propose = acquisition.acquire if model else acquisition.begin
+    return len(propose(site_of(**ref), iteration, q))
+
+
+def approve_step(ref: Mapping[str, Any]) -> int:
+    """Step 7: approve by policy; returns how many."""
+    return len(approval.approve(site_of(**ref)))
+
+
+class Caller(Protocol):
+    """Calls a step: directly, or as a Prefect task."""
+
+    def __call__(self, step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """The step's result."""
+        ...
+
+
+def directly(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a step as the plain function it is."""
+    return step(*args, **kwargs)
+
+
+def make_pass(ref: Ref, call: Caller = directly) -> Passed:
+    """One pass over a campaign, under a lease that the caller holds."""
+    at = asdict(ref)
+    harvested, sent = call(harvest_step, at), call(dispatch_step, at)
+    decision = Decision(**call(decide_step, at))
+    proposed = 0
+    if decision.propose:
+        if decision.model:
+            call(collocate_step, at, decision.iteration)
+            call(train_step, at, decision.iteration)
+        proposed = call(acquire_step, at, decision.iteration, decision.propose, decision.model)
+    if proposed or decision.wait:
+        call(approve_step, at)
+    return Passed(harvested, sent, proposed, decision)

@@ -1,0 +1,145 @@
+"""The directory is the registry: kind ``heat`` of group ``problems`` is ``physics/problems/heat.py``.
+
+Each file holds one public frozen dataclass. The operator's directories (``FIELDCRAFT_PLUGINS``) may hold the same
+folders (``problems/``, ``simulators/``, ...); their files are loaded by path under a private module name.
+"""
+
+import dataclasses
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from flows.errors import InputError
+
+PACKAGES = {
+    "problems": "physics.problems",
+    "simulators": "physics.simulators",
+    "surrogates": "models.surrogates",
+    "acquisitions": "models.acquisitions",
+    "maximizers": "models.maximizers",
+    "proposers": "models.proposers",
+    "dispatchers": "flows.dispatchers",
+}
+_KIND = re.compile(r"[a-z][a-z0-9_]*")
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def available(group: str, plugins: Sequence[Path] = ()) -> dict[str, Path]:
+    """Kinds of a group and the file of each, built-in ones first; lists directories and imports nothing.
+
+    Raises:
+        InputError: two files bear the same kind.
+    """
+    found: dict[str, Path] = {}
+    for folder in (_ROOT / PACKAGES[group].replace(".", "/"), *(plugin / group for plugin in plugins)):
+        for file in sorted(folder.glob("*.py")):
+            if not _KIND.fullmatch(file.stem):
+                continue
+            if file.stem in found:
+                raise InputError(f"Kind {file.stem!r} exists twice: {found[file.stem]} and {file}. Rename yours.")
+            found[file.stem] = file
+    return found
+
+
+def load(group: str, kind: str, plugins: Sequence[Path] = ()) -> type[Any]:
+    """The class of a kind.
+
+    Raises:
+        InputError: no such kind, or its file cannot be loaded or does not hold one public frozen dataclass.
+    """
+    known = available(group, plugins)
+    if kind not in known:
+        raise InputError(
+            f"No kind {kind!r} in {group}.{suggestion(kind, known)} Known: {', '.join(sorted(known))}. "
+            f"To add one, write {group}/{kind}.py in a directory that FIELDCRAFT_PLUGINS lists."
+        )
+    module = _module(PACKAGES[group], known[kind])
+    public = [
+        value
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
+    if len(public) != 1 or not _is_frozen(public[0]):
+        raise InputError(
+            f"{known[kind]} holds {', '.join(c.__name__ for c in public) or 'no public class'}: it must hold exactly "
+            "one public frozen dataclass; begin the names of the others with an underscore."
+        )
+    return public[0]
+
+
+def build(group: str, component: Mapping[str, Any], plugins: Sequence[Path] = (), where: str = "") -> Any:
+    """The component that ``{kind: ..., option: ...}`` describes, validated.
+
+    Raises:
+        InputError: unknown kind, misspelt option, or a value that the component refuses; ``where`` is named.
+    """
+    options = {key: value for key, value in component.items() if key != "kind"}
+    cls = load(group, str(component.get("kind")), plugins)
+    if "__pydantic_config__" not in vars(cls):
+        cls.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+    try:
+        return TypeAdapter(cls).validate_python(options)
+    except ValidationError as error:
+        raise InputError(explain(error, where, [f.name for f in dataclasses.fields(cls)])) from None
+
+
+def options_of(kind: str, component: Any) -> dict[str, Any]:
+    """The component as data again, every default written out: ``{kind: ..., option: ...}``."""
+    return {"kind": kind, **{f.name: getattr(component, f.name) for f in dataclasses.fields(component) if f.init}}
+
+
+def explain(error: ValidationError, where: str, known: Sequence[str] = ()) -> str:
+    """One line for what pydantic found: the place, the value, the problem, and the nearest key that exists."""
+    lines = []
+    for fault in error.errors():
+        path = ".".join(str(part) for part in (*([where] if where else ()), *fault["loc"]))
+        if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            wrong = str(fault["loc"][-1])
+            hint = suggestion(wrong, known) or (f" Known: {', '.join(known)}." if known else " Remove it.")
+            lines.append(f"{path}: unknown key {wrong!r}.{hint}")
+        elif fault["type"] in ("missing", "missing_argument"):
+            lines.append(f"{path}: missing. Give it.")
+        else:
+            message = fault["msg"].removeprefix("Value error, ")
+            value = "" if isinstance(fault["input"], dict) else f" (given: {fault['input']!r})"
+            lines.append(f"{path}: {message}{value}")
+    return " ".join(lines)
+
+
+def suggestion(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    """A sentence naming the nearest known word, or nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _is_frozen(cls: type[Any]) -> bool:
+    return dataclasses.is_dataclass(cls) and bool(vars(cls)["__dataclass_params__"].frozen)
+
+
+def _module(package: str, file: Path) -> ModuleType:
+    if file.parent == _ROOT / package.replace(".", "/"):
+        return importlib.import_module(f"{package}.{file.stem}")
+    # A private name, so that a user's own models.py never meets ours and two plug-in directories never meet.
+    name = f"_fieldcraft_plugin_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}_{file.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    found = importlib.util.spec_from_file_location(name, file)
+    assert found is not None and found.loader is not None  # the file exists and ends in .py
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module
+    try:
+        found.loader.exec_module(module)
+    except Exception as error:  # whatever a user's file raises is one clear error
+        del sys.modules[name]
+        raise InputError(f"{file} cannot be loaded: {type(error).__name__}: {error}. Mend the file.") from error
+    return module

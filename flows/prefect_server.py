@@ -1,0 +1,195 @@
+"""A Prefect server for the length of one command, tuned for it, that cannot outlive whoever started it.
+
+Left alone, Prefect's temporary server costs 13-25 s: it runs every migration on an empty database, registers every
+block type, starts services that a local run has no use for, and each flow then waits a second for a heartbeat thread.
+Here the server starts first and imports go on beside it, an empty database is copied from a migrated one, and it
+ends when the pipe to its parent closes (even if the parent was killed).
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from flows.errors import FieldcraftError
+
+_UNUSED_SERVICES = (
+    "CANCELLATION_CLEANUP",
+    "CLEANUP_RECONCILER",
+    "EVENT_LOGGER",
+    "EVENT_PERSISTER",
+    "FOREMAN",
+    "LATE_RUNS",
+    "PAUSE_EXPIRATIONS",
+    "REPOSSESSOR",
+    "SCHEDULER",
+    "TRIGGERS",
+)
+_QUIET = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_LOGGING_LEVEL": "ERROR",
+    "PREFECT_LOGGING_TO_API_ENABLED": "false",
+}
+_LOCAL = {
+    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT__SERVER_FINAL": "1",
+    **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in _UNUSED_SERVICES},
+}
+START_S = 120.0
+
+
+class Server:
+    """A Prefect API for this process: the user's own (``PREFECT_API_URL``), or a child's."""
+
+    def __init__(self, home: Path) -> None:
+        """Begin to start a server, unless the user names one, and return at once; call before importing Prefect.
+
+        The child imports what it needs and then waits for ``begin``: until then nothing is written.
+        """
+        for name, value in _QUIET.items():
+            os.environ.setdefault(name, value)
+        self.child: subprocess.Popen[bytes] | None = None
+        if os.environ.get("PREFECT_API_URL"):
+            return
+        os.environ["PREFECT_HOME"] = str(home)
+        # Only this process and its children can use the server: the password is never written anywhere.
+        os.environ["PREFECT_SERVER_API_AUTH_STRING"] = os.environ["PREFECT_API_AUTH_STRING"] = (
+            f"fieldcraft:{secrets.token_urlsafe(24)}"
+        )
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "flows.prefect_server"],
+            env={**os.environ, **_LOCAL},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self.child.stdout is not None  # piped above
+        port = self.child.stdout.readline().decode().strip()
+        if not port:
+            raise FieldcraftError("No port of 127.0.0.1 is free for Prefect's server. Stop some programs that listen.")
+        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
+
+    def begin(self) -> None:
+        """Let the child write its database and serve."""
+        if self.child is not None:
+            assert self.child.stdin is not None  # piped above
+            self.child.stdin.write(b"b")
+            self.child.stdin.flush()
+
+    def ready(self) -> None:
+        """Wait until the API answers.
+
+        Raises:
+            FieldcraftError: it does not; nothing was changed.
+        """
+        import httpx
+
+        url, deadline = os.environ["PREFECT_API_URL"], time.monotonic() + (START_S if self.child else 10.0)
+        while time.monotonic() < deadline and (self.child is None or self.child.poll() is None):
+            try:
+                if httpx.get(f"{url}/health", timeout=5.0, auth=self._auth()).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                time.sleep(0.05)
+        raise FieldcraftError(
+            f"No Prefect API answers at {url}. Start that server, or unset PREFECT_API_URL to use a local one."
+        )
+
+    def _auth(self) -> tuple[str, str] | None:
+        user, found, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
+        return (user, password) if found else None
+
+    def stop(self) -> None:
+        """End the child."""
+        if self.child is not None:
+            self.child.communicate()
+
+
+@contextmanager
+def without_heartbeats() -> Iterator[None]:
+    """Flows inside emit no heartbeats, whose thread costs each flow call up to a second: the lease tells who lives."""
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        yield
+
+
+def _template() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "fieldcraft" / f"prefect-{version('prefect')}.db"
+
+
+def _copied(source: Path, target: Path) -> None:
+    """Copy a database that nobody writes, whole or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copyfile(source, draft)
+    os.replace(draft, target)
+
+
+def _migrated(database: Path) -> None:
+    """Bring a new database up to date, by copying one that is where this machine has made one before."""
+    if database.exists():
+        return
+    template = _template()
+    if not template.exists():
+        from prefect.server.database import provide_database_interface
+
+        asyncio.run(provide_database_interface().create_db())
+        with sqlite3.connect(database) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with suppress(OSError):  # where no cache can be written, the next new home migrates again
+            _copied(database, template)
+        return
+    _copied(template, database)
+
+
+def _serve() -> None:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+    import uvicorn
+    from prefect.server.api.server import create_app
+
+    if not os.read(0, 1):
+        return  # the parent found something wrong and left
+
+    def end_with_parent() -> None:
+        os.read(0, 1)  # returns when the parent closes the pipe, by dying too
+        os._exit(0)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    home = Path(os.environ["PREFECT_HOME"])
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "server.log").open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    _migrated(home / "prefect.db")
+    uvicorn.Server(uvicorn.Config(create_app(), log_level="error", lifespan="on")).run(sockets=[listener])
+
+
+def _prepare() -> None:
+    """Make the migrated database that new homes are copied from, so that no first run has to wait for it."""
+    if _template().exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, **_QUIET, **_LOCAL, "PREFECT_HOME": folder}
+        migrate = "from flows.prefect_server import _migrated; from pathlib import Path; _migrated(Path(%r))"
+        subprocess.run([sys.executable, "-c", migrate % f"{folder}/prefect.db"], env=environment, check=True)
+
+
+if __name__ == "__main__":
+    _prepare() if "--prepare" in sys.argv else _serve()

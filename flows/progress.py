@@ -1,0 +1,26 @@
+"""What a pass tells whoever watches it. Nobody has to listen; nothing depends on it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+Listener = Callable[[str, dict[str, Any]], None]
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+def tell(event: str, **details: Any) -> None:
+    """Tell the listener, where there is one, that ``event`` happened."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(event, details)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Hear everything that is told inside the block."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)

@@ -1,0 +1,66 @@
+"""What a step works with: the campaign's components and its stores, opened from references alone."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from flows.settings import Settings, settings_from
+from flows.wiring import Campaign, rewire
+from storage.fields import FieldStore
+from storage.ledger import Ledger, open_ledger
+from storage.records import Lease, canonical
+
+ACTOR = "fieldcraft"  # who acts when no person does
+
+
+@dataclass(frozen=True)
+class Site:
+    """A campaign with its stores.
+
+    Args:
+        campaign: Specification and components.
+        ledger: Every write is refused once the pass has lost its lease.
+        fields: Fields, checkpoints and collocation sets.
+    """
+
+    campaign: Campaign
+    ledger: Ledger
+    fields: FieldStore
+
+    @property
+    def name(self) -> str:
+        """The campaign's name."""
+        return self.campaign.name
+
+    @property
+    def work(self) -> Path:
+        """Scratch folder of the campaign."""
+        return self.campaign.settings.work / self.name
+
+
+def site_of(home: str, name: str, lease: Mapping[str, Any] | None) -> Site:
+    """Open a campaign's stores; everything is named, nothing is carried, so a step may run on any machine.
+
+    Args:
+        home: The stores' folder.
+        name: Campaign.
+        lease: The lease under which to write, as JSON; None to read.
+    """
+    settings = settings_from(home=Path(home))
+    ledger = open_ledger(settings.ledger)
+    campaign = _rewired(canonical(ledger.campaign(name).spec), settings)
+    fenced = ledger if lease is None else ledger.fenced(Lease.model_validate(lease))
+    return Site(campaign, fenced, FieldStore(settings.fields))
+
+
+def unfinished(iteration: int) -> str:
+    """Name of the scratch folder of an iteration's training."""
+    return f"train-{iteration:04d}"
+
+
+@lru_cache(maxsize=8)
+def _rewired(spec: str, settings: Settings) -> Campaign:
+    return rewire(json.loads(spec), settings)

@@ -1,0 +1,284 @@
+"""The campaign file: YAML in, canonical JSON and its SHA-256 out. It is data and can name only registered kinds."""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from flows.errors import InputError
+from flows.plugins import explain
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+MAX_BYTES = 1_000_000
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Component(BaseModel):
+    """A kind and its options; which options there are, only the kind knows (``flows.wiring`` validates them)."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    kind: str
+
+
+class Start(_Part):
+    """The designs before any model.
+
+    Attributes:
+        proposer: Sequence they are taken from.
+        n: How many.
+    """
+
+    proposer: Component = Component(kind="sobol")
+    n: int = Field(ge=1)
+
+
+class Collocation(_Part):
+    """Where the equation is imposed.
+
+    Attributes:
+        scheme: How points are placed in the problem's domain.
+        n: How many.
+        resample: Fresh points in every iteration, or one set for the campaign.
+    """
+
+    scheme: Literal["sobol", "latin_hypercube", "uniform"] = "sobol"
+    n: int = Field(default=256, ge=1, le=1_000_000)
+    resample: bool = True
+
+
+class AlgorithmSpec(_Part):
+    """Surrogate x acquisition x maximizer after a start; without the three, the start's proposer goes on."""
+
+    start: Start
+    surrogate: Component | None = None
+    acquisition: Component | None = None
+    maximizer: Component | None = None
+    collocation: Collocation = Collocation()
+
+    @model_validator(mode="after")
+    def _whole_sentence(self) -> Self:
+        words = {"surrogate": self.surrogate, "acquisition": self.acquisition, "maximizer": self.maximizer}
+        missing = [name for name, word in words.items() if word is None]
+        if 0 < len(missing) < 3:
+            raise ValueError(f"no {' and no '.join(missing)}: give surrogate, acquisition and maximizer, or none")
+        return self
+
+    @property
+    def sentence(self) -> str:
+        """The algorithm in words: ``physics_informed x thompson x multistart``."""
+        words = [word.kind for word in (self.surrogate, self.acquisition, self.maximizer) if word]
+        return " x ".join(words) or self.start.proposer.kind
+
+
+class Noise(_Part):
+    """Gaussian noise added to each reading of the objective.
+
+    Attributes:
+        sd: Its standard deviation in the objective's unit.
+        of_sd: The same as a fraction of the objective's own standard deviation, where the problem states that.
+    """
+
+    sd: float | None = Field(default=None, ge=0)
+    of_sd: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.sd is None) == (self.of_sd is None):
+            raise ValueError("give exactly one of sd (in the objective's unit) and of_sd (a fraction)")
+        return self
+
+
+class Dispatch(_Part):
+    """Where and how simulations run.
+
+    Attributes:
+        kind: Dispatcher.
+        parallel: How many may run at once.
+        wall_time_s: Limit of one simulation in seconds; its whole process group is then killed.
+        attempts: How often a trial may be sent when its simulator is idempotent or failed in passing.
+    """
+
+    kind: str = "local"
+    parallel: int = Field(default=2, ge=1)
+    wall_time_s: float = Field(default=600.0, gt=0)
+    attempts: int = Field(default=3, ge=1)
+
+
+class Budget(_Part):
+    """What may be spent: the number of trials, those of the start included."""
+
+    trials: int = Field(ge=1)
+
+
+class Stop(_Part):
+    """When to end before the budget is spent: once a reading reaches ``target`` (in the objective's unit)."""
+
+    target: float | None = None
+
+
+class CampaignSpec(_Part):
+    """One campaign, whole.
+
+    Attributes:
+        name: Names the campaign and its trials.
+        seed: Entropy of every random stream.
+        sense: Whether the objective is maximised or minimised.
+        problem: What is optimised.
+        simulator: What answers a design.
+        space: Narrower bounds of the problem's variables, ``{x: [low, high]}``.
+        noise: Noise added to the objective's reading; none when left out.
+        algorithm: How designs are chosen.
+        batch: Designs per iteration after the start.
+        approval: Who approves; ``auto`` approves every proposal at once and writes that down.
+        dispatcher: Where simulations run.
+        budget: What may be spent.
+        stop: When to end earlier.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$")
+    seed: int = Field(ge=0, lt=2**63)
+    sense: Literal["maximize", "minimize"]
+    problem: Component
+    simulator: Component
+    space: dict[str, tuple[Finite, Finite]] = {}
+    noise: Noise | None = None
+    algorithm: AlgorithmSpec
+    batch: int = Field(default=1, ge=1)
+    approval: Literal["auto"] = "auto"
+    dispatcher: Dispatch = Dispatch()
+    budget: Budget
+    stop: Stop = Stop()
+
+    @model_validator(mode="after")
+    def _budget_covers_the_start(self) -> Self:
+        if self.algorithm.surrogate is not None and self.budget.trials < self.algorithm.start.n:
+            raise ValueError(
+                f"budget.trials is {self.budget.trials} and algorithm.start.n is {self.algorithm.start.n}: "
+                "the budget must cover the start; raise the one or lower the other"
+            )
+        return self
+
+
+def read_campaign(path: Path) -> CampaignSpec:
+    """Read and validate a campaign file (its kinds' own options are validated by ``flows.wiring.wire``).
+
+    Raises:
+        InputError: the file cannot be read, is not plain YAML data, or does not describe a campaign.
+    """
+    return parse(load_yaml(path), str(path))
+
+
+def parse(data: Mapping[str, Any], source: str) -> CampaignSpec:
+    """A specification from data; ``source`` is named in errors.
+
+    Raises:
+        InputError: a key is missing, misspelt or has a value that cannot be.
+    """
+    for path, value in _leaves(data):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"{source}: {path}: {value} is no number to work with. Give a finite one.")
+    for name, bounds in dict(data.get("space") or {}).items():
+        if isinstance(bounds, list | tuple) and len(bounds) == 2 and not _increasing(bounds):
+            raise InputError(f"{source}: space.{name}: [{bounds[0]}, {bounds[1]}] is reversed. Give [low, high].")
+    try:
+        return CampaignSpec.model_validate(data)
+    except ValidationError as error:
+        raise InputError(f"{source}: {explain(error, '', _known_keys(error))}") from None
+
+
+def _increasing(bounds: Any) -> bool:
+    low, high = bounds
+    return not (isinstance(low, int | float) and isinstance(high, int | float)) or low < high
+
+
+def _known_keys(error: ValidationError) -> list[str]:
+    """The keys that exist where the first unknown one stands."""
+    for fault in error.errors():
+        if fault["type"] == "extra_forbidden":
+            model: type[BaseModel] = CampaignSpec
+            for part in fault["loc"][:-1]:
+                annotation = model.model_fields[str(part)].annotation
+                options = getattr(annotation, "__args__", (annotation,))
+                model = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
+            return list(model.model_fields)
+    return []
+
+
+def _leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(data, list | tuple):
+        for index, value in enumerate(data):
+            yield from _leaves(value, f"{path}[{index}]")
+    else:
+        yield path, data
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """YAML as data: no tags, no anchors, no key given twice."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        place = f"line {event.start_mark.line + 1}"
+        if getattr(event, "tag", None) is not None:
+            raise InputError(f"{place} carries the tag {event.tag!r}: a campaign file is plain data. Remove the tag.")
+        if getattr(event, "anchor", None) is not None:
+            raise InputError(f"{place} uses the anchor {event.anchor!r}. Write the value out.")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key) for key, _ in node.value]
+        for position, key in enumerate(keys):
+            if not isinstance(key, str):
+                raise InputError(f"line {node.start_mark.line + 1}: key {key!r} is not text. Quote it.")
+            if key in keys[:position]:
+                raise InputError(f"line {node.start_mark.line + 1}: key {key!r} is given twice. Remove one.")
+        return super().construct_mapping(node, deep)
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file that holds one mapping of plain data.
+
+    Raises:
+        InputError: it cannot be read, is too large, is no YAML, carries a tag, an anchor or a key twice, or is no
+            mapping.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        text = raw.decode("utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}). Check the path and your rights to it.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text. Give a YAML file.") from None
+    if len(raw) > MAX_BYTES:
+        raise InputError(f"{path}: is over {MAX_BYTES} bytes, too large for a campaign file. Check the path.")
+    try:
+        data = yaml.load(text, Loader=_PlainLoader)  # noqa: S506 (a SafeLoader, made stricter)
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: is not YAML: {' '.join(str(error).split())}. Mend that place.") from None
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    if not isinstance(data, dict):
+        raise InputError(
+            f"{path}: holds a {type(data).__name__}, not a mapping. Begin from campaigns/heat.yaml."
+        )
+    return data
+
+
+def differing(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Dotted keys in which two specifications differ, with both values."""
+    old, new = dict(_leaves(stored)), dict(_leaves(given))
+    absent = "(absent)"
+    return [
+        f"{key}: {old.get(key, absent)} -> {new.get(key, absent)}"
+        for key in sorted({*old, *new})
+        if old.get(key, absent) != new.get(key, absent)
+    ]

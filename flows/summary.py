@@ -1,0 +1,81 @@
+"""What ``fieldcraft run`` says at its end: the best design, the regret where the truth is known, where things lie."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flows.running import Ran
+from flows.settings import Settings
+from flows.views import best_trial, design_text, outputs_text, quantity
+from flows.wiring import rewire
+from physics.problem import Problem
+from storage.ledger import open_ledger
+from storage.records import Trial
+
+
+def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
+    """The end of a run as data."""
+    ledger = open_ledger(settings.ledger)
+    campaign, trials = ledger.campaign(ran.name), ledger.trials(ran.name)
+    best = best_trial(campaign, trials)
+    problem = rewire(campaign.spec, settings, algorithm=False).problem
+    return {
+        "campaign": ran.name,
+        "reason": ran.reason,
+        "anew": ran.anew,
+        "seconds": round(ran.seconds, 1),
+        "trials": len(trials),
+        "best": best
+        and {
+            "trial": best.id,
+            "design": dict(best.design),
+            "outputs": dict(best.outputs or {}),
+            "text": f"{outputs_text(campaign, best.outputs)} in {best.id}",
+            "at": design_text(campaign, best.design),
+        },
+        "regret": best and _regret(problem, campaign.spec["sense"], best),
+        "unit": problem.outputs[0].unit,
+        "ledger": str(settings.ledger),
+        "fields": str(settings.fields),
+        "mlflow": settings.mlflow,
+        "prefect": str(settings.home / "prefect"),
+        "home": str(settings.home),
+    }
+
+
+def _regret(problem: Problem, sense: Any, best: Trial) -> dict[str, Any] | None:  # noqa: ANN401 - a Literal in data
+    """How far the best trial's design is from the true optimum, without noise where the exact objective is known."""
+    optimum = problem.optimum(sense)
+    if optimum is None:
+        return None
+    names = problem.domain.names if problem.domain else problem.space.names
+    exact = problem.exact(np.array([[float(best.design[name]) for name in names]]))
+    value = float((best.outputs or {})[problem.outputs[0].name]) if exact is None else float(exact[0])
+    sign = 1.0 if sense == "maximize" else -1.0
+    return {"value": sign * (optimum.value - value), "true": value, "optimum": optimum.value, "noise_free": exact is not None}
+
+
+def summary_text(data: dict[str, Any], file: Path) -> str:
+    """The same as text, ending with the three commands a user wants next."""
+    state = "ended" if data["anew"] else "had ended before; nothing was changed. It ended"
+    lines = ["", f"Campaign {data['campaign']!r} {state} by {data['reason']}; {data['seconds']:.0f} s."]
+    if best := data["best"]:
+        lines += [f"  best      {best['text']}", f"            at {best['at']}"]
+    if regret := data["regret"]:
+        unit = data["unit"]
+        how = "without noise " if regret["noise_free"] else ""
+        lines.append(
+            f"  regret    {quantity(regret['value'], unit)}: {quantity(regret['true'], unit)} {how}there, "
+            f"the true optimum is {quantity(regret['optimum'], unit)}"
+        )
+    lines += [
+        f"  ledger    {data['ledger']}",
+        f"  fields    {data['fields']}",
+        f"  MLflow    {data['mlflow']}",
+        "Next:",
+        f"  fieldcraft plot {data['campaign']} {data['campaign']}.png",
+        f"  fieldcraft trace {best['trial'] if best else '...'}",
+        f"  mlflow ui --backend-store-uri {data['mlflow']}",
+    ]
+    return "\n".join(lines)

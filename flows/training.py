@@ -1,0 +1,113 @@
+"""Step 5, train: completed trials become a posterior, stored as a checkpoint; an interrupted training goes on."""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.collocation import points_of
+from flows.progress import tell
+from flows.site import Site, unfinished
+from flows.streams import Use, stream
+from flows.wiring import as_dataset, as_state, observations, successful
+from storage.fields import FieldDamaged, load_group, save_group
+from storage.records import Product, Trial
+
+if TYPE_CHECKING:
+    import torch
+
+    from models.observations import Observations
+    from models.surrogate import Posterior
+
+SAVE_EVERY_S = 5.0  # an unfinished training loses at most this much work; the numbers do not depend on it
+CURVE_POINTS = 200  # kept of a training curve, evenly thinned
+
+
+def train(site: Site, iteration: int) -> Product:
+    """Fit the surrogate to all completed trials of earlier iterations and store its checkpoint."""
+    known = site.ledger.product(site.name, iteration, "train")
+    if known is not None:
+        return known
+    began = time.perf_counter()
+    seen = successful(site.ledger.trials(site.name))
+    data = observations(site.campaign, seen, points_of(site, iteration))
+    partial = _Unfinished(site.work / unfinished(iteration), data.digest)
+    rng = stream(site.campaign.spec.seed, iteration, Use.TRAIN)
+    posterior = site.campaign.algorithm.fit(data, rng, partial.load(), partial.report)
+    reference = site.fields.write(f"{site.name}-model-{iteration}", as_dataset(posterior.state()))
+    seconds = time.perf_counter() - began
+    payload = _payload(site, iteration, data, seen, posterior, partial.curve, seconds)
+    product = site.ledger.note(site.name, iteration, "train", payload, reference)
+    partial.forget()
+    tell("trained", iteration=iteration, metrics=payload["metrics"], seconds=seconds, trials=len(data))
+    return product
+
+
+def _payload(
+    site: Site,
+    iteration: int,
+    data: "Observations",
+    seen: Sequence[Trial],
+    posterior: "Posterior",
+    curve: list[dict[str, float]],
+    seconds: float,
+) -> dict[str, Any]:
+    import torch
+
+    collocation = site.ledger.product(site.name, iteration, "collocate")
+    surrogate = site.campaign.spec.algorithm.surrogate
+    return {
+        "surrogate": surrogate and surrogate.model_dump(mode="json"),
+        "data_digest": data.digest,
+        "trials": [trial.id for trial in seen],
+        "collocation": collocation and collocation.reference and collocation.reference.digest,
+        "metrics": {name: float(value) for name, value in posterior.metrics.items()},
+        "curve": curve[:: max(1, len(curve) // CURVE_POINTS)],
+        "threads": torch.get_num_threads(),
+        "device": "cuda" if torch.cuda.is_available() else "cpu",
+        "seconds": round(seconds, 3),
+    }
+
+
+class _Unfinished:
+    """The checkpoint of a training that may be interrupted: kept for the same data only."""
+
+    def __init__(self, folder: Path, data_digest: str) -> None:
+        self.folder, self.data_digest = folder, data_digest
+        self.saved = time.monotonic()
+        self.curve: list[dict[str, float]] = []
+
+    def report(
+        self, step: int, metrics: Mapping[str, float], checkpoint: "Callable[[], dict[str, torch.Tensor]]"
+    ) -> None:
+        """Keep the curve, and the state now and then."""
+        self.curve.append({"step": step, **metrics})
+        if time.monotonic() - self.saved < SAVE_EVERY_S:
+            return
+        self.saved = time.monotonic()
+        dataset = as_dataset(checkpoint()).assign_attrs(data=self.data_digest, step=step, curve=self.curve)
+        older = self._saved()
+        save_group(self.folder / f"{step:09d}", dataset)
+        for path in older:
+            shutil.rmtree(path)
+
+    def load(self) -> "dict[str, torch.Tensor] | None":
+        """The latest sound state for these data; None to begin anew."""
+        for path in reversed(self._saved()):
+            try:
+                dataset = load_group(path)
+            except FieldDamaged:
+                continue
+            if dataset.attrs["data"] == self.data_digest:
+                self.curve = list(dataset.attrs["curve"])
+                tell("training resumed", step=dataset.attrs["step"])
+                return as_state(dataset)
+        return None
+
+    def forget(self) -> None:
+        """Delete it: the finished model is stored."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _saved(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("[0-9]*") if path.is_dir())

@@ -1,0 +1,233 @@
+"""The one border between data and parts: a specification becomes components, records become arrays."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flows.errors import InputError
+from flows.plugins import build, explain, load, options_of
+from flows.settings import Settings
+from flows.spec import CampaignSpec, Component, parse
+from physics.domain import Domain
+from physics.operators import Equation
+from physics.problem import Problem, Simulator
+from physics.space import Continuous, SearchSpace
+from storage.records import Trial, TrialState, digest_of
+from storage.tracking import Objective
+
+if TYPE_CHECKING:
+    import torch
+    import xarray as xr
+
+    from flows.dispatcher import Dispatcher
+    from models.algorithm import Algorithm
+    from models.observations import Observations
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """A specification with its components built.
+
+    Args:
+        spec: The specification, every default of every component written out.
+        settings: Where the stores are.
+        problem: What is optimised.
+        simulator: What answers a design.
+        space: The designs that may be proposed.
+        noise_sd: Standard deviation of a reading in the objective's unit; 0 where none is added.
+    """
+
+    spec: CampaignSpec
+    settings: Settings
+    problem: Problem
+    simulator: Simulator
+    space: SearchSpace
+    noise_sd: float
+
+    @property
+    def name(self) -> str:
+        """The campaign's name."""
+        return self.spec.name
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """The specification as JSON data, which the ledger stores."""
+        return self.spec.model_dump(mode="json")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of ``data``."""
+        return digest_of(self.data)
+
+    @cached_property
+    def objective(self) -> Objective:
+        """What counts as best."""
+        first, *rest = (output.name for output in self.problem.outputs)
+        return Objective(first, self.spec.sense == "maximize", tuple(rest))
+
+    @cached_property
+    def algorithm(self) -> "Algorithm":
+        """How designs are chosen; imports torch."""
+        from models.algorithm import Algorithm
+
+        part, plugins = self.spec.algorithm, self.settings.plugins
+        words = {
+            word: component and build(f"{word}s", component.model_dump(), plugins, f"algorithm.{word}")
+            for word in ("surrogate", "acquisition", "maximizer")
+            for component in (getattr(part, word),)
+        }
+        proposer = build("proposers", part.start.proposer.model_dump(), plugins, "algorithm.start.proposer")
+        return Algorithm(initial=proposer, n_initial=part.start.n, **words)
+
+    @property
+    def dispatcher(self) -> "Dispatcher":
+        """Where simulations run."""
+        cls = load("dispatchers", self.spec.dispatcher.kind, self.settings.plugins)
+        made: Dispatcher = cls(self.settings.work / self.name, self.spec.dispatcher.wall_time_s)
+        return made
+
+    @property
+    def known_physics(self) -> tuple[Equation, Domain] | None:
+        """The equation and its domain where the surrogate learns from them."""
+        wants = getattr(self.algorithm.surrogate, "uses_physics", False)
+        if not wants or self.problem.equation is None or self.problem.domain is None:
+            return None
+        return self.problem.equation, self.problem.domain
+
+
+def wire(spec: CampaignSpec, settings: Settings, *, algorithm: bool = True) -> Campaign:
+    """Build the components of a specification and write every default out.
+
+    Args:
+        spec: The specification.
+        settings: Where further kinds are looked up.
+        algorithm: Build the algorithm too, which validates its words and imports torch.
+
+    Raises:
+        InputError: an unknown kind, a misspelt or impossible option, bounds outside the problem's, or noise that
+            cannot be known.
+    """
+    problem: Problem = build("problems", spec.problem.model_dump(), settings.plugins, "problem")
+    simulator: Simulator = build("simulators", spec.simulator.model_dump(), settings.plugins, "simulator")
+    try:
+        space = problem.space.narrowed(spec.space) if spec.space else problem.space
+    except ValueError as error:
+        raise InputError(f"space: {error}") from None
+    load("dispatchers", spec.dispatcher.kind, settings.plugins)
+    campaign = Campaign(spec, settings, problem, simulator, space, _noise_sd(spec, problem))
+    if not algorithm:
+        return campaign
+    _require_fit(campaign)
+    return dataclasses.replace(campaign, spec=_written_out(campaign))
+
+
+def rewire(data: Mapping[str, Any], settings: Settings, *, algorithm: bool = True) -> Campaign:
+    """The campaign whose specification the ledger stores.
+
+    Raises:
+        InputError: the code or the plug-ins no longer know one of its kinds or options.
+    """
+    return wire(parse(data, f"campaign {data.get('name')}"), settings, algorithm=algorithm)
+
+
+def _noise_sd(spec: CampaignSpec, problem: Problem) -> float:
+    if spec.noise is None:
+        return 0.0
+    if spec.noise.sd is not None:
+        return spec.noise.sd
+    assert spec.noise.of_sd is not None  # the specification has exactly one of the two
+    if problem.sd is None:
+        raise InputError(
+            f"noise.of_sd: {spec.noise.of_sd} of a standard deviation that problem {spec.problem.kind!r} does not "
+            f"state. Give noise.sd in {problem.outputs[0].unit or 'the objective’s unit'} instead."
+        )
+    return spec.noise.of_sd * problem.sd
+
+
+def _require_fit(campaign: Campaign) -> None:
+    surrogate = campaign.algorithm.surrogate
+    if not getattr(surrogate, "uses_physics", False):
+        return
+    problem, names = campaign.problem, campaign.space.names
+    if problem.equation is None or problem.domain is None:
+        raise InputError(
+            f"algorithm.surrogate: {campaign.spec.algorithm.surrogate and campaign.spec.algorithm.surrogate.kind!r} "
+            f"needs an equation and problem {campaign.spec.problem.kind!r} states none. Use exact_gp, or give the "
+            "problem an `equation` and a `domain`."
+        )
+    if problem.domain.names != names or not all(isinstance(v, Continuous) for v in campaign.space.variables):
+        raise InputError(
+            f"problem {campaign.spec.problem.kind!r}: the equation's domain has the axes "
+            f"{', '.join(problem.domain.names)} and the design the variables {', '.join(names)}. They must be the "
+            "same, continuous and in the same order."
+        )
+
+
+def _written_out(campaign: Campaign) -> CampaignSpec:
+    spec, algorithm = campaign.spec, campaign.algorithm
+
+    def full(component: Component, part: Any) -> Component:
+        return Component.model_validate(options_of(component.kind, part))
+
+    part = spec.algorithm
+    words = {
+        word: full(component, getattr(algorithm, word))
+        for word in ("surrogate", "acquisition", "maximizer")
+        if (component := getattr(part, word)) is not None
+    }
+    start = part.start.model_copy(update={"proposer": full(part.start.proposer, algorithm.initial)})
+    return spec.model_copy(
+        update={
+            "problem": full(spec.problem, campaign.problem),
+            "simulator": full(spec.simulator, campaign.simulator),
+            "algorithm": part.model_copy(update={"start": start, **words}),
+        }
+    )
+
+
+def successful(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials a surrogate learns from, by number."""
+    return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs is not None]
+
+
+def observations(campaign: Campaign, trials: Sequence[Trial], points: np.ndarray | None) -> "Observations":
+    """Completed trials and collocation points (r, d), in physical units, as a surrogate takes them."""
+    from models.observations import Observations, Physics
+
+    done = successful(trials)
+    physics = None
+    if points is not None and campaign.known_physics is not None:
+        low, high = np.array([[v.low, v.high] for v in campaign.space.variables if isinstance(v, Continuous)]).T
+        physics = Physics(campaign.known_physics[0], points, (low + high) / 2, (high - low) / 2)
+    return Observations(
+        X=campaign.space.encode([trial.design for trial in done]),
+        y=np.array([(trial.outputs or {})[campaign.objective.output] for trial in done]),
+        maximize=campaign.objective.maximize,
+        noise_sd=campaign.noise_sd if campaign.spec.noise is not None else None,
+        physics=physics,
+    )
+
+
+def as_dataset(state: Mapping[str, "torch.Tensor"]) -> "xr.Dataset":
+    """A state of named tensors as a dataset of plain arrays; keys with any characters are kept."""
+    import xarray as xr
+
+    arrays = {f"a{i}": tensor.detach().cpu().numpy() for i, tensor in enumerate(state.values())}
+    return xr.Dataset(
+        {name: (tuple(f"{name}_{axis}" for axis in range(a.ndim)), a) for name, a in arrays.items()},
+        attrs={"names": list(state)},
+    )
+
+
+def as_state(dataset: "xr.Dataset") -> dict[str, "torch.Tensor"]:
+    """The state that ``as_dataset`` wrote, equal to the bit."""
+    import torch
+
+    return {
+        key: torch.from_numpy(np.array(dataset[f"a{i}"].values, copy=True))
+        for i, key in enumerate(dataset.attrs["names"])
+    }

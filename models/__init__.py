@@ -1,0 +1,1 @@
+"""Surrogates, acquisitions, maximizers and proposers: mathematics in encoded coordinates, minimising."""

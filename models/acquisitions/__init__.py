@@ -1,0 +1,1 @@
+"""One file an acquisition: the file's name is its kind."""

@@ -1,0 +1,31 @@
+"""Logarithm of expected improvement (Ament et al., 2023), computed by BoTorch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from botorch.acquisition.analytic import LogExpectedImprovement
+from torch import Tensor
+
+from models.analytic import AnalyticScore
+from models.observations import Observations
+from models.surrogate import Posterior
+
+
+@dataclass(frozen=True)
+class LogEI:
+    """log E[max(m - f(x), 0)], with m the least posterior mean among the observed points.
+
+    The incumbent is a mean and not a reading, so that one lucky reading does not stop the search. The logarithm stays
+    finite and keeps its gradient where the improvement itself underflows.
+    """
+
+    def score(
+        self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
+    ) -> AnalyticScore:
+        """The score of this iteration (see Acquisition.score); pending points are believed."""
+        with torch.no_grad():
+            incumbent = posterior.mean_var(torch.tensor(data.X))[0].min()
+        return AnalyticScore(
+            posterior, pending, lambda model: LogExpectedImprovement(model, best_f=incumbent, maximize=False)
+        )

@@ -1,0 +1,35 @@
+"""Thompson sampling (Thompson, 1933): each place of a batch follows one function drawn from the posterior."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from models.observations import Observations
+from models.surrogate import Function, Posterior
+
+
+@dataclass(frozen=True)
+class _DrawScore:
+    """Minus the draw of each place: the best candidate is the minimiser of that function."""
+
+    draws: tuple[Function, ...]
+
+    def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Minus the value of draw ``slot`` at X (n, d), shape (n,), in targets."""
+        return -self.draws[slot](X)
+
+
+@dataclass(frozen=True)
+class Thompson:
+    """One independent posterior draw for each place of the batch, x_j = argmin f_j, f_j ~ posterior.
+
+    Pending trials and earlier places are ignored by construction: the draws differ, and so do their minimisers. That
+    holds as long as the posterior has some variance left.
+    """
+
+    def score(
+        self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
+    ) -> _DrawScore:
+        """Draw q functions (see Acquisition.score)."""
+        return _DrawScore(tuple(posterior.draw(q, rng)))

@@ -1,0 +1,38 @@
+"""Confidence bound (Srinivas et al., 2010), computed by BoTorch."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from botorch.acquisition.analytic import UpperConfidenceBound
+from torch import Tensor
+
+from models.analytic import AnalyticScore
+from models.observations import Observations
+from models.surrogate import Posterior
+
+
+@dataclass(frozen=True)
+class UCB:
+    """sqrt(beta) sigma(x) - mu(x): the optimistic bound, in the minimised, standardised objective.
+
+    Args:
+        beta: Weight beta >= 0 of the variance (dimensionless); the bound uses its square root.
+
+    Raises:
+        ValueError: beta is negative or not finite.
+    """
+
+    beta: float = 4.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.beta) and self.beta >= 0):
+            raise ValueError(f"beta is {self.beta}: give a finite number >= 0; 4 is two standard deviations.")
+
+    def score(
+        self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
+    ) -> AnalyticScore:
+        """The score of this iteration (see Acquisition.score); pending points are believed."""
+        return AnalyticScore(
+            posterior, pending, lambda model: UpperConfidenceBound(model, beta=self.beta, maximize=False)
+        )

@@ -1,0 +1,113 @@
+"""An algorithm is a sentence of three words, surrogate x acquisition x maximizer, with a start that needs no data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from models.acquisition import Acquisition
+from models.maximizer import Candidates, Maximizer
+from models.observations import Array, Observations
+from models.proposer import Proposer
+from models.surrogate import Posterior, Report, Surrogate, no_report
+from physics.space import SearchSpace
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """How a campaign chooses its next designs. It holds no state.
+
+    Args:
+        initial: Proposer of the first designs; without a surrogate, of all of them.
+        n_initial: Number of designs that are proposed without a model, >= 1.
+        surrogate: What learns from the trials.
+        acquisition: What a candidate is worth, given what was learnt.
+        maximizer: How the best candidate is found.
+
+    Raises:
+        ValueError: n_initial < 1, or only some of the three words are given.
+    """
+
+    initial: Proposer
+    n_initial: int
+    surrogate: Surrogate | None = None
+    acquisition: Acquisition | None = None
+    maximizer: Maximizer | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_initial < 1:
+            raise ValueError(f"n_initial is {self.n_initial}: at least one design must come before any model.")
+        words = {"surrogate": self.surrogate, "acquisition": self.acquisition, "maximizer": self.maximizer}
+        missing = [name for name, word in words.items() if word is None]
+        if 0 < len(missing) < len(words):
+            raise ValueError(
+                f"The algorithm has no {' and no '.join(missing)}: give surrogate, acquisition and maximizer together, "
+                "or none of them to go on with the initial proposer."
+            )
+
+    def learns(self, proposed: int) -> bool:
+        """Whether the next design, after ``proposed`` of them, comes from the model and not from the proposer."""
+        return self.surrogate is not None and proposed >= self.n_initial
+
+    def begin(self, space: SearchSpace, proposed: int, q: int, rng: np.random.Generator) -> Array:
+        """The next q designs of the initial sequence, encoded, shape (q, d).
+
+        Fewer than q where the model takes over before: a batch never mixes the two. ``rng`` must be freshly made from
+        the same address at every call (see Proposer).
+
+        Raises:
+            ValueError: the initial designs have all been proposed and a surrogate is there to go on.
+        """
+        if self.learns(proposed):
+            raise ValueError(
+                f"All {self.n_initial} initial designs have been proposed ({proposed} so far): fit and propose instead."
+            )
+        if self.surrogate is not None:
+            q = min(q, self.n_initial - proposed)
+        return self.initial.propose(space, proposed, q, rng)
+
+    def fit(
+        self,
+        data: Observations,
+        rng: np.random.Generator,
+        start: Mapping[str, Tensor] | None = None,
+        report: Report = no_report,
+    ) -> Posterior:
+        """The surrogate fitted to data (see Surrogate.fit)."""
+        return self._words()[0].fit(data, rng, start, report)
+
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Posterior:
+        """The posterior whose ``state`` this was (see Surrogate.restore)."""
+        return self._words()[0].restore(data, state)
+
+    def propose(
+        self,
+        posterior: Posterior,
+        data: Observations,
+        pending: ArrayLike,
+        space: SearchSpace,
+        q: int,
+        rng: np.random.Generator,
+    ) -> Candidates:
+        """The next batch of q designs.
+
+        Args:
+            posterior: What was learnt from data.
+            data: The observations behind it.
+            pending: Encoded designs without a result yet, shape (k, d); k may be 0.
+            space: Where to search; a subset of where the data come from is fine.
+            q: Size of the batch.
+            rng: The only source of randomness.
+        """
+        _, acquisition, maximizer = self._words()
+        waiting = torch.as_tensor(np.array(pending, dtype=np.float64).reshape(-1, data.X.shape[1]))
+        score = acquisition.score(posterior, data, waiting, q, rng)
+        return maximizer.maximize(score, space, q, rng)
+
+    def _words(self) -> tuple[Surrogate, Acquisition, Maximizer]:
+        if self.surrogate is None or self.acquisition is None or self.maximizer is None:
+            raise ValueError("This algorithm has no surrogate: it only proposes from its initial sequence; use begin.")
+        return self.surrogate, self.acquisition, self.maximizer

@@ -1,0 +1,77 @@
+"""BoTorch's analytic acquisitions over any posterior with a mean and a variance, pending trials believed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from botorch.acquisition.analytic import AnalyticAcquisitionFunction
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import Model
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from gpytorch.distributions import MultivariateNormal
+from linear_operator.operators import DiagLinearOperator
+from torch import Tensor
+
+from models.surrogate import Posterior
+
+
+class PosteriorModel(Model):
+    """A posterior of ours in the shape that BoTorch's analytic acquisitions expect.
+
+    Args:
+        beliefs: Any posterior; only ``mean_var`` is used, each point by itself.
+    """
+
+    def __init__(self, beliefs: Posterior) -> None:
+        super().__init__()
+        self._beliefs = beliefs
+
+    @property
+    def num_outputs(self) -> int:
+        """One: the minimised objective."""
+        return 1
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """No batch of models."""
+        return torch.Size()
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> GPyTorchPosterior:
+        """Marginals of the noise-free objective at X (b, 1, d), as BoTorch's mean and variance (b, 1, 1)."""
+        mean, variance = self._beliefs.mean_var(X.squeeze(-2))
+        return GPyTorchPosterior(MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1))))
+
+
+@dataclass(frozen=True, eq=False)
+class AnalyticScore:
+    """Score of an analytic acquisition; pending trials and earlier places count as read at their own mean.
+
+    Args:
+        posterior: Beliefs from the data.
+        pending: Encoded points without a result, shape (k, d).
+        acquisition: From a model to the BoTorch acquisition to maximise.
+    """
+
+    posterior: Posterior
+    pending: Tensor
+    acquisition: Callable[[Model], AnalyticAcquisitionFunction]
+    # A place is asked about hundreds of times with the same points chosen: condition on them once.
+    _built: dict[bytes, AnalyticAcquisitionFunction] = field(default_factory=dict, repr=False)
+
+    def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Acquisition at X (n, d), shape (n,), given the points ``chosen`` (j, d) for earlier places."""
+        return torch.as_tensor(self._for(chosen)(X.unsqueeze(-2)))
+
+    def _for(self, chosen: Tensor) -> AnalyticAcquisitionFunction:
+        key = chosen.detach().numpy().tobytes()
+        if key not in self._built:
+            believed = torch.cat([self.pending, chosen.detach()])
+            posterior = self.posterior.believe(believed) if len(believed) else self.posterior
+            self._built[key] = self.acquisition(PosteriorModel(posterior))
+        return self._built[key]

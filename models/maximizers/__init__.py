@@ -1,0 +1,1 @@
+"""One file a maximizer: the file's name is its kind."""

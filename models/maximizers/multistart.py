@@ -1,0 +1,211 @@
+"""Many samples, then gradients from the best of them: L-BFGS-B in a box, SLSQP under linear constraints."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from models.acquisition import Score
+from models.maximizer import Candidates
+from models.observations import Array
+from models.sequences import every_point, sobol_points, take
+from physics.space import SearchSpace
+
+# Rows scored at once: keeps the intermediate arrays of a surrogate in the cache.
+_ROWS = 256
+# Two points of a discrete space are the same below this distance in any coordinate.
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Multistart:
+    """Score Sobol samples, then improve the best of them by gradients.
+
+    Integers and categories keep the values of the sample during the gradient steps. The repaired point's value is the
+    one that counts, and the best sample is kept where no step improves on it. A wholly discrete space with at most
+    n_samples points is searched in full; in a wholly discrete space no point is chosen twice for one batch.
+
+    Args:
+        n_samples: Feasible samples scored for each place of the batch.
+        n_starts: Samples that are improved by gradients, all at once in a box.
+        max_iterations: Limit on the iterations of each gradient search.
+
+    Raises:
+        ValueError: a number below 1, or more starts than samples.
+    """
+
+    n_samples: int = 2048
+    n_starts: int = 16
+    max_iterations: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("n_samples", "n_starts", "max_iterations"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1.")
+        if self.n_starts > self.n_samples:
+            raise ValueError(
+                f"n_starts is {self.n_starts} and n_samples {self.n_samples}: the starts are the best of the samples; "
+                "lower n_starts."
+            )
+
+    def maximize(self, score: Score, space: SearchSpace, q: int, rng: np.random.Generator) -> Candidates:
+        """The batch, place by place (see Maximizer.maximize)."""
+        if q < 1:
+            raise ValueError(f"q is {q}: a batch has at least one place.")
+        everything = every_point(space, self.n_samples)
+        samples = sobol_points(space, rng)
+        chosen, values = np.empty((0, space.dimension)), np.empty(0)
+        for slot in range(q):
+            place = _Place(score, slot, torch.tensor(chosen))
+            point, value = self._fill(place, space, samples, everything, chosen)
+            chosen, values = np.vstack([chosen, point]), np.append(values, value)
+        return Candidates(X=chosen, value=values)
+
+    def _fill(
+        self, place: "_Place", space: SearchSpace, samples: Iterator[Array], everything: Array | None, chosen: Array
+    ) -> tuple[Array, float]:
+        X = take(samples, self.n_samples) if everything is None else everything
+        if np.all(_fixed_columns(space)):
+            X = _without(X, chosen)
+            if len(X) == 0:
+                raise ValueError(
+                    f"No point is left for place {place.slot + 1} of the batch: the space is discrete and "
+                    f"{len(chosen)} of its points are taken; lower the batch size or widen the space."
+                )
+            return _best(X, place.values(X))
+        values = place.values(X)
+        starts = _starts(X, values, self.n_starts)
+        polished = self._polish(place, space, X[starts])
+        candidates = np.vstack([X[starts], polished])
+        return _best(candidates, np.append(values[starts], place.values(polished)))
+
+    def _polish(self, place: "_Place", space: SearchSpace, starts: Array) -> Array:
+        """Feasible points reached by gradients from feasible starts (s, d), shape (s or s + 1, d)."""
+        if len(space.linear[1]):
+            ends = np.array([self._ascend_constrained(place, space, x) for x in starts])
+        else:
+            together = self._ascend(place, space, starts)
+            leader = together[[int(np.argmax(place.values(together)))]]
+            # The starts share one line search: the best of them then goes on alone, to full accuracy.
+            ends = np.vstack([together, self._ascend(place, space, leader)])
+        return space.repair(ends)
+
+    def _ascend(self, place: "_Place", space: SearchSpace, starts: Array) -> Array:
+        """L-BFGS-B on the sum over starts (s, d): one batched value and gradient an iteration."""
+        lower, upper = _box(space, starts)
+        bounds = np.stack([lower.ravel(), upper.ravel()], axis=1)
+        found = minimize(
+            place.scaled_loss(starts),
+            starts.ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": self.max_iterations, "ftol": 1e-13, "gtol": 1e-8},
+        )
+        return np.asarray(np.clip(found.x.reshape(starts.shape), lower, upper))
+
+    def _ascend_constrained(self, place: "_Place", space: SearchSpace, start: Array) -> Array:
+        """SLSQP from one start (d,) under A x <= b; (d,)."""
+        A, b = space.linear
+        lower, upper = _box(space, start)
+        found = minimize(
+            place.scaled_loss(start[None]),
+            start,
+            jac=True,
+            method="SLSQP",
+            bounds=np.stack([lower, upper], axis=1),
+            constraints=[{"type": "ineq", "fun": lambda x: b - A @ x, "jac": lambda x: -A}],
+            options={"maxiter": self.max_iterations, "ftol": 1e-12},
+        )
+        return np.asarray(np.clip(found.x, lower, upper))
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """The score of one place of the batch, as functions of arrays."""
+
+    score: Score
+    slot: int
+    chosen: Tensor
+
+    def values(self, X: Array) -> Array:
+        """Scores of X (n, d), shape (n,), by blocks."""
+        if len(X) == 0:
+            return np.empty(0)
+        with torch.no_grad():
+            blocks = [self.score.value(block, self.slot, self.chosen) for block in torch.split(torch.tensor(X), _ROWS)]
+        return _finite(torch.cat(blocks).numpy(), X)
+
+    def scaled_loss(self, starts: Array) -> Callable[[Array], tuple[float, Array]]:
+        """Minus the summed score and its gradient, of flattened points, divided by the largest slope at the starts.
+
+        SciPy's tolerances are absolute, and SLSQP leaves the constraints where slopes are huge.
+        """
+
+        def loss(flat: Array) -> tuple[float, Array]:
+            X = torch.tensor(flat.reshape(starts.shape), requires_grad=True)
+            total = -self.score.value(X, self.slot, self.chosen).sum()
+            (gradient,) = torch.autograd.grad(total, X)
+            _finite(gradient.sum(dim=1).numpy() + total.item(), X.detach().numpy())
+            return total.item(), gradient.numpy().ravel()
+
+        steepest = float(np.max(np.abs(loss(starts.ravel())[1]))) or 1.0
+
+        def scaled(flat: Array) -> tuple[float, Array]:
+            value, gradient = loss(flat)
+            return value / steepest, gradient / steepest
+
+        return scaled
+
+
+def _finite(values: Array, X: Array) -> Array:
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        raise ValueError(
+            f"The score or its gradient is {values[bad[0]]} at the encoded point {X[bad[0]].tolist()} ({len(bad)} of "
+            f"{len(X)} points): nothing can be proposed from it; look at the surrogate's fit and its data."
+        )
+    return values
+
+
+def _best(X: Array, values: Array) -> tuple[Array, float]:
+    best = int(np.argmax(values))
+    return X[best], float(values[best])
+
+
+def _fixed_columns(space: SearchSpace) -> NDArray[np.bool_]:
+    """Encoded coordinates that gradients may not move: integers and one-hot columns, shape (d,)."""
+    fixed = np.array(space.discrete, dtype=bool)
+    for group in space.groups:
+        fixed[group] = True
+    return fixed
+
+
+def _box(space: SearchSpace, starts: Array) -> tuple[Array, Array]:
+    """Bounds of the search from starts (..., d): a discrete coordinate stays where it is."""
+    fixed = _fixed_columns(space)
+    low, high = space.bounds
+    return np.where(fixed, starts, low), np.where(fixed, starts, high)
+
+
+def _starts(X: Array, values: Array, n: int) -> NDArray[np.intp]:
+    """Indices of the n samples to improve: those better than their nearest neighbours first, each by value.
+
+    The best samples alone often lie on one hill.
+    """
+    neighbours = min(len(X), 2 * X.shape[1] + 3)
+    _, near = cKDTree(X).query(X, k=neighbours)
+    summit = values >= values[near.reshape(len(X), -1)].max(axis=1)
+    order: NDArray[np.intp] = np.lexsort((-values, ~summit))
+    return order[:n]
+
+
+def _without(X: Array, taken: Array) -> Array:
+    """Rows of X (n, d) that are none of the rows of taken (k, d)."""
+    same: NDArray[np.bool_] = np.any(np.all(np.abs(X[:, None, :] - taken[None, :, :]) < _SAME, axis=2), axis=1)
+    return X[~same]

@@ -1,0 +1,187 @@
+"""Fully connected networks with their derivatives in the input, by hand, and in the weights, by one reverse pass.
+
+``h(x; theta) = W_L psi(W_{L-1} ... psi(W_1 [x, 1]))`` with every layer divided by the square root of its fan-in and
+standard normal weights: outputs keep their size at any width and depth. The constant input coordinate is the bias.
+``k`` networks of one shape are carried together: ``theta`` is (k, p) and every product is a batched one.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Activation = Literal["tanh", "sine"]
+
+
+@dataclass(frozen=True)
+class Streams:
+    """A network's outputs and their derivatives by the input.
+
+    Args:
+        value: h, shape (k, n).
+        gradient: First derivatives, shape (k, n, d).
+        second: sum_ij C_s,ij d2h/dx_i dx_j for each quadratic form C_s, shape (k, n, s).
+    """
+
+    value: Tensor
+    gradient: Tensor
+    second: Tensor
+
+
+def _activate(z: Tensor, kind: Activation) -> tuple[Tensor, Tensor, Tensor]:
+    """psi, psi' and psi'' at z."""
+    if kind == "sine":
+        sine = torch.sin(z)
+        return sine, torch.cos(z), -sine
+    t = torch.tanh(z)
+    slope = 1 - t * t
+    return t, slope, -2 * t * slope
+
+
+def hessian_forms(dimension: int, like: Tensor) -> Tensor:
+    """Forms whose ``second`` are the entries (i, j), i <= j, of the Hessian row by row: shape (d (d+1)/2, 1, d, d)."""
+    rows, columns = torch.triu_indices(dimension, dimension)
+    forms = torch.zeros(len(rows), 1, dimension, dimension, dtype=like.dtype, device=like.device)
+    forms[torch.arange(len(rows)), 0, rows, columns] = 1.0
+    return forms
+
+
+@dataclass(frozen=True)
+class Network:
+    """The shape of a network with one output.
+
+    Args:
+        inputs: Number d of input coordinates (the constant one is added here).
+        width: Neurons m in each hidden layer.
+        depth: Number of hidden layers.
+        activation: A smooth psi: a second derivative must exist for a residual to be trained.
+        frequency: Factor on the first layer's weights; larger means rougher functions before any data.
+    """
+
+    inputs: int
+    width: int
+    depth: int
+    activation: Activation = "tanh"
+    frequency: float = 1.0
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Shape (out, in) of each layer's weights."""
+        hidden = [(self.width, self.width)] * (self.depth - 1)
+        return [(self.width, self.inputs + 1), *hidden, (1, self.width)]
+
+    @property
+    def size(self) -> int:
+        """Number p of weights."""
+        return sum(rows * columns for rows, columns in self.shapes)
+
+    def initial(self, k: int, generator: torch.Generator) -> Tensor:
+        """Standard normal weights of k networks, shape (k, p), float64; network i does not depend on k."""
+        return torch.stack([torch.randn(self.size, generator=generator, dtype=torch.float64) for _ in range(k)])
+
+    def layers(self, theta: Tensor) -> list[Tensor]:
+        """Each layer's weights, shape (k, in, out), with their factor, ready to be multiplied from the right."""
+        parts = torch.split_with_sizes(theta, [rows * columns for rows, columns in self.shapes], dim=-1)
+        factors = [self.frequency, *[1.0] * self.depth]
+        return [
+            part.reshape(-1, *shape).mT * (factor / math.sqrt(shape[1]))
+            for part, shape, factor in zip(parts, self.shapes, factors, strict=True)
+        ]
+
+    def value(self, theta: Tensor, X: Tensor) -> Tensor:
+        """h at X (n, d) for each of the k networks, shape (k, n), differentiable in X and theta."""
+        *hidden, last = self.layers(theta)
+        a = torch.cat([X, torch.ones_like(X[:, :1])], dim=1).expand(len(theta), -1, -1)
+        for weights in hidden:
+            a = _activate(a @ weights, self.activation)[0]
+        return (a @ last)[..., 0]
+
+    def streams(self, theta: Tensor, X: Tensor, forms: Tensor) -> Streams:
+        """h, its gradient and its second derivatives along quadratic forms, in one pass over all points.
+
+        Args:
+            theta: Weights, shape (k, p).
+            X: Points, shape (n, d).
+            forms: Symmetric or triangular matrices C_s, shape (s, n, d, d), or (s, 1, d, d) where they do not change
+                with the point.
+        """
+        return self._outputs(self._propagate(theta, X, forms)[-1])
+
+    def hessian(self, theta: Tensor, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """h (k, n), its gradient (k, n, d) and its Hessian (k, n, d, d) at X (n, d)."""
+        out = self.streams(theta, X, hessian_forms(self.inputs, X))
+        rows, columns = torch.triu_indices(self.inputs, self.inputs)
+        place = torch.zeros(self.inputs, self.inputs, dtype=torch.long)
+        place[rows, columns] = place[columns, rows] = torch.arange(len(rows))
+        return out.value, out.gradient, out.second[..., place]
+
+    def _outputs(self, last: Tensor) -> Streams:
+        d = self.inputs
+        rows = last[..., 0].mT
+        return Streams(value=rows[..., 0], gradient=rows[..., 1 : d + 1], second=rows[..., d + 1 :])
+
+    def _propagate(self, theta: Tensor, X: Tensor, forms: Tensor) -> list[Tensor]:
+        """Inputs and outputs of each linear layer: a_0, z_1, a_1, z_2, ..., z_L, each (k, 1 + d + s, n, m).
+
+        With L2 = sum_ij C_ij d_i d_j at a fixed point, L2 psi(z) = psi''(z) sum_ij C_ij z_i z_j + psi'(z) L2 z, so one
+        second-order stream for each form suffices, however many second derivatives the form mixes.
+        """
+        n, d = X.shape
+        inputs = torch.zeros(1 + d + len(forms), n, d + 1, dtype=X.dtype, device=X.device)
+        inputs[0, :, :d] = X
+        inputs[0, :, d] = 1.0
+        inputs[torch.arange(1, d + 1), :, torch.arange(d)] = 1.0
+        passed = [inputs.expand(len(theta), -1, -1, -1)]
+        weights = self.layers(theta)
+        for number, matrix in enumerate(weights):
+            a = passed[-1]
+            z = (a.flatten(1, 2) @ matrix).reshape(*a.shape[:3], -1)
+            passed.append(z)
+            if number < self.depth:
+                passed.append(self._bend(z, forms))
+        return passed
+
+    def _bend(self, z: Tensor, forms: Tensor) -> Tensor:
+        d = self.inputs
+        value, slope, bend = _activate(z[:, 0], self.activation)
+        first = z[:, 1 : d + 1]
+        quadratic = _quadratic(first, forms)
+        slopes = slope[:, None]
+        return torch.cat([value[:, None], slopes * first, slopes * z[:, d + 1 :] + bend[:, None] * quadratic], dim=1)
+
+    def jacobian(self, passed: list[Tensor], rows: Tensor) -> Tensor:
+        """Derivatives by theta of one number per point, shape (k, n, p), from one reverse pass.
+
+        Args:
+            passed: What ``propagated`` returned, its graph still alive.
+            rows: The numbers, shape (k, n), each a function of its own point's streams only.
+
+        A point's streams meet no other point's, so the gradient of the sum by the layer outputs holds every point's
+        sensitivities B, and its row of layer l is sum over streams of B a^T.
+        """
+        linear = passed[1::2]
+        sensitivities = torch.autograd.grad(rows.sum(), linear, retain_graph=True, allow_unused=True)
+        factors = [self.frequency, *[1.0] * self.depth]
+        parts = []
+        for a, b, shape, factor in zip(passed[0::2], sensitivities, self.shapes, factors, strict=True):
+            outer = torch.einsum("ktno,ktni->knoi", b, a.detach())
+            parts.append(outer.flatten(2) * (factor / math.sqrt(shape[1])))
+        return torch.cat(parts, dim=-1)
+
+    def propagated(self, theta: Tensor, X: Tensor, forms: Tensor) -> tuple[Streams, list[Tensor]]:
+        """As ``streams``, with what passed through the layers, for ``jacobian``."""
+        passed = self._propagate(theta, X, forms)
+        return self._outputs(passed[-1]), passed
+
+
+def _quadratic(first: Tensor, forms: Tensor) -> Tensor:
+    """sum_ij C_s,ij z_i z_j for z (k, d, n, m) and forms (s, n | 1, d, d): shape (k, s, n, m)."""
+    d = first.shape[1]
+    products = torch.stack([first[:, i] * first[:, j] for i in range(d) for j in range(i, d)], dim=1)
+    rows, columns = torch.triu_indices(d, d)
+    upper = forms[..., rows, columns] + torch.where(rows == columns, 0.0, 1.0).to(forms) * forms[..., columns, rows]
+    if forms.shape[1] == 1:
+        return torch.einsum("sc,kcnm->ksnm", upper[:, 0], products)
+    return torch.einsum("snc,kcnm->ksnm", upper, products)

@@ -1,0 +1,193 @@
+"""What a surrogate learns from: encoded designs, readings, their scaling and the known physics."""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from physics.operators import Equation
+
+Array = NDArray[np.float64]
+
+# Below this ratio of spread to size, differences between readings are rounding and carry no scale.
+_CONSTANT = 1e-13
+
+
+def _frozen(values: ArrayLike) -> Array:
+    """A read-only float64 copy: what a digest was taken of must not change afterwards."""
+    array = np.array(values, dtype=np.float64)
+    array.setflags(write=False)
+    return array
+
+
+def _refuse_non_finite(array: Array, name: str, remedy: str) -> None:
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        place = tuple(int(i) for i in bad[0])
+        raise ValueError(
+            f"{name} holds {array[place]} at index {place} ({len(bad)} such values): "
+            f"every value must be finite; {remedy}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Physics:
+    """The equation that the objective satisfies as a function of the design, and where to impose it.
+
+    Args:
+        equation: N[f] = g, with f the objective in its own unit and derivatives by the physical design variables.
+        points: Collocation points, shape (r, d), in physical units.
+        center: Middle of each variable's interval, shape (d,), in physical units.
+        half: Half length of each variable's interval, shape (d,), in physical units, positive.
+
+    Encoded coordinates are (physical - center) / half, so d/d(physical) = d/d(encoded) / half.
+
+    Raises:
+        ValueError: shapes disagree, a value is not finite, or a half length is not positive.
+    """
+
+    equation: Equation
+    points: Array
+    center: Array
+    half: Array
+
+    def __post_init__(self) -> None:
+        for name in ("points", "center", "half"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+            _refuse_non_finite(getattr(self, name), f"Physics.{name}", "check the problem's domain and search space.")
+        if (
+            self.points.ndim != 2
+            or self.center.shape != (self.points.shape[1],)
+            or self.half.shape != self.center.shape
+        ):
+            raise ValueError(
+                f"points {self.points.shape}, center {self.center.shape} and half {self.half.shape} do not fit: "
+                "give points (r, d), center (d,) and half (d,)."
+            )
+        if not np.all(self.half > 0):
+            raise ValueError(f"half is {self.half.tolist()}: every half length must be positive; check the bounds.")
+
+    def encode(self, points: ArrayLike) -> Array:
+        """Physical points (r, d) in encoded coordinates, shape (r, d)."""
+        return np.asarray((np.asarray(points, dtype=np.float64) - self.center) / self.half)
+
+    def decode(self, X: ArrayLike) -> Array:
+        """Encoded points (r, d) in physical coordinates, shape (r, d)."""
+        return np.asarray(np.asarray(X, dtype=np.float64) * self.half + self.center)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The map between readings y (physical) and targets t (standardised, minimised): y = mean + sign * sd * t.
+
+    Args:
+        mean: Mean reading, in the objective's unit.
+        sd: Positive scale, in the objective's unit.
+        sign: 1.0 where the objective is minimised, -1.0 where it is maximised.
+    """
+
+    mean: float
+    sd: float
+    sign: float
+
+    def to_target(self, y: ArrayLike) -> Array:
+        """Readings in physical units to targets, same shape."""
+        return np.asarray(self.sign * (np.asarray(y, dtype=np.float64) - self.mean) / self.sd)
+
+    def to_physical(self, t: ArrayLike) -> Array:
+        """Targets to readings in physical units, same shape."""
+        return np.asarray(self.mean + self.sign * self.sd * np.asarray(t, dtype=np.float64))
+
+    @classmethod
+    def of(cls, y: ArrayLike, *, maximize: bool) -> "Scaling":
+        """Mean and sample standard deviation (n - 1) of readings y (n,); sd is 1 for one reading or constant ones.
+
+        Sums are exactly rounded, so the scaling does not depend on the order of the trials.
+        """
+        values = np.asarray(y, dtype=np.float64)
+        mean = math.fsum(values / len(values))
+        deviations = values - mean
+        widest = float(np.max(np.abs(deviations)))
+        sd = 1.0
+        if len(values) > 1 and widest > _CONSTANT * float(np.max(np.abs(values))):
+            sd = widest * math.sqrt(math.fsum((deviations / widest) ** 2) / (len(values) - 1))
+        return cls(mean=mean, sd=sd, sign=-1.0 if maximize else 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """The successful trials of a campaign, as arrays.
+
+    Args:
+        X: Encoded designs, shape (n, d), n >= 1.
+        y: Readings of the objective, shape (n,), in its unit.
+        maximize: Whether the campaign maximises y; a surrogate only ever sees the minimised ``targets``.
+        noise_sd: Known standard deviation of a reading, in the objective's unit; None where it is not known.
+        physics: The equation that the objective satisfies, where one is known.
+
+    Raises:
+        ValueError: no trial, shapes disagree, a value is not finite, or the noise is negative.
+    """
+
+    X: Array
+    y: Array
+    maximize: bool
+    noise_sd: float | None = None
+    physics: Physics | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "X", _frozen(self.X))
+        object.__setattr__(self, "y", _frozen(self.y))
+        if self.X.ndim != 2 or self.y.shape != (self.X.shape[0],) or self.X.size == 0:
+            raise ValueError(
+                f"X {self.X.shape} and y {self.y.shape} do not fit: give X (n, d) and y (n,) with at least one trial."
+            )
+        _refuse_non_finite(self.X, "X", "encode the designs with SearchSpace.encode.")
+        _refuse_non_finite(self.y, "y", "record such a trial as failed instead.")
+        if self.noise_sd is not None and not (math.isfinite(self.noise_sd) and self.noise_sd >= 0):
+            raise ValueError(f"noise_sd is {self.noise_sd}: give a finite number >= 0, or None where it is not known.")
+        if self.physics is not None and self.physics.points.shape[1] != self.X.shape[1]:
+            raise ValueError(
+                f"Collocation points have {self.physics.points.shape[1]} coordinates and designs {self.X.shape[1]}: "
+                "the equation's domain must have one axis for each encoded design variable."
+            )
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @cached_property
+    def scaling(self) -> Scaling:
+        """The scaling of these readings."""
+        return Scaling.of(self.y, maximize=self.maximize)
+
+    @cached_property
+    def targets(self) -> Array:
+        """Standardised readings to be minimised, shape (n,)."""
+        return _frozen(self.scaling.to_target(self.y))
+
+    @property
+    def noise_variance(self) -> float | None:
+        """Known variance of a target (dimensionless); None where the noise is not known."""
+        return None if self.noise_sd is None else (self.noise_sd / self.scaling.sd) ** 2
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal, of every number here, in the order of the trials.
+
+        The order counts because the last bits of a fit depend on it. The equation itself is code and is named by the
+        campaign's own digest; its collocation points are part of this one.
+        """
+        sha = hashlib.sha256(b"fieldcraft.observations.1")
+        parts = {"X": self.X, "y": self.y, "maximize": np.array([float(self.maximize)])}
+        if self.noise_sd is not None:
+            parts["noise_sd"] = np.array([self.noise_sd])
+        if self.physics is not None:
+            parts |= {"points": self.physics.points, "center": self.physics.center, "half": self.physics.half}
+        for name, array in parts.items():
+            sha.update(f"|{name}{array.shape}|".encode())
+            # Adding zero turns -0.0 into 0.0: equal data must have equal digests.
+            sha.update(np.ascontiguousarray(array + 0.0, dtype="<f8").tobytes())
+        return sha.hexdigest()

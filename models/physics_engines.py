@@ -1,0 +1,187 @@
+"""The ways to learn an objective that satisfies an equation: train networks on it, or add up its solutions."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.networks import Activation, Network
+from models.observations import Observations, Physics
+from models.randomness import torch_generator
+from models.residual_networks import Factors, Fixed, NetworkPosterior, ResidualLoss, exact_draw
+from models.residuals import residual
+from models.solution_posterior import SolutionPosterior, fit_solutions, restore_solutions
+from models.surrogate import Report
+from models.training import Schedule, State, train
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Moved = TypeVar("_Moved", bound="DataclassInstance")
+
+
+def stamp(data: Observations) -> Tensor:
+    """The digest of data as bytes, shape (32,): what a state carries to be told from another's."""
+    return torch.tensor(list(bytes.fromhex(data.digest)), dtype=torch.uint8)
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _moved(parts: _Moved, device: torch.device) -> _Moved:
+    tensors: dict[str, Any] = {
+        f.name: v.to(device) for f in fields(parts) if isinstance(v := getattr(parts, f.name), Tensor)
+    }
+    return replace(parts, **tensors)
+
+
+def _positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} is {value}: give a positive number.")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Networks trained on readings and residual (methods, section 3, `engine: trained`).
+
+    Args:
+        networks: Independent networks k; at least the batch size. Each is one draw.
+        width: Neurons in a hidden layer.
+        depth: Hidden layers.
+        activation: tanh or sine.
+        frequency: Factor on the first layer's weights; larger means rougher functions before any data.
+        nu: Factor of the prediction nu h, in standard deviations of the readings.
+        weight: Weight of one squared residual against one squared misfit; the residual is divided by the operator's
+            largest encoded coefficient.
+        steps: Adam steps.
+        rate: Adam's first step size.
+        decay: Factor on the step size over all Adam steps.
+        refinements: Damped Gauss-Newton steps after Adam.
+        exact_draw: Add the second tangent term, the ridge and the perturbed targets, which make a wide network's
+            minimiser a posterior draw (linear equations only); false is the paper.
+        noise: Standard deviation of a reading in target units that an exact draw assumes where it is not known.
+    """
+
+    networks: int = 1
+    width: int = 64
+    depth: int = 3
+    activation: Activation = "tanh"
+    frequency: float = 1.0
+    nu: float = 1.0
+    weight: float = 1.0
+    steps: int = 0
+    rate: float = 0.005
+    decay: float = 0.1
+    refinements: int = 40
+    exact_draw: bool = False
+    noise: float = 0.05
+
+    def __post_init__(self) -> None:
+        for name in ("networks", "width", "depth"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: give 1 or more.")
+        for name in ("frequency", "nu", "weight", "rate", "decay", "noise"):
+            _positive(name, getattr(self, name))
+        if min(self.steps, self.refinements) < 0 or self.steps + self.refinements == 0:
+            raise ValueError(
+                f"steps is {self.steps} and refinements is {self.refinements}: give numbers >= 0, not both 0."
+            )
+
+    def fit(
+        self,
+        data: Observations,
+        physics: Physics,
+        rng: np.random.Generator,
+        start: Mapping[str, Tensor] | None,
+        report: Report,
+    ) -> NetworkPosterior:
+        """Train from fresh weights, or go on from the checkpoint ``start``."""
+        network = self._network(data)
+        fixed = Fixed.of(start) if start is not None else self._fixed(network, data, physics, rng)
+        problem = self._problem(network, data, physics, fixed)
+        begun = State.begin(problem.anchor) if start is None else State.of(start, problem.anchor)
+        schedule = Schedule(self.steps, self.rate, self.decay, self.refinements)
+        kept = {**fixed.tensors(), "digest": stamp(data)}
+        state = train(problem, begun, schedule, report, lambda state: {**kept, **state.tensors()})
+        metrics = problem.metrics(state.theta)
+        numbers = torch.tensor([metrics["misfit"], metrics["residual"]], dtype=torch.float64)
+        return self._posterior(data, {**kept, **state.tensors(), "achieved": numbers})
+
+    def restore(self, data: Observations, physics: Physics, state: Mapping[str, Tensor]) -> NetworkPosterior:
+        """The posterior whose ``state`` this was."""
+        return self._posterior(data, state)
+
+    def _network(self, data: Observations) -> Network:
+        return Network(data.X.shape[1], self.width, self.depth, self.activation, self.frequency)
+
+    def _noise_sd(self, data: Observations) -> float:
+        known = data.noise_variance
+        # Exactly known readings would leave the ridge at zero and the normal equations singular.
+        return self.noise if known is None else max(math.sqrt(known), 1e-4)
+
+    def _fixed(self, network: Network, data: Observations, physics: Physics, rng: np.random.Generator) -> Fixed:
+        generator = torch_generator(rng)
+        anchor = network.initial(self.networks, generator)
+        n, r = len(data), len(physics.points)
+        if not self.exact_draw:
+            return Fixed.plain(anchor, n, r)
+        noise = self._noise_sd(data)
+        return exact_draw(network, anchor, n, r, noise, noise / math.sqrt(self.weight), generator)
+
+    def _problem(self, network: Network, data: Observations, physics: Physics, fixed: Fixed) -> ResidualLoss:
+        device = _device()
+        X, targets = (torch.from_numpy(part.copy()).to(device) for part in (data.X, data.targets))
+        return ResidualLoss(
+            network,
+            X,
+            targets,
+            _moved(residual(physics, data.scaling), device),
+            _moved(fixed, device),
+            Factors(self.nu, self.weight, self._noise_sd(data) ** 2 if self.exact_draw else 0.0),
+        )
+
+    def _posterior(self, data: Observations, state: Mapping[str, Tensor]) -> NetworkPosterior:
+        misfit, left = state["achieved"].tolist()
+        loss = float(state["loss"].mean())
+        metrics = {"loss": loss, "misfit": misfit, "residual": left, "restarts": float(state["counts"][1])}
+        return NetworkPosterior(
+            self._network(data), state["theta"], Fixed.of(state), self.nu, data.scaling, metrics, dict(state)
+        )
+
+
+@dataclass(frozen=True)
+class Basis:
+    """A prior over exact solutions of a linear equation (methods, section 3, `engine: basis`).
+
+    Args:
+        degree: Highest degree of the harmonic polynomials, or of the polynomials in each variable that the numerical
+            null space is made of.
+    """
+
+    degree: int = 20
+
+    def __post_init__(self) -> None:
+        if self.degree < 1:
+            raise ValueError(f"degree is {self.degree}: give 1 or more.")
+
+    def fit(
+        self,
+        data: Observations,
+        physics: Physics,
+        rng: np.random.Generator,
+        start: Mapping[str, Tensor] | None,
+        report: Report,
+    ) -> SolutionPosterior:
+        """Condition the prior; it takes less than a second and needs neither randomness nor a checkpoint."""
+        posterior = fit_solutions(data, physics, self.degree, stamp(data))
+        report(1, posterior.metrics, posterior.state)
+        return posterior
+
+    def restore(self, data: Observations, physics: Physics, state: Mapping[str, Tensor]) -> SolutionPosterior:
+        """The posterior whose ``state`` this was."""
+        return restore_solutions(data, physics, self.degree, state)

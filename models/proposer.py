@@ -1,0 +1,33 @@
+"""The protocol of a proposer: designs that need no data."""
+
+from typing import Protocol
+
+import numpy as np
+
+from models.observations import Array
+from physics.space import SearchSpace
+
+
+class Proposer(Protocol):
+    """A sequence of designs over a space, determined by the address of its randomness: a frozen description."""
+
+    def propose(self, space: SearchSpace, start: int, q: int, rng: np.random.Generator) -> Array:
+        """Points number start ... start + q - 1 of the sequence, encoded and feasible, shape (q, d).
+
+        ``rng`` must be freshly made from the same address at every call: a campaign that asks point by point then
+        gets the same points as one that asks for all at once.
+
+        Raises:
+            ValueError: start < 0 or q < 1.
+        """
+        ...
+
+
+def checked_range(start: int, q: int) -> None:
+    """Refuse a range of a sequence that does not exist.
+
+    Raises:
+        ValueError: start < 0 or q < 1.
+    """
+    if start < 0 or q < 1:
+        raise ValueError(f"Points {start} ... {start + q - 1} of a sequence: start must be >= 0 and q >= 1.")

@@ -1,0 +1,1 @@
+"""One file a proposer: the file's name is its kind."""

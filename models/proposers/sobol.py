@@ -1,0 +1,20 @@
+"""Sobol sequence (Sobol', 1967), scrambled: evenly spread designs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.observations import Array
+from models.proposer import checked_range
+from models.sequences import sobol_points, take
+from physics.space import SearchSpace
+
+
+@dataclass(frozen=True)
+class Sobol:
+    """Scrambled Sobol points; those that violate a linear constraint are left out."""
+
+    def propose(self, space: SearchSpace, start: int, q: int, rng: np.random.Generator) -> Array:
+        """Points number start ... start + q - 1, encoded, shape (q, d) (see Proposer.propose)."""
+        checked_range(start, q)
+        return take(sobol_points(space, rng), start + q)[start:]

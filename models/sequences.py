@@ -1,0 +1,92 @@
+"""Sequences of feasible points of a search space, from points of the unit cube."""
+
+import math
+from collections.abc import Iterator
+from itertools import chain, islice, product
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.quasirandom import SobolEngine
+
+from models.observations import Array
+from physics.space import Categorical, Continuous, Integer, SearchSpace
+
+# Size of the blocks in which points are tried; part of the sequence's definition, as is the fallback's threshold.
+_BLOCK = 256
+_LEAST_ACCEPTED = 4
+# Linear constraints hold to this, relative to the size of their terms.
+_ROUNDING = 1e-9
+
+
+def take(points: Iterator[Array], n: int) -> Array:
+    """The next n points of a sequence, shape (n, d)."""
+    return np.array(list(islice(points, n)))
+
+
+def sobol_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array]:
+    """Feasible points of a scrambled Sobol sequence (Owen, 1998), one dimension a variable, without end."""
+    seed = int(rng.integers(2**31 - 1))
+    engine = SobolEngine(len(space.variables), scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    cubes = (engine.draw(_BLOCK, dtype=torch.float64).numpy() for _ in iter(int, 1))
+    return _feasible_points(space, cubes, rng)
+
+
+def uniform_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array]:
+    """Feasible independent uniform points, without end."""
+    cubes = (rng.random((_BLOCK, len(space.variables))) for _ in iter(int, 1))
+    return _feasible_points(space, cubes, rng)
+
+
+def every_point(space: SearchSpace, limit: int) -> Array | None:
+    """All feasible points of a wholly discrete space, shape (n, d); None for others and for more than ``limit``."""
+    levels = [_levels(variable) for variable in space.variables]
+    if any(n is None for n in levels):
+        return None
+    counts = [n for n in levels if n is not None]
+    if math.prod(counts) > limit:
+        return None
+    cube = (np.array(list(product(*(range(n) for n in counts)))) + 0.5) / np.array(counts)
+    X = _from_cube(space, cube)
+    return space.repair(X[is_feasible(space, X)])
+
+
+def is_feasible(space: SearchSpace, X: Array) -> NDArray[np.bool_]:
+    """Whether each encoded point of X (n, d) satisfies the linear constraints, shape (n,)."""
+    A, b = space.linear
+    slack = b - X @ A.T
+    return np.asarray(np.all(slack >= -_ROUNDING * (np.abs(b) + np.abs(A).sum(axis=1) + 1), axis=1))
+
+
+def _levels(variable: Continuous | Integer | Categorical) -> int | None:
+    """Number of values of a discrete variable; None for a continuous one."""
+    if isinstance(variable, Integer):
+        return variable.high - variable.low + 1
+    return len(variable.levels) if isinstance(variable, Categorical) else None
+
+
+def _from_cube(space: SearchSpace, cube: Array) -> Array:
+    """Encoded points (n, d) from the unit cube (n, variables): uniform in every interval and over all levels."""
+    columns: list[Array] = []
+    for u, variable in zip(cube.T, space.variables, strict=True):
+        levels = _levels(variable)
+        if levels is None:
+            columns.append(2 * u[:, None] - 1)
+            continue
+        index = np.minimum((u * levels).astype(int), levels - 1)
+        if isinstance(variable, Categorical):
+            columns.append(np.eye(levels)[index])
+        else:
+            columns.append((2 * index - (levels - 1))[:, None] / max(levels - 1, 1))
+    return np.concatenate(columns, axis=1)
+
+
+def _feasible_points(space: SearchSpace, cubes: Iterator[Array], rng: np.random.Generator) -> Iterator[Array]:
+    """Points of the cubes that satisfy the constraints; a space too thin for that gives points of its own sampler."""
+    return chain.from_iterable(_feasible_block(space, cube, rng) for cube in cubes)
+
+
+def _feasible_block(space: SearchSpace, cube: Array, rng: np.random.Generator) -> Array:
+    X = _from_cube(space, cube)
+    X = X[is_feasible(space, X)]
+    return space.repair(X) if len(X) >= _LEAST_ACCEPTED else space.sample(_BLOCK, rng)

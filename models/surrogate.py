@@ -1,0 +1,88 @@
+"""The protocols of a surrogate and of what it becomes once fitted."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+from torch import Tensor
+
+from models.observations import Observations, Scaling
+
+Function = Callable[[Tensor], Tensor]
+"""A function of encoded points, (n, d) -> (n,), differentiable in its argument."""
+
+Report = Callable[[int, Mapping[str, float], Callable[[], dict[str, Tensor]]], None]
+"""Called now and then during a fit with (step, metrics, checkpoint); ``checkpoint()`` builds the state on demand."""
+
+
+def no_report(step: int, metrics: Mapping[str, float], checkpoint: Callable[[], dict[str, Tensor]]) -> None:
+    """Report that keeps nothing, for a fit that nobody watches."""
+
+
+class Posterior(Protocol):
+    """A fitted surrogate: beliefs about the minimised, standardised objective (``Observations.targets``).
+
+    All values are float64 tensors on the CPU. Everything but ``draw`` is deterministic; a posterior never changes.
+    """
+
+    @property
+    def scaling(self) -> Scaling:
+        """How its values become physical ones."""
+        ...
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """What the fit achieved (loss or log likelihood, noise, residual, ...), finite floats by name."""
+        ...
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) >= 0 of the noise-free objective at X (n, d), differentiable in X."""
+        ...
+
+    def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
+        """q coherent functions from the posterior; the same state of rng gives the same functions.
+
+        Raises:
+            ValueError: the posterior cannot give q independent draws.
+        """
+        ...
+
+    def believe(self, X: Tensor) -> "Posterior":
+        """This posterior, had X (k, d) been observed and read exactly the mean there.
+
+        The mean stays where it is and the variance does not grow. A posterior whose draws are independent by
+        construction and that cannot be conditioned may return itself, and must say so.
+        """
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that ``Surrogate.restore`` needs beside the data, as tensors only."""
+        ...
+
+
+class Surrogate(Protocol):
+    """A way to learn the objective: a frozen description whose fit is returned and never kept."""
+
+    def fit(
+        self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
+    ) -> Posterior:
+        """Fit to data.
+
+        Args:
+            data: Observations to learn from.
+            rng: The only source of randomness.
+            start: Checkpoint of an interrupted fit of the same data with the same rng, continued bit for bit; or None.
+            report: Told of the progress now and then; may ask for a checkpoint.
+
+        Raises:
+            ValueError: the data lacks something this surrogate needs, or the fit cannot be made finite.
+        """
+        ...
+
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Posterior:
+        """The posterior whose ``state`` this was, for the data it was fitted to: identical to the bit.
+
+        Raises:
+            ValueError: the state belongs to other data or to another surrogate.
+        """
+        ...

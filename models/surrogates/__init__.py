@@ -1,0 +1,1 @@
+"""One file a surrogate: the file's name is its kind."""

@@ -1,0 +1,104 @@
+"""Surrogate that knows the equation its objective satisfies (PINN-BO: Phan-Trong et al.; thesis chapter 5)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from models.networks import Activation
+from models.observations import Observations, Physics
+from models.physics_engines import Basis, Trained
+from models.residual_networks import NetworkPosterior
+from models.solution_posterior import SolutionPosterior
+from models.surrogate import Report
+
+_ENGINES: dict[str, type[Trained] | type[Basis]] = {"trained": Trained, "basis": Basis}
+
+
+@dataclass(frozen=True)
+class PhysicsInformed:
+    """Learn from the readings and from N[f] = g at the collocation points.
+
+    Args:
+        engine: ``trained``: k networks trained on both, each one draw (``Trained`` documents its options and their
+            defaults). ``basis``: a Gaussian prior over the equation's exact solutions, where it is linear (``Basis``).
+        networks: See ``Trained``, as for all options but the last.
+        degree: See ``Basis``.
+
+    An option left at None takes its engine's default.
+
+    Raises:
+        ValueError: an option is out of range or does not belong to the engine.
+    """
+
+    engine: Literal["trained", "basis"]
+    networks: int | None = None
+    width: int | None = None
+    depth: int | None = None
+    activation: Activation | None = None
+    frequency: float | None = None
+    nu: float | None = None
+    weight: float | None = None
+    steps: int | None = None
+    rate: float | None = None
+    decay: float | None = None
+    refinements: int | None = None
+    exact_draw: bool | None = None
+    noise: float | None = None
+    degree: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine not in _ENGINES:
+            raise ValueError(f"engine is {self.engine!r}: choose one of {', '.join(_ENGINES)}.")
+        known = {f.name for f in fields(_ENGINES[self.engine])}
+        foreign = [name for name in self._options() if name not in known]
+        if foreign:
+            raise ValueError(
+                f"{', '.join(foreign)} given with engine {self.engine}, which has no such option: leave it out. "
+                f"It has: {', '.join(sorted(known))}."
+            )
+        self._engine()
+
+    def fit(
+        self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
+    ) -> NetworkPosterior | SolutionPosterior:
+        """The posterior for data, whose ``physics`` must be there (see ``Surrogate.fit``).
+
+        Raises:
+            ValueError: the data has no equation, ``start`` belongs to other data, or the engine cannot be fitted.
+        """
+        if start is not None:
+            _refuse_other_data(data, start)
+        return self._engine().fit(data, _physics(data), rng, start, report)
+
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> NetworkPosterior | SolutionPosterior:
+        """The posterior whose ``state`` this was (see ``Surrogate.restore``)."""
+        _refuse_other_data(data, state)
+        return self._engine().restore(data, _physics(data), state)
+
+    def _options(self) -> dict[str, Any]:
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "engine"}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _engine(self) -> Trained | Basis:
+        return _ENGINES[self.engine](**self._options())
+
+
+def _physics(data: Observations) -> Physics:
+    if data.physics is None:
+        raise ValueError(
+            "The problem states no equation for its objective and surrogate physics_informed needs one: give the "
+            "problem an `equation` and a `domain`, or use surrogate exact_gp."
+        )
+    return data.physics
+
+
+def _refuse_other_data(data: Observations, state: Mapping[str, Tensor]) -> None:
+    digest = bytes(state["digest"].tolist()).hex() if "digest" in state else "none"
+    if digest != data.digest:
+        raise ValueError(
+            f"The state is of data with digest {digest[:12]} and these data have {data.digest[:12]}: "
+            "restore with the data of the fit, or fit again."
+        )

@@ -1,0 +1,75 @@
+"""Domains: the boxes of physical space on which fields and equations live."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One coordinate axis.
+
+    Args:
+        name: Its name; a dimension's name in datasets, and the design variable's where the design is a place.
+        low: Where it begins, in ``unit``.
+        high: Where it ends, in ``unit``.
+        unit: Physical unit; empty for a pure number.
+
+    Raises:
+        ValueError: a blank name, or bounds that are not finite or not in order.
+    """
+
+    name: str
+    low: float
+    high: float
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise ValueError(f"An axis is named {self.name!r}: give every axis a name that is not blank.")
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+            raise ValueError(
+                f"The axis {self.name} runs from {self.low} to {self.high}: give finite bounds, the lower first."
+            )
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A box of d axes.
+
+    Args:
+        axes: At least one, with different names; their order is the order of a point's coordinates.
+
+    Raises:
+        ValueError: no axis, or a repeated name.
+    """
+
+    axes: tuple[Axis, ...]
+
+    def __post_init__(self) -> None:
+        if not self.axes or len(set(self.names)) < len(self.axes):
+            raise ValueError(f"A domain has the axes {self.names}: give at least one, and each its own name.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the axes, in order."""
+        return tuple(axis.name for axis in self.axes)
+
+    @cached_property
+    def bounds(self) -> NDArray[np.float64]:
+        """Lower and upper ends of the axes in physical units, shape (2, d)."""
+        return np.array([[axis.low for axis in self.axes], [axis.high for axis in self.axes]], dtype=np.float64)
+
+    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each of the points (n, d), in physical units, lies in the closed box; shape (n,).
+
+        Raises:
+            ValueError: points of another dimension.
+        """
+        points = np.asarray(points, dtype=np.float64)
+        if points.ndim != 2 or points.shape[1] != len(self.axes):
+            raise ValueError(f"Points have the shape {points.shape}: give (n, {len(self.axes)}), one column an axis.")
+        low, high = self.bounds
+        return np.asarray(np.all((points >= low) & (points <= high), axis=1))

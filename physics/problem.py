@@ -1,0 +1,137 @@
+"""What a campaign optimises (Problem) and what answers it (Simulator).
+
+A file in ``physics/problems`` or ``physics/simulators``, or in a directory that the operator's settings list, that
+holds one public frozen dataclass deriving from one of these is a new kind, named after the file.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from physics.domain import Domain
+from physics.operators import Equation
+from physics.space import Design, SearchSpace
+
+Array = NDArray[np.float64]
+Sense = Literal["maximize", "minimize"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A number that a trial yields.
+
+    Args:
+        name: Its name in results and tables, and of the scalar variable that ``evaluate`` reads by default.
+        unit: Physical unit; empty for a pure number.
+    """
+
+    name: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """A known best design.
+
+    Args:
+        design: Where it is, in physical units.
+        value: The objective there, without noise, in its unit.
+    """
+
+    design: Mapping[str, float | int | str]
+    value: float
+
+
+class Problem(ABC):
+    """A design question: which designs there are, which numbers count, and what physics is known.
+
+    Give ``space`` and ``outputs``; override the rest where more is known. A problem is a frozen dataclass whose fields
+    are what the campaign file may set; it holds no state, and every method answers the same when asked again.
+    """
+
+    @property
+    @abstractmethod
+    def space(self) -> SearchSpace:
+        """The designs that may be proposed."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> tuple[Output, ...]:
+        """The numbers a trial yields: the objective first, then constraints, each met when it is <= 0."""
+
+    @property
+    def domain(self) -> Domain | None:
+        """The box on which ``equation`` holds; its axes bear the names of design variables."""
+        return None
+
+    @property
+    def equation(self) -> Equation | None:
+        """The differential equation that the objective satisfies as a function of the design, over ``domain``."""
+        return None
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation of the objective over ``domain`` (over ``space`` where there is none), in its unit.
+
+        None where it is unknown. Noise stated as a share of it (``of_sd``) needs it.
+        """
+        return None
+
+    def optimum(self, sense: Sense) -> Optimum | None:
+        """The best design, where it is known for this sense."""
+        return None
+
+    def exact(self, points: Array) -> Array | None:
+        """The objective without noise or mesh at the points (n, d), in physical units, shape (n,); None if unknown.
+
+        Columns are the domain's axes where there is a domain, else the space's variables.
+        """
+        return None
+
+    def evaluate(self, design: Design, fields: xr.Dataset) -> dict[str, float]:
+        """The outputs that a simulation's fields show for a design.
+
+        By default each output is read from the scalar variable of its name.
+
+        Raises:
+            ValueError: such a variable is missing, or is not a single number.
+        """
+        return {output.name: _scalar(output.name, fields) for output in self.outputs}
+
+
+def _scalar(name: str, fields: xr.Dataset) -> float:
+    if name not in fields:
+        raise ValueError(
+            f"The simulation gave no {name!r} (it gave {', '.join(map(str, fields.data_vars)) or 'nothing'}): let it "
+            f"write a scalar variable {name!r}, or override evaluate() in the problem."
+        )
+    if fields[name].ndim:
+        raise ValueError(
+            f"{name!r} has the dimensions {fields[name].dims}, not a single number: override evaluate() in the problem "
+            "to read the output from the field."
+        )
+    return float(fields[name])
+
+
+class Simulator(ABC):
+    """What answers a design with fields: a solver, a formula, a script.
+
+    A simulator is a frozen dataclass whose fields are what the campaign file may set. The dataset has named dimensions
+    and carries ``attrs["units"]`` on every variable and coordinate; its own ``attrs`` name mesh and solver. The same
+    design and generator state give the same dataset.
+
+    Attributes:
+        idempotent: True where a run may be repeated without harm. Leave it False for whatever spends material, money
+            or time on an instrument: such a run is never repeated without a person's word.
+    """
+
+    idempotent: ClassVar[bool] = False
+
+    @abstractmethod
+    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> xr.Dataset:
+        """Simulate one design of the problem; all randomness comes from ``rng``."""

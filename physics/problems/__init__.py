@@ -1,0 +1,1 @@
+"""Problems, one file each: the file is the kind."""

@@ -1,0 +1,1 @@
+"""Simulators, one file each: the file is the kind."""

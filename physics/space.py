@@ -1,0 +1,290 @@
+"""Search spaces: designs in physical units on one side, points of [-1, 1]^d on the other.
+
+The encoded ``dimension`` may exceed the number of variables, because a categorical variable takes a one-hot group.
+``encode`` and ``decode`` are the only way across.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from physics.polytope import EmptyPolytopeError, Polytope
+from physics.variables import Array, Categorical, Continuous, Integer, SpaceError, Variable, finite, suggestion
+
+__all__ = [
+    "Categorical",
+    "Continuous",
+    "Design",
+    "Integer",
+    "LinearConstraint",
+    "SearchSpace",
+    "SpaceError",
+    "Variable",
+]
+
+Design = Mapping[str, float | int | str]
+"""One design: a value in physical units for every variable's name."""
+
+# A linear constraint holds when it is violated by less than this, relative to the size of its terms.
+_TOLERANCE = 1e-9
+_SAMPLE_BLOCKS = 50
+
+
+@dataclass(frozen=True)
+class LinearConstraint:
+    """A known constraint sum_i a_i x_i <= upper on numeric variables, in physical units.
+
+    Args:
+        coefficients: a_i by the name of the variable; at least one is not zero.
+        upper: Right-hand side.
+
+    Raises:
+        SpaceError: a number that is not finite, or no coefficient that is not zero.
+    """
+
+    coefficients: Mapping[str, float]
+    upper: float
+
+    def __post_init__(self) -> None:
+        for name, value in self.coefficients.items():
+            finite(f"The coefficient of {name} in a linear constraint", value)
+        finite("The upper bound of a linear constraint", self.upper)
+        if not any(self.coefficients.values()):
+            raise SpaceError(
+                f"A linear constraint has the coefficients {dict(self.coefficients)}: name at least one variable."
+            )
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.coefficients.items()), self.upper))
+
+    def __str__(self) -> str:
+        return " + ".join(f"{value:g} {name}" for name, value in self.coefficients.items()) + f" <= {self.upper:g}"
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """The designs that a campaign may propose: a box of variables, cut by known linear constraints.
+
+    Args:
+        variables: At least one, with different names. Their order is the order of the encoded coordinates.
+        constraints: Linear constraints that every proposed design satisfies.
+
+    Raises:
+        SpaceError: a repeated name, a constraint on an unknown or categorical variable, or no design that
+            satisfies all constraints.
+    """
+
+    variables: tuple[Variable, ...]
+    constraints: tuple[LinearConstraint, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.variables:
+            raise SpaceError("A search space has no variables: give at least one.")
+        repeated = sorted({name for name in self.names if self.names.count(name) > 1})
+        if repeated:
+            raise SpaceError(f"Two variables are named {repeated[0]!r}: give each its own name.")
+        for constraint in self.constraints:
+            for name in constraint.coefficients:
+                self._numeric(name)
+        self.repair(np.zeros((1, self.dimension)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables, in order."""
+        return tuple(variable.name for variable in self.variables)
+
+    @cached_property
+    def dimension(self) -> int:
+        """Number of encoded coordinates."""
+        return sum(variable.width for variable in self.variables)
+
+    @cached_property
+    def bounds(self) -> Array:
+        """Lower and upper bounds of the encoded coordinates, shape (2, dimension)."""
+        return np.concatenate([variable.box for variable in self.variables], axis=1)
+
+    @cached_property
+    def discrete(self) -> NDArray[np.bool_]:
+        """Whether each encoded coordinate takes separate values only, shape (dimension,)."""
+        return np.concatenate([np.full(variable.width, variable.discrete) for variable in self.variables])
+
+    @cached_property
+    def groups(self) -> tuple[slice, ...]:
+        """The columns of each categorical variable's one-hot group."""
+        return tuple(s for s, v in zip(self._columns, self.variables, strict=True) if isinstance(v, Categorical))
+
+    @cached_property
+    def linear(self) -> tuple[Array, Array]:
+        """The constraints in encoded coordinates, A u <= b: A (c, dimension) with rows of length 1, b (c,)."""
+        A, b = np.zeros((len(self.constraints), self.dimension)), np.zeros(len(self.constraints))
+        for row, constraint in enumerate(self.constraints):
+            b[row] = constraint.upper
+            for name, value in constraint.coefficients.items():
+                middle, half = self._numeric(name).scale
+                A[row, self._columns[self.names.index(name)]] = value * half
+                b[row] -= value * middle
+        length = np.linalg.norm(A, axis=1)
+        return A / length[:, None], b / length
+
+    def encode(self, designs: Sequence[Design]) -> Array:
+        """Encoded points of the designs, shape (n, dimension).
+
+        Bounds and constraints are not asked for here (``check`` does that): a recorded design may lie outside a
+        narrowed space.
+
+        Raises:
+            SpaceError: a missing or unknown name, a level that does not exist, a value that is not a finite number.
+        """
+        X = np.zeros((len(designs), self.dimension))
+        for row, design in zip(X, designs, strict=True):
+            self._check_names(design)
+            for variable, columns in zip(self.variables, self._columns, strict=True):
+                row[columns] = variable.encode(design[variable.name])
+        return X
+
+    def decode(self, X: ArrayLike) -> list[dict[str, float | int | str]]:
+        """Designs of the encoded points (n, dimension): bounds hold exactly, integers are ``int``.
+
+        Raises:
+            SpaceError: a wrong shape or a coordinate that is not finite.
+        """
+        return [
+            {v.name: v.decode(row[columns]) for v, columns in zip(self.variables, self._columns, strict=True)}
+            for row in self._checked(X)
+        ]
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """n independent feasible points, shape (n, dimension), uniform over the space.
+
+        Where the constraints leave so little that rejection fails, the rest of the points come from a random walk
+        (hit and run) inside the feasible set, which is uniform only in the limit.
+        """
+        kept = np.empty((0, self.dimension))
+        for _ in range(_SAMPLE_BLOCKS):
+            X = self._snapped(self._uniform(n, rng))
+            kept = np.concatenate([kept, X[self._polytope.contains(X)]])
+            if len(kept) >= n:
+                return kept[:n]
+        rest = self.repair(self._uniform(n - len(kept), rng))
+        return np.concatenate([kept, self.repair(self._polytope.walk(rest, ~self.discrete, rng))])
+
+    def repair(self, X: ArrayLike) -> Array:
+        """The nearest allowed points, shape (n, dimension): allowed points come back unchanged.
+
+        Coordinates are clipped, integers rounded, one-hot groups snapped to their largest entry. A point that then
+        violates a linear constraint is projected onto the polytope in its continuous coordinates; where no continuous
+        move suffices, the nearest feasible integers are taken first.
+
+        Raises:
+            SpaceError: a wrong shape or a coordinate that is not finite.
+        """
+        X = self._snapped(self._checked(X))
+        for row in np.flatnonzero(~self._polytope.contains(X)):
+            X[row] = self._nearest(X[row])
+        return X
+
+    def check(self, design: Design) -> None:
+        """Accept a design of this space, or say what is wrong with it.
+
+        Raises:
+            SpaceError: a missing or unknown name, NaN, a value out of bounds, a broken whole number, an unknown
+                level, or a violated constraint.
+        """
+        self._check_names(design)
+        for variable in self.variables:
+            variable.check(design[variable.name])
+        for constraint in self.constraints:
+            self._check_constraint(constraint, design)
+
+    def narrowed(self, bounds: Mapping[str, tuple[float, float]]) -> "SearchSpace":
+        """This space with tighter bounds, in physical units, on the named numeric variables.
+
+        Raises:
+            SpaceError: an unknown or categorical name, bounds that are reversed, not finite or wider than the space's.
+        """
+        tighter = {name: self._variable(name).narrowed(*pair) for name, pair in bounds.items()}
+        return replace(self, variables=tuple(tighter.get(v.name, v) for v in self.variables))
+
+    @cached_property
+    def _columns(self) -> tuple[slice, ...]:
+        ends = np.cumsum([variable.width for variable in self.variables])
+        return tuple(slice(int(e) - v.width, int(e)) for e, v in zip(ends, self.variables, strict=True))
+
+    @cached_property
+    def _polytope(self) -> Polytope:
+        (A, b), (low, high) = self.linear, self.bounds
+        return Polytope(A, b, low, high, tolerance=_TOLERANCE)
+
+    def _variable(self, name: str) -> Variable:
+        if name not in self.names:
+            raise SpaceError(f"No variable is named {name!r}.{suggestion(name, self.names)}")
+        return self.variables[self.names.index(name)]
+
+    def _numeric(self, name: str) -> Continuous | Integer:
+        variable = self._variable(name)
+        if isinstance(variable, Categorical):
+            raise SpaceError(
+                f"A linear constraint holds {name}, a categorical: only numbers can be summed; leave it out."
+            )
+        return variable
+
+    def _check_constraint(self, constraint: LinearConstraint, design: Design) -> None:
+        terms = [value * float(design[name]) for name, value in constraint.coefficients.items()]
+        reach = sum(
+            abs(value) * max(abs(self._numeric(name).low), abs(self._numeric(name).high))
+            for name, value in constraint.coefficients.items()
+        )
+        if sum(terms) > constraint.upper + _TOLERANCE * (abs(constraint.upper) + reach):
+            raise SpaceError(
+                f"The design {dict(design)} violates {constraint}, for its sum is {sum(terms):g}: change it."
+            )
+
+    def _check_names(self, design: Design) -> None:
+        for name in design:
+            self._variable(name)
+        missing = [name for name in self.names if name not in design]
+        if missing:
+            raise SpaceError(f"The design {dict(design)} has no value for {', '.join(missing)}: give one.")
+
+    def _checked(self, X: ArrayLike) -> Array:
+        X = np.array(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != self.dimension:
+            raise SpaceError(f"Encoded points have the shape {X.shape}: give (n, {self.dimension}).")
+        if not np.isfinite(X).all():
+            raise SpaceError(
+                f"An encoded point is {X[~np.isfinite(X).all(axis=1)][0]}: every coordinate must be finite."
+            )
+        return X
+
+    def _uniform(self, n: int, rng: np.random.Generator) -> Array:
+        """Uniform points of the box, shape (n, dimension)."""
+        return np.concatenate([variable.uniform(n, rng) for variable in self.variables], axis=1)
+
+    def _snapped(self, X: Array) -> Array:
+        """X inside the box, on integers and on one-hot corners."""
+        X = np.clip(X, *self.bounds)
+        for variable, columns in zip(self.variables, self._columns, strict=True):
+            X[:, columns] = variable.snap(X[:, columns])
+        return X
+
+    def _nearest(self, x: Array) -> Array:
+        """The nearest feasible point to a snapped one, shape (dimension,)."""
+        try:
+            return self._polytope.project(x, ~self.discrete)
+        except EmptyPolytopeError:
+            steps = np.concatenate([_spacing(variable) for variable in self.variables])
+        try:
+            near = self._polytope.nearest_on_lattice(x, steps)
+        except EmptyPolytopeError as error:
+            raise SpaceError(
+                f"No design satisfies {'; '.join(map(str, self.constraints))} within the bounds: relax one of them."
+            ) from error
+        return self._polytope.project(self._snapped(near[None])[0], ~self.discrete)
+
+
+def _spacing(variable: Variable) -> Array:
+    """Distance between neighbouring values in each coordinate of a variable, shape (width,); 0 where there is none."""
+    return np.full(variable.width, 1 / variable.scale[1] if isinstance(variable, Integer) else 0.0)

@@ -1,0 +1,297 @@
+"""Variables of a search space, and each one's way between its physical value and its encoded coordinates.
+
+A numeric variable takes one coordinate of [-1, 1]; a categorical one takes a one-hot group of {0, 1}.
+Every class answers the same questions: ``width`` (number of coordinates), ``discrete``, ``box`` (2, width), ``encode``,
+``decode``, ``uniform`` (n, width), ``snap`` (the nearest allowed coordinates), ``check`` and ``narrowed``.
+"""
+
+import difflib
+import math
+import numbers
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# Integers beyond this are not all float64 numbers.
+_LARGEST_INTEGER = 2**53
+
+
+class SpaceError(ValueError):
+    """A variable, constraint or design that makes no sense; the message holds the value and the remedy."""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The end of an error about an unknown name: the closest known one, and all of them."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return (f" Did you mean {close[0]!r}?" if close else "") + f" Known: {', '.join(known)}."
+
+
+def finite(where: str, value: object) -> float:
+    """The value as a float; a SpaceError that begins with ``where`` if it is not a finite number."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise SpaceError(f"{where} is {value!r}, not a number: give a finite number.")
+    if not math.isfinite(value):
+        raise SpaceError(f"{where} is {value!r}: give a finite number.")
+    return float(value)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise SpaceError(f"A variable is named {name!r}: give every variable a name that is not blank.")
+
+
+def _check_within(variable: "Continuous | Integer", number: float) -> None:
+    if not variable.low <= number <= variable.high:
+        unit = f" {variable.unit}" if variable.unit else ""
+        raise SpaceError(
+            f"{variable.name} is {number!r}, outside [{variable.low}, {variable.high}]{unit}: "
+            "give a value within the bounds."
+        )
+
+
+def _narrowed_bounds(variable: "Continuous | Integer", low: float, high: float) -> tuple[float, float]:
+    lower, upper = (finite(f"A bound of {variable.name}", bound) for bound in (low, high))
+    if lower < variable.low or upper > variable.high:
+        raise SpaceError(
+            f"The bounds [{low}, {high}] of {variable.name} leave the problem's own [{variable.low}, {variable.high}]: "
+            "a campaign may only narrow them."
+        )
+    return lower, upper
+
+
+def _scale(variable: "Continuous | Integer") -> tuple[float, float]:
+    """Middle and half-width of the variable's interval; a single value has the half-width 1."""
+    low, high = float(variable.low), float(variable.high)
+    return low / 2 + high / 2, (high / 2 - low / 2) or 1.0
+
+
+def _physical(variable: "Continuous | Integer", u: float) -> float:
+    # The ends are taken as they are, for middle + half need not be `high` to the last digit.
+    if abs(u) >= 1:
+        return float(variable.low if u < 0 else variable.high)
+    middle, half = _scale(variable)
+    return min(max(middle + half * u, variable.low), variable.high)
+
+
+def _one_hot(index: NDArray[np.int64], width: int) -> Array:
+    return np.asarray(index[:, None] == np.arange(width), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """A real variable in [low, high].
+
+    Args:
+        name: Its name in designs, files and tables.
+        low: Lower bound, in ``unit``.
+        high: Upper bound, in ``unit``; above ``low``.
+        unit: Physical unit; empty for a pure number.
+
+    Raises:
+        SpaceError: blank name, bounds that are not finite or not in order.
+    """
+
+    name: str
+    low: float
+    high: float
+    unit: str = ""
+
+    width: ClassVar[int] = 1
+    discrete: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        low, high = (finite(f"A bound of {self.name}", bound) for bound in (self.low, self.high))
+        if low >= high:
+            raise SpaceError(
+                f"{self.name} has the bounds [{self.low}, {self.high}]: the lower must be below the upper; swap them, "
+                "or take a constant out of the search space."
+            )
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Middle and half-width, in ``unit``: the encoded coordinate is (value - middle) / half-width."""
+        return _scale(self)
+
+    @property
+    def box(self) -> Array:
+        """Bounds of the coordinate, shape (2, 1)."""
+        return np.array([[-1.0], [1.0]])
+
+    def encode(self, value: object) -> Array:
+        """Coordinate of a value, shape (1,)."""
+        middle, half = self.scale
+        return np.array([(finite(self.name, value) - middle) / half])
+
+    def decode(self, columns: Array) -> float:
+        """Value of a coordinate (1,), within the bounds."""
+        return _physical(self, float(columns[0]))
+
+    def uniform(self, n: int, rng: np.random.Generator) -> Array:
+        """Coordinates of n uniform values, shape (n, 1)."""
+        return rng.uniform(-1, 1, size=(n, 1))
+
+    def snap(self, columns: Array) -> Array:
+        """Coordinates (n, 1) as they are."""
+        return columns
+
+    def check(self, value: object) -> None:
+        """Accept a value within the bounds, or raise SpaceError."""
+        _check_within(self, finite(self.name, value))
+
+    def narrowed(self, low: float, high: float) -> "Continuous":
+        """This variable with tighter bounds."""
+        lower, upper = _narrowed_bounds(self, low, high)
+        return replace(self, low=lower, high=upper)
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A whole-number variable in {low, ..., high}.
+
+    Args:
+        name: Its name in designs, files and tables.
+        low: Smallest value.
+        high: Largest value, not below ``low``.
+        unit: Physical unit; empty for a count.
+
+    Raises:
+        SpaceError: blank name, bounds that are not whole numbers, not in order or beyond 2^53.
+    """
+
+    name: str
+    low: int
+    high: int
+    unit: str = ""
+
+    width: ClassVar[int] = 1
+    discrete: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        for bound in (self.low, self.high):
+            if not isinstance(bound, numbers.Integral) or isinstance(bound, bool):
+                raise SpaceError(f"A bound of {self.name} is {bound!r}: give a whole number, or make it Continuous.")
+            if abs(bound) > _LARGEST_INTEGER:
+                raise SpaceError(f"A bound of {self.name} is {bound}: beyond 2^53 numbers are not exact; rescale it.")
+        if self.low > self.high:
+            raise SpaceError(
+                f"{self.name} has the bounds [{self.low}, {self.high}], the lower above the upper: swap them."
+            )
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Middle and half-width, in ``unit``: the encoded coordinate is (value - middle) / half-width."""
+        return _scale(self)
+
+    @property
+    def box(self) -> Array:
+        """Bounds of the coordinate, shape (2, 1); both 0 for a single value."""
+        return np.array([[-1.0], [1.0]]) if self.low < self.high else np.zeros((2, 1))
+
+    def encode(self, value: object) -> Array:
+        """Coordinate of a value, shape (1,)."""
+        middle, half = self.scale
+        return np.array([(finite(self.name, value) - middle) / half])
+
+    def decode(self, columns: Array) -> int:
+        """Whole value nearest to a coordinate (1,), within the bounds."""
+        return round(_physical(self, float(columns[0])))
+
+    def uniform(self, n: int, rng: np.random.Generator) -> Array:
+        """Coordinates of n uniform whole values, shape (n, 1)."""
+        middle, half = self.scale
+        whole = rng.integers(self.low, self.high, size=(n, 1), endpoint=True).astype(np.float64)
+        return np.asarray((whole - middle) / half)
+
+    def snap(self, columns: Array) -> Array:
+        """Coordinates of the nearest whole values, shape (n, 1)."""
+        middle, half = self.scale
+        whole = np.clip(np.rint(middle + half * columns), self.low, self.high)
+        return np.asarray((whole - middle) / half)
+
+    def check(self, value: object) -> None:
+        """Accept a whole number within the bounds, or raise SpaceError."""
+        number = finite(self.name, value)
+        if number != round(number):
+            raise SpaceError(f"{self.name} is {value!r}: give a whole number.")
+        _check_within(self, number)
+
+    def narrowed(self, low: float, high: float) -> "Integer":
+        """This variable with tighter bounds."""
+        lower, upper = _narrowed_bounds(self, low, high)
+        if lower != round(lower) or upper != round(upper):
+            raise SpaceError(f"The bounds [{low}, {high}] of {self.name} are not whole numbers: give whole numbers.")
+        return replace(self, low=round(lower), high=round(upper))
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """A variable that takes one of a few named levels, without order.
+
+    Args:
+        name: Its name in designs, files and tables.
+        levels: At least one level, all different.
+
+    Raises:
+        SpaceError: blank name, no level, a repeated level or one that is not text.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+
+    discrete: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if isinstance(self.levels, str) or not all(isinstance(level, str) for level in self.levels):
+            raise SpaceError(f"The levels of {self.name} are {self.levels!r}: give a tuple of texts.")
+        if not self.levels or len(set(self.levels)) < len(self.levels):
+            raise SpaceError(f"The levels of {self.name} are {self.levels!r}: name at least one, and each once.")
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates: one a level."""
+        return len(self.levels)
+
+    @property
+    def box(self) -> Array:
+        """Bounds of the coordinates, shape (2, width)."""
+        return np.array([[0.0], [1.0]]) * np.ones(self.width)
+
+    def encode(self, value: object) -> Array:
+        """One-hot coordinates of a level, shape (width,)."""
+        self.check(value)
+        return _one_hot(np.array([self.levels.index(str(value))]), self.width).reshape(-1)
+
+    def decode(self, columns: Array) -> str:
+        """Level of the largest coordinate of (width,)."""
+        return self.levels[int(np.argmax(columns))]
+
+    def uniform(self, n: int, rng: np.random.Generator) -> Array:
+        """One-hot coordinates of n uniform levels, shape (n, width)."""
+        return _one_hot(rng.integers(self.width, size=n), self.width)
+
+    def snap(self, columns: Array) -> Array:
+        """One-hot coordinates of the largest entries, shape (n, width)."""
+        return _one_hot(np.asarray(np.argmax(columns, axis=1)), self.width)
+
+    def check(self, value: object) -> None:
+        """Accept one of the levels, or raise SpaceError."""
+        if value not in self.levels:
+            close = suggestion(value if isinstance(value, str) else "", self.levels)
+            raise SpaceError(f"{self.name} has no level {value!r}.{close}")
+
+    def narrowed(self, low: float, high: float) -> "Categorical":
+        """Not for levels: raises SpaceError."""
+        raise SpaceError(
+            f"{self.name} is categorical, without bounds to narrow to [{low}, {high}]: leave it out of the bounds."
+        )
+
+
+Variable = Continuous | Integer | Categorical

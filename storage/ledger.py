@@ -1,0 +1,373 @@
+"""The ledger: trials that move through one small state machine, with every move recorded.
+
+This module is the contract. ``open_ledger`` finds the back end; importing the module imports none.
+
+    LedgerError
+    +-- NoLedger           nothing there
+    +-- NotALedger         something else is there
+    +-- NewerSchema        written by a newer fieldcraft
+    +-- NetworkFileSystem  the file lies where SQLite's locks cannot be trusted
+    +-- LedgerBusy         another writer held it for too long
+    +-- InvalidRecord      NaN, a wrong digest, a name that is none
+    +-- UnknownCampaign, UnknownTrial
+    +-- SpecChanged        the campaign exists with another specification
+    +-- StaleTrial         the compare-and-swap was lost
+    +-- ForbiddenMove      not in the table, or without a live approval
+    +-- LeaseHeld          another process makes the passes
+    +-- LeaseLost          this process no longer does
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from storage.records import (
+    Approval,
+    Campaign,
+    Event,
+    Expect,
+    FailureKind,
+    FieldRef,
+    Lease,
+    OutboxItem,
+    Product,
+    Proposal,
+    Result,
+    Step,
+    Trial,
+    TrialState,
+)
+
+TRANSACTIONS: tuple[str, ...] = (
+    "schema",
+    "create",
+    "propose",
+    "approve",
+    *(f"move.{state}" for state in TrialState if state is not TrialState.COMPLETED),
+    "record",
+    "note.collocate",
+    "note.train",
+    "lease.acquire",
+    "lease.release",
+    "finish",
+    "outbox.exported",
+)
+COMMIT_POINTS: tuple[str, ...] = tuple(f"ledger.{name}.{when}" for name in TRANSACTIONS for when in ("before", "after"))
+EXPORTER = ":exporter"  # the lease under which one process exports; no campaign can bear this name
+
+
+class LedgerError(Exception):
+    """Something about the ledger is wrong; the message states the value, the problem and the remedy."""
+
+
+class NoLedger(LedgerError):
+    """There is no ledger at the place named."""
+
+
+class NotALedger(LedgerError):
+    """The file is not a ledger, or is damaged beyond reading."""
+
+
+class NewerSchema(LedgerError):
+    """The ledger was written by a newer schema than this code knows; nothing was changed."""
+
+
+class NetworkFileSystem(LedgerError):
+    """The ledger would lie on a network file system, where SQLite's locks cannot be trusted."""
+
+
+class LedgerBusy(LedgerError):
+    """Another writer held the ledger for longer than the busy timeout."""
+
+
+class InvalidRecord(LedgerError):
+    """A value that may not be stored: NaN or infinite, a wrong digest, a name that is none."""
+
+
+class UnknownCampaign(LedgerError):
+    """The ledger holds no campaign of that name."""
+
+
+class UnknownTrial(LedgerError):
+    """The ledger holds no trial of that id."""
+
+
+class SpecChanged(LedgerError):
+    """The campaign exists with another specification.
+
+    Attributes:
+        stored: The specification that the ledger holds.
+    """
+
+    def __init__(self, message: str, stored: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.stored = stored
+
+
+class StaleTrial(LedgerError):
+    """The trial has moved since the caller read it.
+
+    Attributes:
+        now: The state and version it has.
+    """
+
+    def __init__(self, message: str, now: Expect) -> None:
+        super().__init__(message)
+        self.now = now
+
+
+class ForbiddenMove(LedgerError):
+    """The move is not in ``TRANSITIONS``, or lacks what it needs (a live approval, an attempt, a failure)."""
+
+
+class LeaseHeld(LedgerError):
+    """Another process holds the lease.
+
+    Attributes:
+        holder: Its lease.
+    """
+
+    def __init__(self, message: str, holder: Lease) -> None:
+        super().__init__(message)
+        self.holder = holder
+
+
+class LeaseLost(LedgerError):
+    """The lease was taken over; the write was refused and nothing was changed."""
+
+
+class Ledger(Protocol):
+    """What every back end promises.
+
+    Every write is one transaction: the change, its event and its outbox row are stored together or not at all, and
+    they are on disk when the call returns. Every write may be repeated after a crash: repeating one that was stored
+    changes nothing, or raises ``StaleTrial`` and says where the trial stands now. Reads see one consistent state and
+    create nothing. An instance may be shared by threads and by forked processes. Every method may raise
+    ``LedgerBusy``; those that name a campaign or a trial raise ``UnknownCampaign`` or ``UnknownTrial``.
+    """
+
+    def create_campaign(
+        self, name: str, spec: Mapping[str, Any], digest: str, environment: Mapping[str, Any], by: str
+    ) -> Campaign:
+        """Write a campaign down; one that exists with the same digest is returned as it is.
+
+        Args:
+            name: Letters, digits, ``_``, ``.``, ``-``; at most 100.
+            spec: The specification, as JSON.
+            digest: ``storage.records.digest_of(spec)``.
+            environment: Code version, package versions, machine; recorded, never compared.
+            by: Who does this.
+
+        Raises:
+            SpecChanged: The campaign exists with another digest; carries the stored specification.
+            InvalidRecord: The name is none, or the digest is not that of ``spec``.
+        """
+        ...
+
+    def campaign(self, name: str) -> Campaign:
+        """Return the campaign of that name."""
+        ...
+
+    def campaigns(self) -> tuple[Campaign, ...]:
+        """All campaigns, oldest first."""
+        ...
+
+    def finish(self, name: str, reason: str, by: str) -> Campaign:
+        """Record why a campaign ended. The first reason holds; later calls return it and write nothing."""
+        ...
+
+    def acquire(self, name: str, break_lease: bool = False) -> Lease:
+        """Take the campaign's lease for this process.
+
+        A holder on this host that no longer lives (or whose pid now belongs to another process) is replaced at once,
+        and an event says so. Not re-entrant: a process that holds the lease is refused as any other.
+
+        Args:
+            name: The campaign.
+            break_lease: Replace the holder even if it may be alive; only for a machine that is gone.
+
+        Raises:
+            LeaseHeld: Another live process, or a process of another host, holds it.
+        """
+        ...
+
+    def release(self, lease: Lease) -> None:
+        """Give the lease back; one that was taken over meanwhile is left to its new holder."""
+        ...
+
+    def holder(self, name: str) -> Lease | None:
+        """Who makes passes over a campaign now; None when nobody does, or only a process that no longer lives."""
+        ...
+
+    def fenced(self, lease: Lease) -> "Ledger":
+        """Return this ledger with every write checked: it raises ``LeaseLost`` unless ``lease`` still holds."""
+        ...
+
+    def acquire_exporter(self, break_lease: bool = False) -> Lease:
+        """Take the lease of the one process that exports to tracking; otherwise as ``acquire``."""
+        ...
+
+    def propose(self, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str) -> tuple[Trial, ...]:
+        """Write the trials of an iteration down, in slot order, all or none.
+
+        When the campaign already has trials of that iteration, those are returned and nothing is written.
+
+        Raises:
+            InvalidRecord: ``proposals`` is empty.
+        """
+        ...
+
+    def approve(
+        self, trial_id: str, expect: Expect, digest: str, by: str, comment: str, policy: str, attempts: int
+    ) -> Trial:
+        """Approve exactly what ``digest`` names, for ``attempts`` attempts, and move the trial to APPROVED.
+
+        From FAILED or HELD this is a fresh approval, which replaces the old one.
+
+        Raises:
+            StaleTrial: The trial has moved meanwhile.
+            ForbiddenMove: The trial cannot be approved in its state, or ``digest`` is not what would run.
+            InvalidRecord: ``attempts`` is below 1.
+        """
+        ...
+
+    def move(
+        self,
+        trial_id: str,
+        to: TrialState,
+        expect: Expect,
+        by: str,
+        reason: str,
+        handle: Mapping[str, Any] | None = None,
+        failure: FailureKind | None = None,
+    ) -> Trial:
+        """Move a trial, if it still has the state and version expected. The one door.
+
+        To STAGED: only under a live approval of the trial's own digest with an attempt left; counts the attempt and
+        forgets the last handle. To APPROVED (a retry): only under such an approval too. To PROPOSED, REJECTED or
+        ABANDONED: voids the approval. To COMPLETED: never, since that takes a result (``record``).
+
+        Args:
+            trial_id: The trial.
+            to: Where to.
+            expect: The state and version the caller acted upon, ``trial.expect``.
+            by: Who does this.
+            reason: Why, in a few words; for a failure, what happened.
+            handle: What the dispatcher needs to find the job again; kept until the next attempt.
+            failure: The kind of failure; given exactly when ``to`` is FAILED.
+
+        Raises:
+            StaleTrial: The compare-and-swap was lost.
+            ForbiddenMove: Not in ``TRANSITIONS``, or without approval, attempt or kind of failure.
+        """
+        ...
+
+    def record(
+        self,
+        trial_id: str,
+        expect: Expect,
+        outputs: Mapping[str, float],
+        field: FieldRef | None,
+        by: str,
+        source: str,
+        details: Mapping[str, Any],
+        attempt: int | None = None,
+    ) -> tuple[Trial, Result]:
+        """Append a result and judge it; an accepted one moves the trial to COMPLETED.
+
+        Accepted: the present attempt's, where ``TRANSITIONS`` lets the trial complete (RUNNING, FAILED, HELD).
+        Duplicate: the trial is COMPLETED with these very outputs and field; of the same attempt it is not even stored
+        again. Superseded: any other (ABANDONED, an earlier attempt, another value): stored, and moves nothing.
+
+        Args:
+            trial_id: The trial.
+            expect: The state and version the caller acted upon.
+            outputs: By name, in the outputs' units; finite.
+            field: The field, which must be published already.
+            by: Who does this.
+            source: Where the result came from (the dispatcher's name, a person, a file).
+            details: Whatever else is worth keeping, as JSON (wall time, exit status).
+            attempt: Which attempt it belongs to; None for the present one.
+
+        Raises:
+            StaleTrial: The trial has moved meanwhile; read it and record again.
+            ForbiddenMove: The attempt was never sent, or is only STAGED (move it to RUNNING first).
+            InvalidRecord: An output is NaN or infinite, or there is none.
+        """
+        ...
+
+    def note(
+        self, campaign: str, iteration: int, step: Step, payload: Mapping[str, Any], reference: FieldRef | None
+    ) -> Product:
+        """Write down what a step made; when the step of that iteration has a product already, return that one."""
+        ...
+
+    def product(self, campaign: str, iteration: int, step: Step) -> Product | None:
+        """What the step of that iteration made, or None."""
+        ...
+
+    def products(self, campaign: str) -> tuple[Product, ...]:
+        """All products of a campaign, oldest first."""
+        ...
+
+    def trials(
+        self, campaign: str, states: Collection[TrialState] | None = None, iteration: int | None = None
+    ) -> tuple[Trial, ...]:
+        """Trials of a campaign by number, all or those in ``states`` and of ``iteration``."""
+        ...
+
+    def trial(self, trial_id: str) -> Trial:
+        """Return the trial of that id."""
+        ...
+
+    def history(self, campaign: str, trial: str | None = None) -> tuple[Event, ...]:
+        """Events of a campaign, or of one of its trials, oldest first."""
+        ...
+
+    def results(self, trial_id: str) -> tuple[Result, ...]:
+        """All results of a trial, oldest first, whatever their verdict."""
+        ...
+
+    def approvals(self, trial_id: str) -> tuple[Approval, ...]:
+        """All approvals of a trial, oldest first, voided ones too."""
+        ...
+
+    def pending(self, campaign: str | None = None, limit: int = 1000) -> tuple[OutboxItem, ...]:
+        """The oldest ``limit`` outbox items not exported yet, oldest first."""
+        ...
+
+    def exported(self, item_id: int, run_id: str | None) -> None:
+        """Mark an outbox item as exported to the tracking run ``run_id``; a second mark changes nothing."""
+        ...
+
+    def tracked(self, campaign: str) -> Mapping[str, str]:
+        """Tracking runs by what they show: ``campaign``, ``trial:ID`` and ``surrogate:ITERATION``."""
+        ...
+
+    def check(self) -> list[str]:
+        """Read everything and return what is wrong, one sentence each; empty when all is well."""
+        ...
+
+
+def open_ledger(place: str | Path, create: bool = False) -> Ledger:
+    """Open the ledger at a path or URL.
+
+    Args:
+        place: A file path, or ``sqlite:///`` followed by one.
+        create: Make the ledger (and its folder) when there is none; otherwise opening creates nothing.
+
+    Raises:
+        NoLedger: There is none and ``create`` is false.
+        NotALedger: The file is something else.
+        NewerSchema: It was written by a newer schema.
+        NetworkFileSystem: It lies on a network file system.
+        LedgerError: The URL's scheme is unknown.
+    """
+    scheme, found, rest = str(place).partition("://")
+    if found and scheme != "sqlite":
+        raise LedgerError(
+            f"No ledger back end for {place}: the scheme {scheme!r} is unknown. Use a path or sqlite:///PATH."
+        )
+    from storage.ledgers import sqlite  # here, so that importing this module does not import SQLAlchemy
+
+    return sqlite.open_ledger(Path(rest.removeprefix("/") if found else place), create=create)

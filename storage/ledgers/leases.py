@@ -1,0 +1,102 @@
+"""Leases: which process may write for a campaign, how a dead holder is noticed, and the fence against a late one."""
+
+import os
+import socket
+import time
+from datetime import UTC, datetime
+
+import psutil
+from sqlalchemy import Connection, insert, select, update
+
+from storage.ledger import EXPORTER, LeaseHeld, LeaseLost
+from storage.ledgers import schema
+from storage.ledgers.rows import add_event, get_campaign, one, record_of
+from storage.records import Lease
+
+_CLOCK_TICK = 0.05  # seconds; start times of one process differ by rounding only, those of two by far more
+
+
+def acquire(connection: Connection, name: str, break_lease: bool) -> Lease:
+    """Take the lease for this process, from a dead holder if need be; see ``Ledger.acquire``."""
+    if name != EXPORTER:
+        get_campaign(connection, name)
+    table = schema.leases
+    row = one(connection, select(table).where(table.c.campaign == name).with_for_update())
+    holder = None if row is None or row["host"] is None else record_of(Lease, row)
+    if holder is not None and not break_lease and lives(holder):
+        raise LeaseHeld(_held(holder), holder=holder)
+    lease = _mine(name, token=1 if row is None else row["token"] + 1)
+    if row is None:
+        connection.execute(insert(table).values(lease.model_dump()))
+    else:
+        connection.execute(update(table).where(table.c.campaign == name).values(lease.model_dump()))
+    if holder is not None and name != EXPORTER:
+        reason = "the lease was broken" if break_lease else "its holder no longer lives"
+        details = {"from": holder.model_dump(), "to": lease.model_dump()}
+        add_event(connection, name, "lease", f"pid {lease.pid} on {lease.host}", reason, details=details)
+    return lease
+
+
+def holder(connection: Connection, name: str) -> Lease | None:
+    """The lease of a process that may still be at work; see ``Ledger.holder``."""
+    get_campaign(connection, name)
+    row = one(connection, select(schema.leases).where(schema.leases.c.campaign == name))
+    lease = None if row is None or row["host"] is None else record_of(Lease, row)
+    return lease if lease is not None and lives(lease) else None
+
+
+def release(connection: Connection, lease: Lease) -> None:
+    """Free the lease, if it is still the one given; the row stays, so that tokens keep growing."""
+    table = schema.leases
+    ours = update(table).where(table.c.campaign == lease.campaign, table.c.token == lease.token)
+    connection.execute(ours.values(host=None, pid=None, started=None, acquired=None))
+
+
+def hold(connection: Connection, lease: Lease) -> None:
+    """Raise ``LeaseLost`` unless the lease is still held; part of every fenced write, in the same transaction."""
+    table = schema.leases
+    row = one(connection, select(table).where(table.c.campaign == lease.campaign).with_for_update())
+    if row is None or row["token"] != lease.token or row["host"] is None:
+        now = "free" if row is None or row["host"] is None else f"held by pid {row['pid']} on {row['host']}"
+        raise LeaseLost(
+            f"This process no longer holds the lease on {lease.campaign!r} (token {lease.token}): it is {now}. "
+            "Nothing was written; what this process was doing is for the next pass to find."
+        )
+
+
+def lives(holder: Lease) -> bool:
+    """Whether the process that took a lease may still be at work; of another host nothing is known, so yes."""
+    if holder.host != socket.gethostname():
+        return True
+    try:
+        process = psutil.Process(holder.pid)
+        same = abs(_started(process) - holder.started) < _CLOCK_TICK
+        return same and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _mine(name: str, token: int) -> Lease:
+    me = psutil.Process()
+    return Lease(
+        campaign=name,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started=_started(me),
+        token=token,
+        acquired=time.time(),
+    )
+
+
+def _started(process: psutil.Process) -> float:
+    """Start of a process in seconds after boot: unlike the time of day it does not move when the clock is set."""
+    return process.create_time() - psutil.boot_time()
+
+
+def _held(holder: Lease) -> str:
+    since = datetime.fromtimestamp(holder.acquired, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    what = "The export to tracking" if holder.campaign == EXPORTER else f"The campaign {holder.campaign!r}"
+    return (
+        f"{what} is being worked on by pid {holder.pid} on host {holder.host}, since {since}. Wait for it to end; "
+        "if that machine is gone for good, repeat with --break-lease."
+    )

@@ -1,0 +1,107 @@
+"""Rows and records: the one place where either becomes the other, and where events and outbox rows are added."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from sqlalchemy import Column, Connection, RowMapping, Select, insert, select
+
+from storage.ledger import InvalidRecord, UnknownCampaign, UnknownTrial
+from storage.ledgers import schema
+from storage.records import Campaign, Expect, Record, Trial
+
+R = TypeVar("R", bound=Record)
+
+
+def record_of(kind: type[R], row: RowMapping) -> R:
+    """Make a record of a row that bears its fields (and perhaps columns of no concern to it)."""
+    return kind(**{name: row[name] for name in kind.model_fields})
+
+
+def one(connection: Connection, query: Select[Any]) -> RowMapping | None:
+    """First row of ``query`` as a mapping, or None."""
+    return connection.execute(query).mappings().first()
+
+
+def many(connection: Connection, kind: type[R], query: Select[Any]) -> tuple[R, ...]:
+    """All rows of ``query`` as records."""
+    return tuple(record_of(kind, row) for row in connection.execute(query).mappings())
+
+
+def get_campaign(connection: Connection, name: str) -> Campaign:
+    """The campaign of that name, or ``UnknownCampaign`` naming those there are."""
+    row = one(connection, select(schema.campaigns).where(schema.campaigns.c.name == name))
+    if row is None:
+        known = ", ".join(_values(connection, schema.campaigns.c.name)) or "none"
+        raise UnknownCampaign(f"The ledger holds no campaign {name!r}. Known: {known}.")
+    return record_of(Campaign, row)
+
+
+def get_trial(connection: Connection, trial_id: str) -> Trial:
+    """The trial of that id, or ``UnknownTrial``."""
+    row = one(connection, select(schema.trials).where(schema.trials.c.id == trial_id))
+    if row is None:
+        raise UnknownTrial(
+            f"The ledger holds no trial {trial_id!r}. A trial is named CAMPAIGN-NUMBER; `fieldcraft status` lists them."
+        )
+    return record_of(Trial, row)
+
+
+def _values(connection: Connection, column: Column[Any]) -> list[str]:
+    return [str(value) for value in connection.execute(select(column).order_by(column)).scalars()]
+
+
+def add_event(
+    connection: Connection,
+    campaign: str,
+    action: str,
+    by: str,
+    reason: str,
+    trial: Trial | None = None,
+    before: Expect | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> None:
+    """Add a line of history to the transaction.
+
+    Args:
+        connection: The open transaction.
+        campaign: Its campaign.
+        action: What was done, one of those named at ``Event.action``.
+        by: Who did it.
+        reason: Why.
+        trial: The trial as it is afterwards, when the event is about one.
+        before: Its state and version before, unless it is new.
+        details: Whatever else is worth keeping, as JSON.
+    """
+    values = {
+        "campaign": campaign,
+        "trial": trial and trial.id,
+        "action": action,
+        "before": before and before[0].value,
+        "after": trial and trial.state.value,
+        "version": trial and trial.version,
+        "by": by,
+        "reason": reason,
+        "details": dict(details or {}),
+        "created": time.time(),
+    }
+    connection.execute(insert(schema.events).values(values))
+
+
+def add_outbox(connection: Connection, campaign: str, kind: str, record: Record) -> None:
+    """Add something that tracking is to show to the transaction."""
+    values = {"campaign": campaign, "kind": kind, "payload": record.model_dump(mode="json"), "created": time.time()}
+    connection.execute(insert(schema.outbox).values(values))
+
+
+def checked(kind: type[R], what: str, **values: object) -> R:
+    """Make a record of values from outside, or say which value may not be stored."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise InvalidRecord(
+            f"{what}: {where} = {problem['input']!r} cannot be stored ({problem['msg']}). Nothing was written."
+        ) from error

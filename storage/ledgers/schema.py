@@ -1,0 +1,163 @@
+"""Tables of the ledger, schema 1: one place, portable SQL.
+
+Enumerations are stored by name, mappings as JSON, times as seconds since the epoch. Rows are
+never deleted. Only ``campaigns.finished``, the moving columns of a trial, ``approvals.voided``, the outbox marks and
+the holder of a lease are ever updated.
+"""
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+SCHEMA_VERSION = 1
+FORMAT = "fieldcraft-ledger"
+
+metadata = MetaData()
+_json = JSON(none_as_null=True)
+_double = Float(53)
+
+store = Table(
+    "store",
+    metadata,
+    Column("format", String(40), primary_key=True),
+    Column("schema_version", Integer, nullable=False),
+    Column("created", _double, nullable=False),
+)
+
+campaigns = Table(
+    "campaigns",
+    metadata,
+    Column("name", String(100), primary_key=True),
+    Column("spec", _json, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("environment", _json, nullable=False),
+    Column("created", _double, nullable=False),
+    Column("finished", Text),
+)
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("id", String(120), primary_key=True),
+    Column("campaign", ForeignKey("campaigns.name"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("iteration", Integer, nullable=False),
+    Column("slot", Integer, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("design", _json, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("origin", _json, nullable=False),
+    Column("handle", _json),
+    Column("outputs", _json),
+    Column("field", _json),
+    Column("failure", String(20)),
+    Column("cost", _double, nullable=False),
+    Column("created", _double, nullable=False),
+    Column("updated", _double, nullable=False),
+    UniqueConstraint("campaign", "number"),
+    UniqueConstraint("campaign", "iteration", "slot"),
+    Index("trials_by_state", "campaign", "state"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("campaign", ForeignKey("campaigns.name"), nullable=False),
+    Column("trial", ForeignKey("trials.id")),
+    Column("action", String(20), nullable=False),
+    Column("before", String(20)),
+    Column("after", String(20)),
+    Column("version", Integer),
+    Column("by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("details", _json, nullable=False),
+    Column("created", _double, nullable=False),
+    Index("events_by_campaign", "campaign", "id"),
+    Index("events_by_trial", "trial", "id"),
+    sqlite_autoincrement=True,
+)
+
+results = Table(
+    "results",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("trial", ForeignKey("trials.id"), nullable=False, index=True),
+    Column("attempt", Integer, nullable=False),
+    Column("outputs", _json, nullable=False),
+    Column("field", _json),
+    Column("digest", String(64), nullable=False),
+    Column("verdict", String(20), nullable=False),
+    Column("by", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("details", _json, nullable=False),
+    Column("created", _double, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("trial", ForeignKey("trials.id"), nullable=False, index=True),
+    Column("revision", Integer, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("by", Text, nullable=False),
+    Column("comment", Text, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("created", _double, nullable=False),
+    Column("voided", Text),
+    sqlite_autoincrement=True,
+)
+
+products = Table(
+    "products",
+    metadata,
+    Column("campaign", ForeignKey("campaigns.name"), primary_key=True),
+    Column("iteration", Integer, primary_key=True),
+    Column("step", String(20), primary_key=True),
+    Column("payload", _json, nullable=False),
+    Column("reference", _json),
+    Column("created", _double, nullable=False),
+)
+
+# No foreign key: the exporter's lease belongs to no campaign. A released lease keeps its row, and with it the token.
+leases = Table(
+    "leases",
+    metadata,
+    Column("campaign", String(100), primary_key=True),
+    Column("token", Integer, nullable=False),
+    Column("host", Text),
+    Column("pid", Integer),
+    Column("started", _double),
+    Column("acquired", _double),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("campaign", ForeignKey("campaigns.name"), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("payload", _json, nullable=False),
+    Column("created", _double, nullable=False),
+    Column("exported", _double),
+    Column("run_id", Text),
+    Index("outbox_pending", "exported", "id"),
+    sqlite_autoincrement=True,
+)

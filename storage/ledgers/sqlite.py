@@ -1,0 +1,219 @@
+"""The ledger in one SQLite file, in WAL mode: the default.
+
+A process keeps its idle connection open, because closing the last one folds the log into the file, which costs some
+ten times a commit. Before a fork idle connections are closed: a child that inherited one would share SQLite's idea of
+which locks are held with its parent, and could damage the file.
+"""
+
+import atexit
+import json
+import os
+import sqlite3
+import time
+from pathlib import Path
+from urllib.parse import quote
+from weakref import WeakSet
+
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, insert, inspect, select
+from sqlalchemy.exc import DBAPIError
+
+from storage.ledger import LedgerBusy, LedgerError, NetworkFileSystem, NewerSchema, NoLedger, NotALedger
+from storage.ledgers import schema
+from storage.ledgers.sql import SqlLedger
+from storage.points import commit_point
+
+BUSY_SECONDS = 30.0
+_MAGIC = b"SQLite format 3\0"
+_NETWORK = frozenset(
+    [
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs"),
+        *("fuse.glusterfs", "fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.gcsfuse", "fuse.ceph", "fuse.beegfs"),
+        *("davfs", "fuse.davfs2"),
+    ]
+)
+
+
+_engines: WeakSet[Engine] = WeakSet()
+
+
+def close_idle() -> None:
+    """Close the connections that this process keeps open; the next use of a ledger opens one again."""
+    for engine in list(_engines):
+        engine.dispose()
+
+
+os.register_at_fork(before=close_idle)
+atexit.register(close_idle)
+
+
+class SqliteLedger(SqlLedger):
+    """The ledger on SQLite."""
+
+    def _explain(self, error: DBAPIError) -> LedgerError:
+        """Say what SQLite complained about, and the remedy."""
+        return _explain(error, str(self._engine.url.database))
+
+    def _integrity(self, connection: Connection) -> list[str]:
+        """SQLite's own check of its pages, indices and foreign keys."""
+        pages = [str(line) for line in connection.exec_driver_sql("PRAGMA integrity_check").scalars() if line != "ok"]
+        rows = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+        return [f"The ledger's file is damaged: {line}" for line in pages] + [
+            f"A row of {row[0]} refers to a row of {row[2]} that is missing." for row in rows
+        ]
+
+
+def open_ledger(path: Path, create: bool) -> SqliteLedger:
+    """Open the ledger in the file ``path``; see ``storage.ledger.open_ledger``."""
+    path = path.expanduser().absolute()
+    if kind := network_file_system(path, _mounts()):
+        raise NetworkFileSystem(
+            f"The ledger {path} would lie on a network file system ({kind}), where SQLite's locks cannot be trusted "
+            "and two processes could damage it. Put the campaign's folder on a local disk."
+        )
+    if not path.exists():
+        if not create:
+            raise NoLedger(
+                f"There is no ledger at {path}. Check the folder, or start a campaign with `fieldcraft run`."
+            )
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LedgerError(
+                f"The folder {path.parent} cannot be made ({error}). Name a folder you may write."
+            ) from error
+    engine = _engine(path, create)
+    try:
+        _settle_schema(engine, path, create)
+    except DBAPIError as error:
+        engine.dispose()
+        raise _explain(error, str(path)) from error
+    except LedgerError:
+        engine.dispose()
+        raise
+    return SqliteLedger(engine)
+
+
+def network_file_system(path: Path, mounts: str) -> str | None:
+    """Type of the network file system that ``path`` lies on, or None.
+
+    Args:
+        path: An absolute path, which need not exist.
+        mounts: Text in the format of ``/proc/mounts``; with an empty text nothing can be said, and nothing is.
+    """
+    found = ("", "")
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        point = fields[1].encode().decode("unicode_escape") if len(fields) > 2 else ""  # a space is written \040
+        if point and len(point) >= len(found[0]) and path.resolve().is_relative_to(point):
+            found = (point, fields[2])
+    return found[1] if found[1] in _NETWORK else None
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/mounts").read_text(errors="replace")
+    except FileNotFoundError:  # not Linux
+        return ""
+
+
+def _engine(path: Path, create: bool) -> Engine:
+    def connect() -> sqlite3.Connection:
+        uri = f"file:{quote(str(path))}?{_access(path, create)}"
+        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA synchronous=FULL")
+        return connection
+
+    engine = create_engine(f"sqlite:///{path}", creator=connect, poolclass=QueuePool, json_serializer=_json)
+    event.listen(engine, "begin", _begin)
+    _engines.add(engine)
+    return engine
+
+
+def _json(value: object) -> str:
+    """As canonical JSON, but keeping the order of keys: the objective stays the first output."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _access(path: Path, create: bool) -> str:
+    """How to open the file so that a reader without the right to write can read, and a reader never creates it."""
+    if create and not path.exists():
+        return "mode=rwc"
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        return "mode=rw"
+    # Reading a WAL file needs files beside it, which such a reader cannot make; without a log nobody writes just now.
+    return "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
+
+
+def _begin(connection: Connection) -> None:
+    """Take the write lock at the beginning: a transaction that reads and then writes could find itself too late."""
+    options = connection.get_execution_options()
+    if not options.get("outside"):
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("write") else "BEGIN")
+
+
+def _settle_schema(engine: Engine, path: Path, create: bool) -> None:
+    """Make the tables of a new ledger; refuse a file that is something else, or was written by a newer schema."""
+    if (start := _first_bytes(path)) and start != _MAGIC:
+        raise NotALedger(f"{path} is not a ledger (no SQLite file). Name the ledger of a campaign, or another folder.")
+    with engine.connect() as connection:
+        tables = set(inspect(connection).get_table_names())
+        found = connection.execute(select(schema.store)).mappings().first() if "store" in tables else None
+    if found is None:
+        if tables:
+            raise NotALedger(f"{path} is an SQLite file, but not a ledger of fieldcraft. Name another file or folder.")
+        if not create:
+            raise NoLedger(f"{path} is empty, so there is no ledger. Start a campaign with `fieldcraft run`.")
+        _make_tables(engine)
+    elif found["format"] != schema.FORMAT:
+        raise NotALedger(f"{path} is a store of {found['format']!r}, not a ledger of fieldcraft. Name another file.")
+    elif found["schema_version"] > schema.SCHEMA_VERSION:
+        raise NewerSchema(
+            f"The ledger {path} has schema version {found['schema_version']}; this fieldcraft knows versions up to "
+            f"{schema.SCHEMA_VERSION}. Nothing was changed. Use the fieldcraft that wrote it, or a newer one."
+        )
+
+
+def _first_bytes(path: Path) -> bytes:
+    """Enough of the file to tell what it is; nothing when it is empty or still to be made."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC))
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise LedgerError(f"The ledger {path} cannot be read ({error.strerror}). Name a file you may read.") from error
+
+
+def _make_tables(engine: Engine) -> None:
+    with engine.connect().execution_options(outside=True) as connection:
+        connection.exec_driver_sql("PRAGMA journal_mode=WAL")  # kept in the file; cannot be set in a transaction
+    with engine.connect().execution_options(write=True) as connection:
+        if inspect(connection).get_table_names():
+            return  # another process was faster
+        schema.metadata.create_all(connection)
+        values = {"format": schema.FORMAT, "schema_version": schema.SCHEMA_VERSION, "created": time.time()}
+        connection.execute(insert(schema.store).values(values))
+        commit_point("ledger.schema.before")
+        connection.commit()
+        commit_point("ledger.schema.after")
+
+
+def _explain(error: DBAPIError, place: str) -> LedgerError:
+    problem = error.orig
+    code = problem.sqlite_errorcode & 0xFF if isinstance(problem, sqlite3.Error) else 0
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return LedgerBusy(
+            f"The ledger {place} was locked by another process for {BUSY_SECONDS:.0f} s. Look for a process that is "
+            "stopped in the middle of a write, end it, and repeat."
+        )
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return NotALedger(f"The ledger {place} cannot be read: {problem}. Restore it from a copy.")
+    remedies = {
+        sqlite3.SQLITE_READONLY: "You may only read it: ask its owner, or copy the folder and work on the copy.",
+        sqlite3.SQLITE_CANTOPEN: "Check that the folder exists and that you may write there.",
+        sqlite3.SQLITE_FULL: "The disk is full: free some space and repeat; nothing was lost.",
+        sqlite3.SQLITE_IOERR: "The disk reports an error: check it, and repeat; nothing was written.",
+    }
+    remedy = remedies.get(code, "Nothing was written; `fieldcraft doctor` checks the ledger.")
+    return LedgerError(f"The ledger {place} could not be used: {problem}. {remedy}")

@@ -1,0 +1,267 @@
+"""What the ledger stores: frozen records, the states of a trial, and the one table of its moves.
+
+Records are snapshots. Nothing here changes a stored trial: that is done by ``storage.ledger.Ledger`` alone. Times are
+seconds since the epoch, UTC. Digests are SHA-256 over canonical JSON, in hexadecimal.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+class TrialState(StrEnum):
+    """Where a trial stands; ``TRANSITIONS`` says where it may go from there."""
+
+    PROPOSED = "PROPOSED"  # written down, waits for an approval
+    APPROVED = "APPROVED"  # may be sent
+    STAGED = "STAGED"  # claimed by a dispatcher; perhaps sent, perhaps not
+    RUNNING = "RUNNING"  # sent, and the dispatcher's handle is known
+    COMPLETED = "COMPLETED"  # has an accepted result
+    FAILED = "FAILED"  # has a failure; may be retried under its approval
+    ABANDONED = "ABANDONED"  # given up; a late result is kept and changes nothing
+    REJECTED = "REJECTED"  # refused before it was sent
+    HELD = "HELD"  # sent or finished, unknown: a person or the dispatcher decides
+
+
+_S = TrialState
+TRANSITIONS: Mapping[TrialState, frozenset[TrialState]] = {
+    _S.PROPOSED: frozenset({_S.APPROVED, _S.REJECTED}),
+    _S.APPROVED: frozenset({_S.STAGED, _S.REJECTED, _S.PROPOSED}),
+    _S.STAGED: frozenset({_S.RUNNING, _S.FAILED, _S.ABANDONED, _S.HELD}),
+    _S.RUNNING: frozenset({_S.COMPLETED, _S.FAILED, _S.ABANDONED, _S.HELD}),
+    _S.FAILED: frozenset({_S.APPROVED, _S.ABANDONED, _S.COMPLETED}),
+    _S.HELD: frozenset({_S.RUNNING, _S.COMPLETED, _S.APPROVED, _S.ABANDONED}),
+    _S.COMPLETED: frozenset(),
+    _S.ABANDONED: frozenset(),
+    _S.REJECTED: frozenset(),
+}
+PENDING = frozenset({_S.PROPOSED, _S.APPROVED, _S.STAGED, _S.RUNNING, _S.HELD})  # a result may still come
+SETTLED = frozenset({_S.COMPLETED, _S.FAILED, _S.ABANDONED, _S.REJECTED})  # shown by tracking
+
+Expect = tuple[TrialState, int]  # the state and version a caller believes a trial has
+FailureKind = Literal["transient", "infeasible", "cancelled", "unknown"]
+Verdict = Literal["accepted", "duplicate", "superseded"]
+Step = Literal["collocate", "train"]
+
+
+def _plain(value: object) -> object:
+    """Turn a zero-dimensional array scalar into the Python number it holds, so that it survives JSON unchanged."""
+    return value.item() if hasattr(value, "item") else value
+
+
+Number = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
+Level = Annotated[
+    Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True, allow_inf_nan=False)] | str,
+    BeforeValidator(_plain),
+]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
+
+
+class Record(BaseModel):
+    """Base of all records: frozen, and a key that is not a field is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
+
+
+class FieldRef(Record):
+    """Names one immutable field (or checkpoint, or collocation set) by its content."""
+
+    digest: Digest
+    size: int = Field(ge=0)  # bytes on disk
+
+
+class ProductRef(Record):
+    """Names the product of a step: which iteration made it, and the digest of what it made."""
+
+    iteration: int = Field(ge=0)
+    digest: Digest
+
+
+class Origin(Record):
+    """Where a design came from: all that ``trace`` needs to follow it back."""
+
+    kind: Literal["initial", "model", "imported"]
+    algorithm: str  # the sentence: proposer, or surrogate x acquisition x maximizer
+    seed: int | None = None
+    iteration: int = Field(ge=0)
+    slot: int = Field(ge=0)
+    model: ProductRef | None = None  # the trained surrogate that scored the design
+    data_digest: Digest | None = None  # observations that surrogate saw
+    collocation: Digest | None = None  # collocation set that surrogate saw
+    environment: Digest | None = None  # code, versions and thread count of the process
+    acquisition: Number | None = None  # acquisition value, in the acquisition's own units
+    mean: Number | None = None  # predicted objective, in the objective's unit
+    sd: Number | None = Field(default=None, ge=0)  # its standard deviation, in the objective's unit
+    reproducible: bool = True  # False when a time limit struck on the way
+
+
+class Proposal(Record):
+    """A design to be written down as a trial."""
+
+    design: Mapping[str, Level]  # physical units
+    origin: Origin
+    cost: Number = Field(default=1.0, ge=0)  # in the campaign's budget units
+
+
+class Trial(Record):
+    """One experiment, as it stood when it was read."""
+
+    id: str
+    campaign: Name
+    number: int  # from 1, never reused within a campaign
+    iteration: int
+    slot: int
+    revision: int  # of the design; an approval is for one revision
+    design: Mapping[str, Level]  # physical units
+    digest: Digest  # of the design and the campaign's specification: what an approval is bound to
+    state: TrialState
+    version: int  # of this row; every move adds one
+    attempt: int  # how often it has been staged
+    origin: Origin
+    handle: Mapping[str, Any] | None  # the dispatcher's, of the present attempt
+    outputs: Mapping[str, Number] | None  # of the accepted result, in the outputs' units
+    field: FieldRef | None  # of the accepted result
+    failure: FailureKind | None
+    cost: Number
+    created: float
+    updated: float
+
+    @property
+    def expect(self) -> Expect:
+        """State and version of this snapshot, to be handed back to ``Ledger.move``."""
+        return self.state, self.version
+
+
+class Event(Record):
+    """One line of a campaign's history, written with the change it tells of."""
+
+    id: int
+    campaign: str
+    trial: str | None
+    action: str  # create, propose, move, approve, record, note, lease, finish
+    before: TrialState | None  # of the trial
+    after: TrialState | None
+    version: int | None  # of the trial, afterwards
+    by: str
+    reason: str
+    details: Mapping[str, Any]
+    created: float
+
+
+class Result(Record):
+    """A result as it came in. Never overwritten, whatever was decided about it."""
+
+    id: int
+    trial: str
+    attempt: int  # which attempt of the trial it belongs to
+    outputs: Mapping[str, Number]  # in the outputs' units
+    field: FieldRef | None
+    digest: Digest  # of outputs and field
+    verdict: Verdict
+    by: str
+    source: str  # dispatcher, person, import: where it came from
+    details: Mapping[str, Any]
+    created: float
+
+
+class Approval(Record):
+    """Leave to run one revision of a trial, a stated number of times."""
+
+    id: int
+    trial: str
+    revision: int
+    digest: Digest  # of exactly what will run
+    by: str
+    comment: str
+    policy: str  # automatic, manual, ...
+    attempts: int  # how often it may be staged under this approval
+    version: int  # of the trial when it was approved
+    created: float
+    voided: str | None  # why it no longer holds
+
+    @property
+    def live(self) -> bool:
+        """Whether the approval still holds (its attempts may be used up)."""
+        return self.voided is None
+
+
+class Product(Record):
+    """What a step of one iteration made; one per (campaign, iteration, step)."""
+
+    campaign: str
+    iteration: int
+    step: Step
+    payload: Mapping[str, Any]
+    reference: FieldRef | None
+    created: float
+
+    @property
+    def digest(self) -> str:
+        """Digest of the payload and of the field it refers to."""
+        return digest_of({"payload": self.payload, "reference": self.reference and self.reference.model_dump()})
+
+    @property
+    def ref(self) -> ProductRef:
+        """The reference that an ``Origin`` keeps."""
+        return ProductRef(iteration=self.iteration, digest=self.digest)
+
+
+class Lease(Record):
+    """The right to make passes over a campaign, held by one process at a time."""
+
+    campaign: str
+    host: str
+    pid: int
+    started: float  # when that process started, in seconds after boot: tells it from a later one of the same pid
+    token: int  # fencing token: a later lease of the same campaign has a greater one
+    acquired: float
+
+
+class OutboxItem(Record):
+    """Something that tracking is to show, in the order in which it happened.
+
+    ``payload`` by kind: ``campaign`` and ``finish`` carry a ``Campaign``, ``trial`` a ``Trial``, ``surrogate`` a
+    ``Product``, each as JSON. A trial that failed and was retried has several items, and the last one holds.
+    """
+
+    id: int
+    campaign: str
+    kind: Literal["campaign", "trial", "surrogate", "finish"]
+    payload: Mapping[str, Any]
+    created: float
+
+
+class Campaign(Record):
+    """A campaign as it was created, and the reason for which it ended."""
+
+    name: Name
+    spec: Mapping[str, Any]
+    digest: Digest  # of ``spec``
+    environment: Mapping[str, Any]  # code, versions, machine
+    created: float
+    finished: str | None
+
+
+def canonical(value: object) -> str:
+    """Write ``value`` as canonical JSON: sorted keys, no spaces, floats that read back to the same bits.
+
+    Raises:
+        ValueError: ``value`` holds NaN or an infinity.
+        TypeError: ``value`` holds something that JSON cannot say.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest_of(value: object) -> str:
+    """SHA-256 of the canonical JSON of ``value``, in hexadecimal; raises as ``canonical`` does."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def trial_digest(design: Mapping[str, float | int | str], spec_digest: str) -> str:
+    """Digest of exactly what will run: the design, under the campaign's specification."""
+    return digest_of({"design": dict(design), "spec": spec_digest})

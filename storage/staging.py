@@ -1,0 +1,201 @@
+"""Directories that appear whole or not at all: staged, listed in a manifest with checksums, flushed, renamed.
+
+    FOLDER/.staging/KEY-PID-N/...        being written, or left by a killed process
+    TARGET/manifest.json                 {format, digest, size, files: {relative path: {sha256, size}}}
+
+``storage.fields`` puts a zarr group into such a directory; nothing here knows what the files mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from storage.points import commit_point
+
+FORMAT = 1
+MANIFEST, STAGING = "manifest.json", ".staging"
+_counter = itertools.count()
+
+
+class FieldError(Exception):
+    """A field cannot be written or read; the message names the value, the problem and the remedy."""
+
+
+class FieldDamaged(FieldError):  # noqa: N818 - named for what is true of the field
+    """What is stored under a digest is missing, or is not what was written."""
+
+
+class StoredFile(BaseModel):
+    """Checksum and length in bytes of one file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    sha256: str
+    size: int
+
+
+class Manifest(BaseModel):
+    """What a published directory holds: content digest, size of the content in bytes, and every file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    format: int
+    digest: str
+    size: int
+    files: dict[str, StoredFile]
+
+
+@contextmanager
+def disk(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` of the block into a ``FieldError`` about ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise FieldError(
+            f"The disk refused {path}: {error.strerror or error}. Nothing was published. Check the free space and the "
+            "permissions there, then run again."
+        ) from error
+
+
+@contextmanager
+def staged(folder: Path, key: str) -> Iterator[Path]:
+    """A new directory in ``folder/.staging``, gone when the block ends unless it was renamed away."""
+    label = re.sub(r"[^A-Za-z0-9_.]", "_", key)
+    (folder / STAGING).mkdir(parents=True, exist_ok=True)
+    while True:
+        path = folder / STAGING / f"{label}-{os.getpid()}-{next(_counter)}"
+        try:
+            path.mkdir()
+            break
+        except FileExistsError:  # left by a killed process that had the same pid
+            continue
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def seal(path: Path, digest: str, size: int) -> None:
+    """Write the manifest of all files under ``path`` and flush files and directories to the disk."""
+    files = {}
+    for file in sorted(found for found in path.rglob("*") if found.is_file()):
+        sync(file)
+        files[str(file.relative_to(path))] = StoredFile(sha256=_sha256(file), size=file.stat().st_size)
+    manifest = Manifest(format=FORMAT, digest=digest, size=size, files=files)
+    (path / MANIFEST).write_text(manifest.model_dump_json(indent=1))
+    sync(path / MANIFEST)
+    for directory in (*(found for found in path.rglob("*") if found.is_dir()), path):
+        sync(directory)
+
+
+def publish(path: Path, target: Path, *, point: str) -> None:
+    """Rename a sealed directory to ``target``, durably; raises ``OSError`` when ``target`` is there already."""
+    if not target.parent.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        sync(target.parent.parent)
+    commit_point(f"{point}.rename.before")
+    os.rename(path, target)
+    sync(target.parent)
+    commit_point(f"{point}.rename.after")
+
+
+def read_manifest(path: Path, digest: str | None) -> Manifest:
+    """Manifest of a published directory, checked to belong to ``digest`` where one is given.
+
+    Raises:
+        FieldDamaged: Missing, not a manifest, or of another digest.
+        FieldError: Written by a newer format.
+    """
+    try:
+        text = (path / MANIFEST).read_bytes()
+    except OSError as error:
+        raise damaged(path, MANIFEST, "is missing") from error
+    try:
+        manifest = Manifest.model_validate_json(text)
+    except ValidationError as error:
+        raise damaged(path, MANIFEST, f"is broken ({error.errors()[0]['msg']})") from error
+    if manifest.format > FORMAT:
+        raise FieldError(f"{path} has field format {manifest.format}, newer than {FORMAT}. Upgrade fieldcraft.")
+    if digest is not None and manifest.digest != digest:
+        raise damaged(path, MANIFEST, f"belongs to the digest {manifest.digest}")
+    return manifest
+
+
+def check_sizes(path: Path, manifest: Manifest) -> None:
+    """Raise ``FieldDamaged`` for the first listed file that is missing or of another length."""
+    for name, expected in manifest.files.items():
+        try:
+            size = (path / name).stat().st_size
+        except OSError as error:
+            raise damaged(path, name, "is missing") from error
+        if size != expected.size:
+            raise damaged(path, name, f"has {size} bytes instead of {expected.size} (truncated or altered)")
+
+
+def check_sums(path: Path, manifest: Manifest, names: Collection[str]) -> None:
+    """Raise ``FieldDamaged`` for the first of the files ``names`` that is not what was written."""
+    check_sizes(path, manifest)
+    for name in names:
+        if _sha256(path / name) != manifest.files[name].sha256:
+            raise damaged(path, name, "does not have the checksum of the manifest (altered)")
+
+
+def check_extra(path: Path, manifest: Manifest) -> None:
+    """Raise ``FieldDamaged`` for the first file that the manifest does not list."""
+    found = {str(file.relative_to(path)) for file in path.rglob("*") if not file.is_dir()}
+    if extra := sorted(found - {MANIFEST} - manifest.files.keys()):
+        raise damaged(path, extra[0], "is not in the manifest")
+
+
+def is_sound(path: Path, digest: str) -> bool:
+    """Whether ``path`` holds the content of ``digest``, by its manifest and the sizes of its files."""
+    try:
+        check_sizes(path, read_manifest(path, digest))
+    except FieldDamaged:
+        return False
+    return True
+
+
+def damaged(path: Path, file: str, problem: str) -> FieldDamaged:
+    """The error for one file of a published directory."""
+    return FieldDamaged(
+        f"Field {path.name} is damaged: {path / file} {problem}. Restore that directory from a copy, or run its trial "
+        "again: fields are never repaired in place."
+    )
+
+
+def stray_staging(folder: Path) -> list[Path]:
+    """Staging directories in ``folder`` whose process is gone from this host."""
+    staging = folder / STAGING
+    return sorted(path for path in staging.iterdir() if not _is_live(path)) if staging.is_dir() else []
+
+
+def _is_live(path: Path) -> bool:
+    """Whether the process that made a staging directory still runs; one that started later only reuses the pid."""
+    match = re.fullmatch(r".*-(\d+)-\d+", path.name)
+    try:
+        return match is not None and psutil.Process(int(match[1])).create_time() <= path.stat().st_mtime + 1.0
+    except (psutil.NoSuchProcess, FileNotFoundError):
+        return False
+
+
+def sync(path: Path) -> None:
+    """Flush one file or directory to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

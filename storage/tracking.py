@@ -1,0 +1,393 @@
+"""Tracking: what the ledger's outbox holds, shown in MLflow. Nobody asks MLflow what is true.
+
+One experiment per campaign, flat runs in it: the campaign, each settled trial (design as parameters, outputs as
+metrics) and each trained surrogate, so that MLflow's comparison and parallel coordinates show trials side by side.
+Runs are tied by tags, never nested:
+
+    fieldcraft.campaign   name of the campaign
+    fieldcraft.kind       campaign | trial | surrogate
+    fieldcraft.key        what the run shows: campaign:heat, trial:heat-0007, surrogate:heat-0003 (the iteration)
+    fieldcraft.identity   tells the campaign from another one of the same name on a shared server
+
+Exactly once: a run is looked up by its tags before it is made, every metric has the time at which the ledger says it
+came about (MLflow keeps one of identical points), and an item is marked as exported last. A kill anywhere leaves work
+that the next export repeats without a trace.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storage.ledger import Ledger
+from storage.mlflow_names import flatten, parameters, safe_name, tags
+from storage.points import commit_point
+from storage.records import Campaign, FieldRef, OutboxItem, Product, Trial, TrialState, digest_of
+
+if TYPE_CHECKING:
+    from mlflow.entities import Experiment, Metric
+    from mlflow.tracking import MlflowClient
+
+    from storage.fields import FieldStore
+
+COMMIT_POINTS = ("tracking.run.after", "tracking.export.before", "tracking.export.after")
+STATUS = {TrialState.COMPLETED: "FINISHED", TrialState.FAILED: "FAILED"}  # any other settled state: KILLED
+ITEMS_PER_READ = 200
+DEFAULTS = {  # a user's own values hold; a dead server must not stop a campaign for minutes
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+
+
+class TrackingError(Exception):
+    """MLflow is absent, broken or out of reach. The outbox keeps what was not exported."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What "best" means in a campaign: an output, its sense, and the outputs g that must be <= 0."""
+
+    output: str
+    maximize: bool
+    constraints: tuple[str, ...] = ()
+
+    def best(self, trials: list[Trial]) -> float | None:
+        """Best value among completed ``trials`` that satisfy the constraints, in the output's unit."""
+        feasible = [
+            trial.outputs[self.output]
+            for trial in trials
+            if trial.outputs and all(trial.outputs[name] <= 0 for name in self.constraints)
+        ]
+        return (max if self.maximize else min)(feasible, default=None)
+
+
+class Tracker:
+    """Exports outbox items to one MLflow store. Making one costs nothing; MLflow is imported by the first export."""
+
+    def __init__(self, uri: str, fields: FieldStore | None, objective: Callable[[Campaign], Objective]) -> None:
+        """Name the store.
+
+        Args:
+            uri: ``sqlite:////absolute/path.db`` (artifacts go to ``artifacts`` beside it) or a server's URL.
+            fields: Where checkpoints and collocation sets are read; None leaves them out.
+            objective: What a campaign's specification calls best.
+        """
+        self.uri, self.fields, self.objective = uri, fields, objective
+
+    def export(self, ledger: Ledger, campaign: str | None = None) -> int:
+        """Export what waits in the outbox, of one campaign or of all, oldest first, each item exactly once.
+
+        Returns:
+            Number of items exported.
+
+        Raises:
+            TrackingError: MLflow is absent, broken or out of reach; what was not exported stays in the outbox.
+            LeaseHeld: Another process is exporting from this ledger.
+        """
+        if not ledger.pending(campaign, 1):
+            return 0
+        _require_mlflow()
+        lease, count = ledger.acquire_exporter(), 0
+        try:
+            with _tracking_errors(self.uri):
+                session = _Session(_client(self.uri), ledger.fenced(lease), self)
+            while items := session.ledger.pending(campaign, ITEMS_PER_READ):
+                for item in items:
+                    with _tracking_errors(self.uri):
+                        run = session.show(item)
+                    commit_point("tracking.export.before")
+                    session.ledger.exported(item.id, run)
+                    commit_point("tracking.export.after")
+                    count += 1
+        finally:
+            ledger.release(lease)
+        return count
+
+
+@dataclass
+class _Session:
+    """One export: the store, the ledger under the exporter's lease, and what was already looked up."""
+
+    client: MlflowClient
+    ledger: Ledger
+    tracker: Tracker
+    campaigns: dict[str, _Shown] = field(default_factory=dict)
+
+    def show(self, item: OutboxItem) -> str | None:
+        """Bring one item into MLflow; the id of its run, or None where a person deleted that run."""
+        if item.campaign not in self.campaigns:
+            campaign = self.ledger.campaign(item.campaign)
+            self.campaigns[item.campaign] = _Shown(self.client, campaign, self.tracker.uri)
+        shown = self.campaigns[item.campaign]
+        match item.kind:
+            case "campaign":
+                return self._campaign(shown)
+            case "trial":
+                return self._trial(shown, Trial.model_validate(item.payload))
+            case "surrogate":
+                return self._surrogate(shown, Product.model_validate(item.payload))
+            case "finish":
+                return self._finish(shown, Campaign.model_validate(item.payload), item.created)
+
+    def _campaign(self, shown: _Shown) -> str | None:
+        campaign = shown.campaign
+        return shown.log(
+            shown.run("campaign", campaign.name, campaign.created),
+            params=flatten(campaign.spec),
+            about={
+                "fieldcraft.digest": campaign.digest,
+                "mlflow.source.git.commit": campaign.environment.get("commit"),
+                **flatten(campaign.environment, "fieldcraft.environment"),
+            },
+        )
+
+    def _trial(self, shown: _Shown, trial: Trial) -> str | None:
+        origin, values = trial.origin, dict(trial.outputs or {})
+        run = shown.log(
+            shown.run("trial", trial.id, trial.created),
+            params=dict(trial.design),
+            metrics=[(name, value, trial.number) for name, value in values.items()],
+            at=trial.updated,
+            about={
+                "fieldcraft.state": trial.state.value,
+                "fieldcraft.failure": trial.failure,
+                "fieldcraft.iteration": trial.iteration,
+                "fieldcraft.attempt": trial.attempt,
+                "fieldcraft.digest": trial.digest,
+                "fieldcraft.field": trial.field and trial.field.digest,
+                "fieldcraft.origin": origin.kind,
+                "fieldcraft.algorithm": origin.algorithm,
+                "fieldcraft.model": origin.model and origin.model.digest,
+            },
+        )
+        foreseen = {"origin.mean": origin.mean, "origin.sd": origin.sd, "origin.acquisition": origin.acquisition}
+        points = [(name, value, trial.number) for name, value in foreseen.items() if value is not None]
+        shown.log(run, points, at=trial.created)
+        shown.end(run, STATUS.get(trial.state, "KILLED"), trial.updated)
+        if trial.state is TrialState.COMPLETED:
+            self._progress(shown, trial, values)
+        return run
+
+    def _progress(self, shown: _Shown, trial: Trial, values: Mapping[str, float]) -> None:
+        """Outputs and the best so far on the campaign's run, the error of the prediction on the surrogate's.
+
+        The step is the number of results so far, so that the curve stays monotone when trials overtake each other;
+        with one trial at a time and no failures it is the trial's number.
+        """
+        completed = self.ledger.trials(trial.campaign, {TrialState.COMPLETED})
+        order = (trial.updated, trial.number)
+        before = [other for other in completed if (other.updated, other.number) < order]
+        objective = self.tracker.objective(shown.campaign)
+        best = objective.best([*before, trial])
+        metrics = [(name, value, len(before) + 1) for name, value in values.items()]
+        if best is not None:
+            metrics.append(("best_so_far", best, len(before) + 1))
+        shown.log(shown.run("campaign", shown.campaign.name, shown.campaign.created), metrics=metrics, at=trial.updated)
+        model, mean = trial.origin.model, trial.origin.mean
+        if model is not None and mean is not None:
+            held_out = [("held_out_error", abs(mean - values[objective.output]), trial.number)]
+            shown.log(shown.find("surrogate", f"{trial.campaign}-{model.iteration:04d}"), held_out, at=trial.updated)
+
+    def _surrogate(self, shown: _Shown, product: Product) -> str | None:
+        payload = dict(product.payload)
+        metrics, curve = payload.pop("metrics", {}), payload.pop("curve", [])
+        points = [(name, value, int(row["step"])) for row in curve for name, value in row.items() if name != "step"]
+        last = 1 + max((step for _, _, step in points), default=-1)  # a final value comes after its curve
+        run = shown.log(
+            shown.run("surrogate", f"{product.campaign}-{product.iteration:04d}", product.created),
+            metrics=[*points, *((name, value, last) for name, value in metrics.items())],
+            at=product.created,
+            params=flatten(payload) | {"iteration": product.iteration},
+            about={"fieldcraft.model": product.digest, "fieldcraft.data": payload.get("data_digest")},
+        )
+        collocation = self.ledger.product(product.campaign, product.iteration, "collocate")
+        self._attach(shown, run, "checkpoint", product.reference)
+        self._attach(shown, run, "collocation", collocation.reference if collocation else None)
+        shown.end(run, "FINISHED", product.created)
+        return run
+
+    def _attach(self, shown: _Shown, run: str | None, name: str, ref: FieldRef | None) -> None:
+        if run is None or ref is None or self.tracker.fields is None:
+            return
+        import numpy as np
+
+        from storage.fields import FieldError
+
+        try:
+            stored = self.tracker.fields.read(ref)
+        except FieldError as error:  # what the field store has lost must not block everything that comes after
+            shown.log(run, about={f"fieldcraft.{name}": str(error)})
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"{name}.npz"
+            arrays: dict[str, Any] = {str(key): variable.values for key, variable in stored.variables.items()}
+            np.savez(path, **arrays)
+            self.client.log_artifact(run, str(path))
+        shown.log(run, about={f"fieldcraft.{name}": ref.digest})
+
+    def _finish(self, shown: _Shown, campaign: Campaign, created: float) -> str | None:
+        run = shown.run("campaign", campaign.name, campaign.created)
+        shown.log(run, about={"fieldcraft.finished": campaign.finished})
+        shown.end(run, "FINISHED", created)
+        return run
+
+
+@dataclass
+class _Shown:
+    """One campaign in MLflow: its experiment and its runs, found again or made."""
+
+    client: MlflowClient
+    campaign: Campaign
+    uri: str
+    runs: dict[str, str | None] = field(default_factory=dict)
+
+    @cached_property
+    def identity(self) -> str:
+        campaign = self.campaign
+        return digest_of([campaign.name, campaign.digest, campaign.created])[:16]
+
+    @cached_property
+    def experiment(self) -> str:
+        name = self.campaign.name
+        found: Experiment | None = self.client.get_experiment_by_name(name)
+        if found is None:
+            return str(self.client.create_experiment(name, artifact_location=_artifacts(self.uri, name)))
+        if found.lifecycle_stage != "active":
+            raise TrackingError(
+                f"The MLflow experiment '{name}' ({self.uri}) was deleted, and this campaign is shown there. Bring it "
+                f"back with `mlflow experiments restore --experiment-id {found.experiment_id}`, then run "
+                "`fieldcraft export mlflow`."
+            )
+        return str(found.experiment_id)
+
+    def find(self, kind: str, name: str) -> str | None:
+        """Id of the run that shows ``name``; None when there is none, or a person deleted it."""
+        key = f"{kind}:{name}"
+        if key not in self.runs:
+            run = self._search(key)
+            if run is None:
+                return None
+            self.runs[key] = run.info.run_id if run.info.lifecycle_stage == "active" else None
+        return self.runs[key]
+
+    def run(self, kind: str, name: str, created: float) -> str | None:
+        """Id of the run that shows ``name``, made when there is none; None when a person deleted it."""
+        key = f"{kind}:{name}"
+        found = self.find(kind, name)
+        if found is None and key not in self.runs:
+            tags = {
+                "fieldcraft.campaign": self.campaign.name,
+                "fieldcraft.kind": kind,
+                "fieldcraft.key": key,
+                "fieldcraft.identity": self.identity,
+                "mlflow.source.name": "fieldcraft",
+            }
+            title = f"surrogate {name}" if kind == "surrogate" else name
+            made = self.client.create_run(self.experiment, start_time=_milliseconds(created), tags=tags, run_name=title)
+            commit_point("tracking.run.after")
+            found = self.runs[key] = str(made.info.run_id)
+        return found
+
+    def _search(self, key: str) -> Any:  # noqa: ANN401 - a Run of MLflow, which is not typed
+        from mlflow.entities import ViewType
+
+        wanted = f"tags.`fieldcraft.key` = '{key}' AND tags.`fieldcraft.identity` = '{self.identity}'"
+        found = self.client.search_runs([self.experiment], wanted, run_view_type=ViewType.ALL, max_results=1)
+        return found[0] if found else None
+
+    def log(
+        self,
+        run: str | None,
+        metrics: list[tuple[str, float, int]] | None = None,
+        params: Mapping[str, Any] | None = None,
+        about: Mapping[str, Any] | None = None,
+        *,
+        at: float = 0.0,
+    ) -> str | None:
+        """Write metrics (name, value, step) of the time ``at``, parameters and tags (``about``) to a run."""
+        if run is None:
+            return None
+        from mlflow.entities import Metric, Param, RunTag
+
+        time = _milliseconds(at)
+        points: list[Metric] = [Metric(safe_name(name), value, time, step) for name, value, step in metrics or ()]
+        texts = [Param(name, text) for name, text in parameters(params or {}).items()]
+        labels = [RunTag(name, text) for name, text in tags(about or {}).items()]
+        self.client.log_batch(run, points, texts, labels)  # the client cuts it to what a server takes at once
+        return run
+
+    def end(self, run: str | None, status: str, at: float) -> None:
+        """Close a run as ``FINISHED``, ``FAILED`` or ``KILLED`` at the time ``at``."""
+        if run is not None:
+            self.client.set_terminated(run, status, end_time=_milliseconds(at))
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _artifacts(uri: str, campaign: str) -> str | None:
+    """Folder of a local store's artifacts; a server decides for itself."""
+    scheme, _, path = uri.partition(":///")
+    return (Path(path).parent / "artifacts" / campaign).as_uri() if scheme == "sqlite" else None
+
+
+def _require_mlflow() -> None:
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    try:
+        import mlflow.tracking  # noqa: F401
+    except ImportError as error:
+        raise TrackingError(
+            f"MLflow cannot be imported ({error}). The campaign is not affected. Install the pinned set, then run "
+            "`fieldcraft export mlflow`."
+        ) from error
+
+
+def _client(uri: str) -> MlflowClient:
+    from mlflow.tracking import MlflowClient
+
+    for name in ("mlflow", "alembic"):  # both announce every table they create
+        logging.getLogger(name).setLevel(logging.WARNING)
+    scheme, _, path = uri.partition(":///")
+    if scheme == "sqlite":
+        if not Path(path).is_absolute():
+            raise TrackingError(
+                f"The tracking store {uri} would depend on the working directory. Use sqlite:////absolute/path.db."
+            )
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return MlflowClient(tracking_uri=uri)
+
+
+@contextmanager
+def _tracking_errors(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except _failures() as error:
+        first = str(error).strip().partition("\n")[0][:300]
+        message = (
+            f"MLflow at {uri} failed: {first}. The campaign is not affected and nothing is lost: run "
+            "`fieldcraft export mlflow` when MLflow works again."
+        )
+        raise TrackingError(re.sub(r"//[^/@\s]*@", "//", message)) from error  # a URL may carry a password
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Errors of MLflow and of what it stands on; what was never imported cannot have raised."""
+    names = {
+        "mlflow.exceptions": "MlflowException",
+        "sqlalchemy.exc": "SQLAlchemyError",
+        "alembic.util.exc": "CommandError",
+    }
+    return (OSError, *(getattr(sys.modules[module], name) for module, name in names.items() if module in sys.modules))

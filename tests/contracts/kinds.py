@@ -1,0 +1,27 @@
+"""The directory is the registry: what a package offers, as the contract tests see it."""
+
+import dataclasses
+import importlib
+from pathlib import Path
+
+
+def kinds(package):
+    """Names of the modules in a package's directory, sorted."""
+    folder = Path(importlib.import_module(package).__file__).parent
+    return sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
+
+
+def public_class(package, kind):
+    """The one public class that the module of a kind defines."""
+    module = importlib.import_module(f"{package}.{kind}")
+    found = [
+        value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
+    assert len(found) == 1, f"{package}.{kind} defines {[c.__name__ for c in found]}: exactly one public class belongs"
+    return found[0]
+
+
+def is_frozen_dataclass(cls):
+    return dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen

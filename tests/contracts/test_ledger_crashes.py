@@ -1,0 +1,107 @@
+"""A process killed at every commit point: each transaction is there whole or not at all, and may be repeated."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledgers import BACKENDS, SPEC, S, approve, begin, everything, finish_trial, killed_at, proposal, step, trial_in
+
+from storage.ledger import COMMIT_POINTS, TRANSACTIONS, Ledger, StaleTrial
+from storage.records import Trial, TrialState
+
+Action = Callable[[Ledger, Any], object]
+DONE_BEFORE: dict[str, Callable[[Ledger], object]] = {}  # by transaction: what has happened before it
+ACTIONS: dict[str, Action] = {}  # by transaction: the write itself, given what the preparation returned
+
+
+def case(name: str, before: Callable[[Ledger], object], action: Action) -> None:
+    DONE_BEFORE[name], ACTIONS[name] = before, action
+
+
+def moving(before: TrialState, to: TrialState) -> None:
+    def act(ledger: Ledger, trial: Trial) -> Trial:
+        return step(ledger, trial, to)
+
+    case(f"move.{to}", lambda ledger: trial_in(ledger, before), act)
+
+
+case("create", lambda ledger: None, lambda ledger, _: begin(ledger))
+case("propose", begin, lambda ledger, _: ledger.propose("heat", 0, [proposal(0), proposal(1)], "test"))
+case("approve", lambda ledger: trial_in(ledger, S.PROPOSED), approve)
+moving(S.APPROVED, S.PROPOSED)
+moving(S.FAILED, S.APPROVED)
+moving(S.APPROVED, S.STAGED)
+moving(S.STAGED, S.RUNNING)
+moving(S.RUNNING, S.FAILED)
+moving(S.RUNNING, S.ABANDONED)
+moving(S.PROPOSED, S.REJECTED)
+moving(S.STAGED, S.HELD)
+case("record", lambda ledger: trial_in(ledger, S.RUNNING), finish_trial)
+case("note.collocate", begin, lambda ledger, _: ledger.note("heat", 0, "collocate", {"n": 64}, None))
+case("note.train", begin, lambda ledger, _: ledger.note("heat", 0, "train", {"loss": 0.5}, None))
+case("finish", begin, lambda ledger, _: ledger.finish("heat", "the budget is spent", "test"))
+case("outbox.exported", begin, lambda ledger, _: ledger.exported(ledger.pending()[0].id, "run"))
+# What a lease leaves behind is not part of what the ledger tells; the two tests at the end look at it.
+LEASES = ("lease.acquire", "lease.release")
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Callable[[Path], Ledger]:
+    return BACKENDS[request.param]
+
+
+def test_every_transaction_is_killed_in_this_file():
+    assert {*ACTIONS, *LEASES, "schema"} == set(TRANSACTIONS)
+    assert len(COMMIT_POINTS) == 2 * len(TRANSACTIONS) == len(set(COMMIT_POINTS))
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_a_kill_before_the_commit_leaves_nothing_and_after_it_leaves_all(backend, name, tmp_path):
+    for folder in ("killed", "whole"):
+        (tmp_path / folder).mkdir()
+    ledger, whole = backend(tmp_path / "killed"), backend(tmp_path / "whole")
+    prepared, reference = DONE_BEFORE[name](ledger), DONE_BEFORE[name](whole)
+    before = everything(ledger)
+    ACTIONS[name](whole, reference)
+    after = everything(whole)
+    assert before != after
+
+    assert killed_at(f"ledger.{name}.before", lambda: ACTIONS[name](ledger, prepared))
+    assert everything(ledger) == before
+    assert killed_at(f"ledger.{name}.after", lambda: ACTIONS[name](ledger, prepared))
+    assert everything(ledger) == after
+
+    if isinstance(prepared, Trial):
+        with pytest.raises(StaleTrial, match="is no longer"):
+            ACTIONS[name](ledger, prepared)
+    elif name != "outbox.exported":
+        ACTIONS[name](ledger, prepared)
+    assert everything(ledger) == after
+    assert ledger.check() == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_ledger_whose_making_was_killed_can_be_made_again(backend, when, tmp_path):
+    assert killed_at(f"ledger.schema.{when}", lambda: backend(tmp_path))
+    ledger = backend(tmp_path)
+    begin(ledger)
+    assert ledger.campaign("heat").spec == SPEC
+    assert ledger.check() == []
+
+
+@pytest.mark.parametrize(("when", "token"), [("before", 1), ("after", 2)])
+def test_a_lease_whose_taking_was_killed_holds_nobody_up(backend, when, token, tmp_path):
+    ledger = backend(tmp_path)
+    begin(ledger)
+    assert killed_at(f"ledger.lease.acquire.{when}", lambda: ledger.acquire("heat"))
+    assert ledger.acquire("heat").token == token
+
+
+@pytest.mark.parametrize(("when", "takeovers"), [("before", 1), ("after", 0)])
+def test_a_lease_whose_return_was_killed_holds_nobody_up(backend, when, takeovers, tmp_path):
+    ledger = backend(tmp_path)
+    begin(ledger)
+    assert killed_at(f"ledger.lease.release.{when}", lambda: ledger.release(ledger.acquire("heat")))
+    assert ledger.acquire("heat").token == 2
+    assert len([event for event in ledger.history("heat") if event.action == "lease"]) == takeovers

@@ -1,0 +1,146 @@
+"""Leases of the ledger: one process at a time, a dead one replaced, a late one fenced off. On every back end."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from ledgers import BACKENDS, S, approve, begin, everything, in_child, proposal, trial_in
+
+from storage.ledger import LeaseHeld, LeaseLost, Ledger, UnknownCampaign
+
+
+@pytest.fixture(params=BACKENDS)
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
+    ledger = BACKENDS[request.param](tmp_path)
+    begin(ledger)
+    return ledger
+
+
+def takeovers(ledger: Ledger) -> list[str]:
+    return [event.reason for event in ledger.history("heat") if event.action == "lease"]
+
+
+def test_a_lease_that_was_given_back_is_free_and_its_token_grows(ledger):
+    first = ledger.acquire("heat")
+    ledger.release(first)
+    second = ledger.acquire("heat")
+    assert second.token > first.token
+    assert takeovers(ledger) == []
+
+
+def test_a_live_holder_is_named_and_keeps_the_lease(ledger):
+    lease = ledger.acquire("heat")
+    with pytest.raises(LeaseHeld, match=rf"'heat' .* pid {os.getpid()} on host .*--break-lease") as caught:
+        ledger.acquire("heat")
+    assert caught.value.holder == lease
+
+    def ask() -> None:
+        with pytest.raises(LeaseHeld, match="'heat'"):
+            ledger.acquire("heat")
+
+    assert in_child(ask) == 0
+    ledger.fenced(lease).finish("heat", "done", "test")
+
+
+def test_a_campaign_that_is_not_there_has_no_lease(ledger):
+    with pytest.raises(UnknownCampaign, match="no campaign 'heet'"):
+        ledger.acquire("heet")
+
+
+def test_a_dead_holder_is_replaced_at_once_and_the_history_says_so(ledger):
+    assert in_child(lambda: (ledger.acquire("heat"), os.kill(os.getpid(), signal.SIGKILL))) == -signal.SIGKILL
+    lease = ledger.acquire("heat")
+    assert lease.token == 2
+    assert takeovers(ledger) == ["its holder no longer lives"]
+
+
+def test_a_holder_that_is_a_zombie_is_dead(ledger):
+    pid = os.fork()
+    if pid == 0:
+        ledger.acquire("heat")
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has ended, but its pid is still taken
+    try:
+        assert ledger.acquire("heat").token == 2
+    finally:
+        os.waitpid(pid, 0)
+
+
+def test_a_pid_that_belongs_to_another_process_now_holds_nothing(ledger, monkeypatch):
+    started = psutil.Process().create_time()
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: started - 100.0)  # an earlier process of our pid
+    ledger.acquire("heat")
+    monkeypatch.undo()
+    assert ledger.acquire("heat").token == 2
+
+
+def test_a_holder_on_another_host_is_believed_until_its_lease_is_broken(ledger, monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "far-away")
+    theirs = ledger.acquire("heat")
+    monkeypatch.undo()
+    with pytest.raises(LeaseHeld, match="on host far-away"):
+        ledger.acquire("heat")
+    ours = ledger.acquire("heat", break_lease=True)
+    assert ours.token == theirs.token + 1
+    assert takeovers(ledger) == ["the lease was broken"]
+    details = next(event.details for event in ledger.history("heat") if event.action == "lease")
+    assert json.loads(json.dumps(details))["from"]["host"] == "far-away"
+
+
+def test_every_write_of_a_holder_that_was_replaced_is_refused_and_changes_nothing(ledger):
+    trial = trial_in(ledger, S.PROPOSED)
+    lost = ledger.acquire("heat")
+    fenced = ledger.fenced(lost)
+    kept = ledger.acquire("heat", break_lease=True)
+    before = everything(ledger)
+    for write in (
+        lambda: fenced.create_campaign(
+            "heat", {}, "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a", {}, ""
+        ),
+        lambda: fenced.propose("heat", 5, [proposal()], "test"),
+        lambda: approve(fenced, trial),
+        lambda: fenced.move(trial.id, S.REJECTED, trial.expect, "test", ""),
+        lambda: fenced.record(trial.id, trial.expect, {"y": 1.0}, None, "test", "local", {}),
+        lambda: fenced.note("heat", 0, "train", {}, None),
+        lambda: fenced.finish("heat", "", "test"),
+        lambda: fenced.exported(1, None),
+        lambda: fenced.acquire("heat", break_lease=True),
+    ):
+        with pytest.raises(LeaseLost, match="no longer holds the lease on 'heat'"):
+            write()
+    assert everything(ledger) == before
+    fenced.release(lost)
+    ledger.fenced(kept).finish("heat", "done", "test")
+
+
+def test_a_released_lease_fences_its_own_holder_too(ledger):
+    lease = ledger.acquire("heat")
+    ledger.release(lease)
+    with pytest.raises(LeaseLost, match="it is free"):
+        ledger.fenced(lease).finish("heat", "", "test")
+
+
+def test_one_process_exports_and_campaigns_go_on_beside_it(ledger):
+    exporter = ledger.acquire_exporter()
+    with pytest.raises(LeaseHeld, match="The export to tracking is being worked on"):
+        ledger.acquire_exporter()
+    ledger.release(ledger.acquire("heat"))
+    ledger.release(exporter)
+    assert ledger.acquire_exporter().token == exporter.token + 1
+
+
+def test_the_holder_is_told_while_it_lives_and_asking_changes_nothing(ledger):
+    assert ledger.holder("heat") is None
+    lease = ledger.acquire("heat")
+    before = everything(ledger)
+    assert ledger.holder("heat") == lease
+    ledger.release(lease)
+    assert ledger.holder("heat") is None
+    assert in_child(lambda: ledger.acquire("heat")) == 0  # ends without giving it back
+    assert ledger.holder("heat") is None
+    assert everything(ledger) == before
+    with pytest.raises(UnknownCampaign, match="no campaign 'heet'"):
+        ledger.holder("heet")

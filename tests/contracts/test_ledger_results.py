@@ -1,0 +1,77 @@
+"""Results of the ledger: appended, judged, never overwritten. On every back end."""
+
+from pathlib import Path
+
+import pytest
+from ledgers import BACKENDS, S, everything, finish_trial, step, trial_in
+
+from storage.ledger import ForbiddenMove, Ledger
+from storage.records import FieldRef
+
+FIELD = FieldRef(digest="ab" * 32, size=1000)
+
+
+@pytest.fixture(params=BACKENDS)
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
+    return BACKENDS[request.param](tmp_path)
+
+
+def test_a_field_and_a_result_are_kept_with_the_trial(ledger):
+    trial = trial_in(ledger, S.RUNNING)
+    done, result = ledger.record(trial.id, trial.expect, {"y": 1.5}, FIELD, "pass", "local", {"wall": 2.5})
+    assert (done.state, done.outputs, done.field) == (S.COMPLETED, {"y": 1.5}, FIELD)
+    assert ledger.results(trial.id) == (result,)
+    assert (result.verdict, result.attempt, result.source, result.details) == ("accepted", 1, "local", {"wall": 2.5})
+
+
+def test_a_result_that_comes_twice_is_stored_once(ledger):
+    trial = trial_in(ledger, S.COMPLETED)
+    before = everything(ledger)
+    same, result = ledger.record(trial.id, trial.expect, {"y": 1.5}, None, "test", "local", {"again": True})
+    assert (same, result.verdict) == (trial, "duplicate")
+    assert everything(ledger) == before
+
+
+def test_another_result_of_a_completed_trial_is_kept_and_moves_nothing(ledger):
+    trial = trial_in(ledger, S.COMPLETED)
+    same, result = ledger.record(trial.id, trial.expect, {"y": 2.5}, None, "test", "person", {})
+    assert (same, result.verdict) == (trial, "superseded")
+    assert [r.verdict for r in ledger.results(trial.id)] == ["accepted", "superseded"]
+    assert ledger.trial(trial.id).outputs == {"y": 1.5}
+    assert ledger.check() == []
+
+
+def test_a_late_result_of_an_earlier_attempt_is_kept_and_moves_nothing(ledger):
+    failed = trial_in(ledger, S.FAILED)
+    running = step(ledger, step(ledger, step(ledger, failed, S.APPROVED), S.STAGED), S.RUNNING)
+    same, late = ledger.record(running.id, running.expect, {"y": 1.5}, None, "test", "local", {}, attempt=1)
+    assert (same, late.verdict, late.attempt) == (running, "superseded", 1)
+    done = finish_trial(ledger, running, 1.5)
+    same, repeat = ledger.record(done.id, done.expect, {"y": 1.5}, None, "test", "local", {}, attempt=1)
+    assert (same, repeat.verdict, repeat.id) == (done, "duplicate", late.id)
+    assert [(r.attempt, r.verdict) for r in ledger.results(done.id)] == [(1, "superseded"), (2, "accepted")]
+
+
+def test_a_late_result_of_an_abandoned_trial_is_kept_once_and_moves_nothing(ledger):
+    trial = trial_in(ledger, S.ABANDONED)
+    for _ in range(2):
+        same, result = ledger.record(trial.id, trial.expect, {"y": 1.5}, None, "test", "local", {})
+        assert (same, result.verdict) == (trial, "superseded")
+    assert len(ledger.results(trial.id)) == 1
+    assert ledger.check() == []
+
+
+@pytest.mark.parametrize("state", [S.FAILED, S.HELD])
+def test_a_late_result_of_the_present_attempt_is_accepted(ledger, state):
+    trial = trial_in(ledger, state)
+    done = finish_trial(ledger, trial)
+    assert (done.state, done.outputs, done.failure) == (S.COMPLETED, {"y": 1.5}, None)
+
+
+def test_a_result_of_an_attempt_that_was_never_sent_is_refused(ledger):
+    trial = trial_in(ledger, S.RUNNING)
+    with pytest.raises(ForbiddenMove, match="attempt 2 of heat-0001 cannot be recorded: it has been sent 1 times"):
+        ledger.record(trial.id, trial.expect, {"y": 1.5}, None, "test", "local", {}, attempt=2)
+    proposed = trial_in(ledger, S.PROPOSED, iteration=1)
+    with pytest.raises(ForbiddenMove, match="it has been sent 0 times"):
+        finish_trial(ledger, proposed)

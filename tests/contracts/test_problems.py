@@ -1,0 +1,95 @@
+"""The contract of physics/problem.py's Problem, for every file in physics/problems."""
+
+import numpy as np
+import pytest
+from kinds import is_frozen_dataclass, kinds, public_class
+
+from physics.operators import Jet
+from physics.problem import Problem
+
+PACKAGE = "physics.problems"
+
+
+@pytest.fixture(params=kinds(PACKAGE))
+def problem(request):
+    return public_class(PACKAGE, request.param)()
+
+
+def places(problem, n, inset=0.0):
+    """n points (n, d) of the search box, drawn in by a share of it, in the order that ``exact`` expects."""
+    names = problem.domain.names if problem.domain else problem.space.names
+    X = (1 - inset) * problem.space.sample(n, np.random.default_rng(7))
+    return np.array([[design[name] for name in names] for design in problem.space.decode(X)])
+
+
+def central_differences(f, points, steps):
+    d = points.shape[1]
+    moves = np.diag(steps)
+    gradient = np.stack([(f(points + m) - f(points - m)) / (2 * h) for m, h in zip(moves, steps, strict=True)], axis=1)
+    hessian = np.empty((len(points), d, d))
+    for i in range(d):
+        for j in range(d):
+            a, b = moves[i], moves[j]
+            mixed = f(points + a + b) - f(points + a - b) - f(points - a + b) + f(points - a - b)
+            hessian[:, i, j] = mixed / (4 * steps[i] * steps[j])
+    return Jet(f(points), gradient, hessian)
+
+
+def test_a_problem_is_one_public_frozen_dataclass(problem):
+    assert is_frozen_dataclass(type(problem)) and isinstance(problem, Problem)
+    assert problem == type(problem)() and hash(problem) == hash(type(problem)())
+
+
+def test_outputs_have_names_of_their_own(problem):
+    names = [output.name for output in problem.outputs]
+    assert names and len(set(names)) == len(names)
+    assert all(isinstance(output.unit, str) for output in problem.outputs)
+
+
+def test_asking_again_gives_the_same_answer(problem):
+    assert problem.space == problem.space
+    assert problem.outputs == problem.outputs
+    points = places(problem, 5)
+    for first, second in ((problem.exact(points), problem.exact(points)), (problem.sd, problem.sd)):
+        assert np.array_equal(first, second)
+
+
+def test_an_equation_comes_with_a_domain_named_like_the_design(problem):
+    if problem.equation is None:
+        assert problem.domain is None or set(problem.domain.names) <= set(problem.space.names)
+    else:
+        assert set(problem.domain.names) <= set(problem.space.names)
+        assert problem.domain.contains(places(problem, 20)).all()
+
+
+def test_the_exact_solution_satisfies_the_equation(problem):
+    points = places(problem, 20, inset=0.1)
+    values = problem.exact(points)
+    if values is None or problem.equation is None:
+        assert values is None or values.shape == (20,)
+        return
+    low, high = problem.domain.bounds
+    jet = central_differences(problem.exact, points, 2e-4 * (high - low))
+    found = problem.equation.operator(points, jet) - problem.equation.source(points)
+    assert np.abs(jet.hessian).max() > 0
+    # Second-order differences with a step of 1/5000 of the domain: right to about 1e-4 of the derivatives.
+    size = np.abs(jet.value) + np.abs(jet.gradient).sum(axis=1) + np.abs(jet.hessian).sum(axis=(1, 2))
+    assert np.max(np.abs(found) / size) < 1e-3
+
+
+def test_a_known_optimum_is_a_design_and_no_other_beats_it(problem):
+    values = problem.exact(places(problem, 500))
+    for sense, sign in (("minimize", 1), ("maximize", -1)):
+        best = problem.optimum(sense)
+        if best is None:
+            continue
+        problem.space.check(best.design)
+        if values is not None:
+            assert sign * best.value <= np.min(sign * values)
+            names = problem.domain.names if problem.domain else problem.space.names
+            place = np.array([[best.design[name] for name in names]])
+            assert problem.exact(place)[0] == pytest.approx(best.value, rel=1e-9)
+
+
+def test_a_known_standard_deviation_is_positive(problem):
+    assert problem.sd is None or (np.isfinite(problem.sd) and problem.sd > 0)

@@ -1,0 +1,67 @@
+"""The contract of models/proposer.py, for every file in models/proposers."""
+
+import numpy as np
+import pytest
+import torch
+from kinds import is_frozen_dataclass, kinds, public_class
+
+from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
+
+PACKAGE = "models.proposers"
+SPACE = SearchSpace(
+    (Continuous("x", 0.0, 2.0), Integer("n", 1, 5), Categorical("metal", ("iron", "tin"))),
+    (LinearConstraint({"x": 2.0, "n": 1.0}, 6.0),),
+)
+
+
+@pytest.fixture(params=kinds(PACKAGE))
+def proposer(request):
+    return public_class(PACKAGE, request.param)()
+
+
+def propose(proposer, start, q, seed=4):
+    return proposer.propose(SPACE, start, q, np.random.default_rng(seed))
+
+
+def test_a_proposer_is_one_public_frozen_dataclass(proposer):
+    assert is_frozen_dataclass(type(proposer))
+
+
+def test_every_point_is_feasible_and_encoded_exactly(proposer):
+    X = propose(proposer, 0, 64)
+    assert X.shape == (64, SPACE.dimension)
+    for design in SPACE.decode(X):
+        SPACE.check(design)
+    np.testing.assert_allclose(SPACE.encode(SPACE.decode(X)), X, atol=1e-12)
+
+
+@pytest.mark.parametrize(("start", "q"), [(0, 1), (3, 4), (250, 20), (700, 2)])
+def test_a_later_part_of_the_sequence_is_the_same_asked_for_alone(proposer, start, q):
+    np.testing.assert_array_equal(propose(proposer, start, q), propose(proposer, 0, start + q)[start:])
+
+
+def test_the_seed_determines_the_sequence(proposer):
+    np.testing.assert_array_equal(propose(proposer, 0, 8), propose(proposer, 0, 8))
+    assert not np.array_equal(propose(proposer, 0, 8), propose(proposer, 0, 8, seed=5))
+
+
+def test_designs_reach_every_level_and_both_ends(proposer):
+    designs = SPACE.decode(propose(proposer, 0, 256))
+    assert {design["n"] for design in designs} == {1, 2, 3, 4, 5}
+    assert {design["metal"] for design in designs} == {"iron", "tin"}
+    x = [design["x"] for design in designs]
+    assert min(x) < 0.1
+    assert max(x) > 1.9
+
+
+@pytest.mark.parametrize(("start", "q"), [(-1, 2), (0, 0)])
+def test_a_range_that_does_not_exist_is_refused(proposer, start, q):
+    with pytest.raises(ValueError, match="start must be >= 0 and q >= 1"):
+        propose(proposer, start, q)
+
+
+def test_the_global_generators_are_left_alone(proposer):
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    propose(proposer, 0, 8)
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_before)

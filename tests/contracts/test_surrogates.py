@@ -1,0 +1,168 @@
+"""The contract of models/surrogate.py, for every file in models/surrogates."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from kinds import is_frozen_dataclass, kinds, public_class
+
+from models.observations import Observations, Physics
+from models.surrogate import no_report
+from physics.operators import laplace
+
+PACKAGE = "models.surrogates"
+# Settings to test beside or instead of the defaults: those of every engine, small enough to be quick.
+SETTINGS = {
+    "physics_informed": [
+        {"engine": "basis"},
+        {"engine": "trained", "networks": 2, "width": 12, "depth": 2, "steps": 60},
+    ]
+}
+CASES = [(kind, settings) for kind in kinds(PACKAGE) for settings in SETTINGS.get(kind, [{}])]
+
+RNG = np.random.default_rng(8)
+CENTER, HALF = np.array([2.0, 3.0]), np.array([1.5, 2.5])
+X = RNG.uniform(-1, 1, (12, 2))
+Z = torch.tensor(RNG.uniform(-1, 1, (7, 2)))
+POINTS = CENTER + HALF * RNG.uniform(-1, 1, (24, 2))
+
+
+def harmonic(X):
+    """x^2 - y^2 + x y + 50 in physical coordinates: Laplace's equation holds."""
+    x, y = (CENTER + HALF * X).T
+    return x**2 - y**2 + x * y + 50
+
+
+def observations(**changes):
+    physics = Physics(equation=laplace(2), points=POINTS, center=CENTER, half=HALF)
+    known = {"X": X, "y": harmonic(X), "maximize": False, "noise_sd": 0.1, "physics": physics}
+    return Observations(**(known | changes))
+
+
+DATA = observations()
+
+
+def fit(surrogate, data=DATA, start=None, report=no_report, seed=5):
+    return surrogate.fit(data, np.random.default_rng(seed), start, report)
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: "-".join([case[0], *map(str, case[1].values())]))
+def surrogate(request):
+    kind, settings = request.param
+    return public_class(PACKAGE, kind)(**settings)
+
+
+@pytest.fixture(scope="module")
+def posterior(surrogate):
+    return fit(surrogate)
+
+
+def assert_equal(one, other):
+    for a, b in zip(one.mean_var(Z), other.mean_var(Z), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_surrogate_is_one_public_frozen_dataclass(surrogate):
+    assert is_frozen_dataclass(type(surrogate))
+
+
+def test_mean_and_variance_are_finite_float64_of_the_right_shape(posterior):
+    mean, variance = posterior.mean_var(Z)
+    for values in (mean, variance):
+        assert values.shape == (7,)
+        assert values.dtype == torch.float64
+        assert torch.isfinite(values).all()
+    assert (variance >= 0).all()
+
+
+def test_each_point_is_predicted_by_itself(posterior):
+    mean, variance = posterior.mean_var(Z)
+    for i in range(len(Z)):
+        alone = posterior.mean_var(Z[i : i + 1])
+        assert float(alone[0]) == pytest.approx(float(mean[i]), abs=1e-9)
+        assert float(alone[1]) == pytest.approx(float(variance[i]), abs=1e-9)
+
+
+def test_the_least_targets_are_where_the_least_readings_are(posterior):
+    mean = posterior.mean_var(torch.tensor(X))[0].detach().numpy()
+    assert np.corrcoef(mean, DATA.targets)[0, 1] > 0.8
+
+
+def test_the_same_seed_gives_the_same_posterior_bit_for_bit(surrogate, posterior):
+    assert_equal(posterior, fit(surrogate))
+
+
+def test_maximising_is_minimising_the_negative(surrogate, posterior):
+    other = fit(surrogate, observations(y=-DATA.y, maximize=True))
+    for a, b in zip(posterior.mean_var(Z), other.mean_var(Z), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+
+
+def test_mean_variance_and_draws_are_differentiable(posterior):
+    functions = [lambda x: posterior.mean_var(x)[0], *posterior.draw(1, np.random.default_rng(0))]
+    step = torch.tensor([1e-5, -2e-5], dtype=torch.float64)
+    for function in functions:
+        points = Z.clone().requires_grad_(True)
+        (gradient,) = torch.autograd.grad(function(points).sum(), points)
+        with torch.no_grad():
+            difference = (function(Z + step) - function(Z - step)) / 2
+        torch.testing.assert_close(gradient @ step, difference, rtol=1e-4, atol=1e-8)
+    points = Z.clone().requires_grad_(True)
+    (gradient,) = torch.autograd.grad(posterior.mean_var(points)[1].sum(), points)
+    assert torch.isfinite(gradient).all()
+
+
+def test_draws_are_functions_that_differ_and_repeat_with_the_seed(posterior):
+    first = [f(Z) for f in posterior.draw(2, np.random.default_rng(1))]
+    again = [f(Z) for f in posterior.draw(2, np.random.default_rng(1))]
+    assert [values.shape for values in first] == [(7,), (7,)]
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(*first)
+
+
+def test_a_believed_point_keeps_the_mean_and_does_not_raise_the_variance(posterior):
+    mean, variance = posterior.mean_var(Z)
+    believed = posterior.believe(Z[:3])
+    after_mean, after_variance = believed.mean_var(Z)
+    torch.testing.assert_close(after_mean, mean, rtol=0, atol=1e-6)
+    assert (after_variance <= variance + 1e-9).all()
+    assert_equal(posterior, posterior.believe(Z[:0]))
+
+
+def test_state_is_tensors_that_restore_the_posterior_bit_for_bit(surrogate, posterior):
+    state = posterior.state()
+    assert all(isinstance(value, torch.Tensor) and not value.requires_grad for value in state.values())
+    restored = surrogate.restore(DATA, {name: value.clone() for name, value in state.items()})
+    assert_equal(posterior, restored)
+    draws = [p.draw(1, np.random.default_rng(3))[0](Z) for p in (posterior, restored)]
+    assert torch.equal(*draws)
+    assert dict(restored.metrics) == dict(posterior.metrics)
+
+
+def test_the_state_of_other_data_is_refused(surrogate, posterior):
+    other = observations(y=DATA.y + np.linspace(0, 1, len(DATA)))
+    with pytest.raises(ValueError, match=r"restore with the data|fit again"):
+        surrogate.restore(other, posterior.state())
+
+
+def test_metrics_are_finite_numbers_and_the_scaling_is_that_of_the_data(posterior):
+    assert posterior.metrics
+    assert all(isinstance(value, float) and math.isfinite(value) for value in posterior.metrics.values())
+    assert posterior.scaling == DATA.scaling
+
+
+def test_a_fit_continued_from_any_checkpoint_is_the_uninterrupted_fit(surrogate, posterior):
+    checkpoints = []
+    fit(surrogate, report=lambda step, metrics, checkpoint: checkpoints.append(checkpoint()))
+    assert checkpoints
+    for checkpoint in (checkpoints[0], checkpoints[len(checkpoints) // 2], checkpoints[-1]):
+        assert all(isinstance(value, torch.Tensor) for value in checkpoint.values())
+        assert_equal(posterior, fit(surrogate, start=checkpoint))
+
+
+def test_fitting_and_drawing_leave_the_global_generators_alone(surrogate):
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    fit(surrogate).draw(1, np.random.default_rng(0))
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_before)

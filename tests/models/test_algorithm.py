@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from models.acquisitions.log_ei import LogEI
+from models.algorithm import Algorithm
+from models.maximizers.multistart import Multistart
+from models.observations import Observations
+from models.proposers.sobol import Sobol
+from models.surrogates.exact_gp import ExactGP
+from physics.space import Continuous, SearchSpace
+
+SPACE = SearchSpace((Continuous("x", -1.0, 1.0), Continuous("y", 0.0, 4.0)))
+START_ONLY = Algorithm(initial=Sobol(), n_initial=5)
+GP_EI = Algorithm(
+    initial=Sobol(),
+    n_initial=5,
+    surrogate=ExactGP(restarts=0),
+    acquisition=LogEI(),
+    maximizer=Multistart(n_samples=128, n_starts=4),
+)
+
+
+def rng(seed=7):
+    return np.random.default_rng(seed)
+
+
+def objective(X):
+    """Greatest, 10, at (0.3, -0.4) in encoded coordinates."""
+    return 10 - ((np.asarray(X) - [0.3, -0.4]) ** 2).sum(axis=1)
+
+
+def observed(n):
+    X = GP_EI.initial.propose(SPACE, 0, n, rng())
+    return Observations(X=X, y=objective(X), maximize=True)
+
+
+def test_the_start_is_the_same_asked_for_in_one_piece_or_point_by_point():
+    whole = GP_EI.begin(SPACE, 0, 5, rng())
+    pieces = [GP_EI.begin(SPACE, i, 1, rng()) for i in range(5)]
+    np.testing.assert_array_equal(whole, np.vstack(pieces))
+
+
+def test_a_batch_never_mixes_the_start_with_the_model():
+    assert len(GP_EI.begin(SPACE, 3, 4, rng())) == 2
+
+
+def test_the_model_takes_over_after_the_start():
+    assert [GP_EI.learns(n) for n in (0, 4, 5, 6)] == [False, False, True, True]
+    with pytest.raises(ValueError, match=r"All 5 initial designs have been proposed \(5 so far\)"):
+        GP_EI.begin(SPACE, 5, 1, rng())
+
+
+def test_without_a_surrogate_the_start_goes_on_for_ever():
+    assert not START_ONLY.learns(1000)
+    np.testing.assert_array_equal(
+        START_ONLY.begin(SPACE, 1000, 3, rng()), Sobol().propose(SPACE, 0, 1003, rng())[1000:]
+    )
+    with pytest.raises(ValueError, match="This algorithm has no surrogate"):
+        START_ONLY.fit(observed(5), rng())
+
+
+def test_a_campaign_finds_the_optimum_of_a_smooth_function():
+    data = observed(5)
+    for i in range(8):
+        posterior = GP_EI.fit(data, rng(i))
+        X = GP_EI.propose(posterior, data, np.empty((0, 2)), SPACE, 1, rng(i)).X
+        data = Observations(X=np.vstack([data.X, X]), y=np.append(data.y, objective(X)), maximize=True)
+    assert data.y[:5].max() < 9.95
+    assert data.y.max() > 9.99
+
+
+def test_a_restored_posterior_proposes_the_same_batch_bit_for_bit():
+    data = observed(6)
+    posterior = GP_EI.fit(data, rng(1))
+    pending = SPACE.sample(2, rng(2))
+    batch = GP_EI.propose(posterior, data, pending, SPACE, 3, rng(3))
+    again = GP_EI.propose(GP_EI.restore(data, posterior.state()), data, pending, SPACE, 3, rng(3))
+    np.testing.assert_array_equal(batch.X, again.X)
+    np.testing.assert_array_equal(batch.value, again.value)
+
+
+def test_pending_designs_are_avoided():
+    data = observed(6)
+    posterior = GP_EI.fit(data, rng(1))
+    first = GP_EI.propose(posterior, data, [], SPACE, 1, rng(3)).X
+    second = GP_EI.propose(posterior, data, first, SPACE, 1, rng(3)).X
+    assert np.linalg.norm(first - second) > 0.05
+
+
+def test_two_words_are_no_sentence():
+    with pytest.raises(ValueError, match="The algorithm has no maximizer: give surrogate, acquisition and maximizer"):
+        Algorithm(initial=Sobol(), n_initial=5, surrogate=ExactGP(), acquisition=LogEI())
+
+
+def test_a_model_needs_a_start():
+    with pytest.raises(ValueError, match="n_initial is 0: at least one design must come before any model"):
+        Algorithm(initial=Sobol(), n_initial=0)

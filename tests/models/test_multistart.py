@@ -1,0 +1,226 @@
+"""Multistart against dense grids and against optima that can be written down."""
+
+import numpy as np
+import pytest
+import torch
+
+from models.maximizers.multistart import Multistart
+from models.sequences import is_feasible, sobol_points, take
+from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
+
+LINE = SearchSpace((Continuous("x", -1.0, 1.0),))
+SQUARE = SearchSpace((Continuous("x", -1.0, 1.0), Continuous("y", -1.0, 1.0)))
+
+
+class Formula:
+    """A score given by a formula of X (n, d)."""
+
+    def __init__(self, formula):
+        self.formula = formula
+
+    def value(self, X, slot, chosen):
+        return self.formula(X)
+
+
+def wavy(X):
+    return (torch.sin(13 * X) * torch.cos(5 * X + 0.3)).sum(dim=1) - 0.4 * X.square().sum(dim=1)
+
+
+def maximize(formula, space, q=1, seed=0, **settings):
+    return Multistart(**settings).maximize(Formula(formula), space, q, np.random.default_rng(seed))
+
+
+def test_maximum_on_a_line_is_that_of_a_dense_grid():
+    grid = torch.linspace(-1, 1, 200_001, dtype=torch.float64).unsqueeze(-1)
+    found = maximize(wavy, LINE, n_samples=64, n_starts=8)
+    assert found.value[0] >= wavy(grid).max()
+    assert found.X[0, 0] == pytest.approx(float(grid[wavy(grid).argmax(), 0]), abs=2e-5)
+
+
+def test_maximum_on_a_square_is_that_of_a_dense_grid():
+    axis = torch.linspace(-1, 1, 2001, dtype=torch.float64)
+    values = wavy(axis.unsqueeze(-1))
+    best = axis[values.argmax()]  # the formula is a sum over coordinates
+    found = maximize(wavy, SQUARE)
+    assert found.value[0] >= 2 * values.max()
+    np.testing.assert_allclose(found.X[0], [best, best], atol=2e-3)
+
+
+def test_maximum_at_a_corner_is_reached_exactly():
+    found = maximize(lambda X: X[:, 0] - 2 * X[:, 1], SQUARE)
+    np.testing.assert_array_equal(found.X, [[1.0, -1.0]])
+
+
+def test_a_smooth_maximum_is_found_to_rounding():
+    centre = torch.tensor([0.123456789, -0.3], dtype=torch.float64)
+    found = maximize(lambda X: -((X - centre) ** 2).sum(dim=1), SQUARE, n_samples=16, n_starts=4)
+    np.testing.assert_allclose(found.X[0], centre, atol=1e-8)
+
+
+def test_linear_constraints_that_are_active_at_the_optimum_are_respected():
+    # KS224 (Hock and Schittkowski, 1981; PK-MIQP): the least value on [0, 6]^2 is -304, at (4, 4).
+    space = SearchSpace(
+        (Continuous("x", 0.0, 6.0), Continuous("y", 0.0, 6.0)),
+        (
+            LinearConstraint({"x": 1.0, "y": 1.0}, 8.0),
+            LinearConstraint({"x": -1.0, "y": -3.0}, 0.0),
+            LinearConstraint({"x": 1.0, "y": 3.0}, 18.0),
+            LinearConstraint({"x": -1.0, "y": -1.0}, 0.0),
+        ),
+    )
+
+    def minus_ks224(X):
+        x, y = 3 * X[:, 0] + 3, 3 * X[:, 1] + 3
+        return -(2 * x**2 + y**2 - 48 * x - 40 * y)
+
+    found = maximize(minus_ks224, space, n_samples=128, n_starts=4)
+    design = space.decode(found.X)[0]
+    space.check(design)
+    assert (design["x"], design["y"]) == pytest.approx((4.0, 4.0), abs=1e-5)
+    assert found.value[0] == pytest.approx(304.0, abs=1e-6)
+
+
+def test_the_search_goes_along_a_constraint_and_does_not_stop_where_it_meets_it():
+    space = SearchSpace(SQUARE.variables, (LinearConstraint({"x": 1.0, "y": 1.0}, 0.8),))
+    # With a = x - 0.9 and b = y - 0.9: the least 10 a^2 + b^2 on a + b = -1 is 10/11, at a = -1/11.
+    found = maximize(lambda X: -10 * (X[:, 0] - 0.9) ** 2 - (X[:, 1] - 0.9) ** 2, space, n_samples=64, n_starts=4)
+    np.testing.assert_allclose(found.X[0], [0.9 - 1 / 11, 0.9 - 10 / 11], atol=1e-6)
+    assert found.value[0] == pytest.approx(-10 / 11, abs=1e-7)
+
+
+def test_a_steep_and_rough_score_leads_to_no_infeasible_point():
+    # Slopes differ by e^20 and more over the box: SLSQP then leaves the constraints by as much as 1.
+    variables = tuple(Continuous(f"x{i}", -1.0, 1.0) for i in range(3))
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        constraints = [
+            LinearConstraint(dict(zip(("x0", "x1", "x2"), rng.normal(size=3).tolist(), strict=True)), upper)
+            for upper in rng.uniform(0, 0.5, size=4).tolist()
+        ]
+        space = SearchSpace(variables, tuple(constraints))
+        W = torch.tensor(30 * rng.normal(size=(3, 5)))
+
+        def rough(X, W=W):
+            return torch.exp(10 * X.sum(dim=1)) * (2 + torch.sin(X @ W).mean(dim=1) - 0.01 * (X @ W).abs().mean(dim=1))
+
+        found = maximize(rough, space, n_samples=32, n_starts=4, max_iterations=30)
+        assert is_feasible(space, found.X).all()
+        np.testing.assert_array_equal(space.repair(found.X), found.X)
+
+
+def test_a_constraint_of_mixed_variables_is_respected():
+    space = SearchSpace(
+        (Continuous("t", 0.0, 10.0), Integer("n", 0, 4)), (LinearConstraint({"t": 1.0, "n": 2.0}, 11.0),)
+    )
+    # In physical units t + 3 n: the most is 15, at n = 4 and t = 3.
+    found = maximize(lambda X: 5 * (X[:, 0] + 1) + 3 * 2 * (X[:, 1] + 1), space, n_samples=256)
+    design = space.decode(found.X)[0]
+    assert design["n"] == 4
+    assert design["t"] == pytest.approx(3.0, abs=1e-7)
+    assert is_feasible(space, found.X).all()
+
+
+def test_the_value_is_that_of_the_rounded_point():
+    space = SearchSpace((Integer("n", 0, 10), Continuous("t", 0.0, 1.0)))
+    # Highest between 6 and 7; of the whole numbers 7 is the better one.
+    formula = lambda X: -((5 * X[:, 0] + 5 - 6.6) ** 2) - (X[:, 1] - 0.2) ** 2  # noqa: E731
+    found = maximize(formula, space)
+    assert space.decode(found.X)[0]["n"] == 7
+    assert found.value[0] == pytest.approx(-0.16, abs=1e-12)
+    assert found.X[0, 1] == pytest.approx(0.2, abs=1e-7)
+
+
+def test_the_best_category_is_found_together_with_its_own_optimum():
+    space = SearchSpace((Categorical("metal", ("iron", "copper", "tin")), Continuous("x", -1.0, 1.0)))
+    optimum = torch.tensor([-0.5, 0.1, 0.7], dtype=torch.float64)
+    height = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    formula = lambda X: X[:, :3] @ height - (X[:, 3] - X[:, :3] @ optimum) ** 2  # noqa: E731
+    found = maximize(formula, space, n_samples=64)
+    assert space.decode(found.X) == [{"metal": "tin", "x": pytest.approx(0.7, abs=1e-7)}]
+
+
+def test_a_small_discrete_space_is_searched_in_full():
+    space = SearchSpace((Integer("a", 0, 30), Integer("b", 0, 30)))
+    for design in space.decode(space.sample(12, np.random.default_rng(5))):
+        needle = torch.tensor(space.encode([design])[0])
+        found = maximize(lambda X, needle=needle: torch.all(needle == X, dim=1).double(), space, n_samples=31 * 31)
+        assert space.decode(found.X) == [design]
+
+
+@pytest.mark.parametrize("n_samples", [12, 4])  # the whole space at once, and less than it
+def test_a_batch_from_a_discrete_space_has_no_point_twice(n_samples):
+    space = SearchSpace((Integer("n", 1, 4), Categorical("side", ("left", "middle", "right"))))
+    found = maximize(lambda X: X[:, 0], space, q=6, n_samples=n_samples, n_starts=2)
+    assert len({tuple(design.items()) for design in space.decode(found.X)}) == 6
+
+
+def test_a_batch_larger_than_a_discrete_space_is_refused():
+    space = SearchSpace((Integer("n", 1, 3),))
+    with pytest.raises(ValueError, match="No point is left for place 4 of the batch: the space is discrete"):
+        maximize(lambda X: X[:, 0], space, q=4)
+
+
+def test_later_places_see_the_points_chosen_before_them():
+    class Repelled:
+        def value(self, X, slot, chosen):
+            assert slot == len(chosen)
+            near = torch.exp(-((X[:, None] - chosen[None]) ** 2).sum(dim=-1) / 0.01).sum(dim=1)
+            return -X.square().sum(dim=1) - 5 * near
+
+    found = Multistart(n_samples=256).maximize(Repelled(), SQUARE, 4, np.random.default_rng(0))
+    distances = np.linalg.norm(found.X[:, None] - found.X[None], axis=-1)[np.triu_indices(4, 1)]
+    assert distances.min() > 0.1
+    assert np.linalg.norm(found.X[0]) < 1e-7
+
+
+def test_the_result_is_never_worse_than_the_best_sample():
+    # One sample sits on a step that its gradient does not see, and the search leaves it for the sake of the others.
+    samples = take(sobol_points(LINE, np.random.default_rng(0)), 32)
+    lucky = float(samples[np.argsort(samples[:, 0])[10], 0])
+
+    def formula(X):
+        return ((X[:, 0] - lucky).abs() < 1e-3).double() + 0.3 * torch.sin(12 * X[:, 0])
+
+    found = maximize(formula, LINE, n_samples=32, n_starts=16)
+    assert found.value[0] >= formula(torch.tensor(samples)).max()
+
+
+def test_one_start_on_each_hill_is_improved():
+    # A broad hill on which the best samples lie, and a narrow one that is higher.
+    def formula(X):
+        x = X[:, 0]
+        return torch.exp(-((x + 0.5) ** 2) / 0.1) + 1.5 * torch.exp(-((x - 0.7137) ** 2) / 2e-5)
+
+    found = maximize(formula, LINE, n_samples=128, n_starts=4)
+    assert found.X[0, 0] == pytest.approx(0.7137, abs=1e-4)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_score_that_is_not_finite_is_an_error_and_no_choice(bad):
+    formula = lambda X: torch.where(X[:, 0] > 0.9, bad, X[:, 0])  # noqa: E731
+    with pytest.raises(ValueError, match=rf"The score or its gradient is {bad} at the encoded point \[0.9"):
+        maximize(formula, SQUARE)
+
+
+def test_a_gradient_that_is_not_finite_is_an_error():
+    formula = lambda X: torch.sqrt(torch.relu(X[:, 0] + 2) * 0) + X[:, 0]  # noqa: E731
+    with pytest.raises(ValueError, match="The score or its gradient is nan"):
+        maximize(formula, SQUARE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_samples": 0}, "n_samples is 0: it must be at least 1"),
+        ({"max_iterations": 0}, "max_iterations is 0"),
+        ({"n_samples": 4, "n_starts": 8}, "n_starts is 8 and n_samples 4.*lower n_starts"),
+    ],
+)
+def test_settings_that_make_no_search_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Multistart(**settings)
+
+
+def test_an_empty_batch_is_refused():
+    with pytest.raises(ValueError, match="q is 0: a batch has at least one place"):
+        maximize(wavy, LINE, q=0)

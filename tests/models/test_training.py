@@ -1,0 +1,130 @@
+import math
+
+import pytest
+import torch
+
+from models.surrogate import no_report
+from models.training import Schedule, State, train
+
+
+class Problem:
+    """Rows a function of theta; the Jacobian by automatic differentiation."""
+
+    def __init__(self, function, anchor, ridge=0.0):
+        self.function, self.anchor, self.ridge = function, anchor, ridge
+
+    def rows(self, theta):
+        return torch.stack([self.function(row) for row in theta])
+
+    def linearised(self, theta):
+        jacobian = torch.stack([torch.func.jacrev(self.function)(row) for row in theta])
+        return self.rows(theta), jacobian
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def schedule(**given):
+    return Schedule(**{"steps": 0, "rate": 0.1, "decay": 1.0, "refinements": 0, "report_every": 1, **given})
+
+
+def run(problem, plan, state=None, report=no_report):
+    begun = State.begin(problem.anchor) if state is None else state
+    return train(problem, begun, plan, report, lambda kept: kept.tensors())
+
+
+def curved(seed=1):
+    A, b = numbers(6, 4, seed=seed), numbers(6, seed=seed + 1)
+    return lambda theta: torch.tanh(A @ theta) - b
+
+
+def test_adam_takes_the_steps_that_torch_takes():
+    problem = Problem(curved(), numbers(1, 4, seed=9))
+    ours = run(problem, schedule(steps=25)).theta
+    theirs = problem.anchor.clone().requires_grad_()
+    optimizer = torch.optim.Adam([theirs], lr=0.1)
+    for _ in range(25):
+        optimizer.zero_grad()
+        problem.rows(theirs).square().sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=1e-12)
+
+
+def test_the_step_size_falls_exponentially_to_its_stated_share():
+    problem = Problem(lambda theta: theta * 1e3, torch.full((1, 1), 1e6, dtype=torch.float64))
+    seen = [problem.anchor]
+    run(
+        problem,
+        schedule(steps=10, decay=0.01),
+        report=lambda step, metrics, checkpoint: seen.append(checkpoint()["theta"]),
+    )
+    moves = [float(a - b) for a, b in zip(seen, seen[1:], strict=False)]
+    for step, move in enumerate(moves):
+        assert move == pytest.approx(0.1 * 0.01 ** (step / 10), rel=1e-5)
+
+
+def test_gauss_newton_reaches_the_closed_form_of_a_ridge_regression():
+    A, b, anchor = numbers(5, 8), numbers(5, seed=2), numbers(1, 8, seed=3)
+    problem = Problem(lambda theta: A @ theta - b, anchor, ridge=0.3)
+    found = run(problem, schedule(refinements=60)).theta[0]
+    exact = torch.linalg.solve(A.T @ A + 0.3 * torch.eye(8, dtype=torch.float64), A.T @ b + 0.3 * anchor[0])
+    torch.testing.assert_close(found, exact, rtol=0, atol=1e-9)
+
+
+def test_gauss_newton_never_raises_a_loss_and_refuses_a_step_that_would():
+    losses, dampings = [], []
+
+    def keep(step, metrics, checkpoint):
+        losses.append(metrics["loss"])
+        dampings.append(float(checkpoint()["damping"]))
+
+    problem = Problem(lambda theta: torch.atan(theta), torch.full((1, 1), 30.0, dtype=torch.float64))
+    state = State.begin(problem.anchor)
+    run(
+        problem,
+        schedule(refinements=60),
+        State.of({**state.tensors(), "damping": torch.full((1,), 1e-9)}, problem.anchor),
+        keep,
+    )
+    assert losses == sorted(losses, reverse=True)
+    assert max(dampings) > 1e-9  # a bare Newton step from 30 overshoots, so some were refused
+    assert losses[-1] < 1e-12
+
+
+@pytest.mark.parametrize("cut", range(1, 16))
+def test_a_training_interrupted_at_any_step_ends_in_the_same_bits(cut):
+    plan = schedule(steps=8, refinements=8, decay=0.5)
+    problem = Problem(curved(), numbers(3, 4, seed=9), ridge=0.01)
+    kept = {}
+    whole = run(problem, plan, report=lambda step, metrics, checkpoint: kept.update({step: checkpoint()}))
+    resumed = run(problem, plan, State.of(kept[cut], problem.anchor))
+    for name, tensor in whole.tensors().items():
+        assert torch.equal(tensor, resumed.tensors()[name]), name
+
+
+def test_networks_trained_together_end_where_each_ends_alone():
+    plan = schedule(steps=10, refinements=10)
+    anchors = numbers(3, 4, seed=9)
+    together = run(Problem(curved(), anchors), plan).theta
+    for i in range(3):
+        alone = run(Problem(curved(), anchors[i : i + 1]), plan).theta
+        torch.testing.assert_close(together[i : i + 1], alone, rtol=0, atol=1e-9)
+
+
+def test_a_training_that_overflows_begins_again_at_a_smaller_rate_and_says_how_often():
+    # From -0.5 Adam's first step is upwards by the rate: e^2000 and e^500 squared overflow, e^125 squared does not.
+    problem = Problem(lambda theta: torch.exp(theta) - 1, torch.full((1, 1), -0.5, dtype=torch.float64))
+    seen = []
+    state = run(
+        problem, schedule(steps=5, rate=2000.0), report=lambda step, metrics, _: seen.append(metrics["restarts"])
+    )
+    assert state.restarts == 2
+    assert seen[-1] == 2.0
+    assert math.isfinite(float(state.loss))
+
+
+def test_a_training_that_overflows_for_ever_is_refused_with_its_rate():
+    problem = Problem(lambda theta: torch.exp(theta) - 1, torch.full((1, 1), -0.5, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"3 restarts at smaller rates did too: lower the rate \(1e\+30\)"):
+        run(problem, schedule(steps=5, rate=1e30))

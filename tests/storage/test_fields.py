@@ -1,0 +1,416 @@
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from storage import fields, staging
+from storage.fields import FieldDamaged, FieldError, FieldStore, load_group, save_group, stray_staging
+from storage.records import FieldRef
+
+CHILD = """
+import sys, numpy as np, xarray as xr
+from pathlib import Path
+from storage.fields import FieldStore, save_group
+root = Path(sys.argv[2])
+dataset = xr.Dataset({"u": ("x", np.arange(float(sys.argv[3])))})
+print(FieldStore(root).write("heat-0001", dataset).digest if sys.argv[1] == "field" else save_group(root, dataset))
+"""
+
+
+def field(seed: int = 0, n: int = 6) -> xr.Dataset:
+    values = np.random.default_rng(seed).standard_normal((n, n))
+    return xr.Dataset(
+        {"temperature": (("x", "y"), values, {"units": "K"}), "reading": ((), np.float64(seed))},
+        coords={"x": ("x", np.linspace(0, 1, n), {"units": "m"}), "y": np.linspace(0, 2, n), "area": ((), 2.0)},
+        attrs={"solver": "direct", "mesh": [n, n]},
+    )
+
+
+def child(*arguments: object, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, *map(str, arguments)],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def kill_at(point: str, *arguments: object) -> None:
+    process = child(*arguments, FIELDCRAFT_DIE_AT=point)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def assert_same_bits(got: xr.Dataset, expected: xr.Dataset) -> None:
+    assert set(got.variables) == set(expected.variables) and set(got.coords) == set(expected.coords)
+    assert got.attrs == expected.attrs
+    for name, variable in expected.variables.items():
+        assert got[name].dims == variable.dims and got[name].attrs == variable.attrs
+        assert got[name].dtype == variable.dtype and got[name].shape == variable.shape
+        assert got[name].values.tobytes() == variable.values.tobytes()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FieldStore:
+    return FieldStore(tmp_path / "fields")
+
+
+def test_a_field_comes_back_with_its_coordinates_units_and_attributes(store: FieldStore) -> None:
+    ref = store.write("heat-0001", field())
+    assert_same_bits(store.read(ref), field())
+    assert ref.size == sum(variable.nbytes for variable in field().variables.values())
+    store.verify(ref)
+
+
+def test_xarray_alone_reads_a_stored_field(store: FieldStore) -> None:
+    ref = store.write("heat-0001", field())
+    with xr.open_zarr(store.path(ref) / "field.zarr", consolidated=False) as opened:
+        xr.testing.assert_identical(opened.load(), field())
+
+
+def test_checkpoint_arrays_keep_dtype_and_bits(store: FieldStore) -> None:
+    checkpoint = xr.Dataset(
+        {
+            "generator": ("byte", np.arange(256, dtype=np.uint8)),
+            "step": ((), np.int64(2**60 + 1)),
+            "points": (("row", "axis"), np.empty((0, 2))),
+            "weights": (("out", "in"), np.full((3, 2), 0.1, dtype=np.float32)),
+            "odd": ("k", np.array([-0.0, np.nan, np.inf, 5e-324])),
+            "negative zeros": ("k", np.full(4, -0.0)),
+            "minus zero": ((), np.float64(-0.0)),
+            "done": ((), np.bool_(True)),
+        }
+    )
+    assert_same_bits(store.read(store.write("checkpoint", checkpoint)), checkpoint)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    hnp.arrays(
+        st.sampled_from([np.dtype(name) for name in ("f8", "f4", "f2", "u1", "i8", "c16", "?")]),
+        hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+    )
+)
+def test_any_numeric_array_comes_back_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, values: np.ndarray) -> None:
+    store = FieldStore(tmp_path_factory.getbasetemp() / "any")
+    dataset = xr.Dataset({"v": (tuple(f"d{axis}" for axis in range(values.ndim)), values)})
+    ref = store.write("any", dataset)
+    assert_same_bits(store.read(ref), dataset)
+    store.verify(ref)
+
+
+def test_an_array_larger_than_a_chunk_is_cut_and_comes_back(store: FieldStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fields, "CHUNK_BYTES", 1000)
+    large = xr.Dataset({"v": (("a", "b", "c"), np.random.default_rng(0).random((3, 50, 7)))})
+    ref = store.write("large", large)
+    chunks = [path for path in (store.path(ref) / "field.zarr/v/c").rglob("*") if path.is_file()]
+    assert len(chunks) == 3 * 3  # 17 rows of 7 numbers are 952 bytes
+    assert_same_bits(store.read(ref), large)
+
+
+def test_an_identical_field_is_stored_once(store: FieldStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIELDCRAFT_POINTS_LOG", str(tmp_path / "points"))
+    one = field()
+    two = field()[["reading", "temperature"]]
+    two.attrs = dict(reversed(one.attrs.items()))
+    assert store.write("heat-0001", one) == store.write("heat-0002", two)
+    assert len(store.digests()) == 1
+    assert len(list(store.root.glob("*/*/manifest.json"))) == 1
+    passed = [line.partition("#")[0] for line in (tmp_path / "points").read_text().splitlines()]
+    assert passed == ["field.rename.before", "field.rename.after"]  # the second write renamed nothing
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.assign(reading=np.nextafter(d.reading, 1)),
+        lambda d: d.assign(reading=-d.reading),
+        lambda d: d.assign(reading=d.reading.astype(np.float32)),
+        lambda d: d.rename({"x": "z"}),
+        lambda d: d.reset_coords("area"),
+        lambda d: d.assign_attrs(solver="iterative"),
+        lambda d: d.assign(temperature=d.temperature.assign_attrs(units="C")),
+        lambda d: d.drop_vars("reading"),
+    ],
+    ids=["last bit", "sign of zero", "dtype", "name", "coordinate", "attribute", "unit", "variable"],
+)
+def test_every_difference_gives_another_digest(store: FieldStore, change: object) -> None:
+    assert store.write("a", field()).digest != store.write("b", change(field())).digest
+    assert len(store.digests()) == 2
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        (xr.Dataset({"label": ("k", np.array(["a", "b"]))}), "'label' has dtype <U1, and fields hold numbers only"),
+        (xr.Dataset({"thing": ("k", np.array([{}, None], dtype=object))}), "'thing' has dtype object"),
+        (xr.Dataset({"when": ("k", np.array(["2026-01-01"], "M8[ns]"))}), "'when' has dtype datetime64"),
+        (xr.Dataset({"v": ((), 1.0, {"made": Path("x")})}), "Attribute 'made' of variable 'v' is .*not JSON"),
+        (xr.Dataset(attrs={"limit": float("nan")}), "Attribute 'limit' of the dataset is nan .*not JSON"),
+        (xr.Dataset({"a/b": ((), 1.0)}), "named 'a/b'.*without slashes"),
+        (xr.Dataset({3: ((), 1.0)}), "named 3"),
+        (xr.Dataset(attrs={"coordinates": "x"}), "attribute 'coordinates'.*Rename"),
+    ],
+)
+def test_what_is_not_numbers_and_json_is_refused_and_nothing_is_made(
+    store: FieldStore, dataset: xr.Dataset, message: str
+) -> None:
+    with pytest.raises(FieldError, match=message):
+        store.write("heat-0001", dataset)
+    assert not store.root.exists()
+
+
+def test_some_variables_are_read_with_their_coordinates(store: FieldStore) -> None:
+    ref = store.write("heat-0001", field())
+    assert set(store.read(ref, ["temperature"]).variables) == {"temperature", "x", "y", "area"}
+    assert set(store.read(ref, ["reading"]).variables) == {"reading", "area"}
+    with pytest.raises(FieldError, match=r"no variable 'pressure'. It has: area, reading, temperature, x, y"):
+        store.read(ref, ["pressure"])
+
+
+def chunk(path: Path) -> Path:
+    return path / "field.zarr/temperature/c/0/0"
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    manifest = path / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **changes}))
+
+
+DAMAGE = {
+    "missing chunk": (lambda p: chunk(p).unlink(), "temperature/c/0/0 is missing"),
+    "truncated chunk": (lambda p: os.truncate(chunk(p), 40), "temperature/c/0/0 has 40 bytes instead of .*truncated"),
+    "flipped bit": (lambda p: flip(chunk(p)), "temperature/c/0/0 does not have the checksum"),
+    "flipped metadata": (
+        lambda p: flip(p / "field.zarr/temperature/zarr.json"),
+        "zarr.json does not have the checksum",
+    ),
+    "missing manifest": (lambda p: (p / "manifest.json").unlink(), "manifest.json is missing"),
+    "torn manifest": (lambda p: os.truncate(p / "manifest.json", 50), "manifest.json is broken"),
+    "strange manifest": (lambda p: rewrite(p, extra=1), "manifest.json is broken .*Extra inputs"),
+    "manifest of another": (lambda p: rewrite(p, digest="f" * 64), "belongs to the digest f{64}"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_is_found_by_verify_and_never_read(store: FieldStore, kind: str) -> None:
+    ref = store.write("heat-0001", field())
+    damage, message = DAMAGE[kind]
+    damage(store.path(ref))
+    with pytest.raises(FieldDamaged, match=message):
+        store.verify(ref)
+    with pytest.raises(FieldDamaged, match=message):
+        store.read(ref)
+
+
+def test_verify_finds_a_file_too_many_and_content_that_is_not_the_digests(store: FieldStore) -> None:
+    ref, other = store.write("a", field(0)), store.write("b", field(1))
+    (store.path(ref) / "field.zarr/notes.txt").write_text("mine")
+    with pytest.raises(FieldDamaged, match=r"field.zarr/notes.txt is not in the manifest"):
+        store.verify(ref)
+    (store.path(ref) / "field.zarr/notes.txt").unlink()
+    os.rename(store.path(other), store.root / "away")
+    os.rename(store.path(ref), store.path(other))
+    rewrite(store.path(other), digest=other.digest)
+    with pytest.raises(FieldDamaged, match=f"holds the content {ref.digest}"):
+        store.verify(other)
+    with pytest.raises(FieldDamaged, match="reference 7"):
+        os.rename(store.path(other), store.path(ref))
+        rewrite(store.path(ref), digest=ref.digest)
+        store.verify(FieldRef(digest=ref.digest, size=7))
+
+
+def test_a_field_that_was_never_written_and_one_of_a_newer_format_are_told_apart(store: FieldStore) -> None:
+    with pytest.raises(FieldDamaged, match=r"manifest.json is missing"):
+        store.read(FieldRef(digest="0" * 64, size=1))
+    ref = store.write("a", field())
+    rewrite(store.path(ref), format=2)
+    with pytest.raises(FieldError, match=r"field format 2, newer than 1. Upgrade"):
+        store.read(ref)
+
+
+def test_writing_a_damaged_field_again_repairs_it(store: FieldStore) -> None:
+    ref = store.write("a", field())
+    os.truncate(chunk(store.path(ref)), 3)
+    assert store.write("a", field()) == ref
+    store.verify(ref)
+    assert stray_staging(store.root) == []
+    assert list((store.root / ".staging").iterdir()) == []
+
+
+def test_a_kill_before_the_rename_publishes_nothing_and_leaves_one_directory_to_sweep(store: FieldStore) -> None:
+    kill_at("field.rename.before#1", "field", store.root, 9)
+    assert store.digests() == set()
+    found = store.sweep((), remove=False)
+    assert [name.rsplit("-", 2)[0] for name in found.staging] == ["heat_0001"] and found.orphans == ()
+    assert store.sweep((), remove=True) == found
+    assert store.sweep((), remove=False) == fields.Sweep(staging=(), orphans=())
+
+
+def test_a_kill_after_the_rename_has_published_a_sound_field(store: FieldStore) -> None:
+    kill_at("field.rename.after#1", "field", store.root, 9)
+    (digest,) = store.digests()
+    store.verify(FieldRef(digest=digest, size=72))
+    assert store.sweep({digest}, remove=False) == fields.Sweep(staging=(), orphans=())
+
+
+def test_several_processes_writing_one_field_store_it_once(store: FieldStore) -> None:
+    outputs = [process.communicate() for process in [child("field", store.root, 5) for _ in range(2)]]
+    digests = {out.strip() for out, _ in outputs}
+    assert digests == store.digests() and len(digests) == 1, outputs
+    store.verify(FieldRef(digest=digests.pop(), size=40))
+
+
+def test_a_writer_that_is_overtaken_at_the_rename_takes_the_other_ones_field(
+    store: FieldStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtake(point: str) -> None:
+        monkeypatch.undo()
+        FieldStore(store.root).write("other", field())
+        passed.append(point)
+
+    passed: list[str] = []
+    monkeypatch.setattr(staging, "commit_point", overtake)
+    ref = store.write("heat-0001", field())
+    assert passed == ["field.rename.before"] and store.digests() == {ref.digest}
+    store.verify(ref)
+    assert list((store.root / ".staging").iterdir()) == []
+
+
+def test_a_full_disk_publishes_nothing_and_says_so(store: FieldStore) -> None:
+    noise = xr.Dataset({"v": ("k", np.random.default_rng(0).random(5000))})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # the kernel refuses the write, as a full disk does
+    try:
+        with pytest.raises(FieldError, match=r"The disk refused .*Nothing was published. Check the free space"):
+            store.write("heat-0001", noise)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert store.digests() == set() and list((store.root / ".staging").iterdir()) == []
+    store.verify(store.write("heat-0001", noise))
+
+
+def test_a_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "fields").write_text("not a folder")
+    with pytest.raises(FieldError, match=r"The disk refused .*fields"):
+        FieldStore(tmp_path / "fields").write("a", field())
+
+
+def test_sweep_spares_what_is_referenced_and_what_a_live_process_writes(store: FieldStore) -> None:
+    kept, orphan = store.write("a", field(0)), store.write("b", field(1))
+    folder = store.root / ".staging"
+    (folder / f"live-{os.getpid()}-999").mkdir()
+    reused = folder / f"reused-{os.getpid()}-998"  # an earlier process had our pid
+    reused.mkdir()
+    os.utime(reused, (1e9, 1e9))
+    expected = fields.Sweep(staging=(reused.name,), orphans=(orphan.digest,))
+    assert store.sweep({kept.digest}, remove=False) == expected
+    assert store.digests() == {kept.digest, orphan.digest} and reused.exists()
+    assert store.sweep({kept.digest}, remove=True) == expected
+    assert store.digests() == {kept.digest}
+    assert [path.name for path in folder.iterdir()] == [f"live-{os.getpid()}-999"]
+    store.verify(kept)
+
+
+def test_a_stack_is_lazy_and_holds_every_trial_in_order(store: FieldStore) -> None:
+    refs = {f"heat-{n:04d}": store.write("t", field(n % 3)) for n in (5, 1, 2, 4)}
+    stacked = store.stack(refs)
+    assert stacked.chunks["trial"] == (1, 1, 1, 1)
+    assert list(stacked.trial.values) == list(refs)
+    assert stacked.temperature.attrs == {"units": "K"} and stacked.attrs == field().attrs
+    for n in (5, 1, 2, 4):
+        one = stacked.sel(trial=f"heat-{n:04d}")
+        assert one.temperature.values.tobytes() == field(n % 3).temperature.values.tobytes()
+        assert one.reading == n % 3
+    corner = stacked.temperature.isel(trial=[2, 0], x=slice(1, 3), y=-1)
+    expected = [field(2).temperature.values[1:3, -1], field(5 % 3).temperature.values[1:3, -1]]
+    np.testing.assert_array_equal(corner.values, expected)
+    np.testing.assert_array_equal(stacked.x, field().x)
+
+
+def test_a_stack_reads_only_what_is_asked_and_never_a_damaged_chunk(store: FieldStore) -> None:
+    refs = {f"heat-{n:04d}": store.write("t", field(n)) for n in range(2)}
+    stacked = store.stack(refs)
+    flip(chunk(store.path(refs["heat-0001"])))
+    assert stacked.temperature[0].values.tobytes() == field(0).temperature.values.tobytes()
+    with pytest.raises(FieldDamaged, match="temperature/c/0/0 does not have the checksum"):
+        stacked.temperature[1].compute()
+
+
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [
+        (field(1, n=7), "temperature"),
+        (field(1).assign_coords(y=np.linspace(0, 3, 6)), "y"),
+        (field(1).drop_vars("reading"), "reading"),
+        (field(1).assign(extra=1.0), "extra"),
+        (field(1).assign(temperature=field(1).temperature.assign_attrs(units="C")), "temperature"),
+        (field(1).astype(np.float32), "reading"),
+    ],
+    ids=["mesh", "coordinate", "missing", "extra", "unit", "dtype"],
+)
+def test_fields_that_differ_are_not_stacked(store: FieldStore, other: xr.Dataset, name: str) -> None:
+    refs = {"heat-0000": store.write("a", field(0)), "heat-0001": store.write("b", other)}
+    with pytest.raises(FieldError, match=f"of heat-0000 and heat-0001 cannot be stacked: they differ in '{name}'"):
+        store.stack(refs)
+
+
+def test_nothing_and_a_dimension_named_trial_cannot_be_stacked(store: FieldStore) -> None:
+    with pytest.raises(FieldError, match="no field to stack"):
+        store.stack({})
+    ref = store.write("a", xr.Dataset({"v": ("trial", np.zeros(2))}))
+    with pytest.raises(FieldError, match="uses the name 'trial'"):
+        store.stack({"a-0000": ref})
+
+
+def test_an_export_is_one_zarr_that_xarray_reads(store: FieldStore, tmp_path: Path) -> None:
+    refs = {f"heat-{n:04d}": store.write("t", field(n)) for n in range(3)}
+    store.export(refs, tmp_path / "all.zarr")
+    with xr.open_zarr(tmp_path / "all.zarr", consolidated=False) as opened:
+        assert [str(trial) for trial in opened.trial.values] == list(refs)
+        assert opened.temperature.sel(trial="heat-0002").values.tobytes() == field(2).temperature.values.tobytes()
+    with pytest.raises(FieldError, match=r"all.zarr exists. Remove it or export to another path"):
+        store.export(refs, tmp_path / "all.zarr")
+
+
+def test_a_group_is_saved_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "heat-0001.result"
+    kill_at("result.rename.before#1", "group", path, 9)
+    assert not path.exists() and len(stray_staging(tmp_path)) == 1
+    kill_at("result.rename.after#1", "group", path, 9)
+    assert_same_bits(load_group(path), xr.Dataset({"u": ("x", np.arange(9.0))}))
+
+
+def test_a_saved_group_is_kept_and_its_damage_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "result"
+    save_group(path, field())
+    save_group(path, field())
+    with pytest.raises(FieldError, match="exists and holds something else"):
+        save_group(path, field(1))
+    assert_same_bits(load_group(path), field())
+    flip(chunk(path))
+    with pytest.raises(FieldDamaged, match=r"result is damaged: .*temperature/c/0/0"):
+        load_group(path)
+
+
+def test_the_module_starts_without_zarr_xarray_and_dask() -> None:
+    code = "import sys, storage.fields; print([m for m in ('zarr', 'xarray', 'dask') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

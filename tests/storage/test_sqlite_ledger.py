@@ -1,0 +1,271 @@
+"""The ledger's SQLite file: what is opened, what is refused, and that reading leaves no trace."""
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.ledger import LedgerBusy, LedgerError, NetworkFileSystem, NewerSchema, NoLedger, NotALedger, open_ledger
+from storage.ledgers import sqlite
+from storage.ledgers.sqlite import network_file_system
+from storage.records import Origin, Proposal, TrialState, digest_of
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger at rest with one campaign and one completed trial."""
+    path = tmp_path / "runs" / "ledger.db"
+    ledger = open_ledger(path, create=True)
+    ledger.create_campaign("heat", {"seed": 1}, digest_of({"seed": 1}), {}, "test")
+    origin = Origin(kind="initial", algorithm="sobol", iteration=0, slot=0)
+    trial = ledger.propose("heat", 0, [Proposal(design={"x": 0.5}, origin=origin)], "test")[0]
+    trial = ledger.approve(trial.id, trial.expect, trial.digest, "test", "", "automatic", 1)
+    trial = ledger.move(trial.id, TrialState.STAGED, trial.expect, "test", "")
+    trial = ledger.move(trial.id, TrialState.RUNNING, trial.expect, "test", "")
+    ledger.record(trial.id, trial.expect, {"y": 1.5}, None, "test", "local", {})
+    sqlite.close_idle()
+    return path
+
+
+def change(path: Path, statement: str) -> None:
+    """Change the file behind the ledger's back."""
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob("*.*")}
+
+
+def test_a_ledger_at_rest_is_one_file_and_reading_it_changes_nothing(path):
+    before = contents(path.parent)
+    assert list(before) == ["ledger.db"]
+    ledger = open_ledger(path)
+    assert [trial.outputs for trial in ledger.trials("heat")] == [{"y": 1.5}]
+    assert ledger.check() == []
+    sqlite.close_idle()
+    assert contents(path.parent) == before
+
+
+def test_a_ledger_opens_by_path_by_text_and_by_url(path, monkeypatch):
+    monkeypatch.chdir(path.parent.parent)
+    for place in (path, str(path), f"sqlite:///{path}", "sqlite:///runs/ledger.db", "runs/ledger.db"):
+        assert [campaign.name for campaign in open_ledger(place).campaigns()] == ["heat"]
+    with pytest.raises(LedgerError, match="the scheme 'mysql' is unknown"):
+        open_ledger("mysql://host/name")
+
+
+def test_opening_a_ledger_that_is_not_there_creates_nothing(tmp_path):
+    with pytest.raises(NoLedger, match=r"There is no ledger at .*ledger\.db"):
+        open_ledger(tmp_path / "runs" / "ledger.db")
+    assert list(tmp_path.iterdir()) == []
+    empty = tmp_path / "ledger.db"
+    empty.touch()
+    with pytest.raises(NoLedger, match="is empty"):
+        open_ledger(empty)
+    assert contents(tmp_path) == {"ledger.db": hashlib.sha256(b"").hexdigest()}
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path, create):
+    text = tmp_path / "notes.txt"
+    text.write_text("This is the laboratory's notebook, not a database.")
+    other = tmp_path / "other.db"
+    change(other, "CREATE TABLE measurements (a)")
+    alike = tmp_path / "alike.db"
+    change(alike, "CREATE TABLE store AS SELECT 'cookbook' AS format, 1 AS schema_version, 0.0 AS created")
+    before = contents(tmp_path)
+    with pytest.raises(NotALedger, match="no SQLite file"):
+        open_ledger(text, create=create)
+    with pytest.raises(NotALedger, match="not a ledger of fieldcraft"):
+        open_ledger(other, create=create)
+    with pytest.raises(NotALedger, match="a store of 'cookbook'"):
+        open_ledger(alike, create=create)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_ledger_of_a_newer_schema_is_refused_and_left_alone(path, create):
+    change(path, "UPDATE store SET schema_version = 2")
+    before = contents(path.parent)
+    with pytest.raises(NewerSchema, match=r"schema version 2; this fieldcraft knows versions up to 1\. Nothing was"):
+        open_ledger(path, create=create)
+    assert contents(path.parent) == before
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "runs").write_text("a file where the folder should be")
+    with pytest.raises(LedgerError, match=r"The folder .*runs cannot be made"):
+        open_ledger(tmp_path / "runs" / "ledger.db", create=True)
+
+
+def test_a_folder_or_a_closed_file_in_the_place_of_a_ledger_is_named(tmp_path, of_another):
+    with pytest.raises(LedgerError, match=r"cannot be read \(Is a directory\)"):
+        open_ledger(tmp_path)
+    of_another.chmod(0o000)
+
+    def read() -> None:
+        with pytest.raises(LedgerError, match=r"cannot be read \(Permission denied\)"):
+            open_ledger(of_another)
+
+    assert unprivileged(read) == 0
+
+
+MOUNTS = """\
+/dev/sda1 / ext4 rw 0 0
+server:/home /home nfs4 rw 0 0
+/dev/sdb1 /home/local xfs rw 0 0
+//nas/lab /mnt/lab\\040data cifs rw 0 0
+me@host: /mnt/host fuse.sshfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/var/runs/ledger.db", None),
+        ("/home/me/runs/ledger.db", "nfs4"),
+        ("/home/local/runs/ledger.db", None),
+        ("/homestead/ledger.db", None),
+        ("/mnt/lab data/ledger.db", "cifs"),
+        ("/mnt/host/ledger.db", "fuse.sshfs"),
+    ],
+)
+def test_a_network_file_system_is_recognised_by_the_innermost_mount(path, kind):
+    assert network_file_system(Path(path), MOUNTS) == kind
+
+
+def test_a_ledger_on_a_network_file_system_is_refused_and_nothing_created(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite, "_mounts", lambda: f"server:/x {tmp_path} nfs rw 0 0\n")
+    with pytest.raises(NetworkFileSystem, match=r"network file system \(nfs\).*local disk"):
+        open_ledger(tmp_path / "runs" / "ledger.db", create=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ledger_locked_for_too_long_says_so(path, monkeypatch):
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.1)
+    ledger = open_ledger(path)
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerBusy, match="was locked by another process"):
+            ledger.finish("heat", "", "test")
+        assert ledger.campaign("heat").finished is None  # a reader is not held up by a writer
+        other.execute("ROLLBACK")
+    other.close()
+
+
+@pytest.fixture
+def of_another(path: Path) -> Iterator[Path]:
+    """A copy of the ledger in a folder that a process without rights can read and cannot write."""
+    folder = Path(tempfile.mkdtemp())  # tmp_path lies in a folder closed to other users
+    copy = Path(shutil.copy(path, folder))
+    copy.chmod(0o444)
+    folder.chmod(0o555)
+    yield copy
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def unprivileged(action: object) -> int:
+    """Run ``action`` in a forked child that is no longer root, if it was."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            if os.getuid() == 0:
+                os.setuid(65534)
+            action()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_one_who_may_only_read_reads_and_is_told_so_when_writing(of_another):
+    def read_then_write() -> None:
+        ledger = open_ledger(of_another)
+        assert ledger.trial("heat-0001").outputs == {"y": 1.5}
+        with pytest.raises(LedgerError, match=r"readonly database.*You may only read it"):
+            ledger.finish("heat", "", "test")
+
+    before = contents(of_another.parent)
+    assert unprivileged(read_then_write) == 0
+    assert contents(of_another.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("""UPDATE campaigns SET spec = '{"seed": 2}'""", "specification of campaign heat does not have the digest"),
+        ("UPDATE campaigns SET spec = 'torn'", "Campaign heat cannot be read"),
+        ("""UPDATE trials SET design = '{"x": 0.6}'""", "design of trial heat-0001 does not have the digest"),
+        ("UPDATE trials SET state = 'HELD'", "is HELD at version 5, but its last event left it"),
+        ("UPDATE trials SET version = 6", "is COMPLETED at version 6, but its last event left it"),
+        ("UPDATE trials SET attempt = 2", "counts 2 attempts, but was staged 1 times"),
+        ("""UPDATE trials SET outputs = '{"y": 2.0}'""", "but its accepted results"),
+        ("UPDATE trials SET state = 'LOST'", "Campaign heat cannot be read"),
+        ("""UPDATE results SET outputs = '{"y": 2.0}'""", "Result 1 of trial heat-0001 does not have the digest"),
+        ("UPDATE results SET verdict = 'superseded'", "but its accepted results"),
+        ("DELETE FROM events WHERE action = 'propose'", "does not begin with its proposal"),
+        ("DELETE FROM events WHERE after = 'STAGED'", "starts from STAGED, but it was APPROVED then"),
+        ("UPDATE events SET version = 9 WHERE after = 'STAGED'", "jumps from version 2 to 9"),
+        ("UPDATE events SET details = 'torn'", "history of trial heat-0001 cannot be read"),
+        ("DELETE FROM trials", "A row of results refers to a row of trials that is missing"),
+    ],
+)
+def test_the_check_finds_what_does_not_agree(path, statement, said):
+    assert open_ledger(path).check() == []
+    change(path, statement)
+    assert any(said in problem for problem in open_ledger(path).check())
+
+
+def test_the_check_finds_a_damaged_page(path):
+    content = bytearray(path.read_bytes())
+    for page in range(1, len(content) // 4096):
+        content[page * 4096 : page * 4096 + 64] = b"\xff" * 64
+    path.write_bytes(content)
+    with pytest.raises(NotALedger, match=r"cannot be read: .*malformed"):
+        open_ledger(path).check()
+
+
+def test_a_design_changed_behind_the_ledgers_back_never_runs(path):
+    ledger = open_ledger(path)
+    origin = Origin(kind="initial", algorithm="sobol", iteration=1, slot=0)
+    trial = ledger.propose("heat", 1, [Proposal(design={"x": 0.5}, origin=origin)], "test")[0]
+    trial = ledger.approve(trial.id, trial.expect, trial.digest, "test", "", "manual", 1)
+    change(path, """UPDATE trials SET design = '{"x": 99.0}' WHERE id = 'heat-0002'""")
+    with pytest.raises(LedgerError, match="its approval names the digest"):
+        ledger.move(trial.id, TrialState.STAGED, trial.expect, "test", "")
+
+
+def test_a_forked_child_inherits_no_open_connection(path):
+    ledger = open_ledger(path)
+    assert ledger.campaign("heat").finished is None
+    assert ledger._engine.pool.checkedin() == 1
+    pid = os.fork()
+    if pid == 0:
+        os._exit(ledger._engine.pool.checkedin())
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert ledger.campaign("heat").finished is None
+
+
+def test_importing_the_contract_imports_no_database():
+    code = "import sys, storage.ledger; sys.exit(any(name in sys.modules for name in ('sqlalchemy', 'sqlite3')))"
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False, env=os.environ | {"PYTHONPATH": "."}).returncode == 0
+    )
+
+
+def test_every_commit_reaches_the_disk_and_foreign_keys_hold(path):
+    with open_ledger(path)._engine.connect() as connection:
+        settings = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+        assert settings == ["wal", 2]
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
