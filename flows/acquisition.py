@@ -4,7 +4,7 @@ import numpy as np
 
 from flows.collocation import points_of
 from flows.progress import tell
-from flows.site import ACTOR, Site
+from flows.sites import ACTOR, Site
 from flows.streams import Use, stream
 from flows.wiring import as_state, observations
 from storage.records import PENDING, Origin, Product, Proposal, Trial, digest_of

@@ -1,6 +1,6 @@
 """Step 7, approve: the campaign's policy decides, and writes the same record as a person would."""
 
-from flows.site import Site
+from flows.sites import Site
 from storage.records import Trial, TrialState
 
 

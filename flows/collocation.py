@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flows.progress import tell
-from flows.site import Site
+from flows.sites import Site
 from flows.streams import Use, stream
 from physics.collocation import collocate as draw
 from storage.records import Product

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from flows.progress import tell
-from flows.site import ACTOR, Site
+from flows.sites import ACTOR, Site
 from flows.wiring import successful
 from storage.records import PENDING, Trial, TrialState
 

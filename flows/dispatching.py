@@ -2,7 +2,7 @@
 
 from flows.dispatcher import Dispatcher, Job
 from flows.progress import tell
-from flows.site import ACTOR, Site
+from flows.sites import ACTOR, Site
 from storage.records import Trial, TrialState
 
 

@@ -86,7 +86,8 @@ def _plain(details: dict[str, Any]) -> dict[str, Any]:
 
 
 def complain(message: str, as_json: bool) -> None:
-    """One clear error."""
+    """One clear error, on one line whatever text it quotes."""
+    message = " ".join(message.splitlines())
     if as_json:
         print(json.dumps({"error": message}))
     else:

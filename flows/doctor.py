@@ -6,7 +6,7 @@ from flows.dispatcher import Finished, Lost, Running
 from flows.dispatching import attempt_key
 from flows.plugins import load
 from flows.settings import Settings
-from flows.site import unfinished
+from flows.sites import unfinished
 from storage.fields import FieldDamaged, FieldStore
 from storage.ledger import Ledger, open_ledger
 from storage.records import Campaign, FieldRef, TrialState

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from flows.errors import InputError
 from flows.settings import Settings
 from storage.fields import FieldStore
 from storage.ledger import Ledger, LeaseHeld, open_ledger
@@ -62,7 +63,13 @@ def export_fields(ledger: Ledger, fields: FieldStore, name: str, folder: Path) -
 
 
 def export_mlflow(settings: Settings, name: str | None) -> int:
-    """Show in MLflow what the outbox holds, each item exactly once; returns how many."""
+    """Show in MLflow what the outbox holds, each item exactly once; returns how many.
+
+    Raises:
+        InputError: tracking is off.
+    """
+    if settings.mlflow == "off":
+        raise InputError("FIELDCRAFT_MLFLOW is 'off', so there is no MLflow to export to. Unset it or name a store.")
     return tracker(settings).export(open_ledger(settings.ledger), name)
 
 
@@ -86,7 +93,6 @@ class BackgroundExport:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=lambda: os.nice(10) and None,
         )
         return self
 
@@ -106,6 +112,7 @@ def _follow(settings: Settings, name: str) -> int:
     """Export again and again until the pipe from the run closes, and then once more."""
     import select
 
+    os.nice(10)  # the campaign comes first
     ended = False
     while True:
         try:

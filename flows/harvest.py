@@ -6,7 +6,7 @@ import shutil
 from flows.dispatcher import Dispatcher, Failed, Finished, Handle, Lost
 from flows.dispatching import attempt_key
 from flows.progress import tell
-from flows.site import ACTOR, Site, unfinished
+from flows.sites import ACTOR, Site, unfinished
 from flows.streams import Use, stream
 from storage.fields import stray_staging
 from storage.records import Trial, TrialState

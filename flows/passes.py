@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from flows import acquisition, approval, collocation, deciding, dispatching, harvest, training
 from flows.deciding import Decision
-from flows.site import site_of
+from flows.sites import site_of
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -90,7 +90,7 @@ def build(group: str, component: Mapping[str, Any], plugins: Sequence[Path] = ()
     try:
         return TypeAdapter(cls).validate_python(options)
     except ValidationError as error:
-        raise InputError(explain(error, where, [f.name for f in dataclasses.fields(cls)])) from None
+        raise InputError(explain(error, where, lambda _: [f.name for f in dataclasses.fields(cls)])) from None
 
 
 def options_of(kind: str, component: Any) -> dict[str, Any]:
@@ -98,14 +98,21 @@ def options_of(kind: str, component: Any) -> dict[str, Any]:
     return {"kind": kind, **{f.name: getattr(component, f.name) for f in dataclasses.fields(component) if f.init}}
 
 
-def explain(error: ValidationError, where: str, known: Sequence[str] = ()) -> str:
-    """One line for what pydantic found: the place, the value, the problem, and the nearest key that exists."""
+def explain(error: ValidationError, where: str, known: Callable[[tuple[int | str, ...]], Sequence[str]]) -> str:
+    """One line for what pydantic found: the place, the value, the problem, and the nearest key that exists.
+
+    Args:
+        error: What it found.
+        where: What stands before every place.
+        known: The keys that exist in a place.
+    """
     lines = []
     for fault in error.errors():
         path = ".".join(str(part) for part in (*([where] if where else ()), *fault["loc"]))
         if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             wrong = str(fault["loc"][-1])
-            hint = suggestion(wrong, known) or (f" Known: {', '.join(known)}." if known else " Remove it.")
+            keys = known(fault["loc"][:-1])
+            hint = suggestion(wrong, keys) or (f" Known: {', '.join(keys)}." if keys else " Remove it.")
             lines.append(f"{path}: unknown key {wrong!r}.{hint}")
         elif fault["type"] in ("missing", "missing_argument"):
             lines.append(f"{path}: missing. Give it.")
@@ -123,7 +130,8 @@ def suggestion(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
 
 
 def _is_frozen(cls: type[Any]) -> bool:
-    return dataclasses.is_dataclass(cls) and bool(vars(cls)["__dataclass_params__"].frozen)
+    own = vars(cls).get("__dataclass_params__")  # of the class itself: a plain subclass of a dataclass has none
+    return own is not None and bool(own.frozen)
 
 
 def _module(package: str, file: Path) -> ModuleType:

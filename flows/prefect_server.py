@@ -63,9 +63,12 @@ class Server:
         for name, value in _QUIET.items():
             os.environ.setdefault(name, value)
         self.child: subprocess.Popen[bytes] | None = None
+        self.begun = False
+        # Prefect makes its home as soon as it is imported, but not that folder's parent: until ``begin`` there is none.
+        self.home = home / "server"
         if os.environ.get("PREFECT_API_URL"):
             return
-        os.environ["PREFECT_HOME"] = str(home)
+        os.environ["PREFECT_HOME"] = str(self.home)
         # Only this process and its children can use the server: the password is never written anywhere.
         os.environ["PREFECT_SERVER_API_AUTH_STRING"] = os.environ["PREFECT_API_AUTH_STRING"] = (
             f"fieldcraft:{secrets.token_urlsafe(24)}"
@@ -87,6 +90,8 @@ class Server:
         """Let the child write its database and serve."""
         if self.child is not None:
             assert self.child.stdin is not None  # piped above
+            self.begun = True
+            self.home.mkdir(parents=True, exist_ok=True)
             self.child.stdin.write(b"b")
             self.child.stdin.flush()
 
@@ -114,8 +119,10 @@ class Server:
         return (user, password) if found else None
 
     def stop(self) -> None:
-        """End the child."""
+        """End the child; one that has not begun has written nothing and need not come to the end of its imports."""
         if self.child is not None:
+            if not self.begun:
+                self.child.kill()
             self.child.communicate()
 
 

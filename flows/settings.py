@@ -2,7 +2,8 @@
 
     FIELDCRAFT_HOME      folder of ledger, fields, tracking and work (default: runs)
     FIELDCRAFT_PLUGINS   directories with further kinds, separated as in PATH
-    FIELDCRAFT_MLFLOW    tracking store: a server's URL or sqlite:////absolute/path.db (default: under the home)
+    FIELDCRAFT_MLFLOW    tracking store: a server's URL or sqlite:////absolute/path.db (default: under the home);
+                         "off" shows nothing, and a later export catches up
 """
 
 import getpass
@@ -21,7 +22,7 @@ class Settings:
     Args:
         home: Folder of all stores.
         plugins: Directories searched for kinds beside the built-in ones.
-        mlflow: Tracking URI.
+        mlflow: Tracking URI, or ``off``.
     """
 
     home: Path

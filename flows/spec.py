@@ -183,13 +183,14 @@ def parse(data: Mapping[str, Any], source: str) -> CampaignSpec:
     for path, value in _leaves(data):
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"{source}: {path}: {value} is no number to work with. Give a finite one.")
-    for name, bounds in dict(data.get("space") or {}).items():
+    space = data.get("space")
+    for name, bounds in space.items() if isinstance(space, Mapping) else ():
         if isinstance(bounds, list | tuple) and len(bounds) == 2 and not _increasing(bounds):
             raise InputError(f"{source}: space.{name}: [{bounds[0]}, {bounds[1]}] is reversed. Give [low, high].")
     try:
         return CampaignSpec.model_validate(data)
     except ValidationError as error:
-        raise InputError(f"{source}: {explain(error, '', _known_keys(error))}") from None
+        raise InputError(f"{source}: {explain(error, '', _known_keys)}") from None
 
 
 def _increasing(bounds: Any) -> bool:
@@ -197,17 +198,14 @@ def _increasing(bounds: Any) -> bool:
     return not (isinstance(low, int | float) and isinstance(high, int | float)) or low < high
 
 
-def _known_keys(error: ValidationError) -> list[str]:
-    """The keys that exist where the first unknown one stands."""
-    for fault in error.errors():
-        if fault["type"] == "extra_forbidden":
-            model: type[BaseModel] = CampaignSpec
-            for part in fault["loc"][:-1]:
-                annotation = model.model_fields[str(part)].annotation
-                options = getattr(annotation, "__args__", (annotation,))
-                model = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
-            return list(model.model_fields)
-    return []
+def _known_keys(place: tuple[int | str, ...]) -> list[str]:
+    """The keys that exist in a place of the file."""
+    model: type[BaseModel] = CampaignSpec
+    for part in place:
+        annotation = model.model_fields[str(part)].annotation
+        options = getattr(annotation, "__args__", (annotation,))
+        model = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
+    return list(model.model_fields)
 
 
 def _leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -262,14 +260,14 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: is over {MAX_BYTES} bytes, too large for a campaign file. Check the path.")
     try:
         data = yaml.load(text, Loader=_PlainLoader)  # noqa: S506 (a SafeLoader, made stricter)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or an integer that cannot be
         raise InputError(f"{path}: is not YAML: {' '.join(str(error).split())}. Mend that place.") from None
+    except RecursionError:
+        raise InputError(f"{path}: is not YAML: it is nested too deeply. Give a campaign file.") from None
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     if not isinstance(data, dict):
-        raise InputError(
-            f"{path}: holds a {type(data).__name__}, not a mapping. Begin from campaigns/heat.yaml."
-        )
+        raise InputError(f"{path}: holds a {type(data).__name__}, not a mapping. Begin from campaigns/heat.yaml.")
     return data
 
 

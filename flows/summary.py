@@ -76,6 +76,6 @@ def summary_text(data: dict[str, Any], file: Path) -> str:
         "Next:",
         f"  fieldcraft plot {data['campaign']} {data['campaign']}.png",
         f"  fieldcraft trace {best['trial'] if best else '...'}",
-        f"  mlflow ui --backend-store-uri {data['mlflow']}",
+        f"  mlflow ui --backend-store-uri {data['mlflow']}" if data["mlflow"] != "off" else "  fieldcraft doctor",
     ]
     return "\n".join(lines)

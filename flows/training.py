@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.collocation import points_of
 from flows.progress import tell
-from flows.site import Site, unfinished
+from flows.sites import Site, unfinished
 from flows.streams import Use, stream
 from flows.wiring import as_dataset, as_state, observations, successful
 from storage.fields import FieldDamaged, load_group, save_group

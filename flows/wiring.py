@@ -93,8 +93,10 @@ class Campaign:
     @property
     def known_physics(self) -> tuple[Equation, Domain] | None:
         """The equation and its domain where the surrogate learns from them."""
-        wants = getattr(self.algorithm.surrogate, "uses_physics", False)
-        if not wants or self.problem.equation is None or self.problem.domain is None:
+        surrogate = self.algorithm.surrogate
+        if surrogate is None or not surrogate.uses_physics:
+            return None
+        if self.problem.equation is None or self.problem.domain is None:
             return None
         return self.problem.equation, self.problem.domain
 
@@ -150,7 +152,7 @@ def _noise_sd(spec: CampaignSpec, problem: Problem) -> float:
 
 def _require_fit(campaign: Campaign) -> None:
     surrogate = campaign.algorithm.surrogate
-    if not getattr(surrogate, "uses_physics", False):
+    if surrogate is None or not surrogate.uses_physics:
         return
     problem, names = campaign.problem, campaign.space.names
     if problem.equation is None or problem.domain is None:

@@ -20,6 +20,9 @@ _LEAST_NOISE = 1e-8
 _SCALES = (math.log(1e-3), math.log(1e4))
 _DECAYS = (math.log(0.05), math.log(2.0))
 _NOISES = (math.log(1e-6), 0.0)
+# Half a dozen readings can make the evidence choose a prior that leaves no freedom towards the boundary, after which
+# the same point is proposed for ever; solutions that are regular just as far as the box reaches have q = 1.
+DECAY_SD = 0.2
 _SCALE_STARTS = (0.0, 2.0)
 _DECAY_STARTS = (-1.0, -0.3, 0.1)
 _NOISE_STARTS: tuple[float, ...] = (math.log(1e-4), math.log(1e-2))
@@ -75,7 +78,9 @@ def log_evidence(features: Array, degrees: Array, y: Array, prior: Prior) -> tup
 
 
 def choose_prior(features: Array, degrees: Array, y: Array, noise_variance: float | None) -> tuple[Prior, float]:
-    """The hyper-parameters of largest evidence, and that log evidence; L-BFGS-B from a fixed grid of starts.
+    """The hyper-parameters of largest evidence under log q ~ N(0, DECAY_SD^2), and their log evidence.
+
+    L-BFGS-B from a fixed grid of starts.
 
     Args:
         features: Shape (n, K).
@@ -92,11 +97,13 @@ def choose_prior(features: Array, degrees: Array, y: Array, noise_variance: floa
 
     def negative(x: Array) -> tuple[float, Array]:
         value, slope = log_evidence(features, degrees, y, Prior(*(float(v) for v in x)))
-        return -value, -slope
+        pull = np.array([0.0, x[1] / DECAY_SD**2, 0.0])
+        return float(0.5 * x @ pull) - value, pull - slope
 
     results = [minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts]
     best = min(results, key=lambda result: float(result.fun))
-    return Prior(*(float(v) for v in best.x)), -float(best.fun)
+    prior = Prior(*(float(v) for v in best.x))
+    return prior, log_evidence(features, degrees, y, prior)[0]
 
 
 @dataclass(frozen=True)

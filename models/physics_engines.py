@@ -61,7 +61,7 @@ class Trained:
         steps: Adam steps.
         rate: Adam's first step size.
         decay: Factor on the step size over all Adam steps.
-        refinements: Damped Gauss-Newton steps after Adam.
+        refinements: Damped Gauss-Newton steps after Adam. Too few leave the network too smooth near a sharp peak.
         exact_draw: Add the second tangent term, the ridge and the perturbed targets, which make a wide network's
             minimiser a posterior draw (linear equations only); false is the paper.
         noise: Standard deviation of a reading in target units that an exact draw assumes where it is not known.
@@ -70,14 +70,14 @@ class Trained:
     networks: int = 1
     width: int = 64
     depth: int = 3
-    activation: Activation = "tanh"
-    frequency: float = 1.0
-    nu: float = 1.0
-    weight: float = 1.0
+    activation: Activation = "sine"
+    frequency: float = 3.0
+    nu: float = 6.0
+    weight: float = 0.01
     steps: int = 0
     rate: float = 0.005
     decay: float = 0.1
-    refinements: int = 40
+    refinements: int = 100
     exact_draw: bool = False
     noise: float = 0.05
 
@@ -163,7 +163,7 @@ class Basis:
             null space is made of.
     """
 
-    degree: int = 20
+    degree: int = 30
 
     def __post_init__(self) -> None:
         if self.degree < 1:

@@ -129,8 +129,8 @@ class GeneralResidual:
     def rows(self, streams: Streams) -> Tensor:
         """(N[y] - g) / (scale sd), shape (k, r)."""
         d = self.points.shape[1]
-        half = torch.as_tensor(self.physics.half).to(self.points)
-        physical = torch.as_tensor(self.physics.points).to(self.points)
+        half = torch.tensor(self.physics.half).to(self.points)
+        physical = torch.tensor(self.physics.points).to(self.points)
         factor = self.scaling.sign * self.scaling.sd
         rows, columns = torch.triu_indices(d, d)
         place = torch.zeros(d, d, dtype=torch.long)

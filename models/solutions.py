@@ -21,7 +21,7 @@ from models.residuals import LinearOperator, linear_operator
 _NULL = 1e-6
 _MOST_POLYNOMIALS = 2500
 # Enough to tell degrees apart, little enough not to blow up what is only nearly a solution.
-_GROWTH = float(__import__("os").environ.get("GR","2"))
+_GROWTH = 2.0
 
 
 class Solutions(Protocol):
@@ -107,7 +107,7 @@ class Polynomials:
     def total_degrees(self) -> Array:
         """Sum of each polynomial's degrees over the coordinates, shape (P,)."""
         d = self.box.shape[1]
-        return np.indices((self.degree + 1,) * d).reshape(d, -1).sum(0).astype(np.float64)
+        return np.asarray(np.indices((self.degree + 1,) * d).reshape(d, -1).sum(0), dtype=np.float64)
 
     def features(self, X: Tensor) -> Tensor:
         """Values at encoded X (n, d), shape (n, P), differentiable in X."""

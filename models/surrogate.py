@@ -1,7 +1,7 @@
 """The protocols of a surrogate and of what it becomes once fitted."""
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -61,7 +61,13 @@ class Posterior(Protocol):
 
 
 class Surrogate(Protocol):
-    """A way to learn the objective: a frozen description whose fit is returned and never kept."""
+    """A way to learn the objective: a frozen description whose fit is returned and never kept.
+
+    Attributes:
+        uses_physics: Whether it learns from ``Observations.physics`` too, which is then required.
+    """
+
+    uses_physics: ClassVar[bool]
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report

@@ -31,7 +31,7 @@ class FieldError(Exception):
     """A field cannot be written or read; the message names the value, the problem and the remedy."""
 
 
-class FieldDamaged(FieldError):  # noqa: N818 - named for what is true of the field
+class FieldDamaged(FieldError):
     """What is stored under a digest is missing, or is not what was written."""
 
 

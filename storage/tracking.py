@@ -45,6 +45,7 @@ ITEMS_PER_READ = 200
 DEFAULTS = {  # a user's own values hold; a dead server must not stop a campaign for minutes
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # it would stand amid the output of --json
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }

@@ -106,10 +106,10 @@ class Local:
         return load_group(self.folder / handle["key"] / "result")
 
     def cancel(self, handle: Handle) -> None:
-        """Kill the job's process group."""
-        started = read_json(self.folder / handle["key"] / "started.json")
-        if started and self._lives(started["pid"], started["started"]):
-            os.killpg(started["pid"], signal.SIGKILL)
+        """Kill the job's process group, also one that has not begun."""
+        process = read_json(self.folder / handle["key"] / "started.json") or handle
+        if self._lives(process["pid"], process["started"]):
+            os.killpg(process["pid"], signal.SIGKILL)
 
     def forget(self, key: str) -> None:
         """Delete the job's folder."""

@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -45,6 +45,8 @@ class ExactGP:
     Raises:
         ValueError: restarts is negative.
     """
+
+    uses_physics: ClassVar[bool] = False
 
     kernel: Kernel = "matern52"
     noise: Literal["fitted", "known"] = "fitted"

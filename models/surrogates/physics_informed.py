@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
@@ -32,6 +32,8 @@ class PhysicsInformed:
     Raises:
         ValueError: an option is out of range or does not belong to the engine.
     """
+
+    uses_physics: ClassVar[bool] = True
 
     engine: Literal["trained", "basis"]
     networks: int | None = None

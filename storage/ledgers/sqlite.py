@@ -2,7 +2,9 @@
 
 A process keeps its idle connection open, because closing the last one folds the log into the file, which costs some
 ten times a commit. Before a fork idle connections are closed: a child that inherited one would share SQLite's idea of
-which locks are held with its parent, and could damage the file.
+which locks are held with its parent, and could damage the file. For the same reason nothing here opens the file but
+SQLite: closing any other descriptor of it would drop the process's locks (POSIX), and another process could then fold
+the log away under a connection that is in use.
 """
 
 import atexit
@@ -23,7 +25,6 @@ from storage.ledgers.sql import SqlLedger
 from storage.points import commit_point
 
 BUSY_SECONDS = 30.0
-_MAGIC = b"SQLite format 3\0"
 _NETWORK = frozenset(
     [
         *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs"),
@@ -154,8 +155,6 @@ def _begin(connection: Connection) -> None:
 
 def _settle_schema(engine: Engine, path: Path, create: bool) -> None:
     """Make the tables of a new ledger; refuse a file that is something else, or was written by a newer schema."""
-    if (start := _first_bytes(path)) and start != _MAGIC:
-        raise NotALedger(f"{path} is not a ledger (no SQLite file). Name the ledger of a campaign, or another folder.")
     with engine.connect() as connection:
         tables = set(inspect(connection).get_table_names())
         found = connection.execute(select(schema.store)).mappings().first() if "store" in tables else None
@@ -172,17 +171,6 @@ def _settle_schema(engine: Engine, path: Path, create: bool) -> None:
             f"The ledger {path} has schema version {found['schema_version']}; this fieldcraft knows versions up to "
             f"{schema.SCHEMA_VERSION}. Nothing was changed. Use the fieldcraft that wrote it, or a newer one."
         )
-
-
-def _first_bytes(path: Path) -> bytes:
-    """Enough of the file to tell what it is; nothing when it is empty or still to be made."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_MAGIC))
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise LedgerError(f"The ledger {path} cannot be read ({error.strerror}). Name a file you may read.") from error
 
 
 def _make_tables(engine: Engine) -> None:
@@ -208,10 +196,13 @@ def _explain(error: DBAPIError, place: str) -> LedgerError:
             "stopped in the middle of a write, end it, and repeat."
         )
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return NotALedger(f"The ledger {place} cannot be read: {problem}. Restore it from a copy.")
+        return NotALedger(
+            f"{place} is not a ledger, or is damaged: {problem}. Name the ledger of a campaign, or restore it from a "
+            "copy."
+        )
     remedies = {
         sqlite3.SQLITE_READONLY: "You may only read it: ask its owner, or copy the folder and work on the copy.",
-        sqlite3.SQLITE_CANTOPEN: "Check that the folder exists and that you may write there.",
+        sqlite3.SQLITE_CANTOPEN: "Check that it is a file in an existing folder, which you may read and write.",
         sqlite3.SQLITE_FULL: "The disk is full: free some space and repeat; nothing was lost.",
         sqlite3.SQLITE_IOERR: "The disk reports an error: check it, and repeat; nothing was written.",
     }

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
-from models.evidence import Prior, Weights, choose_prior, log_evidence
+from models.evidence import DECAY_SD, Prior, Weights, choose_prior, log_evidence
 
 RNG_SEED = 4
 
@@ -31,11 +31,12 @@ def test_the_chosen_prior_is_no_worse_than_any_on_a_grid():
     prior, best = choose_prior(features, degrees, y, 0.04)
     assert prior.noise == pytest.approx(0.04)
     grid = [
-        log_evidence(features, degrees, y, Prior(s, q, prior.log_noise))[0]
+        log_evidence(features, degrees, y, Prior(s, q, prior.log_noise))[0] - 0.5 * (q / DECAY_SD) ** 2
         for s in np.linspace(-6, 6, 25)
         for q in np.linspace(-2.5, 0.6, 25)
     ]
-    assert best >= max(grid)
+    assert best - 0.5 * (prior.log_decay / DECAY_SD) ** 2 >= max(grid)
+    assert best == log_evidence(features, degrees, y, prior)[0]
 
 
 def test_an_unknown_noise_is_found_by_evidence():

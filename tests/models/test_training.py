@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -59,7 +60,7 @@ def test_the_step_size_falls_exponentially_to_its_stated_share():
         schedule(steps=10, decay=0.01),
         report=lambda step, metrics, checkpoint: seen.append(checkpoint()["theta"]),
     )
-    moves = [float(a - b) for a, b in zip(seen, seen[1:], strict=False)]
+    moves = [float(a - b) for a, b in itertools.pairwise(seen)]
     for step, move in enumerate(moves):
         assert move == pytest.approx(0.1 * 0.01 ** (step / 10), rel=1e-5)
 

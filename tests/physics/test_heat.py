@@ -105,6 +105,14 @@ def test_a_reading_of_a_cubic_field_is_exact():
         )
 
 
+def test_a_reading_looks_at_the_four_nearest_cells_of_each_axis():
+    x = np.arange(12.0)
+    for place, first in ((5.5, 4), (5.01, 4), (0.5, 0), (11.0, 8)):
+        far = np.ones((12, 12))
+        far[first : first + 4, first : first + 4] = 0
+        assert Heat().evaluate({"x": place, "y": place}, dataset(far, x, x))["temperature"] == 0
+
+
 def test_the_problem_is_the_plate_with_a_margin():
     problem = Heat(3, margin=0.25)
     problem.space.check({"x": 0.25, "y": SIDE - 0.25})

@@ -110,6 +110,14 @@ def test_the_ends_of_the_encoded_interval_are_the_bounds_themselves(low, length)
     assert ends == [variable.low, variable.high, variable.low, variable.high]
 
 
+def test_rounding_never_carries_a_value_over_its_bound():
+    low, high = -8.65359608013137, -7.810047306537388
+    # The middle and half of this interval add up to more than its upper bound just below the coordinate 1.
+    assert (low / 2 + high / 2) + (high / 2 - low / 2) * np.nextafter(1, 0) > high
+    space = SearchSpace((Continuous("x", low, high),))
+    assert space.decode([[np.nextafter(1, 0)]]) == [{"x": high}]
+
+
 def test_the_encoding_is_minus_one_to_one_for_numbers_and_one_hot_for_levels():
     X = MIXED.encode([{"length": 0.5, "metal": "zinc", "count": 7, "heat": 40.0}])
     np.testing.assert_allclose(X, [[-1, 0, 0, 1, 1, 0]], atol=1e-15)
@@ -154,6 +162,11 @@ def test_repair_projects_onto_the_constraint():
     np.testing.assert_allclose(
         space.repair([[1, 1], [1, 0.25], [0.2, 0.2]]), [[0.25, 0.25], [0.625, -0.125], [0.2, 0.2]]
     )
+
+
+def test_repair_projects_onto_the_corner_of_a_constraint_and_a_bound():
+    space = SearchSpace((Continuous("x", -1, 1), Continuous("y", -1, 1)), (LinearConstraint({"x": -1, "y": -3}, -3.5),))
+    np.testing.assert_allclose(space.repair([[0.9, -1.0]]), [[1.0, 2.5 / 3]])
 
 
 def test_repair_of_continuous_points_is_the_nearest_point_of_the_polytope():
@@ -220,7 +233,8 @@ def test_a_space_too_thin_for_rejection_is_still_sampled_all_over():
     assert X.sum(axis=1).max() <= 0.5 + 1e-8
     # Uniform on the simplex of side 0.5 in 12 dimensions: coordinates have the mean 0.5 / 13, their sum 0.5 * 12 / 13.
     np.testing.assert_allclose(X.mean(axis=0), 0.5 / 13, atol=0.01)
-    assert X.sum(axis=1).mean() == pytest.approx(0.5 * 12 / 13, abs=0.02)
+    assert X.sum(axis=1).mean() == pytest.approx(0.5 * 12 / 13, abs=0.005)
+    assert stats.kstest(X[:, 0] / 0.5, stats.beta(1, 12).cdf).pvalue > 1e-3
 
 
 def test_narrowing_keeps_names_units_and_constraints():

@@ -83,7 +83,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path, create):
     alike = tmp_path / "alike.db"
     change(alike, "CREATE TABLE store AS SELECT 'cookbook' AS format, 1 AS schema_version, 0.0 AS created")
     before = contents(tmp_path)
-    with pytest.raises(NotALedger, match="no SQLite file"):
+    with pytest.raises(NotALedger, match=r"notes.txt is not a ledger, or is damaged: file is not a database"):
         open_ledger(text, create=create)
     with pytest.raises(NotALedger, match="not a ledger of fieldcraft"):
         open_ledger(other, create=create)
@@ -101,6 +101,16 @@ def test_a_ledger_of_a_newer_schema_is_refused_and_left_alone(path, create):
     assert contents(path.parent) == before
 
 
+def test_opening_a_ledger_again_keeps_the_locks_that_stop_another_process_from_folding_the_log_away(path):
+    ledger = open_ledger(path)
+    ledger.campaigns()  # its connection stays open, and holds a shared lock
+    open_ledger(path).campaigns()
+    visit = f"from storage.ledger import open_ledger; open_ledger({str(path)!r}).campaigns()"
+    subprocess.run([sys.executable, "-c", visit], check=True, cwd=Path(__file__).resolve().parents[2])
+    assert path.with_name(f"{path.name}-wal").exists()
+    assert ledger.check() == []
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "runs").write_text("a file where the folder should be")
     with pytest.raises(LedgerError, match=r"The folder .*runs cannot be made"):
@@ -108,12 +118,12 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 
 
 def test_a_folder_or_a_closed_file_in_the_place_of_a_ledger_is_named(tmp_path, of_another):
-    with pytest.raises(LedgerError, match=r"cannot be read \(Is a directory\)"):
+    with pytest.raises(LedgerError, match=r"unable to open database file. Check that it is a file"):
         open_ledger(tmp_path)
     of_another.chmod(0o000)
 
     def read() -> None:
-        with pytest.raises(LedgerError, match=r"cannot be read \(Permission denied\)"):
+        with pytest.raises(LedgerError, match=r"unable to open database file. Check that it is a file"):
             open_ledger(of_another)
 
     assert unprivileged(read) == 0
@@ -232,7 +242,7 @@ def test_the_check_finds_a_damaged_page(path):
     for page in range(1, len(content) // 4096):
         content[page * 4096 : page * 4096 + 64] = b"\xff" * 64
     path.write_bytes(content)
-    with pytest.raises(NotALedger, match=r"cannot be read: .*malformed"):
+    with pytest.raises(NotALedger, match=r"is not a ledger, or is damaged: .*malformed"):
         open_ledger(path).check()
 
 

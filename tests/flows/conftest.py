@@ -1,0 +1,36 @@
+"""What all tests of flows share: an environment of their own, and one small finished campaign to copy."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from small import SMALL, finish
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of the user's reaches a test, and children find this checkout from an empty working directory."""
+    for name in [name for name in os.environ if name.startswith(("FIELDCRAFT_", "PREFECT_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path_factory.mktemp("cwd"))
+
+
+@pytest.fixture(scope="session")
+def _finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "small.yaml").write_text(SMALL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        finish(folder / "small.yaml", folder / "home")
+    return folder
+
+
+@pytest.fixture
+def finished(_finished: Path, tmp_path: Path) -> Path:
+    """A folder with ``small.yaml`` and ``home``: Branin, exact_gp x log_ei, three trials, all completed."""
+    return Path(shutil.copytree(_finished, tmp_path / "finished"))

@@ -1,0 +1,67 @@
+"""A small campaign, made by calling the pass as the plain function it is; and commands run as a user runs them."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from flows.passes import Ref, make_pass
+from flows.running import created
+from flows.settings import settings_from
+from flows.spec import read_campaign
+from flows.wiring import wire
+from storage.ledger import open_ledger
+from storage.ledgers.sqlite import close_idle
+from storage.records import TrialState
+
+SMALL = """\
+name: small
+seed: 3
+sense: minimize
+problem: {kind: branin}
+simulator: {kind: function}
+noise: {sd: 0.5}
+algorithm:
+  start: {n: 2}
+  surrogate: {kind: exact_gp}
+  acquisition: {kind: log_ei}
+  maximizer: {kind: multistart}
+budget: {trials: 3}
+"""
+
+
+def finish(file: Path, home: Path) -> None:
+    """Run the campaign of a file to its end."""
+    settings = settings_from({}, home=home)
+    campaign = wire(read_campaign(file), settings)
+    ledger = open_ledger(settings.ledger, create=True)
+    assert created(ledger, campaign, file) is None
+    lease = ledger.acquire(campaign.name)
+    ref = Ref(str(home), campaign.name, lease.model_dump())
+    while not make_pass(ref).decision.finished:
+        running = ledger.trials(campaign.name, states={TrialState.RUNNING})
+        if running:
+            campaign.dispatcher.wait([trial.handle for trial in running if trial.handle], 60.0)
+    ledger.release(lease)
+    close_idle()  # folds SQLite's log into the file, so that a copy of the folder is whole
+
+
+def command(*words: object, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """``fieldcraft WORDS`` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", *map(str, words)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file under a folder by its path, and the folders; SQLite's transient companions left out."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+        for path in sorted(folder.rglob("*"))
+        if not path.name.endswith(("-wal", "-shm"))
+    }

@@ -1,0 +1,332 @@
+"""The command line: wrong input changes nothing, and what a campaign left behind is shown, traced and copied whole."""
+
+import csv
+import json
+import math
+import os
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+import xarray as xr
+from small import SMALL, command, contents
+
+from flows.cli import main
+from flows.running import created
+from flows.settings import settings_from
+from flows.spec import read_campaign
+from flows.wiring import wire
+from storage.ledger import open_ledger
+
+TRIALS = ("small-0001", "small-0002", "small-0003")
+
+# What is wrong with a file, by what is written into it and what is said about it.
+WRONG = {
+    "misspelt key": (SMALL + "bacth: 2\n", "unknown key 'bacth'. Did you mean 'batch'?"),
+    "misspelt nested key": (SMALL.replace("{n: 2}", "{n: 2, propser: {}}"), "Did you mean 'proposer'?"),
+    "reversed bounds": (SMALL + "space: {x1: [5, -5]}\n", "space.x1: [5, -5] is reversed"),
+    "NaN": (SMALL.replace("0.5", ".nan"), "noise.sd: nan is no number to work with"),
+    "budget below the start": (SMALL.replace("trials: 3", "trials: 1"), "the budget must cover the start"),
+    "no mapping": ("- a\n", "holds a list, not a mapping"),
+    "tag": (SMALL + "batch: !!int 2\n", "carries the tag"),
+    "no YAML": ("a: [\n", "is not YAML"),
+    "no text": (b"\xff\xfe\x00", "is not UTF-8 text"),
+    "line break in a key": (SMALL + '"bat\\nch": 2\n', "unknown key 'bat\\nch'"),
+}
+WRONG_KIND = {
+    "unknown kind": (SMALL.replace("branin", "branim"), "No kind 'branim' in problems. Did you mean 'branin'?"),
+    "misspelt option": (SMALL.replace("exact_gp}", "exact_gp, kernal: rbf}"), "Did you mean 'kernel'?"),
+    "bounds outside": (SMALL + "space: {x1: [-50, 5]}\n", "space: "),
+}
+
+
+def write(folder: Path, content: str | bytes) -> Path:
+    file = folder / "campaign.yaml"
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
+
+
+def tables(home: Path) -> dict[str, list[object]]:
+    """Every row of the ledger, by table."""
+    with sqlite3.connect(f"file:{home / 'ledger.sqlite'}?mode=ro", uri=True) as connection:
+        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: connection.execute(f"SELECT * FROM {name} ORDER BY rowid").fetchall() for name in sorted(names)}
+
+
+def alter(home: Path, sql: str) -> None:
+    connection = sqlite3.connect(home / "ledger.sqlite")
+    connection.execute(sql)
+    connection.commit()
+    connection.close()
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """The one line that a refused command says."""
+    assert main([str(word) for word in words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("fieldcraft: ")
+    assert len(said.err.splitlines()) == 1
+    return said.err
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """What a command prints that succeeds."""
+    assert main([str(word) for word in words]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    return said.out
+
+
+@pytest.mark.parametrize("word", ["check", "run"])
+@pytest.mark.parametrize("wrong", list(WRONG))
+def test_a_wrong_file_is_one_line_and_exit_code_2_and_nothing_is_made(tmp_path, capsys, word, wrong):
+    content, message = WRONG[wrong]
+    file = write(tmp_path, content)
+    said = refused(capsys, word, file, "--home", tmp_path / "home")
+    assert message in said
+    assert str(file) in said
+    assert [path.name for path in tmp_path.iterdir()] == ["campaign.yaml"]
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize("wrong", list(WRONG_KIND))
+def test_what_a_kind_refuses_is_one_line_when_checked(tmp_path, capsys, wrong):
+    content, message = WRONG_KIND[wrong]
+    assert message in refused(capsys, "check", write(tmp_path, content), "--home", tmp_path / "home")
+    assert [path.name for path in tmp_path.iterdir()] == ["campaign.yaml"]
+
+
+@pytest.mark.parametrize("wrong", list(WRONG_KIND))
+def test_what_a_kind_refuses_is_one_line_when_run_and_no_store_is_made(tmp_path, wrong):
+    content, message = WRONG_KIND[wrong]
+    done = command("run", write(tmp_path, content), "--home", tmp_path / "home")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["campaign.yaml"]
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check", "nowhere.yaml"], "nowhere.yaml: cannot be read (No such file or directory)"),
+        (["run", "."], ".: cannot be read (Is a directory)"),
+        (["status"], "There is no ledger at"),
+        (["iterate", "small"], "There is no ledger at"),
+        (["show", "small-0001"], "There is no ledger at"),
+        (["trace", "small-0001"], "There is no ledger at"),
+        (["export", "small", "--csv", "x.csv"], "There is no ledger at"),
+        (["doctor"], "There is no ledger at"),
+        (["sttaus"], "invalid choice: 'sttaus'"),
+        (["status", "--jsn"], "unrecognized arguments: --jsn"),
+        (["show"], "the following arguments are required: trial"),
+        ([], "the following arguments are required: COMMAND"),
+    ],
+)
+def test_a_command_with_nothing_to_work_on_makes_nothing(monkeypatch, capsys, words, message):
+    monkeypatch.setenv("FIELDCRAFT_HOME", "home")
+    assert message in refused(capsys, *words)
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["check", "nowhere.yaml"], ["status"], ["sttaus"]])
+def test_an_error_is_json_where_json_is_asked_for(capsys, words):
+    assert main([*words, "--json"]) == 2
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert list(json.loads(said.out)) == ["error"]
+    assert len(said.out.splitlines()) == 1
+
+
+def test_a_plugin_directory_that_is_missing_is_an_error_of_every_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "nowhere"))
+    assert "nowhere', which is no directory" in refused(capsys, "status")
+
+
+def test_check_prints_all_that_a_file_says_with_every_default(tmp_path, capsys):
+    file = write(tmp_path, SMALL)
+    said = told(capsys, "check", file, "--home", tmp_path / "home")
+    assert "kernel: matern52" in said
+    assert "wall_time_s: 600.0" in said
+    assert f"{file}: valid: exact_gp x log_ei x multistart, digest" in said
+    data = json.loads(told(capsys, "check", file, "--home", tmp_path / "home", "--json"))
+    assert data["campaign"] == "small"
+    assert data["spec"]["algorithm"]["surrogate"]["kernel"] == "matern52"
+    assert data["spec"]["noise"] == {"sd": 0.5, "of_sd": None}
+    assert f"digest {data['digest'][:12]}" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["campaign.yaml"]
+
+
+def test_an_unknown_campaign_or_trial_is_named_with_what_there_is(finished, capsys):
+    at, before = ("--home", finished / "home"), contents(finished)
+    for words in (["status", "smal"], ["iterate", "smal"], ["export", "smal", "--csv", finished / "x.csv"]):
+        assert "No campaign 'smal' here. Did you mean 'small'? Known: small." in refused(capsys, *words, *at)
+    for word in ("show", "trace"):
+        assert "The ledger holds no trial 'small-0009'." in refused(capsys, word, "small-0009", *at)
+    assert "export needs --csv FILE or --fields DIR" in refused(capsys, "export", "small", *at)
+    assert contents(finished) == before
+
+
+def test_status_says_where_a_campaign_stands(finished, capsys):
+    said = told(capsys, "status", "--home", finished / "home")
+    assert "small: finished (budget: 3 of 3 trials)" in said
+    assert "trials   3 of 3: 3 completed" in said
+    assert re.search(r"best     value [\d.]+ in small-000\d\n +at x1 [-\d.]+, x2 [-\d.]+", said)
+    assert "6 events wait" in said
+    (data,) = json.loads(told(capsys, "status", "small", "--home", finished / "home", "--json"))
+    assert (data["campaign"], data["trials"], data["budget"], data["iteration"]) == ("small", 3, 3, 1)
+    assert data["states"] == {"COMPLETED": 3}
+    assert data["running"] is None
+    values = {t.id: t.outputs["value"] for t in open_ledger(finished / "home" / "ledger.sqlite").trials("small")}
+    assert data["best"]["trial"] == min(values, key=values.__getitem__)
+    assert data["best"]["outputs"] == {"value": min(values.values())}
+
+
+def test_show_tells_a_trial_with_its_history(finished, capsys):
+    said = told(capsys, "show", "small-0003", "--home", finished / "home")
+    assert "small-0003: completed, iteration 1, slot 0, attempt 1" in said
+    assert re.search(r"foreseen [-\d.]+ \+- [\d.]+ by exact_gp x log_ei x multistart", said)
+    moves = ["-> PROPOSED", "PROPOSED -> APPROVED", "APPROVED -> STAGED", "STAGED -> RUNNING", "RUNNING -> COMPLETED"]
+    places = [said.index(move) for move in moves]
+    assert places == sorted(places)
+    data = json.loads(told(capsys, "show", "small-0003", "--home", finished / "home", "--json"))
+    assert [event["after"] for event in data["history"]] == [move.split()[-1] for move in moves]
+    assert [result["verdict"] for result in data["results"]] == ["accepted"]
+    assert data["results"][0]["outputs"] == data["outputs"]
+    assert data["results"][0]["details"]["noise_sd"] == 0.5
+    assert [approval["digest"] for approval in data["approvals"]] == [data["digest"]]
+
+
+@pytest.mark.parametrize("trial", TRIALS)
+def test_the_lineage_of_every_trial_is_complete(finished, capsys, trial):
+    home = finished / "home"
+    said = told(capsys, "trace", trial, "--home", home)
+    data = json.loads(told(capsys, "trace", trial, "--home", home, "--json"))
+    ledger = open_ledger(home / "ledger.sqlite")
+    campaign, stored = ledger.campaign("small"), ledger.trial(trial)
+    assert data["trial"] == {
+        "id": trial,
+        "digest": stored.digest,
+        "state": "COMPLETED",
+        "design": dict(stored.design),
+    }
+    assert data["seed"] == {"seed": 3, "address": [stored.iteration, stored.slot]}
+    assert data["code"]["specification"] == campaign.digest
+    assert set(data["code"]) == {"commit", "specification"}
+    assert data["environment"]["threads"] >= 1
+    assert data["environment"]["versions"]["torch"]
+    assert re.fullmatch("[0-9a-f]{64}", data["environment"]["digest"])
+    assert [approval["policy"] for approval in data["approvals"]] == ["auto"]
+    assert data["field"]["digest"] == stored.field.digest
+    assert (Path(data["field"]["path"]) / "manifest.json").is_file()
+    for word in ("trial", "acquisition", "model", "data", "collocation", "seed", "code", "environment", "mlflow", "field"):
+        assert re.search(f"^{word}", said, re.MULTILINE)
+    if trial == "small-0003":
+        assert data["acquisition"]["algorithm"] == "exact_gp x log_ei x multistart"
+        assert all(math.isfinite(data["acquisition"][key]) for key in ("value", "mean", "sd"))
+        assert data["data"] == {"digest": stored.origin.data_digest, "trials": ["small-0001", "small-0002"]}
+        assert data["model"]["digest"] == stored.origin.model.digest
+        assert data["model"]["metrics"]
+        assert (Path(data["model"]["checkpoint"]["path"]) / "manifest.json").is_file()
+    else:
+        assert data["acquisition"]["algorithm"] == "sobol"
+        assert (data["model"], data["data"], data["collocation"]) == (None, None, None)
+
+
+def test_a_csv_holds_every_trial_and_its_numbers_read_back_to_the_bit(finished, capsys):
+    home, file = finished / "home", finished / "out.csv"
+    assert told(capsys, "export", "small", "--csv", file, "--home", home) == f"3 trials in {file}\n"
+    with file.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert list(rows[0]) == ["trial", "state", "design.x1", "design.x2", "output.value"]
+    trials = open_ledger(home / "ledger.sqlite").trials("small")
+    assert [(row["trial"], row["state"]) for row in rows] == [(trial, "COMPLETED") for trial in TRIALS]
+    for row, trial in zip(rows, trials, strict=True):
+        assert {name: float(row[f"design.{name}"]) for name in ("x1", "x2")} == trial.design
+        assert float(row["output.value"]) == trial.outputs["value"]
+    assert sorted(path.name for path in finished.iterdir()) == ["home", "out.csv", "small.yaml"]
+
+
+def test_exported_fields_open_as_one_dataset_along_the_trials(finished, capsys):
+    home, folder = finished / "home", finished / "fields.zarr"
+    data = json.loads(told(capsys, "export", "small", "--fields", folder, "--home", home, "--json"))
+    assert data == {f"fields in {folder}": 3}
+    with xr.open_zarr(folder, consolidated=False) as dataset:
+        assert dataset["value"].dims == ("trial",)
+        assert dataset["trial"].values.tolist() == list(TRIALS)
+        readings = [trial.outputs["value"] for trial in open_ledger(home / "ledger.sqlite").trials("small")]
+        differences = dataset["value"].values - readings
+    assert (differences != 0).all(), "a reading has noise, its field has none"
+    assert (abs(differences) < 5 * 0.5).all()
+    before = contents(folder)
+    assert f"{folder} exists" in refused(capsys, "export", "small", "--fields", folder, "--home", home)
+    assert contents(folder) == before
+
+
+def test_where_a_copy_cannot_be_written_nothing_is_left(finished, capsys):
+    before = contents(finished)
+    said = refused(capsys, "export", "small", "--csv", finished / "nowhere" / "x.csv", "--home", finished / "home")
+    assert "No such file or directory" in said
+    assert contents(finished) == before
+
+
+def test_exporting_to_mlflow_says_that_tracking_is_off(finished, capsys):
+    before = tables(finished / "home")
+    said = refused(capsys, "export", "mlflow", "--home", finished / "home")
+    assert "FIELDCRAFT_MLFLOW is 'off'" in said
+    assert tables(finished / "home") == before
+
+
+def test_a_finished_campaign_run_again_says_so_and_changes_nothing(finished):
+    home = finished / "home"
+    before, rows = contents(finished), tables(home)
+    done = command("run", finished / "small.yaml", "--home", home)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Campaign 'small' had ended before; nothing was changed. It ended by budget: 3 of 3 trials" in done.stdout
+    assert f"fieldcraft plot small small.png" in done.stdout
+    assert tables(home) == rows
+    assert contents(finished) == before
+
+
+def test_a_changed_file_is_refused_and_the_keys_are_named(finished):
+    file, home = finished / "small.yaml", finished / "home"
+    file.write_text(SMALL.replace("trials: 3", "trials: 4").replace("{kind: exact_gp}", "{kind: exact_gp, restarts: 3}"))
+    before, rows = contents(finished), tables(home)
+    done = command("run", file, "--home", home)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "(algorithm.surrogate.restarts: 2 -> 3; budget.trials: 3 -> 4)" in done.stderr
+    assert tables(home) == rows
+    assert contents(finished) == before
+
+
+def test_a_second_run_of_a_campaign_names_the_first(tmp_path):
+    file, home = write(tmp_path, SMALL), tmp_path / "home"
+    settings = settings_from({}, home=home)
+    ledger = open_ledger(settings.ledger, create=True)
+    created(ledger, wire(read_campaign(file), settings), file)
+    lease = ledger.acquire("small")
+    rows = tables(home)
+    done = command("run", file, "--home", home)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert f"pid {os.getpid()}" in done.stderr
+    assert tables(home) == rows
+    assert ledger.holder("small") == lease
+
+
+def test_a_store_of_a_newer_schema_is_refused_by_every_command(finished, capsys):
+    home = finished / "home"
+    alter(home, "UPDATE store SET schema_version = 99")
+    before, rows = contents(finished), tables(home)
+    commands = [["status"], ["show", "small-0001"], ["trace", "small-0001"], ["doctor"], ["iterate", "small"]]
+    for words in (*commands, ["export", "small", "--csv", finished / "x.csv"], ["plot", "small", finished / "x.png"]):
+        assert "schema version 99; this fieldcraft knows versions up to 1" in refused(capsys, *words, "--home", home)
+    done = command("run", finished / "small.yaml", "--home", home)
+    assert done.returncode == 2
+    assert "schema version 99" in done.stderr
+    assert tables(home) == rows
+    assert contents(finished) == before

@@ -1,0 +1,187 @@
+"""``fieldcraft doctor`` finds what is wrong, says what mends it, and changes nothing."""
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+import xarray as xr
+from small import contents
+
+from flows.cli import main
+from flows.settings import settings_from
+from flows.sites import site_of
+from storage.fields import FieldStore
+from storage.ledger import Ledger, open_ledger
+from storage.records import Origin, Proposal, Trial, TrialState, digest_of
+
+NOBODY = 2**30  # no process can have this number
+
+
+def found(home: Path, capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str]]:
+    """Kind and text of every finding; the command must have changed nothing."""
+    before = contents(home)
+    status = main(["doctor", "--json", "--home", str(home)])
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert contents(home) == before
+    findings = [(finding["kind"], finding["text"]) for finding in json.loads(said.out)]
+    assert status == (1 if findings else 0)
+    return findings
+
+
+def alter(home: Path, sql: str) -> None:
+    connection = sqlite3.connect(home / "ledger.sqlite")
+    connection.execute(sql)
+    connection.commit()
+    connection.close()
+
+
+def waiting(home: Path) -> tuple[Ledger, Trial]:
+    """A second campaign in the same ledger, with one trial that is STAGED."""
+    ledger = open_ledger(home / "ledger.sqlite")
+    first = ledger.campaign("small")
+    spec = {**first.spec, "name": "other"}
+    ledger.create_campaign("other", spec, digest_of(spec), first.environment, "test")
+    origin = Origin(kind="initial", algorithm="sobol", iteration=0, slot=0)
+    (trial,) = ledger.propose("other", 0, [Proposal(design={"x1": 1.0, "x2": 2.0}, origin=origin)], "test")
+    trial = ledger.approve(trial.id, trial.expect, trial.digest, "test", "", "auto", 3)
+    return ledger, ledger.move(trial.id, TrialState.STAGED, trial.expect, "test", "claimed")
+
+
+def a_field(home: Path, trial: str) -> Path:
+    stored = open_ledger(home / "ledger.sqlite").trial(trial)
+    assert stored.field is not None
+    return FieldStore(home / "fields").path(stored.field)
+
+
+def test_a_sound_campaign_is_well(finished, capsys):
+    assert found(finished / "home", capsys) == []
+    assert main(["doctor", "--home", str(finished / "home")]) == 0
+    assert capsys.readouterr().out == "All is well.\n"
+
+
+def test_a_field_that_nobody_refers_to_is_an_orphan(finished, capsys):
+    home = finished / "home"
+    ref = FieldStore(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
+    assert found(home, capsys) == [("orphan", f"field {ref.digest}: no trial or model refers to it.")]
+
+
+@pytest.mark.parametrize("damage", ["altered", "missing"])
+def test_a_damaged_field_is_named_with_its_trial_and_its_file(finished, capsys, damage):
+    home = finished / "home"
+    path = a_field(home, "small-0002")
+    if damage == "altered":
+        file = path / "field.zarr" / "value" / "zarr.json"
+        file.write_bytes(file.read_bytes().replace(b"float64", b"float32"))
+    else:
+        shutil.rmtree(path)
+    ((kind, text),) = found(home, capsys)
+    assert kind == "field"
+    assert "result 2 of small-0002: " in text
+    assert str(path) in text
+
+
+def test_a_damaged_checkpoint_is_named_with_its_iteration(finished, capsys):
+    home = finished / "home"
+    model = open_ledger(home / "ledger.sqlite").product("small", 1, "train")
+    (FieldStore(home / "fields").path(model.reference) / "surplus").write_text("x")
+    ((kind, text),) = found(home, capsys)
+    assert (kind, text.partition(":")[0]) == ("field", "train 1 of small")
+    assert "surplus is not in the manifest" in text
+
+
+def test_what_a_dead_process_left_staged_is_found(finished, capsys):
+    home = finished / "home"
+    (home / "fields" / ".staging" / f"small_0001-{NOBODY}-0").mkdir(parents=True)
+    text = f"small_0001-{NOBODY}-0: left by a process that died. The next pass removes it."
+    assert found(home, capsys) == [("staging", text)]
+
+
+def test_a_held_trial_is_named_with_its_reason(finished, capsys):
+    home = finished / "home"
+    ledger, trial = waiting(home)
+    ledger.move(trial.id, TrialState.HELD, trial.expect, "test", "nobody knows what the laboratory did")
+    assert found(home, capsys) == [("trial", "other-0001 is held: nobody knows what the laboratory did.")]
+
+
+def test_a_trial_that_was_claimed_and_never_sent_is_found(finished, capsys):
+    waiting(finished / "home")
+    text = "other-0001 is STAGED and no process runs it. The next pass settles it."
+    assert found(finished / "home", capsys) == [("trial", text)]
+
+
+def test_a_running_trial_without_a_process_is_found(finished, capsys):
+    home = finished / "home"
+    ledger, trial = waiting(home)
+    handle = {"key": "other-0001-1", "pid": NOBODY, "started": 0.0}
+    ledger.move(trial.id, TrialState.RUNNING, trial.expect, "test", "submitted", handle=handle)
+    text = "other-0001 is RUNNING and no process runs it. The next pass settles it."
+    assert found(home, capsys) == [("trial", text)]
+
+
+def test_trials_of_a_campaign_that_is_being_worked_on_are_left_alone(finished, capsys):
+    home = finished / "home"
+    ledger, _ = waiting(home)
+    lease = ledger.acquire("other")
+    assert found(home, capsys) == []
+    ledger.release(lease)
+    assert len(found(home, capsys)) == 1
+
+
+def test_scratch_files_of_a_trial_that_is_done_are_found(finished, capsys):
+    home = finished / "home"
+    place = home / "work" / "small" / "small-0001-1"
+    place.mkdir(parents=True)
+    assert found(home, capsys) == [("work", f"{place}: its result is stored. The next pass removes it.")]
+
+
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("UPDATE trials SET digest = 'f0' || substr(digest, 3) WHERE number = 2", "The design of trial small-0002 does"),
+        ("UPDATE trials SET design = '{\"x1\": 1.0, \"x2\": 2.0}' WHERE number = 2", "The design of trial small-0002 does"),
+        ("UPDATE results SET outputs = '{\"value\": 0.5}' WHERE trial = 'small-0002'", "Result 2 of trial small-0002 does"),
+        ("UPDATE campaigns SET spec = '{}'", "The specification of campaign small does not have the digest"),
+        ("DELETE FROM events WHERE trial = 'small-0003' AND after = 'STAGED'", "of trial small-0003 starts from"),
+    ],
+)
+def test_a_record_that_was_altered_is_found(finished, capsys, sql, problem):
+    alter(finished / "home", sql)
+    findings = found(finished / "home", capsys)
+    assert {kind for kind, _ in findings} == {"ledger"}
+    assert any(problem in text for _, text in findings)
+
+
+def test_a_record_that_cannot_be_read_is_found_and_the_rest_is_still_looked_at(finished, capsys):
+    home = finished / "home"
+    alter(home, "UPDATE trials SET design = 'no JSON' WHERE number = 2")
+    ref = FieldStore(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
+    findings = found(home, capsys)
+    assert findings[0][0] == "ledger"
+    assert findings[0][1].startswith("Campaign small cannot be read: ")
+    assert all(ref.digest not in text for _, text in findings), "what a ledger in doubt refers to, nobody can say"
+
+
+def test_everything_wrong_is_said_at_once_with_one_line_each(finished, capsys):
+    home = finished / "home"
+    FieldStore(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
+    waiting(home)
+    (home / "fields" / ".staging" / f"small_0001-{NOBODY}-0").mkdir(parents=True)
+    assert main(["doctor", "--home", str(home)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["trial", "staging", "orphan"]
+
+
+def test_the_next_pass_removes_what_doctor_says_it_removes(finished, capsys):
+    from flows.harvest import harvest
+
+    home = finished / "home"
+    (home / "fields" / ".staging" / f"small_0001-{NOBODY}-0").mkdir(parents=True)
+    (home / "work" / "small" / "small-0001-1").mkdir(parents=True)
+    assert len(found(home, capsys)) == 2
+    lease = open_ledger(settings_from({}, home=home).ledger).acquire("small")
+    assert harvest(site_of(str(home), "small", lease.model_dump())) == 0
+    open_ledger(settings_from({}, home=home).ledger).release(lease)
+    assert found(home, capsys) == []

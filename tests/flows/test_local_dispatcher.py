@@ -1,0 +1,329 @@
+"""The local dispatcher with real child processes: what they leave behind tells what became of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Running
+from flows.dispatchers.local import Local, read_json, write_json
+from flows.processes import is_alive, start_time
+from flows.streams import Use, stream
+from storage.fields import FieldDamaged
+
+# A simulator that does as it is told: ``log`` gets one line for every run, ``gate`` lets a waiting one go on.
+ACTING = '''\
+"""Does as it is told."""
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import xarray as xr
+
+from physics.problem import Simulator
+
+
+@dataclass(frozen=True)
+class Acting(Simulator):
+    """See the test."""
+
+    folder: str
+    act: Literal["answer", "wait", "raise", "die", "stall"] = "answer"
+
+    def run(self, problem, design, rng):
+        """Write a line, then act."""
+        descriptor = os.open(f"{self.folder}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(descriptor, f"{os.getpid()}\\n".encode())
+        print("the simulator speaks")
+        if self.act == "raise":
+            raise RuntimeError("the mesh is twisted")
+        if self.act == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.act == "stall":
+            child = subprocess.Popen(["sleep", "600"])
+            os.write(descriptor, f"{child.pid}\\n".encode())
+            child.wait()
+        while self.act == "wait" and not Path(f"{self.folder}/gate").exists():
+            time.sleep(0.01)
+        value = problem.function(design)["value"]
+        return xr.Dataset({"value": ((), value, {"units": ""}), "drawn": ((), rng.random(), {"units": ""})})
+'''
+SUBMIT = """
+import json, sys
+from pathlib import Path
+from flows.dispatcher import Job
+from flows.dispatchers.local import Local
+folder, limit, job = json.loads(sys.argv[1])
+print(json.dumps(Local(Path(folder), limit).submit(Job(**job))))
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for jobs and for what their simulator writes; whatever it started is gone afterwards."""
+    (tmp_path / "plugins" / "simulators").mkdir(parents=True)
+    (tmp_path / "plugins" / "simulators" / "acting.py").write_text(ACTING)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    (tmp_path / "work").mkdir()
+    yield tmp_path / "work"
+    for handle in (Local(tmp_path / "work", 1.0).find(place.name) for place in (tmp_path / "work").iterdir()):
+        if handle is not None:
+            Local(tmp_path / "work", 1.0).cancel(handle)
+
+
+@pytest.fixture
+def local(work: Path) -> Local:
+    return Local(work, 120.0)
+
+
+def job(work: Path, act: str, key: str = "t-0001-1") -> Job:
+    request = {
+        "problem": {"kind": "branin"},
+        "simulator": {"kind": "acting", "act": act, "folder": str(work.parent)},
+        "design": {"x1": 1.0, "x2": 2.0},
+        "seed": 7,
+        "iteration": 4,
+        "slot": 2,
+    }
+    return Job("t-0001", key, request)
+
+
+def runs(work: Path) -> list[int]:
+    """Process ids that the simulator logged."""
+    log = work.parent / "log"
+    return [int(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+    """Look again and again until a condition holds; it must before the deadline."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not come about in {seconds} s"
+        time.sleep(0.01)
+
+
+def ended(local: Local, handle: Handle) -> Outcome:
+    """What became of a job, once it has ended."""
+    local.wait([handle], 60.0)
+    outcome = local.poll(handle)
+    assert not isinstance(outcome, Running)
+    return outcome
+
+
+def from_elsewhere(work: Path, limit: float, job: Job) -> Handle:
+    """Submit in another process, which is gone when this returns."""
+    words = json.dumps([str(work), limit, {"trial": job.trial, "key": job.key, "request": dict(job.request)}])
+    done = subprocess.run([sys.executable, "-c", SUBMIT, words], capture_output=True, text=True, check=True)
+    handle: Handle = json.loads(done.stdout)
+    return handle
+
+
+def test_a_job_is_submitted_runs_and_its_fields_are_fetched(work, local):
+    assert local.find("t-0001-1") is None
+    handle = local.submit(job(work, "answer"))
+    assert json.loads(json.dumps(handle)) == handle
+    outcome = ended(local, handle)
+    assert isinstance(outcome, Finished)
+    assert 0.0 <= outcome.seconds < 60.0
+    fields = local.fetch(handle)
+    assert float(fields["value"]) == pytest.approx(21.62763539206238)
+    assert float(fields["drawn"]) == stream(7, 4, Use.SIMULATE, 2).random()
+    assert local.find("t-0001-1") == handle
+    assert "the simulator speaks" in (work / "t-0001-1" / "log.txt").read_text()
+    assert len(runs(work)) == 1
+
+
+def test_a_key_submitted_twice_runs_once(work, local):
+    first, second = local.submit(job(work, "answer")), local.submit(job(work, "answer"))
+    assert first["pid"] != second["pid"]
+    assert [type(ended(local, handle)) for handle in (first, second)] == [Finished, Finished]
+    third = local.submit(job(work, "answer"))
+    until(lambda: not is_alive(third["pid"], third["started"]))
+    assert isinstance(local.poll(third), Finished)
+    assert len(runs(work)) == 1
+    winner = local.find("t-0001-1")
+    assert winner is not None and winner["pid"] in (first["pid"], second["pid"])
+
+
+def test_two_keys_run_beside_each_other(work, local):
+    waiting = local.submit(job(work, "wait"))
+    other = local.submit(job(work, "answer", key="t-0001-2"))
+    local.wait([waiting, other], 60.0)  # returns when one of them has ended
+    assert isinstance(local.poll(other), Finished)
+    assert isinstance(local.poll(waiting), Running)
+    (work.parent / "gate").touch()
+    assert isinstance(ended(local, waiting), Finished)
+
+
+def test_waiting_ends_at_its_deadline(work, local):
+    handle = local.submit(job(work, "wait"))
+    began = time.monotonic()
+    local.wait([handle], 0.2)
+    assert 0.2 <= time.monotonic() - began < 30.0
+    assert isinstance(local.poll(handle), Running)
+
+
+def test_a_live_job_is_adopted_and_its_result_taken_by_another_process_than_the_one_that_sent_it(work, local):
+    handle = from_elsewhere(work, 120.0, job(work, "wait"))
+    until(lambda: runs(work))
+    assert isinstance(local.poll(handle), Running)
+    assert local.find("t-0001-1") == handle
+    (work.parent / "gate").touch()
+    assert isinstance(ended(local, handle), Finished)
+    assert float(local.fetch(handle)["drawn"]) == stream(7, 4, Use.SIMULATE, 2).random()
+
+
+def test_a_job_over_its_wall_time_is_killed_with_all_it_started_though_its_submitter_is_gone(work, local):
+    began = time.monotonic()
+    ended(local, local.submit(job(work, "answer", key="t-0001-0")))
+    limit = 1.0 + 3.0 * (time.monotonic() - began)  # long enough for the simulator to begin, on any machine
+    (work.parent / "log").unlink()
+    handle = from_elsewhere(work, limit, job(work, "stall"))
+    until(lambda: len(runs(work)) == 2)
+    simulator, grandchild = ((pid, start_time(pid)) for pid in runs(work))
+    assert psutil.Process(grandchild[0]).name() == "sleep"
+    assert simulator[0] != handle["pid"]
+    outcome = ended(local, handle)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind == "unknown"
+    assert outcome.reason.startswith(f"ran over dispatcher.wall_time_s of {limit:g} s and was killed")
+    for pid, started in (simulator, grandchild, (handle["pid"], handle["started"])):
+        until(lambda pid=pid, started=started: not is_alive(pid, started))
+
+
+def test_a_simulator_that_raises_has_failed_with_its_message(work, local):
+    handle = local.submit(job(work, "raise"))
+    assert ended(local, handle) == Failed("unknown", "RuntimeError: the mesh is twisted")
+    assert "the mesh is twisted" in (work / "t-0001-1" / "log.txt").read_text()
+    with pytest.raises(FieldDamaged, match="manifest.json is missing"):
+        local.fetch(handle)
+
+
+def test_a_request_that_cannot_be_built_has_failed_with_its_message(work, local):
+    wrong = Job("t-0001", "t-0001-1", {**job(work, "answer").request, "simulator": {"kind": "actin"}})
+    outcome = ended(local, local.submit(wrong))
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith("InputError: No kind 'actin' in simulators. Did you mean 'acting'?")
+
+
+def test_a_simulation_that_was_killed_is_lost(work, local):
+    handle = local.submit(job(work, "die"))
+    assert ended(local, handle) == Lost("the simulation was killed by SIGKILL")
+    assert len(runs(work)) == 1
+
+
+def test_a_job_whose_whole_group_was_killed_is_lost_and_runs_no_more(work, local):
+    handle = local.submit(job(work, "wait"))
+    until(lambda: runs(work))
+    os.killpg(handle["pid"], signal.SIGKILL)
+    assert ended(local, handle) == Lost(f"process {handle['pid']} ended without a result or a word")
+    again = local.submit(job(work, "wait"))
+    until(lambda: not is_alive(again["pid"], again["started"]))
+    assert isinstance(local.poll(again), Lost)
+    assert len(runs(work)) == 1
+
+
+def test_a_child_that_dies_before_it_begins_is_barred_and_has_failed_in_passing(work, local, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONHOME", str(work / "nowhere"))  # the interpreter itself cannot start
+        handle = local.submit(job(work, "answer"))
+    until(lambda: not is_alive(handle["pid"], handle["started"]))
+    assert isinstance(local.look(handle), Lost)
+    assert local.find("t-0001-1") is None, "to look changes nothing"
+    outcome = local.poll(handle)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind == "transient"
+    assert outcome.reason.startswith(f"process {handle['pid']} ended before it began: ")
+    assert local.find("t-0001-1") == handle
+    late = local.submit(job(work, "answer"))  # a child that comes late finds the key taken
+    until(lambda: not is_alive(late["pid"], late["started"]))
+    assert local.poll(late) == outcome
+    assert runs(work) == []
+
+
+def test_a_cancelled_job_ends_with_all_it_started(work, local):
+    handle = local.submit(job(work, "stall"))
+    until(lambda: len(runs(work)) == 2)
+    processes = [(pid, start_time(pid)) for pid in runs(work)]
+    local.cancel(handle)
+    for pid, started in processes:
+        until(lambda pid=pid, started=started: not is_alive(pid, started))
+    assert isinstance(ended(local, handle), Lost)
+
+
+def test_a_job_cancelled_before_it_begins_never_begins(work, local, monkeypatch):
+    slow = work.parent / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text("import time\ntime.sleep(600)  # the interpreter never comes to its work\n")
+    monkeypatch.setenv("PYTHONPATH", f"{slow}{os.pathsep}{os.environ['PYTHONPATH']}")
+    handle = local.submit(job(work, "answer"))
+    assert local.find("t-0001-1") is None
+    assert isinstance(local.poll(handle), Running)
+    local.cancel(handle)
+    until(lambda: not is_alive(handle["pid"], handle["started"]))
+    assert isinstance(local.poll(handle), Failed)
+    assert runs(work) == []
+
+
+def test_to_cancel_a_job_that_has_ended_changes_nothing(work, local):
+    handle = local.submit(job(work, "answer"))
+    outcome = ended(local, handle)
+    until(lambda: not is_alive(handle["pid"], handle["started"]))
+    local.cancel(handle)
+    assert local.poll(handle) == outcome
+
+
+def test_a_handle_whose_number_now_belongs_to_another_process_is_not_taken_for_alive(work, local):
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as stranger:
+        started = start_time(stranger.pid)
+        (work / "t-0001-1").mkdir()
+        write_json(work / "t-0001-1" / "started.json", {"pid": stranger.pid, "started": started - 3600.0, "at": 0.0})
+        handle = local.find("t-0001-1")
+        assert handle is not None
+        assert isinstance(local.poll(handle), Lost)
+        local.cancel(handle)
+        assert stranger.poll() is None
+        write_json(work / "t-0001-1" / "started.json", {"pid": stranger.pid, "started": started, "at": 0.0})
+        assert isinstance(local.poll(handle), Running)
+        local.cancel(handle)
+        assert stranger.wait(60.0) == -signal.SIGKILL
+
+
+def test_a_result_that_was_altered_is_not_fetched(work, local):
+    handle = local.submit(job(work, "answer"))
+    assert isinstance(ended(local, handle), Finished)
+    chunk = next(path for path in (work / "t-0001-1" / "result").rglob("c") if path.is_file())
+    chunk.write_bytes(chunk.read_bytes() + b"x")
+    with pytest.raises(FieldDamaged, match="truncated or altered"):
+        local.fetch(handle)
+
+
+def test_a_forgotten_key_leaves_nothing_behind(work, local):
+    ended(local, local.submit(job(work, "answer")))
+    local.forget("t-0001-1")
+    assert list(work.iterdir()) == []
+    assert local.find("t-0001-1") is None
+    local.forget("t-0001-1")
+
+
+def test_a_file_written_once_is_never_replaced_and_no_draft_is_left(tmp_path):
+    assert read_json(tmp_path / "x.json") == {}
+    write_json(tmp_path / "x.json", {"a": 1}, once=True)
+    with pytest.raises(FileExistsError, match=r"x\.json"):
+        write_json(tmp_path / "x.json", {"a": 2}, once=True)
+    assert read_json(tmp_path / "x.json") == {"a": 1}
+    write_json(tmp_path / "x.json", {"a": 3})
+    assert read_json(tmp_path / "x.json") == {"a": 3}
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]

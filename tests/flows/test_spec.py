@@ -1,0 +1,297 @@
+"""The campaign file: every wrong file is one clear error, and equal files have equal digests."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from small import SMALL
+
+from flows.errors import InputError
+from flows.settings import Settings, settings_from
+from flows.spec import MAX_BYTES, differing, load_yaml, parse, read_campaign
+from flows.wiring import wire
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return settings_from({}, home=tmp_path / "home")
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """The small campaign as data, with one dotted key set; a key set to ``...`` is taken out."""
+    data = yaml.safe_load(SMALL)
+    *folders, last = path.split(".")
+    place = data
+    for folder in folders:
+        place = place.setdefault(folder, {})
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return data
+
+
+def written(tmp_path: Path, content: str | bytes) -> Path:
+    file = tmp_path / "campaign.yaml"
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
+
+
+def test_the_small_campaign_is_read_as_it_is_written(tmp_path):
+    spec = read_campaign(written(tmp_path, SMALL))
+    assert (spec.name, spec.seed, spec.sense, spec.budget.trials) == ("small", 3, "minimize", 3)
+    assert spec.noise is not None and spec.noise.sd == 0.5
+    assert spec.algorithm.sentence == "exact_gp x log_ei x multistart"
+    assert spec.dispatcher.kind == "local"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("sed", 1, "c.yaml: sed: unknown key 'sed'. Did you mean 'seed'?"),
+        ("zzz", 1, "c.yaml: zzz: unknown key 'zzz'. Known: name, seed, sense"),
+        ("algorithm.start.m", 1, "algorithm.start.m: unknown key 'm'. Known: proposer, n"),
+        ("algorithm.surogate", {"kind": "exact_gp"}, "unknown key 'surogate'. Did you mean 'surrogate'?"),
+        ("algorithm.collocation.resampel", True, "unknown key 'resampel'. Did you mean 'resample'?"),
+        ("budget.trial", 3, "budget.trial: unknown key 'trial'. Did you mean 'trials'?"),
+        ("noise.of_std", 0.1, "noise.of_std: unknown key 'of_std'. Did you mean 'of_sd'?"),
+        ("dispatcher.paralel", 1, "unknown key 'paralel'. Did you mean 'parallel'?"),
+        ("stop.traget", 1.0, "unknown key 'traget'. Did you mean 'target'?"),
+    ],
+)
+def test_a_misspelt_key_is_named_with_the_one_that_was_meant(path, value, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        parse(changed(path, value), "c.yaml")
+
+
+def test_each_of_two_misspelt_keys_gets_its_own_suggestion():
+    data = changed("algorithm.start.propser", {"kind": "sobol"})
+    data["sed"] = 3
+    with pytest.raises(InputError, match="unknown key 'propser'. Did you mean 'proposer'") as caught:
+        parse(data, "c.yaml")
+    assert "unknown key 'sed'. Did you mean 'seed'?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("seed", ..., "seed: missing"),
+        ("problem", ..., "problem: missing"),
+        ("algorithm.start", ..., "algorithm.start: missing"),
+        ("problem", {"knd": "branin"}, "problem.kind: missing"),
+        ("seed", "three", "seed: Input should be a valid integer.*given: 'three'"),
+        ("seed", -1, r"seed: Input should be greater than or equal to 0 \(given: -1\)"),
+        ("seed", 2**63, "seed: Input should be less than"),
+        ("seed", 1.5, "seed: .*integer.*given: 1.5"),
+        ("seed", [1], r"seed: .*integer.*given: \[1\]"),
+        ("name", 5, "name: .*string.*given: 5"),
+        ("name", "../x", r"name: .*pattern.*given: '../x'"),
+        ("name", "", "name: .*pattern"),
+        ("sense", "max", "sense: Input should be 'maximize' or 'minimize'.*given: 'max'"),
+        ("problem", "branin", "problem: .*given: 'branin'"),
+        ("batch", 0, "batch: .*greater than or equal to 1"),
+        ("budget", 3, "budget: .*given: 3"),
+        ("budget.trials", 1, "budget.trials is 1 and algorithm.start.n is 2: the budget must cover the start"),
+        ("budget.trials", 0, "budget.trials: .*greater than or equal to 1"),
+        ("algorithm.start.n", 0, "algorithm.start.n: .*greater than or equal to 1"),
+        ("algorithm.acquisition", ..., "no acquisition: give surrogate, acquisition and maximizer, or none"),
+        ("algorithm.collocation.scheme", "grid", "scheme: Input should be 'sobol'.*given: 'grid'"),
+        ("noise", {}, "exactly one of sd .* and of_sd"),
+        ("noise", {"sd": 1.0, "of_sd": 1.0}, "exactly one of sd .* and of_sd"),
+        ("noise.sd", -1.0, "noise.sd: .*greater than or equal to 0"),
+        ("dispatcher.wall_time_s", 0, "wall_time_s: .*greater than 0"),
+        ("approval", "human", "approval: Input should be 'auto'"),
+        ("space", {"x1": [5, 1]}, r"space.x1: \[5, 1\] is reversed. Give \[low, high\]"),
+        ("space", {"x1": [1, 1]}, r"space.x1: \[1, 1\] is reversed"),
+        ("space", {"x1": [1]}, "space.x1"),
+        ("space", {"x1": 3}, "space.x1: .*given: 3"),
+        ("space", [1, 2], r"space: .*given: \[1, 2\]"),
+        ("space", 5, "space: .*given: 5"),
+    ],
+)
+def test_a_value_that_cannot_be_is_named_with_its_place(path, value, message):
+    with pytest.raises(InputError, match=f"^c.yaml: .*{message}"):
+        parse(changed(path, value), "c.yaml")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("noise.sd", "noise.sd"),
+        ("stop.target", "stop.target"),
+        ("dispatcher.wall_time_s", "dispatcher.wall_time_s"),
+        ("problem.margin", "problem.margin"),
+        ("simulator.mesh.sizes", "simulator.mesh.sizes"),
+    ],
+)
+def test_a_number_that_is_none_is_refused_wherever_it_stands(path, place, number):
+    with pytest.raises(InputError, match=f"{place}: {number} is no number to work with"):
+        parse(changed(path, number), "c.yaml")
+
+
+def test_a_number_that_is_none_is_refused_inside_a_list():
+    with pytest.raises(InputError, match=r"space.x1\[1\]: nan is no number"):
+        parse(changed("space", {"x1": [0.0, float("nan")]}), "c.yaml")
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-Infinity"])
+def test_a_number_that_is_none_is_refused_as_text_too(text):
+    with pytest.raises(InputError, match=f"noise.sd: .*finite number.*given: '{text}'"):
+        parse(changed("noise.sd", text), "c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("- a\n- b\n", "holds a list, not a mapping"),
+        ("just words\n", "holds a str, not a mapping"),
+        ("", "holds a NoneType, not a mapping"),
+        (SMALL + "batch: !!python/object/apply:os.system [ls]\n", "line 13 carries the tag 'tag:yaml.org,2002:python"),
+        (SMALL + "batch: !!int 1\n", "line 13 carries the tag 'tag:yaml.org,2002:int'"),
+        (SMALL + "batch: !mine 1\n", "line 13 carries the tag '!mine'"),
+        ("!mine\n" + SMALL, "carries the tag '!mine'"),
+        (SMALL.replace("sd: 0.5", "sd: &half 0.5"), "line 6 uses the anchor 'half'. Write the value out"),
+        ("a: &a [1]\nb: *a\n", "line 1 uses the anchor 'a'"),
+        ("a: *nowhere\n", "line 1 uses the anchor 'nowhere'"),
+        (SMALL + "<<: {batch: 1}\n", "is not YAML: .*merge"),
+        (SMALL + "seed: 4\n", "line 1: key 'seed' is given twice"),
+        (SMALL.replace("{n: 2}", "{n: 2, n: 3}"), "line 8: key 'n' is given twice"),
+        ("1: a\n", "line 1: key 1 is not text. Quote it"),
+        ("[a]: b\n", r"line 1: key \[.*\] is not text"),
+        ("yes: b\n", "line 1: key True is not text"),
+        ("a: [1, 2\n", "is not YAML: while parsing a flow sequence.*line 1"),
+        ("a:\n\t- b\n", "is not YAML: .*cannot start any token"),
+        ("a: 1\n---\nb: 2\n", "is not YAML: .*single document"),
+        ("name: 2026-13-45\n", "is not YAML: month must be in 1..12"),
+        (f"seed: {'9' * 5000}\n", "is not YAML: .*integer"),
+        ("a: " + "[" * 50_000, "is not YAML: .*nested too deeply"),
+        ("a: 1\0", "is not YAML: .*special characters are not allowed"),
+        (b"\x80\x81\xff\x00\x01", "is not UTF-8 text"),
+        (bytes(range(256)) * 40, "is not UTF-8 text"),
+        ("#" * (MAX_BYTES + 1), f"is over {MAX_BYTES} bytes"),
+    ],
+)
+def test_a_file_that_is_not_plain_yaml_is_refused(tmp_path, content, message):
+    file = written(tmp_path, content)
+    with pytest.raises(InputError, match=f"(?s)^{re.escape(str(file))}: .*{message}") as caught:
+        read_campaign(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_the_largest_size_is_read(tmp_path):
+    assert read_campaign(written(tmp_path, SMALL + "#" * (MAX_BYTES - len(SMALL)))).name == "small"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path):
+    assert read_campaign(written(tmp_path, "\ufeff" + SMALL)).name == "small"
+
+
+def test_a_path_that_is_no_readable_file_is_named(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    reasons = {"nowhere": "No such file", "dangling": "No such file", "loop": "Too many levels", "": "Is a directory"}
+    for name, reason in reasons.items():
+        with pytest.raises(InputError, match=re.escape(f"{tmp_path / name}: cannot be read ({reason}")):
+            load_yaml(tmp_path / name)
+
+
+def test_a_file_without_the_right_to_read_it_is_named(tmp_path):
+    file = written(tmp_path, SMALL)
+    file.chmod(0)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = "it was read"
+        try:
+            if os.geteuid() == 0:  # nothing is forbidden to root
+                os.setgroups([])
+                os.setuid(65534)
+            read_campaign(file)
+        except InputError as error:
+            said = str(error)
+        finally:
+            os.write(writer, said.encode())
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    assert os.read(reader, 4096).decode().startswith(f"{file}: cannot be read (Permission denied)")
+    os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("problem.kind", "branim", "No kind 'branim' in problems. Did you mean 'branin'? Known: branin, heat"),
+        ("problem.kind", "../problems/branin", "No kind '../problems/branin' in problems"),
+        ("simulator.kind", "functoin", "No kind 'functoin' in simulators. Did you mean 'function'?"),
+        ("algorithm.surrogate.kind", "exactgp", "in surrogates. Did you mean 'exact_gp'?"),
+        ("algorithm.acquisition.kind", "logei", "in acquisitions. Did you mean 'log_ei'?"),
+        ("algorithm.maximizer.kind", "multi_start", "in maximizers. Did you mean 'multistart'?"),
+        ("algorithm.start.proposer", {"kind": "sobel"}, "in proposers. Did you mean 'sobol'?"),
+        ("dispatcher.kind", "locl", "in dispatchers. Did you mean 'local'?"),
+        ("problem.margn", 0.1, "problem.margn: unknown key 'margn'"),
+        (
+            "algorithm.surrogate.kernal",
+            "rbf",
+            "algorithm.surrogate.kernal: unknown key 'kernal'. Did you mean 'kernel'?",
+        ),
+        ("algorithm.surrogate.kernel", "cubic", "algorithm.surrogate.kernel: Input should be"),
+        (
+            "algorithm.maximizer.n_start",
+            4,
+            "algorithm.maximizer.n_start: unknown key 'n_start'. Did you mean 'n_starts'?",
+        ),
+        ("algorithm.maximizer.n_starts", 0, "n_starts"),
+        (
+            "algorithm.surrogate",
+            {"kind": "physics_informed", "engine": "trained"},
+            "needs an equation and problem 'branin' states none",
+        ),
+        ("space", {"x1": [-50, 0]}, "space: "),
+        ("space", {"x3": [0, 1]}, "space: "),
+    ],
+)
+def test_what_only_a_kind_can_know_is_refused_with_the_suggestion(settings, path, value, message):
+    spec = parse(changed(path, value), "c.yaml")
+    with pytest.raises(InputError, match=re.escape(message)):
+        wire(spec, settings)
+    assert not settings.home.exists()
+
+
+def test_an_option_that_is_no_number_is_refused_as_text_too(settings):
+    data = changed("problem", {"kind": "heat", "margin": "nan"})
+    with pytest.raises(InputError, match="problem.margin: .*finite number.*given: 'nan'"):
+        wire(parse(data, "c.yaml"), settings)
+
+
+def test_the_digest_depends_on_what_is_said_and_not_on_the_order_or_the_defaults(settings):
+    plain = wire(parse(yaml.safe_load(SMALL), "c.yaml"), settings)
+    turned = {key: yaml.safe_load(SMALL)[key] for key in reversed(yaml.safe_load(SMALL))}
+    turned["algorithm"] = dict(reversed(turned["algorithm"].items()))
+    turned["algorithm"]["start"] = {"n": 2, "proposer": {"kind": "sobol"}}
+    turned["dispatcher"] = {"attempts": 3, "kind": "local"}
+    assert wire(parse(turned, "c.yaml"), settings).digest == plain.digest
+    assert wire(parse(changed("seed", 4), "c.yaml"), settings).digest != plain.digest
+    assert wire(parse(changed("algorithm.maximizer.n_starts", 3), "c.yaml"), settings).digest != plain.digest
+
+
+def test_the_stored_specification_is_read_back_to_the_same_digest(settings):
+    first = wire(parse(yaml.safe_load(SMALL), "c.yaml"), settings)
+    again = wire(parse(first.data, "the ledger"), settings)
+    assert (again.data, again.digest) == (first.data, first.digest)
+
+
+def test_differing_names_changed_added_and_missing_keys_with_both_values():
+    stored = {"seed": 1, "problem": {"kind": "heat", "boundary": 2}, "space": {"x": [0.1, 2.0]}}
+    given = {"seed": 2, "problem": {"kind": "heat", "margin": 0.5}, "space": {"x": [0.1, 3.0]}}
+    assert differing(stored, given) == [
+        "problem.boundary: 2 -> (absent)",
+        "problem.margin: (absent) -> 0.5",
+        "seed: 1 -> 2",
+        "space.x[1]: 2.0 -> 3.0",
+    ]
+    assert differing(stored, stored) == []

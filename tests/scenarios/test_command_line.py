@@ -1,0 +1,175 @@
+"""The command itself, with its Prefect server, its simulations and its exporter as real processes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.doctor import examine
+from flows.settings import settings_from
+from storage.ledger import open_ledger
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PLATE = HERE / "plate.yaml"
+
+
+def command(home: Path, *words: str, **environment: str) -> subprocess.Popen:
+    names = ("PREFECT_API_URL", "PREFECT_HOME", "FIELDCRAFT_DIE_AT")
+    inherited = {name: value for name, value in os.environ.items() if name not in names}
+    return subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", *words, "--home", str(home)],
+        env={**inherited, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=180)
+    return process.returncode, out, err
+
+
+def designs(home: Path) -> list:
+    trials = open_ledger(home / "ledger.sqlite").trials("plate")
+    return [(trial.design, trial.outputs, trial.field) for trial in trials]
+
+
+def checksums(home: Path) -> str:
+    """Checksums of the stores, taken by another process: to close a ledger's file here would drop SQLite's locks."""
+    files = sorted(str(path) for path in home.rglob("*") if path.is_file() and "prefect" not in path.parts)
+    return subprocess.run(["cksum", *files], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """An uninterrupted run, every process of it watched: its home, what it printed, and where it wanted to connect."""
+    folder = tmp_path_factory.mktemp("plate")
+    log = folder / "connections"
+    code, out, err = finish(
+        command(folder / "home", "run", str(PLATE), PYTHONPATH=f"{HERE / 'watch'}{os.pathsep}{ROOT}", WATCHED=str(log))
+    )
+    assert code == 0, err
+    return folder / "home", out, log
+
+
+def test_a_run_prints_its_steps_and_ends_with_best_regret_places_and_next_commands(watched):
+    home, out, _ = watched
+    for step in ("acquire", "dispatch", "harvest", "train"):
+        assert step in out
+    assert "budget: 4 of 4 trials" in out
+    for word in ("best      temperature", "regret", f"ledger    {home}", "fieldcraft plot plate", "fieldcraft trace"):
+        assert word in out
+
+
+def test_no_process_of_a_run_asks_for_an_address_off_this_machine(watched):
+    _, _, log = watched
+    assert not log.exists() or log.read_text() == ""
+
+
+def test_the_watch_would_have_seen_a_connection(tmp_path):
+    ask = "import socket\ntry: socket.getaddrinfo('fieldcraft.invalid', 80)\nexcept OSError: pass"
+    environment = {**os.environ, "PYTHONPATH": str(HERE / "watch"), "WATCHED": str(tmp_path / "log")}
+    subprocess.run([sys.executable, "-c", ask], env=environment, check=True)
+    assert "socket.getaddrinfo fieldcraft.invalid" in (tmp_path / "log").read_text()
+
+
+def test_prefect_shows_every_pass_and_its_steps(watched):
+    import sqlite3
+
+    home, _, _ = watched
+    with sqlite3.connect(home / "prefect" / "prefect.db") as connection:
+        flows = connection.execute("SELECT state_type FROM flow_run").fetchall()
+        steps = {name.rpartition("-")[0] for (name,) in connection.execute("SELECT name FROM task_run")}
+    assert flows and {state for (state,) in flows} == {"COMPLETED"}
+    assert steps == {"harvest", "dispatch", "decide", "collocate", "train", "acquire", "approve"}
+
+
+def test_mlflow_has_flat_runs_of_the_campaign_its_trials_and_its_surrogates(watched):
+    from mlflow.tracking import MlflowClient
+
+    home, _, _ = watched
+    client = MlflowClient(f"sqlite:///{home / 'mlflow' / 'mlflow.db'}")
+    runs = client.search_runs([e.experiment_id for e in client.search_experiments() if e.name == "plate"])
+    kinds = sorted(run.data.tags["fieldcraft.kind"] for run in runs)
+    assert kinds == ["campaign", "surrogate", "surrogate", "trial", "trial", "trial", "trial"]
+    assert not any("mlflow.parentRunId" in run.data.tags for run in runs)
+    surrogate = next(run for run in runs if run.data.tags["fieldcraft.kind"] == "surrogate")
+    assert "held_out_error" in surrogate.data.metrics
+    assert {file.path for file in client.list_artifacts(surrogate.info.run_id)} == {"checkpoint.npz", "collocation.npz"}
+
+
+@pytest.mark.parametrize("point", ["ledger.note.train.after#1", "field.rename.before#3", "ledger.move.RUNNING.before#3"])
+def test_a_run_killed_at_a_commit_point_is_resumed_to_the_same_designs(watched, tmp_path, point):
+    reference, _, _ = watched
+    home = tmp_path / "home"
+    code, _, _ = finish(command(home, "run", str(PLATE), FIELDCRAFT_DIE_AT=point))
+    assert code == -signal.SIGKILL
+    code, _, err = finish(command(home, "run", str(PLATE)))
+    assert code == 0, err
+    assert designs(home) == designs(reference)
+    assert examine(settings_from({}, home)) == []
+    assert open_ledger(home / "ledger.sqlite").pending() == ()
+
+
+def test_a_second_run_of_a_campaign_is_refused_and_names_the_holder_and_a_killed_run_leaves_no_server(tmp_path):
+    home = tmp_path / "home"
+    first = command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW="off")
+    try:
+        assert "acquire" in first.stdout.readline()
+        server = next(c for c in psutil.Process(first.pid).children() if "flows.prefect_server" in c.cmdline())
+        code, _, err = finish(command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW="off"))
+        assert code == 2
+        assert f"pid {first.pid}" in err
+        assert err.count("\n") == 1
+    finally:
+        first.kill()
+        first.communicate()
+    server.wait(timeout=20)
+
+
+def test_a_finished_campaign_says_so_and_a_changed_file_is_refused_with_its_keys(watched, tmp_path):
+    home, _, _ = watched
+    before = checksums(home)
+    code, out, _ = finish(command(home, "run", str(PLATE)))
+    assert code == 0
+    assert "had ended before; nothing was changed" in out
+    changed = tmp_path / "plate.yaml"
+    changed.write_text(PLATE.read_text().replace("trials: 4", "trials: 9").replace("seed: 5", "seed: 6"))
+    code, _, err = finish(command(home, "run", str(changed)))
+    assert code == 2
+    assert "budget.trials: 4 -> 9; seed: 5 -> 6" in err
+    assert checksums(home) == before
+
+
+def test_mlflow_out_of_reach_is_said_once_and_an_export_catches_up(watched, tmp_path):
+    home = tmp_path / "home"
+    with socket.socket() as closed:  # bound, never listening: every connection is refused
+        closed.bind(("127.0.0.1", 0))
+        away = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        code, out, err = finish(command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW=away))
+    assert code == 0, err
+    assert (out + err).count("fieldcraft export mlflow") == 1
+    assert len(open_ledger(home / "ledger.sqlite").pending()) == 8
+    code, out, _ = finish(command(home, "export", "mlflow", "--json"))
+    assert (code, json.loads(out)) == (0, {"events shown in MLflow": 8})
+    code, out, _ = finish(command(home, "export", "mlflow", "--json"))
+    assert (code, json.loads(out)) == (0, {"events shown in MLflow": 0})
+
+
+def test_a_prefect_api_out_of_reach_is_one_clear_error(tmp_path):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/api"
+        code, _, err = finish(command(tmp_path / "home", "run", str(PLATE), PREFECT_API_URL=url))
+    assert code == 2
+    assert f"No Prefect API answers at {url}" in err
+
+

@@ -1,0 +1,268 @@
+"""A campaign killed with SIGKILL at every commit point in turn, and resumed, is the campaign that was never killed."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from flows.doctor import examine
+from flows.settings import settings_from
+from storage.fields import FieldStore
+from storage.ledger import open_ledger
+from storage.records import TrialState
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+# Every durable effect of a campaign in which nothing fails. Moves that need a person or a failure are killed one by
+# one in tests/contracts/test_ledger_crashes.py.
+POINTS = {
+    *(
+        f"ledger.{name}.{when}"
+        for when in ("before", "after")
+        for name in (
+            "schema",
+            "create",
+            "lease.acquire",
+            "propose",
+            "approve",
+            "move.STAGED",
+            "move.RUNNING",
+            "record",
+            "note.collocate",
+            "note.train",
+            "finish",
+            "lease.release",
+            "outbox.exported",
+        )
+    ),
+    *(f"{of}.rename.{when}" for of in ("field", "result") for when in ("before", "after")),
+    "tracking.run.after",
+    "tracking.export.before",
+    "tracking.export.after",
+}
+
+
+class Driver:
+    """A ``driver.py`` process."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log.open("w")
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "driver.py")],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
+
+    def drive(self, home: Path, **environment: str) -> int:
+        """Run the campaign to its end in ``home``; the exit status, negative for a signal."""
+        settings = {
+            "FIELDCRAFT_HOME": str(home),
+            "FIELDCRAFT_PLUGINS": str(HERE / "plugins"),
+            "SIMULATED": str(_counter(home)),
+            **environment,
+        }
+        request = {"file": str(HERE / "saddle.yaml"), "environment": settings}
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())["status"]
+
+    def close(self) -> None:
+        self.process.communicate()
+        self.log.close()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a home holds."""
+
+    designs: list
+    outputs: list
+    origins: list
+    results: dict
+    unexported: int
+    runs: Counter
+    metrics: Counter
+    findings: list
+
+
+def look(home: Path) -> Seen:
+    settings = settings_from({"FIELDCRAFT_PLUGINS": str(HERE / "plugins")}, home)
+    ledger = open_ledger(settings.ledger)
+    trials = ledger.trials("saddle")
+    fields = FieldStore(settings.fields)
+    for trial in trials:
+        assert trial.field is not None, ledger.history("saddle", trial.id)
+        fields.verify(trial.field)
+    runs, metrics = _tracked(home)
+    return Seen(
+        designs=[trial.design for trial in trials],
+        outputs=[trial.outputs for trial in trials],
+        origins=[trial.origin.model_dump(exclude={"model", "environment"}) for trial in trials],
+        results={trial.id: [result.outputs for result in ledger.results(trial.id)] for trial in trials},
+        unexported=len(ledger.pending()),
+        runs=runs,
+        metrics=metrics,
+        findings=examine(settings),
+    )
+
+
+def _tracked(home: Path) -> tuple[Counter, Counter]:
+    """How often MLflow shows each thing, and how many points each metric has."""
+    with sqlite3.connect(home / "mlflow" / "mlflow.db") as connection:
+        runs = connection.execute("SELECT value FROM tags WHERE key = 'fieldcraft.key'").fetchall()
+        points = connection.execute(
+            "SELECT tags.value, metrics.key FROM metrics JOIN tags USING (run_uuid) WHERE tags.key = 'fieldcraft.key'"
+        ).fetchall()
+    return Counter(key for (key,) in runs), Counter(points)
+
+
+def _committed(home: Path) -> dict[str, dict]:
+    """Designs of the trials whose result the ledger holds, by trial."""
+    if not (home / "ledger.sqlite").exists():
+        return {}
+    with sqlite3.connect(home / "ledger.sqlite") as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'trials'").fetchone():
+            return {}
+    ledger = open_ledger(home / "ledger.sqlite")
+    if not ledger.campaigns():
+        return {}
+    return {t.id: (t.design, t.outputs) for t in ledger.trials("saddle", states={TrialState.COMPLETED})}
+
+
+def _counter(home: Path) -> Path:
+    return home.parent / f"{home.name}.simulated"
+
+
+def _simulated(home: Path) -> Counter:
+    file = _counter(home)
+    return Counter(tuple(json.loads(line)) for line in file.read_text().splitlines()) if file.exists() else Counter()
+
+
+@dataclass(frozen=True)
+class Killed:
+    """One kill and what came after."""
+
+    status: int
+    committed: dict
+    simulated: Counter
+    resumed: int
+    simulated_after: Counter
+    seen: Seen
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recovery")
+    driver = Driver(folder / "driver.log")
+    home, template = folder / "reference", folder / "template"
+    try:
+        assert driver.drive(home, FIELDCRAFT_POINTS_LOG=str(folder / "points")) == 0, (folder / "driver.log").read_text()
+    finally:
+        driver.close()
+    # MLflow's first migration takes seconds: every home begins with a migrated, empty store.
+    (template / "mlflow").mkdir(parents=True)
+    subprocess.run(
+        [sys.executable, "-m", "mlflow", "db", "upgrade", f"sqlite:///{template / 'mlflow' / 'mlflow.db'}"],
+        check=True,
+        capture_output=True,
+    )
+    points = sorted(set((folder / "points").read_text().split()))
+    return folder, points, look(home)
+
+
+@pytest.fixture(scope="module")
+def killed(uninterrupted):
+    """Every commit point -> what a kill there and the campaign resumed after it left behind."""
+    folder, points, _ = uninterrupted
+    drivers = SimpleQueue()
+    for number in range(2):
+        drivers.put(Driver(folder / f"driver-{number}.log"))
+
+    def kill(point):
+        driver, home = drivers.get(), folder / point.replace("#", "-")
+        try:
+            shutil.copytree(folder / "template", home)
+            status = driver.drive(home, FIELDCRAFT_DIE_AT=point)
+            committed, simulated = _committed(home), _simulated(home)
+            resumed = driver.drive(home)
+            return point, Killed(status, committed, simulated, resumed, _simulated(home), look(home))
+        finally:
+            drivers.put(driver)
+
+    with ThreadPoolExecutor(2) as pool:
+        outcome = dict(pool.map(kill, points))
+    for _ in range(2):
+        drivers.get().close()
+    return outcome
+
+
+def test_the_campaign_passes_every_commit_point_named(uninterrupted):
+    _, points, _ = uninterrupted
+    assert {point.partition("#")[0] for point in points} == POINTS
+
+
+def test_the_child_is_killed_at_each_point_and_resumes_to_the_end(killed):
+    inside_simulation = {point for point in killed if point.startswith("result.")}
+    assert {p for p, k in killed.items() if k.status != -signal.SIGKILL} == inside_simulation
+    assert {p: k.resumed for p, k in killed.items() if k.resumed != 0} == {}
+
+
+def test_no_accepted_result_is_lost(killed):
+    for point, outcome in killed.items():
+        for trial, (_, outputs) in outcome.committed.items():
+            assert outputs in outcome.seen.results[trial], point
+        assert all(len(results) == 1 for results in outcome.seen.results.values()), point
+
+
+def test_no_design_is_simulated_again_once_its_result_was_committed(killed):
+    for point, outcome in killed.items():
+        for design, _ in outcome.committed.values():
+            place = (design["x"], design["y"])
+            assert outcome.simulated_after[place] == outcome.simulated[place] == 1, point
+
+
+def test_only_a_simulation_that_was_itself_killed_runs_twice(killed):
+    for point, outcome in killed.items():
+        extra = sum(outcome.simulated_after.values()) - 3
+        assert extra == (2 if point == "result.rename.before#1" else 0), point
+
+
+def test_resumed_designs_and_readings_equal_the_uninterrupted_ones_bit_for_bit(killed, uninterrupted):
+    _, _, reference = uninterrupted
+    assert len(reference.designs) == 3
+    for point, outcome in killed.items():
+        assert outcome.seen.designs == reference.designs, point
+        assert outcome.seen.outputs == reference.outputs, point
+        assert outcome.seen.origins == reference.origins, point
+
+
+def test_the_doctor_finds_nothing_after_any_kill(killed):
+    assert {point: outcome.seen.findings for point, outcome in killed.items() if outcome.seen.findings} == {}
+
+
+def test_mlflow_shows_everything_exactly_once_after_any_kill(killed, uninterrupted):
+    _, _, reference = uninterrupted
+    assert sorted(reference.runs) == [
+        "campaign:saddle",
+        "surrogate:saddle-0001",
+        "trial:saddle-0001",
+        "trial:saddle-0002",
+        "trial:saddle-0003",
+    ]
+    for point, outcome in killed.items():
+        assert outcome.seen.unexported == 0, point
+        assert set(outcome.seen.runs.values()) == {1}, point
+        assert (outcome.seen.runs, outcome.seen.metrics) == (reference.runs, reference.metrics), point

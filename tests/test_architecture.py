@@ -1,0 +1,208 @@
+"""The import rules of the design, read from the source with ``ast``; each rule is shown to be able to fail."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("physics", "models", "storage", "flows")
+FILES = tuple(sorted(file.relative_to(ROOT) for package in PACKAGES for file in (ROOT / package).rglob("*.py")))
+
+# Which of our packages a package may import, and where alone a library may be imported.
+OURS = {"physics": {"physics"}, "models": {"models", "physics"}, "storage": {"storage"}, "flows": set(PACKAGES)}
+ONLY_IN = {
+    "prefect": "flows/",
+    "mlflow": "storage/tracking.py",
+    "zarr": "storage/fields.py",
+    "sqlalchemy": "storage/ledgers/",
+    "yaml": "flows/",
+}
+NEVER_IN = {"physics/": {"torch", "botorch", "gpytorch", "pydantic"}, "storage/": {"torch", "botorch", "gpytorch"}}
+PICKLES = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+RUN_TEXT = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "sympy.sympify", "sympy.parse_expr"}
+
+
+def imported(source: str, file: Path) -> Iterator[str]:
+    """Every module that a file imports anywhere, also inside functions, under TYPE_CHECKING or by its name as text."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(file.parts[: len(file.parts) - node.level]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and called(node) in ("importlib.import_module", "import_module", "__import__"):
+            yield from (a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
+
+
+def called(node: ast.Call) -> str:
+    """Name of what is called: ``eval``, ``os.system``; a method of a value is no name of interest."""
+    return ast.unparse(node.func)
+
+
+def broken_imports(source: str, file: Path) -> list[str]:
+    """Imports that the design forbids this file."""
+    found = []
+    for module in imported(source, file):
+        top = module.partition(".")[0]
+        if top in PACKAGES and top not in OURS[file.parts[0]]:
+            found.append(f"{file} imports {module}: {file.parts[0]} may import {sorted(OURS[file.parts[0]])}")
+        if top in ONLY_IN and not str(file).startswith(ONLY_IN[top]):
+            found.append(f"{file} imports {module}: only {ONLY_IN[top]} may")
+        if any(str(file).startswith(place) and top in barred for place, barred in NEVER_IN.items()):
+            found.append(f"{file} imports {module}")
+        if top in PICKLES:
+            found.append(f"{file} imports {module}: nothing of ours is pickled")
+    return found
+
+
+def run_text(source: str, file: Path) -> list[str]:
+    """Calls that run text as a program or load a pickle."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        if called(node) in RUN_TEXT:
+            found.append(f"{file}:{node.lineno} calls {called(node)}")
+        for keyword in node.keywords:
+            off = isinstance(keyword.value, ast.Constant) and not keyword.value.value
+            if keyword.arg in ("shell", "allow_pickle") and not off:
+                found.append(f"{file}:{node.lineno} passes {keyword.arg}={ast.unparse(keyword.value)}")
+    return found
+
+
+def shadows(names: Iterator[str] | list[str]) -> list[str]:
+    """Module names that the standard library has too."""
+    return sorted(name for name in names if name in sys.stdlib_module_names)
+
+
+def every_file(check: object) -> list[str]:
+    assert callable(check)
+    return [problem for file in FILES for problem in check((ROOT / file).read_text(), file)]
+
+
+def test_all_four_packages_are_looked_at():
+    assert {file.parts[0] for file in FILES} == set(PACKAGES)
+    assert len(FILES) > 50
+
+
+def test_every_import_keeps_to_the_design():
+    assert every_file(broken_imports) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("physics/space.py", "import models.algorithm"),
+        ("physics/space.py", "from storage import records"),
+        ("physics/problems/heat.py", "def f():\n    import torch"),
+        ("models/algorithm.py", "import flows"),
+        ("models/algorithm.py", "from storage.records import Trial"),
+        ("storage/fields.py", "from physics.space import Design"),
+        ("storage/ledger.py", "import sqlalchemy"),
+        ("storage/ledger.py", "if TYPE_CHECKING:\n    from sqlalchemy.engine import Engine"),
+        ("storage/ledgers/sql.py", "from ...flows import spec"),
+        ("storage/ledgers/sql.py", "from .. import mlflow\nfrom mlflow import tracking"),
+        ("storage/staging.py", "import zarr"),
+        ("storage/tracking.py", "import torch.nn"),
+        ("storage/records.py", "import yaml"),
+        ("flows/exporting.py", "import mlflow"),
+        ("flows/exporting.py", "import importlib\nimportlib.import_module('zarr')"),
+        ("models/algorithm.py", "from prefect import flow"),
+        ("flows/passes.py", "import pickle"),
+        ("flows/passes.py", "def f():\n    from joblib import dump"),
+    ],
+)
+def test_an_import_against_the_design_is_found(file, source):
+    assert broken_imports(source, Path(file)) != []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("models/algorithm.py", "from physics.space import SearchSpace\nimport torch"),
+        ("storage/ledgers/sql.py", "from .. import records\nimport sqlalchemy"),
+        ("flows/campaign.py", "from prefect import flow\nfrom models import algorithm\nimport storage.ledger"),
+    ],
+)
+def test_an_import_of_the_design_is_not_complained_about(file, source):
+    assert broken_imports(source, Path(file)) == []
+
+
+def test_no_file_runs_text_as_a_program():
+    assert every_file(run_text) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "eval('1 + 1')",
+        "exec(text)",
+        "compile(text, 'x', 'exec')",
+        "import os\nos.system('ls')",
+        "os.popen('ls')",
+        "subprocess.run('ls', shell=True)",
+        "subprocess.Popen(words, shell=chosen)",
+        "numpy.load(file, allow_pickle=True)",
+    ],
+)
+def test_text_run_as_a_program_is_found(source):
+    assert run_text(source, Path("flows/x.py")) != []
+
+
+def test_what_only_looks_like_it_is_not_complained_about():
+    source = "network.eval()\nre.compile('x')\nsubprocess.run(['ls'], shell=False)\nnumpy.load(f, allow_pickle=False)"
+    assert run_text(source, Path("flows/x.py")) == []
+
+
+def test_nothing_in_flows_bears_the_name_of_a_standard_library_module():
+    names = [path.stem for path in (ROOT / "flows").iterdir() if path.name != "__init__.py"]
+    assert len(names) > 20
+    assert shadows(names) == []
+
+
+def test_a_name_of_the_standard_library_is_found():
+    assert shadows(["queue", "harvest", "site", "types"]) == ["queue", "site", "types"]
+
+
+def loaded_after(program: str, folder: Path) -> set[str]:
+    """Top-level modules that a fresh interpreter has loaded when ``program`` has run."""
+    code = f"import json, sys\n{program}\nprint(json.dumps(sorted(sys.modules)))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=folder, capture_output=True, text=True, check=True
+    )
+    return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+
+
+def test_the_command_line_starts_without_torch(tmp_path):
+    loaded = loaded_after("import flows.cli", tmp_path)
+    assert "flows" in loaded
+    assert not loaded & {"torch", "prefect", "mlflow", "zarr", "pde"}
+
+
+def test_a_whole_status_command_loads_neither_torch_nor_a_solver(tmp_path):
+    program = f"""
+from storage.ledger import open_ledger
+from storage.records import digest_of
+from flows.cli import main
+spec = {{"sense": "minimize", "budget": {{"trials": 3}}}}
+environment = {{"outputs": [{{"name": "value", "unit": ""}}], "units": {{"x1": ""}}}}
+ledger = open_ledger({str(tmp_path / "ledger.sqlite")!r}, create=True)
+ledger.create_campaign("small", spec, digest_of(spec), environment, "test")
+assert main(["status", "--home", {str(tmp_path)!r}]) == 0
+"""
+    loaded = loaded_after(program, tmp_path)
+    assert "sqlalchemy" in loaded
+    assert not loaded & {"torch", "prefect", "mlflow", "zarr", "pde", "scipy"}
+
+
+def test_a_module_that_is_loaded_is_seen(tmp_path):
+    assert "zarr" in loaded_after("import storage.fields, zarr", tmp_path)
