@@ -34,7 +34,9 @@ def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
     mean, sd = _prediction(posterior, found.X)
     base = _origin(site, iteration, "model", campaign.spec.algorithm.sentence, product)
     origins = [
-        base.model_copy(update={"slot": slot, "acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]})
+        base.model_copy(
+            update={"slot": slot, "acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]}
+        )
         for slot in range(q)
     ]
     return _propose(site, iteration, found.X, origins)

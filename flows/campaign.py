@@ -20,9 +20,7 @@ T = TypeVar("T")
 @cache
 def _as_task(step: Callable[..., Any]) -> Callable[..., Any]:
     # No caching and no retries of Prefect's: what was done is asked of the ledger, and doing a step again is safe.
-    return task(
-        name=step.__name__.removesuffix("_step"), cache_policy=NO_CACHE, persist_result=False, retries=0
-    )(step)
+    return task(name=step.__name__.removesuffix("_step"), cache_policy=NO_CACHE, persist_result=False, retries=0)(step)
 
 
 def through_prefect(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -19,7 +19,7 @@ Command = Callable[[argparse.Namespace, Settings], int]
 
 
 class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:  # noqa: ANN401 - argparse's own signature
+    def error(self, message: str) -> Any:
         raise InputError(f"{message}. '{self.prog} --help' lists what there is.")
 
 
@@ -50,8 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     shared = _Parser(add_help=False)
     shared.add_argument("--json", action="store_true", help="print JSON")
-    shared.add_argument("--home", type=Path, default=None, help="folder of the stores (default: FIELDCRAFT_HOME or runs)")
-    parser = _Parser(prog="fieldcraft", description="Design campaigns: propose, approve, simulate, learn, propose again.")
+    shared.add_argument(
+        "--home", type=Path, default=None, help="folder of the stores (default: FIELDCRAFT_HOME or runs)"
+    )
+    parser = _Parser(
+        prog="fieldcraft", description="Design campaigns: propose, approve, simulate, learn, propose again."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
     def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
@@ -144,7 +148,7 @@ def _status(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _campaign(ledger: Ledger, name: str) -> Any:  # noqa: ANN401 - storage.records.Campaign, imported where used
+def _campaign(ledger: Ledger, name: str) -> Any:
     known = {campaign.name: campaign for campaign in ledger.campaigns()}
     if name not in known:
         raise InputError(
@@ -203,7 +207,9 @@ def _export(options: argparse.Namespace, settings: Settings) -> int:
         if options.csv is not None:
             done[f"trials in {options.csv}"] = export_csv(ledger, name, options.csv)
         if options.fields is not None:
-            done[f"fields in {options.fields}"] = export_fields(ledger, FieldStore(settings.fields), name, options.fields)
+            done[f"fields in {options.fields}"] = export_fields(
+                ledger, FieldStore(settings.fields), name, options.fields
+            )
     _print(options.json, done, lambda: "\n".join(f"{count} {what}" for what, count in done.items()))
     return 0
 

@@ -77,7 +77,7 @@ def _foreseen(trial: Trial) -> str:
 
 
 def _plain(details: dict[str, Any]) -> dict[str, Any]:
-    def plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    def plain(value: Any) -> Any:
         if isinstance(value, Trial):
             return {"id": value.id, "iteration": value.iteration, "design": value.design, "outputs": value.outputs}
         return [plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -29,15 +29,21 @@ def examine(settings: Settings) -> list[Finding]:
     """Everything that is wrong with the stores of a home; empty when all is well."""
     ledger, fields = open_ledger(settings.ledger), FieldStore(settings.fields)
     findings = [Finding("ledger", text) for text in ledger.check()]
-    used: dict[str, FieldRef] = {}
-    for campaign in ledger.campaigns():
-        references = _references(ledger, campaign)
-        used |= {reference.digest: reference for reference in references.values()}
-        findings += _damaged(fields, references)
-        findings += _stuck(ledger, campaign, settings)
-        findings += _leftover_work(ledger, campaign, settings)
+    used: set[str] = set()
+    try:
+        for campaign in ledger.campaigns():
+            references = _references(ledger, campaign)
+            used |= {reference.digest for reference in references.values()}
+            findings += _damaged(fields, references)
+            findings += _stuck(ledger, campaign, settings)
+            findings += _leftover_work(ledger, campaign, settings)
+    except (ValueError, KeyError) as error:  # a record is not what it was: no more can be concluded from this ledger
+        findings.append(Finding("ledger", f"A record cannot be used: {error!r}. Restore the ledger from a copy."))
+        used |= fields.digests()
     swept = fields.sweep(used, remove=False)
-    findings += [Finding("staging", f"{name}: left by a process that died. The next pass removes it.") for name in swept.staging]
+    findings += [
+        Finding("staging", f"{name}: left by a process that died. The next pass removes it.") for name in swept.staging
+    ]
     findings += [Finding("orphan", f"field {digest}: no trial or model refers to it.") for digest in swept.orphans]
     return findings
 
@@ -84,7 +90,9 @@ def _stuck(ledger: Ledger, campaign: Campaign, settings: Settings) -> list[Findi
                 Finding("trial", f"{trial.id} is {trial.state} and no process runs it. The next pass settles it.")
             )
         elif isinstance(outcome, Finished):
-            findings.append(Finding("trial", f"{trial.id} has a result that no pass has taken. The next pass takes it."))
+            findings.append(
+                Finding("trial", f"{trial.id} has a result that no pass has taken. The next pass takes it.")
+            )
     return findings
 
 

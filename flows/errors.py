@@ -1,8 +1,8 @@
 """Errors a person reads: the value, the problem and the remedy, in one line, and exit code 2.
 
-    FieldcraftError
-    +-- InputError     a campaign file, an option or a plug-in is wrong; nothing was changed
-    +-- Unfinished     the campaign cannot go on by itself: a person must decide
+FieldcraftError
++-- InputError     a campaign file, an option or a plug-in is wrong; nothing was changed
++-- Unfinished     the campaign cannot go on by itself: a person must decide
 """
 
 

@@ -12,7 +12,7 @@ from typing import Self
 from flows.errors import InputError
 from flows.settings import Settings
 from storage.fields import FieldStore
-from storage.ledger import Ledger, LeaseHeld, open_ledger
+from storage.ledger import LeaseHeld, Ledger, open_ledger
 from storage.records import Campaign, TrialState
 from storage.tracking import Objective, Tracker, TrackingError
 

@@ -3,12 +3,14 @@
 Running it again is always safe. ``flows.campaign`` makes the same pass as a Prefect flow, one task a step.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from flows import acquisition, approval, collocation, deciding, dispatching, harvest, training
 from flows.deciding import Decision
+from flows.errors import FieldcraftError
 from flows.sites import site_of
 
 P = ParamSpec("P")
@@ -64,18 +66,31 @@ def collocate_step(ref: Mapping[str, Any], iteration: int) -> str | None:
 
 def train_step(ref: Mapping[str, Any], iteration: int) -> str:
     """Step 5: store the model of the iteration; returns its digest."""
-    return training.train(site_of(**ref), iteration).digest
+    with _explained("train", iteration):
+        return training.train(site_of(**ref), iteration).digest
 
 
 def acquire_step(ref: Mapping[str, Any], iteration: int, q: int, model: bool) -> int:
     """Step 6: propose designs, from the model or from the start's sequence; returns how many."""
     propose = acquisition.acquire if model else acquisition.begin
-    return len(propose(site_of(**ref), iteration, q))
+    with _explained("acquire", iteration):
+        return len(propose(site_of(**ref), iteration, q))
 
 
 def approve_step(ref: Mapping[str, Any]) -> int:
     """Step 7: approve by policy; returns how many."""
     return len(approval.approve(site_of(**ref)))
+
+
+@contextmanager
+def _explained(step: str, iteration: int) -> Iterator[None]:
+    """A model's complaint about its data or options, as the one clear error of the step it stopped."""
+    try:
+        yield
+    except ValueError as error:
+        raise FieldcraftError(
+            f"iteration {iteration}: {step}: {error} Nothing is lost: mend that and run again."
+        ) from error
 
 
 class Caller(Protocol):

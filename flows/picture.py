@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from flows.errors import InputError
 from flows.settings import Settings
 from flows.views import best_trial
 from flows.wiring import rewire
@@ -17,24 +18,27 @@ def draw(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> 
     """Best reading by trial, and where the design is a place in a two-dimensional field, the trials over that field.
 
     Raises:
-        ValueError: matplotlib does not know the file's ending.
+        InputError: the file's ending is that of no picture.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     trials = ledger.trials(campaign.name)
     field = _field(settings, campaign, trials)
-    figure = Figure(figsize=(11.0 if field else 6.0, 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(1, 2 if field else 1, squeeze=False)[0]
-    if field:
+    panels = 1 if field is None else 2
+    figure = Figure(figsize=(5.5 * panels, 4.4), layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    if file.suffix.lstrip(".") not in canvas.get_supported_filetypes():
+        raise InputError(f"{file}: a picture cannot be written as {file.suffix!r}. Name a .png, .svg or .pdf file.")
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    if field is not None:
         _over_field(figure, axes[0], campaign, trials, field)
     _progress(axes[-1], settings, campaign, trials)
     figure.suptitle(f"{campaign.name}: {rewire(campaign.spec, settings, algorithm=False).spec.algorithm.sentence}")
     figure.savefig(file, dpi=130)
 
 
-def _field(settings: Settings, campaign: Campaign, trials: tuple[Trial, ...]) -> Any:  # noqa: ANN401 - an xr.DataArray
+def _field(settings: Settings, campaign: Campaign, trials: tuple[Trial, ...]) -> Any:
     """The best trial's field of two dimensions that bear the names of design variables, or None."""
     best, names = best_trial(campaign, trials), set(campaign.environment["units"])
     if best is None or best.field is None:
@@ -44,27 +48,38 @@ def _field(settings: Settings, campaign: Campaign, trials: tuple[Trial, ...]) ->
     return found[0] if found else None
 
 
-def _over_field(figure: Any, axis: Any, campaign: Campaign, trials: tuple[Trial, ...], field: Any) -> None:  # noqa: ANN401 - matplotlib and xarray
+def _over_field(figure: Any, axis: Any, campaign: Campaign, trials: tuple[Trial, ...], field: Any) -> None:
     down, across = map(str, field.dims)
     units = campaign.environment["units"]
     # The colours span 98% of the field: at a corner where boundary values jump a few cells would take them all.
     low, high = np.quantile(field.values, [0.01, 0.99])
     image = axis.pcolormesh(
-        field[down], field[across], field.values.T, cmap="inferno", vmin=low, vmax=high, shading="nearest", rasterized=True
+        field[down],
+        field[across],
+        field.values.T,
+        cmap="inferno",
+        vmin=low,
+        vmax=high,
+        shading="nearest",
+        rasterized=True,
     )
     figure.colorbar(image, ax=axis, label=f"{field.name} ({field.attrs.get('units', '')})", extend="both")
     done = [trial for trial in trials if trial.state is TrialState.COMPLETED]
     for kind, marker, label in (("initial", "s", "start"), ("model", "o", "proposed")):
         points = [(t.design[down], t.design[across]) for t in done if t.origin.kind == kind]
         if points:
-            axis.scatter(*np.array(points, dtype=float).T, marker=marker, s=30, c="white", edgecolors="black", label=label)
+            axis.scatter(
+                *np.array(points, dtype=float).T, marker=marker, s=30, c="white", edgecolors="black", label=label
+            )
     if best := best_trial(campaign, done):
-        axis.scatter(best.design[down], best.design[across], marker="*", s=260, c="cyan", edgecolors="black", label="best")
+        axis.scatter(
+            best.design[down], best.design[across], marker="*", s=260, c="cyan", edgecolors="black", label="best"
+        )
     axis.set(xlabel=f"{down} ({units[down]})", ylabel=f"{across} ({units[across]})", aspect="equal")
-    axis.legend(loc="upper left", framealpha=0.9)
+    axis.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, frameon=False)  # hides no trial
 
 
-def _progress(axis: Any, settings: Settings, campaign: Campaign, trials: tuple[Trial, ...]) -> None:  # noqa: ANN401 - matplotlib
+def _progress(axis: Any, settings: Settings, campaign: Campaign, trials: tuple[Trial, ...]) -> None:
     output = campaign.environment["outputs"][0]
     done = [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
     numbers = [trial.number for trial in done]

@@ -1,9 +1,9 @@
 """What the operator sets, in the environment; a campaign file can change none of it.
 
-    FIELDCRAFT_HOME      folder of ledger, fields, tracking and work (default: runs)
-    FIELDCRAFT_PLUGINS   directories with further kinds, separated as in PATH
-    FIELDCRAFT_MLFLOW    tracking store: a server's URL or sqlite:////absolute/path.db (default: under the home);
-                         "off" shows nothing, and a later export catches up
+FIELDCRAFT_HOME      folder of ledger, fields, tracking and work (default: runs)
+FIELDCRAFT_PLUGINS   directories with further kinds, separated as in PATH
+FIELDCRAFT_MLFLOW    tracking store: a server's URL or sqlite:////absolute/path.db (default: under the home);
+                     "off" shows nothing, and a later export catches up
 """
 
 import getpass

@@ -46,8 +46,10 @@ def _supervise(folder: Path, worker: int, limit: float) -> int:
             break
         if time.monotonic() > deadline:
             reason = f"ran over dispatcher.wall_time_s of {limit:g} s and was killed with all it had started"
-            write_json(folder / "outcome.json", {"kind": "unknown", "reason": reason})
-            os.killpg(os.getpgrp(), signal.SIGKILL)
+            try:
+                write_json(folder / "outcome.json", {"kind": "unknown", "reason": reason})
+            finally:  # the limit holds also where the disk is full or the folder is gone
+                os.killpg(os.getpgrp(), signal.SIGKILL)
         time.sleep(_POLL_S)
     if os.WIFSIGNALED(status) and not (folder / "result").is_dir():
         name = signal.Signals(os.WTERMSIG(status)).name

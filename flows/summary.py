@@ -44,7 +44,7 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _regret(problem: Problem, sense: Any, best: Trial) -> dict[str, Any] | None:  # noqa: ANN401 - a Literal in data
+def _regret(problem: Problem, sense: Any, best: Trial) -> dict[str, Any] | None:
     """How far the best trial's design is from the true optimum, without noise where the exact objective is known."""
     optimum = problem.optimum(sense)
     if optimum is None:
@@ -53,7 +53,12 @@ def _regret(problem: Problem, sense: Any, best: Trial) -> dict[str, Any] | None:
     exact = problem.exact(np.array([[float(best.design[name]) for name in names]]))
     value = float((best.outputs or {})[problem.outputs[0].name]) if exact is None else float(exact[0])
     sign = 1.0 if sense == "maximize" else -1.0
-    return {"value": sign * (optimum.value - value), "true": value, "optimum": optimum.value, "noise_free": exact is not None}
+    return {
+        "value": sign * (optimum.value - value),
+        "true": value,
+        "optimum": optimum.value,
+        "noise_free": exact is not None,
+    }
 
 
 def summary_text(data: dict[str, Any], file: Path) -> str:

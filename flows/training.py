@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from models.observations import Observations
     from models.surrogate import Posterior
 
-SAVE_EVERY_S = 5.0  # an unfinished training loses at most this much work; the numbers do not depend on it
+SAVE_EVERY_S = 1.0  # an unfinished training loses about this much work; the numbers do not depend on it
+SAVE_SHARE = 0.05  # of the time at most goes into saving
 CURVE_POINTS = 200  # kept of a training curve, evenly thinned
 
 
@@ -75,7 +76,7 @@ class _Unfinished:
 
     def __init__(self, folder: Path, data_digest: str) -> None:
         self.folder, self.data_digest = folder, data_digest
-        self.saved = time.monotonic()
+        self.next_save = time.monotonic() + SAVE_EVERY_S
         self.curve: list[dict[str, float]] = []
 
     def report(
@@ -83,14 +84,16 @@ class _Unfinished:
     ) -> None:
         """Keep the curve, and the state now and then."""
         self.curve.append({"step": step, **metrics})
-        if time.monotonic() - self.saved < SAVE_EVERY_S:
+        began = time.monotonic()
+        if began < self.next_save:
             return
-        self.saved = time.monotonic()
         dataset = as_dataset(checkpoint()).assign_attrs(data=self.data_digest, step=step, curve=self.curve)
         older = self._saved()
         save_group(self.folder / f"{step:09d}", dataset)
         for path in older:
             shutil.rmtree(path)
+        ended = time.monotonic()
+        self.next_save = ended + max(SAVE_EVERY_S, (ended - began) / SAVE_SHARE)
 
     def load(self) -> "dict[str, torch.Tensor] | None":
         """The latest sound state for these data; None to begin anew."""

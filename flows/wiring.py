@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flows.errors import InputError
-from flows.plugins import build, explain, load, options_of
+from flows.plugins import build, load, options_of
 from flows.settings import Settings
 from flows.spec import CampaignSpec, Component, parse
 from physics.domain import Domain
@@ -145,7 +145,7 @@ def _noise_sd(spec: CampaignSpec, problem: Problem) -> float:
     if problem.sd is None:
         raise InputError(
             f"noise.of_sd: {spec.noise.of_sd} of a standard deviation that problem {spec.problem.kind!r} does not "
-            f"state. Give noise.sd in {problem.outputs[0].unit or 'the objective’s unit'} instead."
+            f"state. Give noise.sd in {problem.outputs[0].unit or 'its unit'} instead."
         )
     return spec.noise.of_sd * problem.sd
 

@@ -36,6 +36,6 @@ def tags(values: Mapping[str, Any]) -> dict[str, str]:
     return {safe_name(name): _text(value, TAG_LENGTH) for name, value in values.items() if value is not None}
 
 
-def _text(value: Any, limit: int) -> str:  # noqa: ANN401 - any JSON
+def _text(value: Any, limit: int) -> str:
     text = value if isinstance(value, str) else canonical(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."

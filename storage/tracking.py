@@ -300,7 +300,7 @@ class _Shown:
             found = self.runs[key] = str(made.info.run_id)
         return found
 
-    def _search(self, key: str) -> Any:  # noqa: ANN401 - a Run of MLflow, which is not typed
+    def _search(self, key: str) -> Any:
         from mlflow.entities import ViewType
 
         wanted = f"tags.`fieldcraft.key` = '{key}' AND tags.`fieldcraft.identity` = '{self.identity}'"

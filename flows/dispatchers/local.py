@@ -1,10 +1,10 @@
 """Simulations on this machine, each in a process group of its own that outlives whoever started it.
 
-    WORK/KEY/request.json   what to run, written before anything is started
-    WORK/KEY/started.json   made by the child, once: whoever makes it runs the job, any other child leaves
-    WORK/KEY/result         the fields, there whole or not at all (renamed)
-    WORK/KEY/outcome.json   why there is no result, in the child's own words
-    WORK/KEY/log.txt        what the simulator printed
+WORK/KEY/request.json   what to run, written before anything is started
+WORK/KEY/started.json   made by the child, once: whoever makes it runs the job, any other child leaves
+WORK/KEY/result         the fields, there whole or not at all (renamed)
+WORK/KEY/outcome.json   why there is no result, in the child's own words
+WORK/KEY/log.txt        what the simulator printed
 """
 
 import json
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Running
-from flows.processes import is_alive, start_time
+from flows.processes import end_group, is_alive, start_time
 from storage.fields import load_group
 
 if TYPE_CHECKING:
@@ -78,12 +78,18 @@ class Local:
         return Lost(f"process {process['pid']} ended without a result or a word")
 
     def poll(self, handle: Handle) -> Outcome:
-        """As ``look``, but a job whose process died before it began is barred from beginning, and has failed."""
+        """As ``look``, but a job whose process died before it began is barred from beginning, and has failed.
+
+        What a killed supervisor left running is killed too: nobody limits its time, and it may still write a result.
+        """
         outcome = self.look(handle)
+        if not isinstance(outcome, Lost):
+            return outcome
         place = self.folder / handle["key"]
-        if isinstance(outcome, Lost) and not (place / "started.json").exists():
+        started = read_json(place / "started.json")
+        if not started:
             return self._never_began(place, handle)
-        return outcome
+        return Running() if end_group(started["pid"]) else outcome
 
     def _never_began(self, place: Path, handle: Handle) -> Outcome:
         reason = f"process {handle['pid']} ended before it began: {_last_line(place / 'log.txt')}"
@@ -118,7 +124,11 @@ class Local:
     def wait(self, handles: list[Handle], seconds: float) -> None:
         """Return when one of the jobs has ended, or after ``seconds``."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and all(isinstance(self.poll(handle), Running) for handle in handles):
+        while (
+            handles
+            and time.monotonic() < deadline
+            and all(isinstance(self.poll(handle), Running) for handle in handles)
+        ):
             time.sleep(_POLL_S)
 
 

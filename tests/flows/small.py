@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -65,3 +66,11 @@ def contents(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if not path.name.endswith(("-wal", "-shm"))
     }
+
+
+def alter(home: Path, sql: str) -> None:
+    """Change the ledger behind its back."""
+    connection = sqlite3.connect(home / "ledger.sqlite")
+    connection.execute(sql)
+    connection.commit()
+    connection.close()

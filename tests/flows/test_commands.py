@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
-from small import SMALL, command, contents
+from small import SMALL, alter, command, contents
 
 from flows.cli import main
 from flows.running import created
@@ -52,13 +52,6 @@ def tables(home: Path) -> dict[str, list[object]]:
     with sqlite3.connect(f"file:{home / 'ledger.sqlite'}?mode=ro", uri=True) as connection:
         names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return {name: connection.execute(f"SELECT * FROM {name} ORDER BY rowid").fetchall() for name in sorted(names)}
-
-
-def alter(home: Path, sql: str) -> None:
-    connection = sqlite3.connect(home / "ledger.sqlite")
-    connection.execute(sql)
-    connection.commit()
-    connection.close()
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
@@ -222,7 +215,18 @@ def test_the_lineage_of_every_trial_is_complete(finished, capsys, trial):
     assert [approval["policy"] for approval in data["approvals"]] == ["auto"]
     assert data["field"]["digest"] == stored.field.digest
     assert (Path(data["field"]["path"]) / "manifest.json").is_file()
-    for word in ("trial", "acquisition", "model", "data", "collocation", "seed", "code", "environment", "mlflow", "field"):
+    for word in (
+        "trial",
+        "acquisition",
+        "model",
+        "data",
+        "collocation",
+        "seed",
+        "code",
+        "environment",
+        "mlflow",
+        "field",
+    ):
         assert re.search(f"^{word}", said, re.MULTILINE)
     if trial == "small-0003":
         assert data["acquisition"]["algorithm"] == "exact_gp x log_ei x multistart"
@@ -286,14 +290,16 @@ def test_a_finished_campaign_run_again_says_so_and_changes_nothing(finished):
     done = command("run", finished / "small.yaml", "--home", home)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Campaign 'small' had ended before; nothing was changed. It ended by budget: 3 of 3 trials" in done.stdout
-    assert f"fieldcraft plot small small.png" in done.stdout
+    assert "fieldcraft plot small small.png" in done.stdout
     assert tables(home) == rows
     assert contents(finished) == before
 
 
 def test_a_changed_file_is_refused_and_the_keys_are_named(finished):
     file, home = finished / "small.yaml", finished / "home"
-    file.write_text(SMALL.replace("trials: 3", "trials: 4").replace("{kind: exact_gp}", "{kind: exact_gp, restarts: 3}"))
+    file.write_text(
+        SMALL.replace("trials: 3", "trials: 4").replace("{kind: exact_gp}", "{kind: exact_gp, restarts: 3}")
+    )
     before, rows = contents(finished), tables(home)
     done = command("run", file, "--home", home)
     assert (done.returncode, done.stdout) == (2, "")

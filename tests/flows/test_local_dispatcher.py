@@ -169,6 +169,7 @@ def test_two_keys_run_beside_each_other(work, local):
 
 def test_waiting_ends_at_its_deadline(work, local):
     handle = local.submit(job(work, "wait"))
+    until(lambda: runs(work))
     began = time.monotonic()
     local.wait([handle], 0.2)
     assert 0.2 <= time.monotonic() - began < 30.0
@@ -203,11 +204,21 @@ def test_a_job_over_its_wall_time_is_killed_with_all_it_started_though_its_submi
         until(lambda pid=pid, started=started: not is_alive(pid, started))
 
 
+def test_the_wall_time_holds_where_nothing_can_be_written_any_more(work):
+    short = Local(work, 1.0)
+    handle = short.submit(job(work, "wait"))
+    until(lambda: psutil.Process(handle["pid"]).children())
+    (worker,) = psutil.Process(handle["pid"]).children()
+    short.forget("t-0001-1")
+    for pid, started in ((handle["pid"], handle["started"]), (worker.pid, worker.create_time())):
+        until(lambda pid=pid, started=started: not is_alive(pid, started))
+
+
 def test_a_simulator_that_raises_has_failed_with_its_message(work, local):
     handle = local.submit(job(work, "raise"))
     assert ended(local, handle) == Failed("unknown", "RuntimeError: the mesh is twisted")
     assert "the mesh is twisted" in (work / "t-0001-1" / "log.txt").read_text()
-    with pytest.raises(FieldDamaged, match="manifest.json is missing"):
+    with pytest.raises(FieldDamaged, match=r"manifest\.json is missing"):
         local.fetch(handle)
 
 
@@ -233,6 +244,16 @@ def test_a_job_whose_whole_group_was_killed_is_lost_and_runs_no_more(work, local
     until(lambda: not is_alive(again["pid"], again["started"]))
     assert isinstance(local.poll(again), Lost)
     assert len(runs(work)) == 1
+
+
+def test_what_a_killed_supervisor_left_running_is_killed_before_the_job_is_called_lost(work, local):
+    handle = local.submit(job(work, "stall"))
+    until(lambda: len(runs(work)) == 2)
+    processes = [(pid, start_time(pid)) for pid in runs(work)]
+    os.kill(handle["pid"], signal.SIGKILL)
+    until(lambda: not is_alive(handle["pid"], handle["started"]))
+    assert isinstance(ended(local, handle), Lost)
+    assert not any(is_alive(pid, started) for pid, started in processes)
 
 
 def test_a_child_that_dies_before_it_begins_is_barred_and_has_failed_in_passing(work, local, monkeypatch):
@@ -286,7 +307,8 @@ def test_to_cancel_a_job_that_has_ended_changes_nothing(work, local):
 
 
 def test_a_handle_whose_number_now_belongs_to_another_process_is_not_taken_for_alive(work, local):
-    with subprocess.Popen(["sleep", "600"], start_new_session=True) as stranger:
+    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
         started = start_time(stranger.pid)
         (work / "t-0001-1").mkdir()
         write_json(work / "t-0001-1" / "started.json", {"pid": stranger.pid, "started": started - 3600.0, "at": 0.0})
@@ -299,6 +321,9 @@ def test_a_handle_whose_number_now_belongs_to_another_process_is_not_taken_for_a
         assert isinstance(local.poll(handle), Running)
         local.cancel(handle)
         assert stranger.wait(60.0) == -signal.SIGKILL
+    finally:
+        stranger.kill()
+        stranger.wait()
 
 
 def test_a_result_that_was_altered_is_not_fetched(work, local):

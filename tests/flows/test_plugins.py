@@ -176,18 +176,21 @@ def test_a_models_file_of_the_user_never_meets_ours(tmp_path):
     one = plugin(
         tmp_path / "one",
         {
-            "models.py": "raise SystemExit('the user’s models.py was imported')",
+            "models.py": "raise SystemExit('the models.py of the user was imported')",
             "problems/models.py": EMPTY.format("Models"),
             "problems/mine.py": "import models\nOURS = models.__file__\n" + EMPTY.format("Mine"),
         },
     )
-    two = plugin(tmp_path / "two", {"problems/flows.py": EMPTY.format("Flows"), "simulators/mine.py": EMPTY.format("Mine")})
+    two = plugin(
+        tmp_path / "two", {"problems/flows.py": EMPTY.format("Flows"), "simulators/mine.py": EMPTY.format("Mine")}
+    )
     path = list(sys.path)
     models, mine = load("problems", "models", [one, two]), load("problems", "mine", [one, two])
     simulator = load("simulators", "mine", [one, two])
     assert load("problems", "flows", [one, two]).__name__ == "Flows"
     assert sys.modules["models"] is ours
-    assert sys.modules[mine.__module__].OURS == ours.__file__
+    seen = sys.modules[mine.__module__].OURS
+    assert seen == ours.__file__
     assert sys.path == path
     names = {cls.__module__ for cls in (models, mine, simulator)}
     assert len(names) == 3

@@ -70,7 +70,7 @@ def test_a_misspelt_key_is_named_with_the_one_that_was_meant(path, value, messag
 def test_each_of_two_misspelt_keys_gets_its_own_suggestion():
     data = changed("algorithm.start.propser", {"kind": "sobol"})
     data["sed"] = 3
-    with pytest.raises(InputError, match="unknown key 'propser'. Did you mean 'proposer'") as caught:
+    with pytest.raises(InputError, match=r"unknown key 'propser'\. Did you mean 'proposer'") as caught:
         parse(data, "c.yaml")
     assert "unknown key 'sed'. Did you mean 'seed'?" in str(caught.value)
 
@@ -264,7 +264,7 @@ def test_what_only_a_kind_can_know_is_refused_with_the_suggestion(settings, path
 
 def test_an_option_that_is_no_number_is_refused_as_text_too(settings):
     data = changed("problem", {"kind": "heat", "margin": "nan"})
-    with pytest.raises(InputError, match="problem.margin: .*finite number.*given: 'nan'"):
+    with pytest.raises(InputError, match=r"problem\.margin: .*finite number.*given: 'nan'"):
         wire(parse(data, "c.yaml"), settings)
 
 

@@ -2,33 +2,39 @@
 
 The children call the pass as the plain function it is. Everything slow is imported once, before the first fork.
 
+``python driver.py FILE`` runs one campaign in this process.
+
     request  {"file": campaign file, "home": folder, "environment": {...}}
     answer   {"status": exit status of the child, negative for a signal}
 """
 
+import contextlib
+import importlib
 import json
 import os
 import sys
-import time
+import tempfile
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
-import mlflow.tracking  # noqa: F401 - slow, and needed by every child
 import torch
 
-import flows.environment  # noqa: F401
 from flows.exporting import tracker
 from flows.passes import Ref, make_pass
 from flows.running import created
 from flows.settings import settings_from
 from flows.spec import read_campaign
 from flows.wiring import wire
-from models.surrogates import physics_informed  # noqa: F401
 from storage.ledger import open_ledger
 from storage.records import TrialState
 
 
 def drive(file: Path) -> None:
-    """Run the campaign of a file to its end and export it, as ``fieldcraft run`` does, without Prefect."""
+    """Run the campaign of a file to its end and export it, as ``fieldcraft run`` does, without Prefect.
+
+    With ``EXPORT_LATER`` in the environment it is left for a later call to export.
+    """
     settings = settings_from()
     campaign = wire(read_campaign(file), settings)
     ledger = open_ledger(settings.ledger, create=True)
@@ -41,26 +47,52 @@ def drive(file: Path) -> None:
             running = ledger.trials(campaign.name, states={TrialState.RUNNING})
             campaign.dispatcher.wait([trial.handle for trial in running if trial.handle], 5.0)
         ledger.release(lease)
-    tracker(settings).export(ledger)
+    if "EXPORT_LATER" not in os.environ:
+        tracker(settings).export(ledger)
+
+
+def warm() -> None:
+    """Import all that a campaign imports on its way, which a forked child finds out by running one."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        names = Path(folder) / "names"
+        home = {"FIELDCRAFT_HOME": f"{folder}/home", "SIMULATED": f"{folder}/count"}
+        plugins = {"FIELDCRAFT_PLUGINS": str(Path(__file__).parent / "plugins")}
+        fork(
+            {**home, **plugins},
+            Path(__file__).with_name("saddle.yaml"),
+            lambda: names.write_text(" ".join(sys.modules)),
+        )
+        for name in names.read_text().split():
+            if not name.startswith(("_fieldcraft_plugin", "__mp_main__")):
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
+
+
+def fork(environment: dict[str, str], file: Path, then: Callable[[], object] = lambda: None) -> int:
+    """Drive a campaign in a forked child; its exit status."""
+    child = os.fork()
+    if child == 0:
+        os.environ.update(environment)
+        status = 1
+        try:
+            drive(file)
+            then()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def main() -> None:
     torch.set_num_threads(1)
+    warm()
     for line in sys.stdin:
         request = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            os.environ.update(request["environment"])
-            status = 1
-            try:
-                drive(Path(request["file"]))
-                status = 0
-            finally:
-                sys.stderr.flush()
-                os._exit(status)
-        _, status = os.waitpid(child, 0)
-        print(json.dumps({"status": os.waitstatus_to_exitcode(status), "at": time.time()}), flush=True)
+        print(json.dumps({"status": fork(request["environment"], Path(request["file"]))}), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main() if len(sys.argv) == 1 else drive(Path(sys.argv[1]))

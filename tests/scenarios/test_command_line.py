@@ -106,7 +106,9 @@ def test_mlflow_has_flat_runs_of_the_campaign_its_trials_and_its_surrogates(watc
     assert {file.path for file in client.list_artifacts(surrogate.info.run_id)} == {"checkpoint.npz", "collocation.npz"}
 
 
-@pytest.mark.parametrize("point", ["ledger.note.train.after#1", "field.rename.before#3", "ledger.move.RUNNING.before#3"])
+@pytest.mark.parametrize(
+    "point", ["ledger.note.train.after#1", "field.rename.before#3", "ledger.move.RUNNING.before#3"]
+)
 def test_a_run_killed_at_a_commit_point_is_resumed_to_the_same_designs(watched, tmp_path, point):
     reference, _, _ = watched
     home = tmp_path / "home"
@@ -171,5 +173,3 @@ def test_a_prefect_api_out_of_reach_is_one_clear_error(tmp_path):
         code, _, err = finish(command(tmp_path / "home", "run", str(PLATE), PREFECT_API_URL=url))
     assert code == 2
     assert f"No Prefect API answers at {url}" in err
-
-

@@ -163,59 +163,86 @@ class Killed:
     seen: Seen
 
 
+@dataclass(frozen=True)
+class Reference:
+    """A campaign that nobody killed, in two halves, and the commit points that each half passes."""
+
+    folder: Path
+    points: dict[str, list[str]]
+    seen: Seen
+
+
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recovery")
-    driver = Driver(folder / "driver.log")
-    home, template = folder / "reference", folder / "template"
+    (folder / "new").mkdir()
+    driver, points, log = Driver(folder / "driver.log"), {}, folder / "points"
     try:
-        assert driver.drive(home, FIELDCRAFT_POINTS_LOG=str(folder / "points")) == 0, (folder / "driver.log").read_text()
+        shutil.copytree(folder / "new", folder / "ended")
+        assert driver.drive(folder / "ended", FIELDCRAFT_POINTS_LOG=str(log), EXPORT_LATER="1") == 0
+        points["new"] = sorted(set(log.read_text().split()))
+        log.unlink()
+        # MLflow's first migration takes seconds: every export begins with a migrated, empty store.
+        for home in (folder / "new", folder / "ended"):
+            (home / "mlflow").mkdir()
+        store = folder / "new" / "mlflow" / "mlflow.db"
+        migrate = [sys.executable, "-m", "mlflow", "db", "upgrade", f"sqlite:///{store}"]
+        subprocess.run(migrate, check=True, capture_output=True)
+        shutil.copy(store, folder / "ended" / "mlflow")
+        copied(folder, "ended", "reference")
+        assert driver.drive(folder / "reference", FIELDCRAFT_POINTS_LOG=str(log)) == 0
+        points["ended"] = sorted(set(log.read_text().split()))
     finally:
         driver.close()
-    # MLflow's first migration takes seconds: every home begins with a migrated, empty store.
-    (template / "mlflow").mkdir(parents=True)
-    subprocess.run(
-        [sys.executable, "-m", "mlflow", "db", "upgrade", f"sqlite:///{template / 'mlflow' / 'mlflow.db'}"],
-        check=True,
-        capture_output=True,
-    )
-    points = sorted(set((folder / "points").read_text().split()))
-    return folder, points, look(home)
+    return Reference(folder, points, look(folder / "reference"))
+
+
+def copied(folder: Path, home: str, name: str) -> Path:
+    """A copy of a home, with the count of its simulations, under another name."""
+    shutil.copytree(folder / home, folder / name)
+    if (counter := _counter(folder / home)).exists():
+        shutil.copy(counter, _counter(folder / name))
+    return folder / name
 
 
 @pytest.fixture(scope="module")
 def killed(uninterrupted):
-    """Every commit point -> what a kill there and the campaign resumed after it left behind."""
-    folder, points, _ = uninterrupted
-    drivers = SimpleQueue()
+    """Every commit point -> what a kill there and the campaign resumed after it left behind.
+
+    Points of the campaign itself are killed from an empty home, those of the export from a campaign that has ended.
+    """
+    drivers, folder = SimpleQueue(), uninterrupted.folder
     for number in range(2):
         drivers.put(Driver(folder / f"driver-{number}.log"))
 
-    def kill(point):
-        driver, home = drivers.get(), folder / point.replace("#", "-")
+    def kill(place):
+        home, point = place
+        driver, name = drivers.get(), f"{home}: {point}"
         try:
-            shutil.copytree(folder / "template", home)
-            status = driver.drive(home, FIELDCRAFT_DIE_AT=point)
-            committed, simulated = _committed(home), _simulated(home)
-            resumed = driver.drive(home)
-            return point, Killed(status, committed, simulated, resumed, _simulated(home), look(home))
+            at = copied(folder, home, name.replace(": ", "-").replace("#", "-"))
+            later = {"EXPORT_LATER": "1"} if home == "new" else {}
+            status = driver.drive(at, FIELDCRAFT_DIE_AT=point, **later)
+            committed, simulated = _committed(at), _simulated(at)
+            resumed = driver.drive(at)
+            return name, Killed(status, committed, simulated, resumed, _simulated(at), look(at))
         finally:
             drivers.put(driver)
 
     with ThreadPoolExecutor(2) as pool:
-        outcome = dict(pool.map(kill, points))
+        places = [(home, point) for home, points in uninterrupted.points.items() for point in points]
+        outcome = dict(pool.map(kill, places))
     for _ in range(2):
         drivers.get().close()
     return outcome
 
 
 def test_the_campaign_passes_every_commit_point_named(uninterrupted):
-    _, points, _ = uninterrupted
-    assert {point.partition("#")[0] for point in points} == POINTS
+    passed = {point.partition("#")[0] for points in uninterrupted.points.values() for point in points}
+    assert passed == POINTS
 
 
 def test_the_child_is_killed_at_each_point_and_resumes_to_the_end(killed):
-    inside_simulation = {point for point in killed if point.startswith("result.")}
+    inside_simulation = {point for point in killed if "result." in point}
     assert {p for p, k in killed.items() if k.status != -signal.SIGKILL} == inside_simulation
     assert {p: k.resumed for p, k in killed.items() if k.resumed != 0} == {}
 
@@ -237,11 +264,11 @@ def test_no_design_is_simulated_again_once_its_result_was_committed(killed):
 def test_only_a_simulation_that_was_itself_killed_runs_twice(killed):
     for point, outcome in killed.items():
         extra = sum(outcome.simulated_after.values()) - 3
-        assert extra == (2 if point == "result.rename.before#1" else 0), point
+        assert extra == (2 if point == "new: result.rename.before#1" else 0), point
 
 
 def test_resumed_designs_and_readings_equal_the_uninterrupted_ones_bit_for_bit(killed, uninterrupted):
-    _, _, reference = uninterrupted
+    reference = uninterrupted.seen
     assert len(reference.designs) == 3
     for point, outcome in killed.items():
         assert outcome.seen.designs == reference.designs, point
@@ -254,7 +281,7 @@ def test_the_doctor_finds_nothing_after_any_kill(killed):
 
 
 def test_mlflow_shows_everything_exactly_once_after_any_kill(killed, uninterrupted):
-    _, _, reference = uninterrupted
+    reference = uninterrupted.seen
     assert sorted(reference.runs) == [
         "campaign:saddle",
         "surrogate:saddle-0001",
