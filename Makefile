@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check gpu clean
+.PHONY: demo test check clean
 
 demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
@@ -15,10 +15,6 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-
-# What needs a card; not part of test.
-gpu: $(READY)
-	$(BIN)/python -m pytest tests/gpu
 
 $(READY): pyproject.toml constraints.txt
 	python3 -m venv $(VENV)

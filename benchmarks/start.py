@@ -8,6 +8,7 @@ Run on an idle machine: ``python benchmarks/start.py``. Each figure is the media
 """
 
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -37,6 +38,7 @@ def seconds_to_line(command: list[str], word: str, environment: dict[str, str]) 
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        start_new_session=True,
     )
     try:
         for line in process.stdout:
@@ -44,8 +46,8 @@ def seconds_to_line(command: list[str], word: str, environment: dict[str, str]) 
                 return time.perf_counter() - began
         raise SystemExit(f"{command} ended without a line with {word!r}")
     finally:
-        process.terminate()
-        process.communicate()
+        os.killpg(process.pid, signal.SIGKILL)  # with the server that Prefect started, which would outlive it
+        process.wait()
 
 
 def measure() -> dict[str, list[float]]:

@@ -3,11 +3,12 @@
 import numpy as np
 
 from flows.collocation import points_of
+from flows.environment import environment_of
 from flows.progress import tell
 from flows.sites import ACTOR, Site
 from flows.streams import Use, stream
 from flows.wiring import as_state, observations
-from storage.records import PENDING, Origin, Product, Proposal, Trial, digest_of
+from storage.records import PENDING, Origin, Product, Proposal, Trial, TrialState, digest_of
 
 
 def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
@@ -64,7 +65,8 @@ def _origin(site: Site, iteration: int, kind: str, words: str, product: Product 
             "model": product.ref if product else None,
             "data_digest": payload.get("data_digest"),
             "collocation": payload.get("collocation"),
-            "environment": digest_of(site.ledger.campaign(site.name).environment),
+            "environment": digest_of(environment_of(site.campaign.problem, site.campaign.settings.plugins)),
+            "reproducible": not any(trial.state is TrialState.FAILED for trial in site.ledger.trials(site.name)),
         }
     )
 

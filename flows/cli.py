@@ -199,18 +199,21 @@ def _export(options: argparse.Namespace, settings: Settings) -> int:
 
     ledger, done = open_ledger(settings.ledger), {}
     if options.name == "mlflow":
-        done["events shown in MLflow"] = export_mlflow(settings, None)
+        done["mlflow"] = export_mlflow(settings, None)
     elif options.csv is None and options.fields is None:
         raise InputError("export needs --csv FILE or --fields DIR, or the word mlflow instead of a campaign.")
     else:
         name = _campaign(ledger, options.name).name
         if options.csv is not None:
-            done[f"trials in {options.csv}"] = export_csv(ledger, name, options.csv)
+            done["csv"] = export_csv(ledger, name, options.csv)
         if options.fields is not None:
-            done[f"fields in {options.fields}"] = export_fields(
-                ledger, FieldStore(settings.fields), name, options.fields
-            )
-    _print(options.json, done, lambda: "\n".join(f"{count} {what}" for what, count in done.items()))
+            done["fields"] = export_fields(ledger, FieldStore(settings.fields), name, options.fields)
+    told = {
+        "mlflow": "events shown in MLflow",
+        "csv": f"trials in {options.csv}",
+        "fields": f"fields in {options.fields}",
+    }
+    _print(options.json, done, lambda: "\n".join(f"{count} {told[what]}" for what, count in done.items()))
     return 0
 
 

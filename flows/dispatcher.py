@@ -44,6 +44,10 @@ class Lost:
 Outcome = Running | Finished | Failed | Lost
 
 
+class CannotTell(Exception):
+    """Whether a key was ever started, the dispatcher cannot say; the message says why."""
+
+
 @dataclass(frozen=True)
 class Job:
     """What a dispatcher is asked to run: plain JSON, since it may run on another machine.
@@ -63,7 +67,7 @@ class Dispatcher(Protocol):
     """Where simulations run.
 
     Submitting a key twice runs it once. ``find`` tells a key that was never started (None) from one that was; a
-    dispatcher that cannot tell must raise, so that the trial is held for a person and never sent again.
+    dispatcher that cannot tell raises ``CannotTell``: the trial is then held for a person and not sent again.
     """
 
     def __init__(self, folder: Path, wall_time_s: float) -> None:

@@ -1,6 +1,6 @@
 """Step 2, dispatch: reconcile what may have been sent, retry what may be retried, send what is approved."""
 
-from flows.dispatcher import Dispatcher, Job
+from flows.dispatcher import CannotTell, Dispatcher, Job
 from flows.progress import tell
 from flows.sites import ACTOR, Site
 from storage.records import Trial, TrialState
@@ -9,6 +9,11 @@ from storage.records import Trial, TrialState
 def attempt_key(trial: Trial) -> str:
     """The key of a trial's present attempt, under which a result is matched; never used again."""
     return f"{trial.id}-{trial.attempt}"
+
+
+def attempt_keys(trial: Trial) -> list[str]:
+    """The keys of all attempts of a trial so far."""
+    return [f"{trial.id}-{attempt}" for attempt in range(1, trial.attempt + 1)]
 
 
 def dispatch(site: Site) -> int:
@@ -27,7 +32,11 @@ def dispatch(site: Site) -> int:
 def _send(site: Site, dispatcher: Dispatcher, staged: Trial) -> int:
     """Submit a staged trial unless its key was begun already; after a crash only the dispatcher knows."""
     key = attempt_key(staged)
-    handle = dispatcher.find(key)
+    try:
+        handle = dispatcher.find(key)
+    except CannotTell as error:
+        site.ledger.move(staged.id, TrialState.HELD, staged.expect, ACTOR, f"{error}; a person must say")
+        return 0
     reason = "found again after a crash" if handle else "submitted"
     if handle is None:
         handle = dispatcher.submit(Job(staged.id, key, _request(site, staged)))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from flows.dispatcher import Finished, Lost, Running
-from flows.dispatching import attempt_key
+from flows.dispatching import attempt_key, attempt_keys
 from flows.plugins import load
 from flows.settings import Settings
 from flows.sites import unfinished
@@ -35,16 +35,22 @@ def examine(settings: Settings) -> list[Finding]:
             references = _references(ledger, campaign)
             used |= {reference.digest for reference in references.values()}
             findings += _damaged(fields, references)
+            findings += _untrue(ledger, campaign)
             findings += _stuck(ledger, campaign, settings)
             findings += _leftover_work(ledger, campaign, settings)
     except (ValueError, KeyError) as error:  # a record is not what it was: no more can be concluded from this ledger
         findings.append(Finding("ledger", f"A record cannot be used: {error!r}. Restore the ledger from a copy."))
         used |= fields.digests()
+    if any(ledger.holder(campaign.name) for campaign in ledger.campaigns()):
+        used |= fields.digests()  # a pass publishes a field before it mentions it: nothing is an orphan yet
     swept = fields.sweep(used, remove=False)
     findings += [
         Finding("staging", f"{name}: left by a process that died. The next pass removes it.") for name in swept.staging
     ]
-    findings += [Finding("orphan", f"field {digest}: no trial or model refers to it.") for digest in swept.orphans]
+    findings += [
+        Finding("orphan", f"field {digest}: no trial or model refers to it. It does no harm and may be deleted.")
+        for digest in swept.orphans
+    ]
     return findings
 
 
@@ -71,6 +77,16 @@ def _damaged(fields: FieldStore, references: dict[str, FieldRef]) -> list[Findin
     return findings
 
 
+def _untrue(ledger: Ledger, campaign: Campaign) -> list[Finding]:
+    """Trials whose model is not what it was when it proposed them."""
+    models = {product.iteration: product for product in ledger.products(campaign.name) if product.step == "train"}
+    return [
+        Finding("ledger", f"{trial.id}: its model's record was altered since. Restore the ledger from a copy.")
+        for trial in ledger.trials(campaign.name)
+        if (ref := trial.origin.model) and (ref.iteration not in models or models[ref.iteration].digest != ref.digest)
+    ]
+
+
 def _stuck(ledger: Ledger, campaign: Campaign, settings: Settings) -> list[Finding]:
     """Trials that no process is working on, unless one is making passes over the campaign right now."""
     if ledger.holder(campaign.name) is not None:
@@ -84,7 +100,7 @@ def _stuck(ledger: Ledger, campaign: Campaign, settings: Settings) -> list[Findi
             reason = ledger.history(campaign.name, trial.id)[-1].reason
             findings.append(Finding("trial", f"{trial.id} is held: {reason}."))
             continue
-        outcome = dispatcher.look(trial.handle or {"key": attempt_key(trial), "pid": 0, "started": 0.0})
+        outcome = dispatcher.look(trial.handle or {"key": attempt_key(trial), "pid": 0, "started": 0.0, "boot": ""})
         if isinstance(outcome, Lost) or (trial.state is TrialState.STAGED and not isinstance(outcome, Running)):
             findings.append(
                 Finding("trial", f"{trial.id} is {trial.state} and no process runs it. The next pass settles it.")
@@ -101,6 +117,6 @@ def _leftover_work(ledger: Ledger, campaign: Campaign, settings: Settings) -> li
     if not folder.is_dir() or ledger.holder(campaign.name) is not None:
         return []
     trained = {unfinished(p.iteration) for p in ledger.products(campaign.name) if p.step == "train"}
-    done = {attempt_key(t) for t in ledger.trials(campaign.name, states={TrialState.COMPLETED})}
+    done = {key for t in ledger.trials(campaign.name, states={TrialState.COMPLETED}) for key in attempt_keys(t)}
     left = sorted(path.name for path in folder.iterdir() if path.name in trained | done)
     return [Finding("work", f"{folder / name}: its result is stored. The next pass removes it.") for name in left]

@@ -1,8 +1,11 @@
 """What a campaign ran on, recorded when it is created and never compared: code, versions, machine, names of outputs."""
 
+import hashlib
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,13 @@ from physics.problem import Problem
 _PACKAGES = ("fieldcraft", "torch", "botorch", "numpy", "scipy", "xarray", "zarr", "py-pde", "prefect", "mlflow")
 
 
-def environment_of(problem: Problem) -> dict[str, Any]:
-    """The environment as JSON; ``outputs`` lets a campaign be read where the problem's file is missing."""
+def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
+    """The environment of this process as JSON; ``outputs`` lets a campaign be read where its problem's file is missing.
+
+    Args:
+        problem: The campaign's problem.
+        plugins: Directories of the user's own kinds, whose files are named with their checksums.
+    """
     import torch
 
     return {
@@ -23,6 +31,11 @@ def environment_of(problem: Problem) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "versions": {name: _version(name) for name in _PACKAGES},
+        "plugins": {
+            f"{file.parent.name}/{file.name}": hashlib.sha256(file.read_bytes()).hexdigest()
+            for directory in plugins
+            for file in sorted(directory.glob("*/*.py"))
+        },
         "outputs": [{"name": output.name, "unit": output.unit} for output in problem.outputs],
         "units": {variable.name: getattr(variable, "unit", "") for variable in problem.space.variables},
     }
@@ -35,6 +48,7 @@ def _version(name: str) -> str | None:
         return None
 
 
+@cache
 def _commit() -> str | None:
     """Commit of the checkout that this code is, with ``+`` where it was changed; None outside one."""
     here = Path(__file__).resolve().parent

@@ -88,7 +88,8 @@ class BackgroundExport:
         if self.settings.mlflow == "off":
             return self
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "flows.exporting", str(self.settings.home), self.name],
+            [sys.executable, "-P", "-m", "flows.exporting", str(self.settings.home), self.name],
+            start_new_session=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -98,6 +99,10 @@ class BackgroundExport:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self.settings.mlflow == "off":
+            return
+        if kind is not None:  # the user waits for nothing; the exporter ends by itself when it has caught up
+            assert self.child.stdin is not None  # piped above
+            self.child.stdin.close()
             return
         try:
             _, said = self.child.communicate(timeout=DRAIN_S)

@@ -2,14 +2,19 @@
 
 import math
 import shutil
+from typing import TYPE_CHECKING
 
 from flows.dispatcher import Dispatcher, Failed, Finished, Handle, Lost
-from flows.dispatching import attempt_key
+from flows.dispatching import attempt_keys
+from flows.errors import FieldcraftError
 from flows.progress import tell
 from flows.sites import ACTOR, Site, unfinished
 from flows.streams import Use, stream
-from storage.fields import stray_staging
+from storage.fields import FieldDamaged, stray_staging
 from storage.records import Trial, TrialState
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def harvest(site: Site) -> int:
@@ -32,26 +37,40 @@ def harvest(site: Site) -> int:
 
 
 def _take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, seconds: float) -> None:
-    fields = dispatcher.fetch(handle)
     try:
-        outputs = site.campaign.problem.evaluate(trial.design, fields)
-    except Exception as error:  # the outermost edge of a user's problem: whatever it raises is recorded
-        _fail(site, trial, Failed("unknown", f"evaluate: {type(error).__name__}: {error}"))
+        fields = dispatcher.fetch(handle)
+    except FieldDamaged as error:
+        _lose(site, trial, Lost(str(error)))
         return
+    outputs = _evaluated(site, trial, fields)
     bad = [name for name, value in outputs.items() if not math.isfinite(value)]
-    missing = [output.name for output in site.campaign.problem.outputs if output.name not in outputs]
-    if bad or missing:
-        what = f"output {bad[0]!r} is {outputs[bad[0]]}" if bad else f"output {missing[0]!r} is missing"
-        _fail(site, trial, Failed("unknown", f"evaluate: {what}"))
+    if bad:
+        _fail(site, trial, Failed("unknown", f"evaluate: output {bad[0]!r} is {outputs[bad[0]]}"))
         return
-    noise = _noise(site, trial)
-    outputs[site.campaign.objective.output] += noise
+    outputs[site.campaign.objective.output] += _noise(site, trial)
     reference = site.fields.write(trial.id, fields)
     details = {"seconds": round(seconds, 3), "noise_sd": site.campaign.noise_sd}
     done, _ = site.ledger.record(
         trial.id, trial.expect, outputs, reference, ACTOR, site.campaign.spec.dispatcher.kind, details
     )
     tell("completed", trial=done, seconds=seconds)
+
+
+def _evaluated(site: Site, trial: Trial, fields: "xr.Dataset") -> dict[str, float]:
+    """The outputs of a finished simulation.
+
+    Raises:
+        FieldcraftError: the problem's ``evaluate`` failed. The trial stays as it is and its result where it is, so
+            that nothing has to be simulated again once the problem is mended.
+    """
+    try:
+        found = site.campaign.problem.evaluate(trial.design, fields)
+        return {output.name: float(found[output.name]) for output in site.campaign.problem.outputs}
+    except Exception as error:  # the outermost edge of a user's problem: whatever it raises is one clear error
+        raise FieldcraftError(
+            f"{trial.id}: evaluate of problem {site.campaign.spec.problem.kind!r} failed: {type(error).__name__}: "
+            f"{error}. Its simulation has finished and is kept: mend the problem and run again."
+        ) from error
 
 
 def _noise(site: Site, trial: Trial) -> float:
@@ -83,8 +102,9 @@ def _tidy(site: Site, dispatcher: Dispatcher) -> None:
         return
     present = {path.name for path in site.work.iterdir()}
     for trial in site.ledger.trials(site.name, states={TrialState.COMPLETED}):
-        if attempt_key(trial) in present:
-            dispatcher.forget(attempt_key(trial))
+        for key in attempt_keys(trial):
+            if key in present:
+                dispatcher.forget(key)
     for product in site.ledger.products(site.name):
         if product.step == "train" and unfinished(product.iteration) in present:
             shutil.rmtree(site.work / unfinished(product.iteration), ignore_errors=True)

@@ -74,8 +74,9 @@ class Server:
             f"fieldcraft:{secrets.token_urlsafe(24)}"
         )
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "flows.prefect_server"],
+            [sys.executable, "-P", "-m", "flows.prefect_server"],
             env={**os.environ, **_LOCAL},
+            start_new_session=True,  # Ctrl-C is for the campaign; the pipe ends the server after it
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -110,6 +111,11 @@ class Server:
                     return
             except httpx.HTTPError:
                 time.sleep(0.05)
+        if self.child is not None:
+            raise FieldcraftError(
+                f"The local Prefect server did not start; {os.environ['PREFECT_HOME']}/server.log says why. "
+                "Nothing that counts is kept there: its folder may be deleted."
+            )
         raise FieldcraftError(
             f"No Prefect API answers at {url}. Start that server, or unset PREFECT_API_URL to use a local one."
         )
@@ -145,7 +151,9 @@ def _copied(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     shutil.copyfile(source, draft)
-    os.replace(draft, target)
+    with suppress(FileExistsError):  # another process was faster, and may be using its own
+        os.link(draft, target)
+    draft.unlink()
 
 
 def _migrated(database: Path) -> None:
@@ -195,7 +203,7 @@ def _prepare() -> None:
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, **_QUIET, **_LOCAL, "PREFECT_HOME": folder}
         migrate = "from flows.prefect_server import _migrated; from pathlib import Path; _migrated(Path(%r))"
-        subprocess.run([sys.executable, "-c", migrate % f"{folder}/prefect.db"], env=environment, check=True)
+        subprocess.run([sys.executable, "-P", "-c", migrate % f"{folder}/prefect.db"], env=environment, check=True)
 
 
 if __name__ == "__main__":

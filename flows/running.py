@@ -80,7 +80,11 @@ def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:
 
     try:
         known = ledger.create_campaign(
-            campaign.name, campaign.data, campaign.digest, environment_of(campaign.problem), operator()
+            campaign.name,
+            campaign.data,
+            campaign.digest,
+            environment_of(campaign.problem, campaign.settings.plugins),
+            operator(),
         )
     except SpecChanged as error:
         keys = "; ".join(differing(error.stored, campaign.data))
@@ -113,4 +117,7 @@ def held(ledger: Ledger, name: str) -> str:
     """What a person has to judge before the campaign can go on."""
     trials = ledger.trials(name, states={TrialState.HELD})
     why = "; ".join(f"{trial.id}: {ledger.history(name, trial.id)[-1].reason}" for trial in trials)
-    return f"Campaign {name!r} waits for a person ({why}). See 'fieldcraft show {trials[0].id}'."
+    return (
+        f"Campaign {name!r} waits for a person ({why}). 'fieldcraft show {trials[0].id}' tells its history; this "
+        "version has no command yet that settles it, and everything is kept."
+    )

@@ -11,7 +11,7 @@ import time
 import traceback
 from pathlib import Path
 
-from flows.processes import start_time
+from flows.processes import boot, start_time
 
 _POLL_S = 0.02
 
@@ -24,7 +24,7 @@ def main(folder: Path) -> int:
     """
     from flows.dispatchers.local import read_json, write_json
 
-    me = {"pid": os.getpid(), "started": start_time(os.getpid()), "at": time.time()}
+    me = {"pid": os.getpid(), "started": start_time(os.getpid()), "boot": boot(), "at": time.time()}
     try:
         write_json(folder / "started.json", me, once=True)
     except FileExistsError:
@@ -54,6 +54,7 @@ def _supervise(folder: Path, worker: int, limit: float) -> int:
     if os.WIFSIGNALED(status) and not (folder / "result").is_dir():
         name = signal.Signals(os.WTERMSIG(status)).name
         write_json(folder / "outcome.json", {"kind": "lost", "reason": f"the simulation was killed by {name}"})
+    os.killpg(os.getpgrp(), signal.SIGKILL)  # whatever the simulator left running, and this process last
     return os.waitstatus_to_exitcode(status)
 
 

@@ -157,7 +157,7 @@ class CampaignSpec(_Part):
 
     @model_validator(mode="after")
     def _budget_covers_the_start(self) -> Self:
-        if self.algorithm.surrogate is not None and self.budget.trials < self.algorithm.start.n:
+        if self.budget.trials < self.algorithm.start.n:
             raise ValueError(
                 f"budget.trials is {self.budget.trials} and algorithm.start.n is {self.algorithm.start.n}: "
                 "the budget must cover the start; raise the one or lower the other"

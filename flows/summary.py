@@ -1,5 +1,6 @@
 """What ``fieldcraft run`` says at its end: the best design, the regret where the truth is known, where things lie."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
         "unit": problem.outputs[0].unit,
         "ledger": str(settings.ledger),
         "fields": str(settings.fields),
-        "mlflow": settings.mlflow,
+        "mlflow": re.sub(r"(?<=://)[^/@]*@", "", settings.mlflow),  # a server's URL may hold a password
         "prefect": str(settings.home / "prefect"),
         "home": str(settings.home),
     }
@@ -81,6 +82,8 @@ def summary_text(data: dict[str, Any], file: Path) -> str:
         "Next:",
         f"  fieldcraft plot {data['campaign']} {data['campaign']}.png",
         f"  fieldcraft trace {best['trial'] if best else '...'}",
-        f"  mlflow ui --backend-store-uri {data['mlflow']}" if data["mlflow"] != "off" else "  fieldcraft doctor",
+        f"  mlflow ui --backend-store-uri {data['mlflow']}"
+        if data["mlflow"].startswith("sqlite:")
+        else "  fieldcraft doctor",
     ]
     return "\n".join(lines)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.collocation import points_of
+from flows.environment import environment_of
 from flows.progress import tell
 from flows.sites import Site, unfinished
 from flows.streams import Use, stream
@@ -54,8 +55,6 @@ def _payload(
     curve: list[dict[str, float]],
     seconds: float,
 ) -> dict[str, Any]:
-    import torch
-
     collocation = site.ledger.product(site.name, iteration, "collocate")
     surrogate = site.campaign.spec.algorithm.surrogate
     return {
@@ -65,8 +64,7 @@ def _payload(
         "collocation": collocation and collocation.reference and collocation.reference.digest,
         "metrics": {name: float(value) for name, value in posterior.metrics.items()},
         "curve": curve[:: max(1, len(curve) // CURVE_POINTS)],
-        "threads": torch.get_num_threads(),
-        "device": "cuda" if torch.cuda.is_available() else "cpu",
+        "environment": environment_of(site.campaign.problem, site.campaign.settings.plugins),
         "seconds": round(seconds, 3),
     }
 
@@ -101,6 +99,7 @@ class _Unfinished:
             try:
                 dataset = load_group(path)
             except FieldDamaged:
+                shutil.rmtree(path)
                 continue
             if dataset.attrs["data"] == self.data_digest:
                 self.curve = list(dataset.attrs["curve"])

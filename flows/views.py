@@ -128,8 +128,9 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
     lineage["data"] = model and {"digest": origin.data_digest, "trials": list(model.payload["trials"])}
     lineage["collocation"] = points and {**points.payload, "digest": points.reference and points.reference.digest}
     lineage["seed"] = {"seed": origin.seed, "address": [origin.iteration, origin.slot]}
-    lineage["code"] = {"commit": campaign.environment.get("commit"), "specification": campaign.digest}
-    lineage["environment"] = {"digest": origin.environment, **campaign.environment}
+    environment = model.payload["environment"] if model else campaign.environment
+    lineage["code"] = {"commit": environment.get("commit"), "specification": campaign.digest}
+    lineage["environment"] = {"digest": origin.environment, **environment}
     lineage["approvals"] = [a.model_dump(mode="json") for a in ledger.approvals(trial.id)]
     lineage["mlflow"] = runs.get(f"trial:{trial.id}")
     lineage["field"] = trial.field and {"digest": trial.field.digest, "path": field_path}
@@ -137,7 +138,7 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
 
 
 def _model(product: Product, path: str | None, runs: Mapping[str, str]) -> dict[str, Any]:
-    kept = {key: product.payload[key] for key in ("surrogate", "metrics", "threads", "device", "seconds")}
+    kept = {key: product.payload[key] for key in ("surrogate", "metrics", "seconds")}
     return {
         "iteration": product.iteration,
         "digest": product.digest,

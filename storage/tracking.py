@@ -203,6 +203,7 @@ class _Session:
     def _surrogate(self, shown: _Shown, product: Product) -> str | None:
         payload = dict(product.payload)
         metrics, curve = payload.pop("metrics", {}), payload.pop("curve", [])
+        payload.pop("environment", None)  # shown by the campaign's run
         points = [(name, value, int(row["step"])) for row in curve for name, value in row.items() if name != "step"]
         last = 1 + max((step for _, _, step in points), default=-1)  # a final value comes after its curve
         run = shown.log(

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Running
-from flows.processes import end_group, is_alive, start_time
+from flows.processes import boot, end_group, is_alive, start_time
 from storage.fields import load_group
+from storage.staging import sync
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -45,36 +46,41 @@ class Local:
         """Write the request and start a child; the child that makes ``started.json`` is the one that runs it."""
         place = self.folder / job.key
         place.mkdir(parents=True, exist_ok=True)
+        for folder in (place, self.folder, self.folder.parent):
+            sync(folder)  # after a power cut too, a job that began must be known to have begun
         write_json(place / "request.json", {**job.request, "key": job.key, "wall_time_s": self.wall_time_s})
         with (place / "log.txt").open("ab") as log:
             child = subprocess.Popen(
-                [sys.executable, "-m", "flows.simulation", str(place)],
+                [sys.executable, "-P", "-m", "flows.simulation", str(place)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
         self._children[child.pid] = child
-        return {"key": job.key, "pid": child.pid, "started": start_time(child.pid)}
+        return {"key": job.key, "pid": child.pid, "started": start_time(child.pid), "boot": boot()}
 
     def find(self, key: str) -> Handle | None:
         """The handle of a job whose child has begun; None when none has, and submitting again is then safe."""
         started = read_json(self.folder / key / "started.json")
-        return {"key": key, "pid": started["pid"], "started": started["started"]} if started else None
+        return {"key": key, **{name: started[name] for name in ("pid", "started", "boot")}} if started else None
 
     def look(self, handle: Handle) -> Outcome:
         """Judge by what the child left behind, then by whether it lives."""
         place = self.folder / handle["key"]
         started = read_json(place / "started.json")
         process = started or handle
-        alive = self._lives(process["pid"], process["started"])
+        alive = self._lives(process)
         # Read after the look at the process: what it left behind is then complete.
         if (place / "result").is_dir():
-            return Finished(max(0.0, (place / "result").stat().st_mtime - started["at"]))
+            began = read_json(place / "started.json")["at"]
+            return Finished(max(0.0, (place / "result").stat().st_mtime - began))
         if outcome := read_json(place / "outcome.json"):
             return Lost(outcome["reason"]) if outcome["kind"] == "lost" else Failed(outcome["kind"], outcome["reason"])
         if alive:
             return Running()
+        if barred := started.get("barred"):
+            return Failed("transient", barred)
         return Lost(f"process {process['pid']} ended without a result or a word")
 
     def poll(self, handle: Handle) -> Outcome:
@@ -89,23 +95,26 @@ class Local:
         started = read_json(place / "started.json")
         if not started:
             return self._never_began(place, handle)
-        return Running() if end_group(started["pid"]) else outcome
+        if self._lives(started):  # it began between the look and now
+            return Running()
+        return Running() if started["boot"] == boot() and end_group(started["pid"]) else outcome
 
     def _never_began(self, place: Path, handle: Handle) -> Outcome:
         reason = f"process {handle['pid']} ended before it began: {_last_line(place / 'log.txt')}"
         try:  # whoever makes this file runs the job: from here on no child can
-            write_json(place / "started.json", {**handle, "at": time.time()}, once=True)
-            write_json(place / "outcome.json", {"kind": "transient", "reason": reason})
+            write_json(place / "started.json", {**handle, "at": time.time(), "barred": reason}, once=True)
         except FileExistsError:
             return Running()
         return Failed("transient", reason)
 
-    def _lives(self, pid: int, started: float) -> bool:
-        child = self._children.get(pid)
-        if child is not None and child.poll() is not None:
-            del self._children[pid]
+    def _lives(self, process: Handle) -> bool:
+        if process["boot"] != boot():
             return False
-        return is_alive(pid, started)
+        child = self._children.get(process["pid"])
+        if child is not None and child.poll() is not None:
+            del self._children[process["pid"]]
+            return False
+        return is_alive(process["pid"], process["started"])
 
     def fetch(self, handle: Handle) -> "xr.Dataset":
         """The fields the child wrote, checksums verified."""
@@ -114,7 +123,7 @@ class Local:
     def cancel(self, handle: Handle) -> None:
         """Kill the job's process group, also one that has not begun."""
         process = read_json(self.folder / handle["key"] / "started.json") or handle
-        if self._lives(process["pid"], process["started"]):
+        if self._lives(process):
             os.killpg(process["pid"], signal.SIGKILL)
 
     def forget(self, key: str) -> None:
@@ -155,6 +164,7 @@ def write_json(path: Path, data: dict[str, Any], *, once: bool = False) -> None:
             os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
+    sync(path.parent)
 
 
 def read_json(path: Path) -> dict[str, Any]:

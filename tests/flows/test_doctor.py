@@ -10,6 +10,7 @@ import xarray as xr
 from small import alter, contents
 
 from flows.cli import main
+from flows.processes import boot
 from flows.settings import settings_from
 from flows.sites import site_of
 from storage.fields import FieldStore
@@ -58,7 +59,9 @@ def test_a_sound_campaign_is_well(finished, capsys):
 def test_a_field_that_nobody_refers_to_is_an_orphan(finished, capsys):
     home = finished / "home"
     ref = FieldStore(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
-    assert found(home, capsys) == [("orphan", f"field {ref.digest}: no trial or model refers to it.")]
+    assert found(home, capsys) == [
+        ("orphan", f"field {ref.digest}: no trial or model refers to it. It does no harm and may be deleted.")
+    ]
 
 
 @pytest.mark.parametrize("damage", ["altered", "missing"])
@@ -108,7 +111,7 @@ def test_a_trial_that_was_claimed_and_never_sent_is_found(finished, capsys):
 def test_a_running_trial_without_a_process_is_found(finished, capsys):
     home = finished / "home"
     ledger, trial = waiting(home)
-    handle = {"key": "other-0001-1", "pid": NOBODY, "started": 0.0}
+    handle = {"key": "other-0001-1", "pid": NOBODY, "started": 0.0, "boot": boot()}
     ledger.move(trial.id, TrialState.RUNNING, trial.expect, "test", "submitted", handle=handle)
     text = "other-0001 is RUNNING and no process runs it. The next pass settles it."
     assert found(home, capsys) == [("trial", text)]

@@ -15,7 +15,7 @@ import pytest
 
 from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Running
 from flows.dispatchers.local import Local, read_json, write_json
-from flows.processes import is_alive, start_time
+from flows.processes import boot, is_alive, start_time
 from flows.streams import Use, stream
 from storage.fields import FieldDamaged
 
@@ -311,7 +311,7 @@ def test_a_handle_whose_number_now_belongs_to_another_process_is_not_taken_for_a
     try:
         started = start_time(stranger.pid)
         (work / "t-0001-1").mkdir()
-        write_json(work / "t-0001-1" / "started.json", {"pid": stranger.pid, "started": started - 3600.0, "at": 0.0})
+        write_json(work / "t-0001-1" / "started.json", {"pid": stranger.pid, "started": started - 3600.0, "boot": boot(), "at": 0.0})
         handle = local.find("t-0001-1")
         assert handle is not None
         assert isinstance(local.poll(handle), Lost)

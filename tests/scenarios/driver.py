@@ -44,6 +44,8 @@ def drive(file: Path) -> None:
         while not (passed := make_pass(ref)).decision.finished:
             if passed.sent and os.environ.get("FIELDCRAFT_DIE_AT", "").startswith("result."):
                 del os.environ["FIELDCRAFT_DIE_AT"]  # the first simulations die; those that replace them live
+            if passed.decision.wait == "person":
+                raise SystemExit(3)
             running = ledger.trials(campaign.name, states={TrialState.RUNNING})
             campaign.dispatcher.wait([trial.handle for trial in running if trial.handle], 5.0)
         ledger.release(lease)

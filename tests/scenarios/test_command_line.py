@@ -85,7 +85,7 @@ def test_prefect_shows_every_pass_and_its_steps(watched):
     import sqlite3
 
     home, _, _ = watched
-    with sqlite3.connect(home / "prefect" / "prefect.db") as connection:
+    with sqlite3.connect(home / "prefect" / "server" / "prefect.db") as connection:
         flows = connection.execute("SELECT state_type FROM flow_run").fetchall()
         steps = {name.rpartition("-")[0] for (name,) in connection.execute("SELECT name FROM task_run")}
     assert flows and {state for (state,) in flows} == {"COMPLETED"}
@@ -161,9 +161,9 @@ def test_mlflow_out_of_reach_is_said_once_and_an_export_catches_up(watched, tmp_
     assert (out + err).count("fieldcraft export mlflow") == 1
     assert len(open_ledger(home / "ledger.sqlite").pending()) == 8
     code, out, _ = finish(command(home, "export", "mlflow", "--json"))
-    assert (code, json.loads(out)) == (0, {"events shown in MLflow": 8})
+    assert (code, json.loads(out)) == (0, {"mlflow": 8})
     code, out, _ = finish(command(home, "export", "mlflow", "--json"))
-    assert (code, json.loads(out)) == (0, {"events shown in MLflow": 0})
+    assert (code, json.loads(out)) == (0, {"mlflow": 0})
 
 
 def test_a_prefect_api_out_of_reach_is_one_clear_error(tmp_path):

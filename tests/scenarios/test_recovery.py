@@ -258,7 +258,7 @@ def test_no_design_is_simulated_again_once_its_result_was_committed(killed):
     for point, outcome in killed.items():
         for design, _ in outcome.committed.values():
             place = (design["x"], design["y"])
-            assert outcome.simulated_after[place] == outcome.simulated[place] == 1, point
+            assert outcome.simulated_after[place] == outcome.simulated[place] > 0, point
 
 
 def test_only_a_simulation_that_was_itself_killed_runs_twice(killed):
