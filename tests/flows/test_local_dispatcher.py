@@ -311,7 +311,10 @@ def test_a_handle_whose_number_now_belongs_to_another_process_is_not_taken_for_a
     try:
         started = start_time(stranger.pid)
         (work / "t-0001-1").mkdir()
-        write_json(work / "t-0001-1" / "started.json", {"pid": stranger.pid, "started": started - 3600.0, "boot": boot(), "at": 0.0})
+        write_json(
+            work / "t-0001-1" / "started.json",
+            {"pid": stranger.pid, "started": started - 3600.0, "boot": boot(), "at": 0.0},
+        )
         handle = local.find("t-0001-1")
         assert handle is not None
         assert isinstance(local.poll(handle), Lost)
