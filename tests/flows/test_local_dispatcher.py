@@ -320,7 +320,12 @@ def test_a_handle_whose_number_now_belongs_to_another_process_is_not_taken_for_a
         assert isinstance(local.poll(handle), Lost)
         local.cancel(handle)
         assert stranger.poll() is None
-        write_json(work / "t-0001-1" / "started.json", {"pid": stranger.pid, "started": started, "at": 0.0})
+        stranger_then = {"pid": stranger.pid, "started": started, "boot": "an earlier boot", "at": 0.0}
+        write_json(work / "t-0001-1" / "started.json", stranger_then)
+        assert isinstance(local.poll(handle), Lost)
+        local.cancel(handle)
+        assert stranger.poll() is None
+        write_json(work / "t-0001-1" / "started.json", {**stranger_then, "boot": boot()})
         assert isinstance(local.poll(handle), Running)
         local.cancel(handle)
         assert stranger.wait(60.0) == -signal.SIGKILL
