@@ -1,5 +1,7 @@
 """Step 6, acquire: posterior and pending trials become designs, each with its origin."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from flows.collocation import points_of
@@ -9,6 +11,9 @@ from flows.sites import ACTOR, Site
 from flows.streams import Use, stream
 from flows.wiring import as_state, observations
 from storage.records import PENDING, Origin, Product, Proposal, Trial, TrialState, digest_of
+
+if TYPE_CHECKING:
+    from models.surrogate import Posterior
 
 
 def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
@@ -43,13 +48,13 @@ def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
     return _propose(site, iteration, found.X, origins)
 
 
-def _prediction(posterior: object, X: np.ndarray) -> tuple[list[float], list[float]]:
+def _prediction(posterior: "Posterior", X: np.ndarray) -> tuple[list[float], list[float]]:
     """Predicted mean and standard deviation of the objective at X (q, d), in its unit."""
     import torch
 
     with torch.no_grad():
-        mean, variance = posterior.mean_var(torch.as_tensor(X))  # type: ignore[attr-defined]
-    scaling = posterior.scaling  # type: ignore[attr-defined]
+        mean, variance = posterior.mean_var(torch.as_tensor(X))
+    scaling = posterior.scaling
     return scaling.to_physical(mean.numpy()).tolist(), (scaling.sd * np.sqrt(variance.numpy())).tolist()
 
 
