@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -119,16 +120,13 @@ def _iterate(options: argparse.Namespace, settings: Settings) -> int:
     from flows.progress import listening
 
     _campaign(open_ledger(settings.ledger), options.name)
-    server = Server(settings.home / "prefect")
-    try:
+    with closing(Server(settings.home / "prefect")) as server:
         server.begin()
         from flows.campaign import iterate
 
         server.ready()
         with without_heartbeats(), listening(Display(lambda: open_ledger(settings.ledger), options.json)):
             passed = iterate(options.name, str(settings.home))
-    finally:
-        server.stop()
     decision = passed["decision"]
     outcome = decision["finished"] or (f"waits for {decision['wait']}" if decision["wait"] else "proposed")
     _print(options.json, {"event": "passed", **passed}, lambda: f"{options.name}: {outcome}")

@@ -4,7 +4,6 @@ import csv
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -125,10 +124,10 @@ def _follow(settings: Settings, name: str) -> int:
         except TrackingError as error:
             print(str(error).replace("\n", " "), file=sys.stderr)
             return 1
-        except LeaseHeld:
-            time.sleep(_EVERY_S)  # another exporter is at work on the same outbox
+        except LeaseHeld as error:  # another exporter is at work on the same outbox: there is a next time, or a word
             if ended:
-                return 0
+                print(str(error).replace("\n", " "), file=sys.stderr)
+                return 1
         if ended:
             return 0
         ended = bool(select.select([sys.stdin], [], [], _EVERY_S)[0])

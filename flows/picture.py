@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from flows.errors import InputError
+from flows.exporting import objective_of
 from flows.settings import Settings
 from flows.views import best_trial
 from flows.wiring import rewire
@@ -81,12 +82,15 @@ def _over_field(figure: Any, axis: Any, campaign: Campaign, trials: tuple[Trial,
 
 def _progress(axis: Any, settings: Settings, campaign: Campaign, trials: tuple[Trial, ...]) -> None:
     output = campaign.environment["outputs"][0]
+    objective = objective_of(campaign)
     done = [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
-    numbers = [trial.number for trial in done]
-    values = np.array([(trial.outputs or {})[output["name"]] for trial in done])
-    best = (np.maximum if campaign.spec["sense"] == "maximize" else np.minimum).accumulate(values)
-    axis.plot(numbers, values, "o", color="0.55", label="reading")
-    axis.step(numbers, best, where="post", color="C3", label="best so far")
+    readings = [(trial.number, (trial.outputs or {})[output["name"]]) for trial in done]
+    axis.plot([n for n, _ in readings], [value for _, value in readings], "o", color="0.55", label="reading")
+    feasible = [reading for reading, trial in zip(readings, done, strict=True) if objective.best([trial]) is not None]
+    if feasible:
+        numbers, values = zip(*feasible, strict=True)
+        best = (np.maximum if objective.maximize else np.minimum).accumulate(values)
+        axis.step(numbers, best, where="post", color="C3", label="best so far")
     optimum = rewire(campaign.spec, settings, algorithm=False).problem.optimum(campaign.spec["sense"])
     if optimum is not None:
         axis.axhline(optimum.value, color="0.2", linestyle=":", label="true optimum")

@@ -124,7 +124,7 @@ class Server:
         user, found, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
         return (user, password) if found else None
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the child; one that has not begun has written nothing and need not come to the end of its imports."""
         if self.child is not None:
             if not self.begun:

@@ -1,7 +1,6 @@
 """``fieldcraft run``: passes inside one Prefect context until the budget or a stop rule ends the campaign."""
 
 import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +46,7 @@ def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = 
     """
     began = time.monotonic()
     spec = read_campaign(file)
-    with listening(listener), closing(_Closable(server := Server(settings.home / "prefect"), server.stop)):
+    with listening(listener), closing(Server(settings.home / "prefect")) as server:
         campaign = wire(spec, settings)
         ledger = open_ledger(settings.ledger, create=True)
         known = created(ledger, campaign, file)
@@ -62,12 +61,6 @@ def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = 
         finally:
             ledger.release(lease)
     return Ran(spec.name, reason, True, time.monotonic() - began)
-
-
-@dataclass(frozen=True)
-class _Closable:
-    server: Server
-    close: Callable[[], None]
 
 
 def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:

@@ -17,38 +17,17 @@ import pytest
 
 from flows.doctor import examine
 from flows.settings import settings_from
+from storage import fields, ledger, tracking
 from storage.fields import FieldStore
 from storage.ledger import open_ledger
-from storage.records import TrialState
+from storage.records import SETTLED, TrialState
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-# Every durable effect of a campaign in which nothing fails. Moves that need a person or a failure are killed one by
-# one in tests/contracts/test_ledger_crashes.py.
-POINTS = {
-    *(
-        f"ledger.{name}.{when}"
-        for when in ("before", "after")
-        for name in (
-            "schema",
-            "create",
-            "lease.acquire",
-            "propose",
-            "approve",
-            "move.STAGED",
-            "move.RUNNING",
-            "record",
-            "note.collocate",
-            "note.train",
-            "finish",
-            "lease.release",
-            "outbox.exported",
-        )
-    ),
-    *(f"{of}.rename.{when}" for of in ("field", "result") for when in ("before", "after")),
-    "tracking.run.after",
-    "tracking.export.before",
-    "tracking.export.after",
+# All there are, but for the moves that need a person or a failure, which tests/contracts/test_ledger_crashes.py kills.
+UNUSUAL = {TrialState.PROPOSED, TrialState.APPROVED, *SETTLED, TrialState.HELD}
+POINTS = {*ledger.COMMIT_POINTS, *fields.COMMIT_POINTS, *tracking.COMMIT_POINTS} - {
+    f"ledger.move.{state}.{when}" for state in UNUSUAL for when in ("before", "after")
 }
 
 
@@ -100,19 +79,19 @@ class Seen:
 
 def look(home: Path) -> Seen:
     settings = settings_from({"FIELDCRAFT_PLUGINS": str(HERE / "plugins")}, home)
-    ledger = open_ledger(settings.ledger)
-    trials = ledger.trials("saddle")
-    fields = FieldStore(settings.fields)
+    opened = open_ledger(settings.ledger)
+    trials = opened.trials("saddle")
+    store = FieldStore(settings.fields)
     for trial in trials:
-        assert trial.field is not None, ledger.history("saddle", trial.id)
-        fields.verify(trial.field)
+        assert trial.field is not None, opened.history("saddle", trial.id)
+        store.verify(trial.field)
     runs, metrics = _tracked(home)
     return Seen(
         designs=[trial.design for trial in trials],
         outputs=[trial.outputs for trial in trials],
         origins=[trial.origin.model_dump(exclude={"model", "environment"}) for trial in trials],
-        results={trial.id: [result.outputs for result in ledger.results(trial.id)] for trial in trials},
-        unexported=len(ledger.pending()),
+        results={trial.id: [result.outputs for result in opened.results(trial.id)] for trial in trials},
+        unexported=len(opened.pending()),
         runs=runs,
         metrics=metrics,
         findings=examine(settings),
@@ -136,10 +115,10 @@ def _committed(home: Path) -> dict[str, dict]:
     with sqlite3.connect(home / "ledger.sqlite") as connection:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'trials'").fetchone():
             return {}
-    ledger = open_ledger(home / "ledger.sqlite")
-    if not ledger.campaigns():
+    opened = open_ledger(home / "ledger.sqlite")
+    if not opened.campaigns():
         return {}
-    return {t.id: (t.design, t.outputs) for t in ledger.trials("saddle", states={TrialState.COMPLETED})}
+    return {t.id: (t.design, t.outputs) for t in opened.trials("saddle", states={TrialState.COMPLETED})}
 
 
 def _counter(home: Path) -> Path:
