@@ -1,0 +1,1 @@
+"""The commands, by what they are for; ``flows.cli`` puts them together."""

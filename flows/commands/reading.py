@@ -1,0 +1,98 @@
+"""Commands that only read: status, show, trace, doctor; and export, which copies out."""
+
+import argparse
+from pathlib import Path
+
+from flows.commands.shared import Add, campaign_of, show
+from flows.errors import InputError
+from flows.settings import Settings
+from storage.ledger import open_ledger
+
+
+def add(command: Add) -> None:
+    """Register the commands."""
+    command("status", _status, "where campaigns stand").add_argument("name", nargs="?")
+    command("show", _show, "a trial with its history").add_argument("trial")
+    command("trace", _trace, "a trial's lineage: model, data, collocation, seed, code, run, field").add_argument(
+        "trial"
+    )
+    export = command("export", _export, "copy a campaign out: --csv FILE, --fields DIR, or to MLflow")
+    export.add_argument("name", help="campaign, or the word mlflow to bring MLflow up to date")
+    export.add_argument("--csv", type=Path, help="one row per trial")
+    export.add_argument("--fields", type=Path, help="one zarr group of all fields, along trial")
+    command("doctor", _doctor, "look for damage and leftovers; reads only")
+
+
+def _status(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.views import status_data, status_text
+
+    ledger = open_ledger(settings.ledger)
+    chosen = [campaign_of(ledger, options.name)] if options.name else list(ledger.campaigns())
+    show(
+        options.json,
+        [status_data(ledger, campaign) for campaign in chosen],
+        lambda: "\n".join(status_text(ledger, campaign) for campaign in chosen) or "No campaign yet.",
+    )
+    return 0
+
+
+def _show(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.views import show_data, show_text
+
+    ledger = open_ledger(settings.ledger)
+    trial = ledger.trial(options.trial)
+    show(options.json, show_data(ledger, trial), lambda: show_text(ledger, trial))
+    return 0
+
+
+def _trace(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.views import trace_data, trace_text
+    from storage.fields import FieldStore
+
+    ledger, fields = open_ledger(settings.ledger), FieldStore(settings.fields)
+    trial = ledger.trial(options.trial)
+    model = ledger.product(trial.campaign, trial.origin.model.iteration, "train") if trial.origin.model else None
+    data = trace_data(
+        ledger,
+        trial,
+        str(fields.path(trial.field)) if trial.field else None,
+        str(fields.path(model.reference)) if model and model.reference else None,
+    )
+    show(options.json, data, lambda: trace_text(data))
+    return 0
+
+
+def _export(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.exporting import export_csv, export_fields, export_mlflow
+    from storage.fields import FieldStore
+
+    ledger, done = open_ledger(settings.ledger), {}
+    if options.name == "mlflow":
+        done["mlflow"] = export_mlflow(settings, None)
+    elif options.csv is None and options.fields is None:
+        raise InputError("export needs --csv FILE or --fields DIR, or the word mlflow instead of a campaign.")
+    else:
+        name = campaign_of(ledger, options.name).name
+        if options.csv is not None:
+            done["csv"] = export_csv(ledger, name, options.csv)
+        if options.fields is not None:
+            done["fields"] = export_fields(ledger, FieldStore(settings.fields), name, options.fields)
+    told = {
+        "mlflow": "events shown in MLflow",
+        "csv": f"trials in {options.csv}",
+        "fields": f"fields in {options.fields}",
+    }
+    show(options.json, done, lambda: "\n".join(f"{count} {told[what]}" for what, count in done.items()))
+    return 0
+
+
+def _doctor(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.doctor import examine
+
+    findings = examine(settings)
+    show(
+        options.json,
+        [{"kind": finding.kind, "text": finding.text} for finding in findings],
+        lambda: "\n".join(f"{finding.kind}: {finding.text}" for finding in findings) or "All is well.",
+    )
+    return 1 if findings else 0

@@ -1,0 +1,41 @@
+"""What every command shares: how one is registered, how it prints, how it names a campaign that is not there."""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from flows.errors import InputError
+from flows.plugins import suggestion
+from flows.settings import Settings
+from storage.ledger import Ledger
+
+Command = Callable[[argparse.Namespace, Settings], int]
+
+
+class Add(Protocol):
+    """Registers a command and returns its parser, which takes ``--json`` and ``--home`` already."""
+
+    def __call__(self, name: str, command: Command, text: str) -> argparse.ArgumentParser:
+        """The parser of the new command."""
+        ...
+
+
+def show(as_json: bool, data: object, text: Callable[[], str]) -> None:
+    """Print what a command found: as JSON, or as text, which is made only then."""
+    print(json.dumps(data) if as_json else text())
+
+
+def campaign_of(ledger: Ledger, name: str) -> Any:
+    """The campaign of that name.
+
+    Raises:
+        InputError: there is none; names those there are.
+    """
+    known = {campaign.name: campaign for campaign in ledger.campaigns()}
+    if name not in known:
+        raise InputError(
+            f"No campaign {name!r} here.{suggestion(name, known)} Known: {', '.join(known) or 'none'}. "
+            "--home names another folder."
+        )
+    return known[name]
