@@ -1,5 +1,6 @@
 """Step 6, acquire: posterior and pending trials become designs, each with its origin."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,18 +10,20 @@ from flows.environment import environment_of
 from flows.progress import tell
 from flows.sites import ACTOR, Site
 from flows.streams import Use, stream
-from flows.wiring import as_state, observations
-from storage.records import PENDING, Origin, Product, Proposal, Trial, TrialState, digest_of
+from flows.wiring import as_state, observations, seen_by
+from physics.space import SearchSpace
+from storage.records import Origin, Product, Proposal, Trial, TrialState, digest_of
 
 if TYPE_CHECKING:
     from models.surrogate import Posterior
 
 
 def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
-    """Propose the next designs of the initial sequence."""
-    proposed = len([trial for trial in site.ledger.trials(site.name) if trial.iteration < iteration])
+    """Propose the next q designs of the initial sequence, in which imported trials have no place."""
+    earlier = [trial for trial in site.ledger.trials(site.name) if trial.iteration < iteration]
+    proposed = len([trial for trial in earlier if trial.origin.kind != "imported"])
     rng = stream(site.campaign.spec.seed, 0, Use.INITIAL)
-    X = site.campaign.algorithm.begin(site.campaign.space, proposed, q, rng)
+    X = site.campaign.algorithm.initial.propose(site.campaign.space, proposed, q, rng)
     origin = _origin(site, iteration, "initial", site.campaign.spec.algorithm.start.proposer.kind)
     return _propose(site, iteration, X, [origin] * len(X))
 
@@ -30,11 +33,10 @@ def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
     product = site.ledger.product(site.name, iteration, "train")
     assert product is not None and product.reference is not None  # the pass trains before it acquires
     campaign, trials = site.campaign, site.ledger.trials(site.name)
-    seen = [trial for trial in trials if trial.id in set(product.payload["trials"])]
+    seen = seen_by(product, trials, site.ledger.readings(site.name))
     data = observations(campaign, seen, points_of(site, iteration))
     posterior = campaign.algorithm.restore(data, as_state(site.fields.read(product.reference)))
-    waiting = [trial.design for trial in trials if trial.state in PENDING]
-    pending = campaign.space.encode(waiting) if waiting else np.empty((0, campaign.space.dimension))
+    pending = _unseen(campaign.space, trials, seen)
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
     found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
     mean, sd = _prediction(posterior, found.X)
@@ -46,6 +48,17 @@ def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
         for slot in range(q)
     ]
     return _propose(site, iteration, found.X, origins)
+
+
+def _unseen(space: SearchSpace, trials: Sequence[Trial], seen: Sequence[Trial]) -> np.ndarray:
+    """Encoded designs (k, d) that the model has no reading of and that are not to be proposed again.
+
+    Pending ones, and those that were rejected, failed, given up or retracted: a deterministic acquisition would
+    otherwise propose them for ever. What comes in after the training changes nothing here.
+    """
+    known = {trial.id for trial in seen}
+    designs = [trial.design for trial in trials if trial.id not in known]
+    return space.encode(designs) if designs else np.empty((0, space.dimension))
 
 
 def _prediction(posterior: "Posterior", X: np.ndarray) -> tuple[list[float], list[float]]:
@@ -81,7 +94,11 @@ def _propose(site: Site, iteration: int, X: np.ndarray, origins: list[Origin]) -
     for design in designs:
         site.campaign.space.check(design)
     proposals = [
-        Proposal(design=design, origin=origin.model_copy(update={"slot": slot}))
+        Proposal(
+            design=design,
+            origin=origin.model_copy(update={"slot": slot}),
+            cost=site.campaign.problem.cost(design),
+        )
         for slot, (design, origin) in enumerate(zip(designs, origins, strict=True))
     ]
     trials = site.ledger.propose(site.name, iteration, proposals, ACTOR)

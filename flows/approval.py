@@ -1,13 +1,120 @@
 """Step 7, approve: the campaign's policy decides, and writes the same record as a person would."""
 
-from flows.sites import Site
-from storage.records import Trial, TrialState
+import time
+from collections.abc import Sequence
+
+from flows.identity import AUTOMATIC
+from flows.sites import ACTOR, Site
+from flows.spec import Approval, CampaignSpec
+from storage.ledger import StaleTrial
+from storage.records import Trial, TrialState, digest_of
+
+EXPIRED = "approval expired"
 
 
 def approve(site: Site) -> tuple[Trial, ...]:
-    """Approve every proposal of the campaign, each bound to the digest of exactly what will run."""
-    attempts = site.campaign.spec.dispatcher.attempts
-    return tuple(
-        site.ledger.approve(trial.id, trial.expect, trial.digest, "policy:auto", "", "auto", attempts)
-        for trial in site.ledger.trials(site.name, states={TrialState.PROPOSED})
-    )
+    """Approve what the policy lets through, each trial bound to the digest of exactly what will run.
+
+    What is left waits for a person, and a notice says so, one for each set of waiting trials. A policy's approval does
+    not expire: the policy would only give it again.
+    """
+    expire(site)
+    spec, trials = site.campaign.spec, site.ledger.trials(site.name)
+    waiting = [trial for trial in trials if trial.state is TrialState.PROPOSED]
+    allowed = automatic(spec.approval, trials)
+    approved = tuple(done for trial in waiting if trial.id in allowed and (done := _approve(site, trial)) is not None)
+    _notify(site)
+    return approved
+
+
+def automatic(approval: Approval, trials: Sequence[Trial]) -> frozenset[str]:
+    """Ids of the proposals that the policy approves by itself, among all trials of a campaign."""
+    own = sorted((trial for trial in trials if trial.origin.kind != "imported"), key=lambda trial: trial.number)
+    proposed = [trial for trial in own if trial.state is TrialState.PROPOSED]
+    match approval.policy:
+        case "auto":
+            return frozenset(trial.id for trial in proposed)
+        case "auto_below_cost":
+            assert approval.cost is not None  # this policy's option
+            return frozenset(trial.id for trial in proposed if trial.cost < approval.cost)
+        case "after_first":
+            later = {trial.id for trial in own[approval.first :]}
+            return frozenset(trial.id for trial in proposed if trial.id in later)
+        case "human" | "batch":
+            return frozenset()
+
+
+def expire(site: Site) -> tuple[Trial, ...]:
+    """Put approved trials whose approval has run out back to the proposals; a pass does so before it sends any."""
+    if site.campaign.spec.approval.expires_h is None:
+        return ()
+    approved = site.ledger.trials(site.name, states={TrialState.APPROVED})
+    return tuple(done for trial in approved if _has_expired(site, trial) and (done := _expire(site, trial)) is not None)
+
+
+def expiry(spec: CampaignSpec, now: float) -> float | None:
+    """Until when an approval that a person gives now may be used, in seconds since the epoch; None for ever."""
+    hours = spec.approval.expires_h
+    return None if hours is None else now + 3600.0 * hours
+
+
+def ready(spec: CampaignSpec, trials: Sequence[Trial]) -> list[Trial]:
+    """The approved trials that may be sent, in the order in which to send them: by priority, then by number.
+
+    Under the policy ``batch`` no trial of an iteration goes while one of its trials waits for a decision.
+
+    Args:
+        spec: The campaign's specification.
+        trials: All its trials.
+    """
+    undecided = {trial.iteration for trial in trials if trial.state is TrialState.PROPOSED}
+    blocked = undecided if spec.approval.policy == "batch" else set()
+    approved = [t for t in trials if t.state is TrialState.APPROVED and t.iteration not in blocked]
+    return sorted(approved, key=lambda trial: (-trial.priority, trial.number))
+
+
+def _approve(site: Site, trial: Trial) -> Trial | None:
+    """Approve by policy; None where a person was faster, whose word holds."""
+    policy, attempts = site.campaign.spec.approval.policy, site.campaign.spec.dispatcher.attempts
+    comment = _reason(site.campaign.spec, trial)
+    try:
+        return site.ledger.approve(
+            trial.id, trial.expect, trial.digest, f"{AUTOMATIC}{policy}", comment, policy, attempts
+        )
+    except StaleTrial:
+        return None
+
+
+def _reason(spec: CampaignSpec, trial: Trial) -> str:
+    match spec.approval.policy:
+        case "auto_below_cost":
+            return f"its cost {trial.cost:g} is below {spec.approval.cost:g}"
+        case "after_first":
+            return f"it comes after the first {spec.approval.first} trials"
+        case _:
+            return ""
+
+
+def _has_expired(site: Site, trial: Trial) -> bool:
+    live = [approval for approval in site.ledger.approvals(trial.id) if approval.live]
+    return any(approval.expires is not None and approval.expires <= time.time() for approval in live)
+
+
+def _expire(site: Site, trial: Trial) -> Trial | None:
+    try:
+        return site.ledger.move(trial.id, TrialState.PROPOSED, trial.expect, ACTOR, EXPIRED)
+    except StaleTrial:
+        return None
+
+
+def _notify(site: Site) -> None:
+    waiting = site.ledger.trials(site.name, states={TrialState.PROPOSED})
+    if not waiting:
+        return
+    key = f"approval:{digest_of([[trial.id, trial.version] for trial in waiting])}"
+    payload = {
+        "trials": [trial.id for trial in waiting],
+        "cost": sum(trial.cost for trial in waiting),
+        "remedy": f"'fieldcraft queue {site.name}' shows them",
+    }
+    site.ledger.notify(site.name, "approval waiting", key, payload)

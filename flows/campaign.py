@@ -1,17 +1,24 @@
-"""The pass as a Prefect flow, one task a step: what schedules, workers and ``fieldcraft run`` call."""
+"""What schedules, workers and ``fieldcraft run`` call: the pass as a Prefect flow, one task a step, and the export."""
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.runtime import deployment, flow_run
+from prefect.states import Completed
 
-from flows.passes import Ref, make_pass
+from flows.exporting import export_mlflow
+from flows.passes import Passed, Ref, make_pass
+from flows.schedules import CatchUp, Tick, tick
 from flows.settings import settings_from
-from storage.ledger import open_ledger
+from storage.ledger import LeaseHeld, open_ledger
+from storage.records import Lease
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,30 +37,83 @@ def through_prefect(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
 
 
 @flow(name="iterate", persist_result=False, retries=0)
-def iterate(name: str, home: str | None = None, lease: dict[str, Any] | None = None) -> dict[str, Any]:
+def iterate(
+    name: str, home: str | None = None, lease: dict[str, Any] | None = None, catch_up: CatchUp = "once"
+) -> dict[str, Any]:
     """One pass over a campaign.
 
     Args:
         name: Campaign, which must exist in the ledger.
         home: Folder of the stores; by default the settings'.
         lease: A lease that the caller holds; by default the pass takes one and gives it back.
+        catch_up: What becomes of a deployment's missed runs: ``once`` makes one pass of them all, ``skip`` none.
 
     Returns:
-        What the pass did (``flows.passes.Passed`` as data).
+        What the pass did (``flows.passes.Passed`` as data). A deployment's run ends in a completed state that says so,
+        or in one named Skipped where no pass was needed or another process was making one.
 
     Raises:
-        storage.ledger.LeaseHeld: another process makes passes over the campaign; names it.
+        storage.ledger.LeaseHeld: called directly while another process makes passes over the campaign; names it.
     """
     settings = settings_from(home=Path(home) if home else None)
+
+    def make(held: Lease) -> Passed:
+        return make_pass(Ref(str(settings.home), name, held.model_dump()), through_prefect)
+
     if lease is not None:
-        return _pass(settings.home, name, lease)
+        return asdict(make(Lease.model_validate(lease)))
     ledger = open_ledger(settings.ledger)
+    if (due := _due()) is not None:
+        # Prefect takes a state for a result; only its own engine ever sees this one.
+        return cast(dict[str, Any], _state(name, tick(ledger, name, Tick(due, catch_up), make)))
     taken = ledger.acquire(name)
     try:
-        return _pass(settings.home, name, taken.model_dump())
+        return asdict(make(taken))
     finally:
         ledger.release(taken)
 
 
-def _pass(home: Path, name: str, lease: Mapping[str, Any]) -> dict[str, Any]:
-    return asdict(make_pass(Ref(str(home), name, lease), through_prefect))
+@flow(name="export", persist_result=False, retries=0)
+def export(name: str | None = None, home: str | None = None) -> State[Any]:
+    """Show in MLflow what happened since the last export; no pass ever waits for this.
+
+    Args:
+        name: Campaign; by default all of the store.
+        home: Folder of the stores; by default the settings'.
+
+    Returns:
+        A completed state that says how much was shown, or one named Skipped while another process exports.
+
+    Raises:
+        flows.errors.InputError: FIELDCRAFT_MLFLOW is ``off``.
+        storage.tracking.TrackingError: MLflow does not answer; the next export catches up.
+    """
+    try:
+        count = export_mlflow(settings_from(home=Path(home) if home else None), name)
+    except LeaseHeld as error:
+        return _skipped("export", str(error))
+    return Completed(message=f"export: {count} events shown in MLflow")
+
+
+def _due() -> float | None:
+    """When this run was to begin, in seconds since the epoch; None when no deployment asked for it.
+
+    A run that is repeated (a person's retry of one that failed or crashed) is due now: it was asked for anew.
+    """
+    if deployment.id is None:
+        return None
+    return time.time() if flow_run.run_count > 1 else float(flow_run.scheduled_start_time.timestamp())
+
+
+def _state(name: str, outcome: Passed | str) -> State[Any]:
+    """How a tick ends in Prefect: completed in any case, and what was done, or why nothing was, can be read there."""
+    if isinstance(outcome, str):
+        return _skipped(name, outcome)
+    ended, waits = outcome.decision.finished, outcome.decision.wait
+    then = f"ended ({ended})" if ended else f"waits for {waits}" if waits else "the next pass goes on"
+    done = f"harvested {outcome.harvested}, sent {outcome.sent}, proposed {outcome.proposed}"
+    return Completed(message=f"{name}: {done}; {then}")
+
+
+def _skipped(name: str, reason: str) -> State[Any]:
+    return Completed(name="Skipped", message=f"{name}: {reason}")

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.commands import campaigns, reading, reports
+from flows.commands import campaigns, decisions, reading, reports, results, trials
 from flows.commands.shared import Command
 from flows.display import complain
-from flows.errors import FieldcraftError, InputError
+from flows.errors import FieldcraftError, InputError, Unfinished
 from flows.settings import settings_from
 from storage.ledger import LedgerError
 from storage.staging import FieldError
 from storage.tracking import TrackingError
 
-_GROUPS = (campaigns, reading, reports)
+_GROUPS = (campaigns, decisions, reading, reports, results, trials)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0 when all is well; 1 when ``doctor`` found something; 2 on an error; 130 when interrupted.
+        0 when all is well; 1 when ``doctor`` found something; 2 on an error; 3 when the campaign waits for a
+        person or a laboratory; 130 when interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words
@@ -35,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parser().parse_args(words)
         command: Command = options.command
         return command(options, settings_from(home=options.home))
+    except Unfinished as waiting:
+        complain(str(waiting), as_json)
+        return 3
     except (FieldcraftError, LedgerError, FieldError, TrackingError) as error:
         complain(str(error), as_json)
         return 2

@@ -1,10 +1,11 @@
 """The protocol of a place to run: it takes a trial under a key, and can say later what became of that key."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from flows.errors import FieldcraftError
 from storage.records import FailureKind
 
 if TYPE_CHECKING:
@@ -28,10 +29,19 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """The job ended without a result and said why."""
+    """The job ended without a result and said why.
+
+    Args:
+        kind: What may be done about it.
+        reason: Why, in the job's own words.
+        cost: What it cost in budget units; None where only the expected cost is known.
+        seconds: Its wall time; None where it is not known.
+    """
 
     kind: FailureKind
     reason: str
+    cost: float | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,33 @@ class CannotTell(Exception):
     """Whether a key was ever started, the dispatcher cannot say; the message says why."""
 
 
+class NotSent(FieldcraftError):
+    """The job has certainly not begun and may be submitted again; says the value, the problem and the remedy."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a dispatcher is made for: one campaign, under the operator's settings.
+
+    Args:
+        campaign: Name of the campaign.
+        folder: Scratch files of the campaign.
+        wall_time_s: Limit of one job in seconds.
+        instructions: What people are told with every job.
+        orders: Folder in which work orders and results of the campaign are exchanged.
+        webhook: Where each work order is sent too; None for nowhere.
+        webhook_token: Bearer token for it.
+    """
+
+    campaign: str
+    folder: Path
+    wall_time_s: float
+    instructions: str
+    orders: Path
+    webhook: str | None = field(default=None, repr=False)
+    webhook_token: str | None = field(default=None, repr=False)
+
+
 @dataclass(frozen=True)
 class Job:
     """What a dispatcher is asked to run: plain JSON, since it may run on another machine.
@@ -55,7 +92,8 @@ class Job:
     Args:
         trial: Trial id.
         key: Names this attempt for ever; a result is matched by it alone.
-        request: Problem, simulator, design and the address of the randomness.
+        request: Problem, simulator (None where people do the work), design, address of the randomness, units of the
+            design's variables, outputs with their units, and digest of what was approved.
     """
 
     trial: str
@@ -64,18 +102,29 @@ class Job:
 
 
 class Dispatcher(Protocol):
-    """Where simulations run.
+    """Where simulations run, or experiments are done.
 
     Submitting a key twice runs it once. ``find`` tells a key that was never started (None) from one that was; a
     dispatcher that cannot tell raises ``CannotTell``: the trial is then held for a person and not sent again.
+
+    Attributes:
+        by_people: Whether people do the work. No pass waits for them, no simulator is named in the campaign file, and
+            nothing is ever repeated without a person's word.
     """
 
-    def __init__(self, folder: Path, wall_time_s: float) -> None:
-        """A dispatcher for one campaign, its scratch files under ``folder``."""
+    by_people: ClassVar[bool]
+
+    def __init__(self, place: Place) -> None:
+        """A dispatcher for one campaign."""
         ...
 
     def submit(self, job: Job) -> Handle:
-        """Start the job and return at once."""
+        """Start the job and return at once.
+
+        Raises:
+            NotSent: It has certainly not begun; a later pass submits it again.
+            CannotTell: It may have begun.
+        """
         ...
 
     def find(self, key: str) -> Handle | None:
@@ -83,7 +132,11 @@ class Dispatcher(Protocol):
         ...
 
     def look(self, handle: Handle) -> Outcome:
-        """What has become of the job; reads only."""
+        """What has become of the job; reads only.
+
+        Raises:
+            CannotTell: Nothing can be learnt now, as where the dispatcher does not answer.
+        """
         ...
 
     def poll(self, handle: Handle) -> Outcome:

@@ -1,8 +1,14 @@
 """Step 2, dispatch: reconcile what may have been sent, retry what may be retried, send what is approved."""
 
+import time
+
+from flows.approval import expire, ready
+from flows.budget import obstacle
 from flows.dispatcher import CannotTell, Dispatcher, Job
 from flows.progress import tell
+from flows.retries import retries
 from flows.sites import ACTOR, Site
+from storage.ledger import BudgetSpent, StaleTrial
 from storage.records import Trial, TrialState
 
 
@@ -17,40 +23,86 @@ def attempt_keys(trial: Trial) -> list[str]:
 
 
 def dispatch(site: Site) -> int:
-    """Send approved trials as far as there is room; returns how many were sent."""
+    """Send approved trials as far as there is room; returns how many were sent.
+
+    Trials that a person moved meanwhile, and those that the budget does not cover now, are left as they are.
+    """
     dispatcher = site.campaign.dispatcher
-    _retry(site)
     sent = sum(_send(site, dispatcher, trial) for trial in site.ledger.trials(site.name, states={TrialState.STAGED}))
-    busy = len(site.ledger.trials(site.name, states={TrialState.RUNNING}))
-    room = max(0, site.campaign.spec.dispatcher.parallel - busy)
-    for trial in site.ledger.trials(site.name, states={TrialState.APPROVED})[:room]:
-        staged = site.ledger.move(trial.id, TrialState.STAGED, trial.expect, ACTOR, "claimed for dispatch")
-        sent += _send(site, dispatcher, staged)
+    if site.ledger.campaign(site.name).finished is not None:
+        return sent
+    expire(site)
+    _retry(site)
+    trials = site.ledger.trials(site.name)
+    room = room_for(site, dispatcher, trials)
+    for trial in ready(site.campaign.spec, trials):
+        if room <= 0:
+            break
+        staged = _claim(site, trial)
+        if staged is not None:
+            room -= 1
+            sent += _send(site, dispatcher, staged)
     return sent
+
+
+def obstacle_to(site: Site, trial: Trial) -> str | None:
+    """Which limit of the budget does not let a trial be sent now; None where all do."""
+    limits, spending = site.campaign.limits, site.ledger.spending(site.name)
+    return obstacle(trial, limits, spending, site.campaign.spec.budget)
+
+
+def room_for(site: Site, dispatcher: Dispatcher, trials: tuple[Trial, ...]) -> float:
+    """How many more trials may run at once; people take as many orders as they are given."""
+    if dispatcher.by_people:
+        return float("inf")
+    busy = sum(trial.state is TrialState.RUNNING for trial in trials)
+    return max(0, site.campaign.spec.dispatcher.parallel - busy)
+
+
+def _claim(site: Site, trial: Trial) -> Trial | None:
+    try:
+        return site.ledger.move(trial.id, TrialState.STAGED, trial.expect, ACTOR, "claimed for dispatch")
+    except (StaleTrial, BudgetSpent):
+        return None
 
 
 def _send(site: Site, dispatcher: Dispatcher, staged: Trial) -> int:
     """Submit a staged trial unless its key was begun already; after a crash only the dispatcher knows."""
-    key = attempt_key(staged)
+    key, handle = attempt_key(staged), None
     try:
         handle = dispatcher.find(key)
+        reason = "found again after a crash" if handle else "submitted"
+        if handle is None:
+            handle = dispatcher.submit(Job(staged.id, key, _request(site, staged)))
+        site.ledger.move(staged.id, TrialState.RUNNING, staged.expect, ACTOR, reason, handle=handle)
     except CannotTell as error:
-        site.ledger.move(staged.id, TrialState.HELD, staged.expect, ACTOR, f"{error}; a person must say")
+        return _hold(site, staged, f"{error}; a person must say")
+    except StaleTrial:  # a person gave it up meanwhile
+        if handle is not None:
+            dispatcher.cancel(handle)
         return 0
-    reason = "found again after a crash" if handle else "submitted"
-    if handle is None:
-        handle = dispatcher.submit(Job(staged.id, key, _request(site, staged)))
-    site.ledger.move(staged.id, TrialState.RUNNING, staged.expect, ACTOR, reason, handle=handle)
     tell("started", trial=staged)
     return 1
+
+
+def _hold(site: Site, staged: Trial, reason: str) -> int:
+    try:
+        site.ledger.move(staged.id, TrialState.HELD, staged.expect, ACTOR, reason)
+    except StaleTrial:
+        return 0
+    tell("held", trial=staged, reason=reason)
+    return 0
 
 
 def _request(site: Site, trial: Trial) -> dict[str, object]:
     spec = site.campaign.spec
     return {
         "problem": spec.problem.model_dump(),
-        "simulator": spec.simulator.model_dump(),
+        "simulator": spec.simulator and spec.simulator.model_dump(),
         "design": dict(trial.design),
+        "units": {v.name: getattr(v, "unit", "") for v in site.campaign.problem.space.variables},
+        "outputs": {output.name: output.unit for output in site.campaign.problem.outputs},
+        "digest": trial.digest,
         "seed": spec.seed,
         "iteration": trial.iteration,
         "slot": trial.slot,
@@ -58,11 +110,15 @@ def _request(site: Site, trial: Trial) -> dict[str, object]:
 
 
 def _retry(site: Site) -> None:
-    """Failures in passing go back to APPROVED while their approval has attempts left."""
-    for trial in site.ledger.trials(site.name, states={TrialState.FAILED}):
-        if trial.failure != "transient":
+    """Failures in passing go back to APPROVED once they are due and the budget covers them."""
+    failed = site.ledger.trials(site.name, states={TrialState.FAILED})
+    due = [retry for retry in retries(site.ledger, site.campaign.spec.dispatcher, failed) if retry.due <= time.time()]
+    for retry in due:
+        if obstacle_to(site, retry.trial) is not None:
             continue
-        allowed = max((approval.attempts for approval in site.ledger.approvals(trial.id) if approval.live), default=0)
-        if trial.attempt < allowed:
-            reason = f"retry {trial.attempt} of {allowed - 1} under the same approval"
-            site.ledger.move(trial.id, TrialState.APPROVED, trial.expect, ACTOR, reason)
+        reason = f"retry {retry.number} of {retry.allowed} under the same approval"
+        try:
+            site.ledger.move(retry.trial.id, TrialState.APPROVED, retry.trial.expect, ACTOR, reason)
+        except StaleTrial:
+            continue
+        tell("retry", trial=retry.trial, reason=reason)

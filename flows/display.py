@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from flows.remarks import one_line
 from flows.views import best_trial, design_text, outputs_text
 from storage.ledger import Ledger
 from storage.records import Trial
@@ -42,8 +43,15 @@ class Display:
                 return [_row(details["trial"], "dispatch", "simulating")]
             case "completed":
                 return [self._completed(details["trial"], details["seconds"])]
-            case "failed" | "held":
-                return [_row(details["trial"], "harvest", f"{event}: {details['reason']}")]
+            case "failed" | "held" | "cancelled" | "late" | "retry":
+                step = "dispatch" if event == "retry" else "harvest"
+                return [_row(details["trial"], step, f"{event}: {one_line(details['reason'])}")]
+            case "refused":
+                return [f"laboratory: {one_line(details['file'])} is refused: {one_line(details['reason'])}"]
+            case "taken":
+                return [f"laboratory: {one_line(details['file'])}: {one_line(line)}" for line in details["lines"]]
+            case "untold":
+                return [f"a notice could not be told: {one_line(details['reason'])}"]
             case "trained":
                 metrics = ", ".join(f"{name} {value:.3g}" for name, value in list(details["metrics"].items())[:4])
                 what = f"{details['trials']} trials in {details['seconds']:.1f} s: {metrics}"
@@ -87,7 +95,7 @@ def _plain(details: dict[str, Any]) -> dict[str, Any]:
 
 def complain(message: str, as_json: bool) -> None:
     """One clear error, on one line whatever text it quotes."""
-    message = " ".join(message.splitlines())
+    message = one_line(message)
     if as_json:
         print(json.dumps({"error": message}))
     else:

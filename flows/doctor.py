@@ -1,32 +1,45 @@
 """``fieldcraft doctor``: reads everything, changes nothing, and says what is wrong and what mends it."""
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flows.dispatcher import Finished, Lost, Running
+from flows.dispatcher import CannotTell, Dispatcher, Failed, Finished, Lost
 from flows.dispatching import attempt_key, attempt_keys
-from flows.plugins import load
+from flows.errors import InputError
+from flows.remarks import one_line
 from flows.settings import Settings
 from flows.sites import unfinished
+from flows.spec import Dispatch
+from flows.views import counted
+from flows.wiring import dispatcher_of
 from storage.fields import FieldDamaged, FieldStore
 from storage.ledger import Ledger, open_ledger
-from storage.records import Campaign, FieldRef, TrialState
+from storage.records import Campaign, FieldRef, Trial, TrialState
+
+WAITING = "waiting"  # the kind of finding that is no damage: somebody is expected to do something
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong.
+    """Something wrong, or something that waits.
 
     Args:
-        kind: ledger, field, orphan, staging, trial or work.
+        kind: ledger, field, orphan, staging, trial, work or kind; ``WAITING`` for what is well and waits.
         text: The value, the problem and the remedy.
     """
 
     kind: str
     text: str
 
+    @property
+    def harmless(self) -> bool:
+        """Whether all is well for all that."""
+        return self.kind == WAITING
+
 
 def examine(settings: Settings) -> list[Finding]:
-    """Everything that is wrong with the stores of a home; empty when all is well."""
+    """Everything that is wrong with the stores of a home or waits in them; empty when there is nothing to say."""
     ledger, fields = open_ledger(settings.ledger), FieldStore(settings.fields)
     findings = [Finding("ledger", text) for text in ledger.check()]
     used: set[str] = set()
@@ -37,6 +50,7 @@ def examine(settings: Settings) -> list[Finding]:
             findings += _damaged(fields, references)
             findings += _untrue(ledger, campaign)
             findings += _stuck(ledger, campaign, settings)
+            findings += _waiting(ledger, campaign)
             findings += _leftover_work(ledger, campaign, settings)
     except (ValueError, KeyError) as error:  # a record is not what it was: no more can be concluded from this ledger
         findings.append(Finding("ledger", f"A record cannot be used: {error!r}. Restore the ledger from a copy."))
@@ -88,28 +102,65 @@ def _untrue(ledger: Ledger, campaign: Campaign) -> list[Finding]:
 
 
 def _stuck(ledger: Ledger, campaign: Campaign, settings: Settings) -> list[Finding]:
-    """Trials that no process is working on, unless one is making passes over the campaign right now."""
+    """Trials that nothing is working on, unless a process is making passes over the campaign right now."""
     if ledger.holder(campaign.name) is not None:
         return []
-    limits = campaign.spec["dispatcher"]
-    folder = settings.work / campaign.name
-    dispatcher = load("dispatchers", limits["kind"], settings.plugins)(folder, limits["wall_time_s"])
-    findings = []
-    for trial in ledger.trials(campaign.name, states={TrialState.STAGED, TrialState.RUNNING, TrialState.HELD}):
+    try:
+        dispatcher = dispatcher_of(campaign.name, Dispatch.model_validate(campaign.spec["dispatcher"]), settings)
+    except InputError as error:
+        return [Finding("kind", f"{campaign.name} cannot go on: {error}")]
+    out = ledger.trials(campaign.name, states={TrialState.STAGED, TrialState.RUNNING})
+    return [finding for trial in out if (finding := _judged(dispatcher, trial)) is not None]
+
+
+def _judged(dispatcher: Dispatcher, trial: Trial) -> Finding | None:
+    """What is to be said of a trial that is out, if anything."""
+    try:
+        handle = trial.handle or dispatcher.find(attempt_key(trial))
+        outcome = None if handle is None else dispatcher.look(handle)
+    except CannotTell as error:
+        return Finding(WAITING, f"{trial.id} is {trial.state} and its dispatcher cannot tell: {error}")
+    if outcome is None or isinstance(outcome, Lost):
+        return Finding("trial", f"{trial.id} is {trial.state} and no process runs it. The next pass settles it.")
+    if isinstance(outcome, Finished):
+        return Finding("trial", f"{trial.id} has a result that no pass has taken. The next pass takes it.")
+    if isinstance(outcome, Failed):
+        return Finding("trial", f"{trial.id} has failed and no pass has written that down. The next pass does.")
+    return None
+
+
+def _waiting(ledger: Ledger, campaign: Campaign) -> Iterator[Finding]:
+    """What is well and waits: for a person, or for a pass that nobody makes."""
+    name, now = campaign.name, time.time()
+    for trial in ledger.trials(name, states={TrialState.HELD, TrialState.APPROVED}):
         if trial.state is TrialState.HELD:
-            reason = ledger.history(campaign.name, trial.id)[-1].reason
-            findings.append(Finding("trial", f"{trial.id} is held: {reason}."))
-            continue
-        outcome = dispatcher.look(trial.handle or {"key": attempt_key(trial), "pid": 0, "started": 0.0, "boot": ""})
-        if isinstance(outcome, Lost) or (trial.state is TrialState.STAGED and not isinstance(outcome, Running)):
-            findings.append(
-                Finding("trial", f"{trial.id} is {trial.state} and no process runs it. The next pass settles it.")
-            )
-        elif isinstance(outcome, Finished):
-            findings.append(
-                Finding("trial", f"{trial.id} has a result that no pass has taken. The next pass takes it.")
-            )
-    return findings
+            reason = one_line(ledger.history(name, trial.id)[-1].reason)
+            yield Finding(WAITING, f"{trial.id} is held: {reason}. 'fieldcraft queue {name}' says what can be done.")
+        elif any(a.live and a.expires is not None and a.expires <= now for a in ledger.approvals(trial.id)):
+            yield Finding(WAITING, f"{trial.id}: its approval has expired. The next pass asks for another.")
+    yield from _unheard(ledger, campaign, now)
+    if failing := [notice for notice in ledger.notices(name) if notice.tries]:
+        yield Finding(
+            WAITING,
+            f"{counted(len(failing), 'notice')} of {name} could not be told ({sum(n.tries for n in failing)} tries). "
+            f"'fieldcraft notices {name} --deliver' tries again and says why.",
+        )
+
+
+def _unheard(ledger: Ledger, campaign: Campaign, now: float) -> Iterator[Finding]:
+    """Running trials that no pass has asked about for longer than their lease."""
+    if ledger.holder(campaign.name) is not None:
+        return
+    lease = Dispatch.model_validate(campaign.spec["dispatcher"]).lease_s
+    running = ledger.trials(campaign.name, states={TrialState.RUNNING})
+    overdue = [trial for trial in running if max(trial.updated, trial.heard or 0.0) + lease < now]
+    if overdue:
+        ids = ", ".join(trial.id for trial in overdue)
+        yield Finding(
+            WAITING,
+            f"{ids}: running, but not asked about within the lease of {lease:g} s, and nobody makes passes. "
+            f"'fieldcraft iterate {campaign.name}' asks.",
+        )
 
 
 def _leftover_work(ledger: Ledger, campaign: Campaign, settings: Settings) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 FieldcraftError
 +-- InputError     a campaign file, an option or a plug-in is wrong; nothing was changed
-+-- Unfinished     the campaign cannot go on by itself: a person must decide
++-- Unfinished     the campaign waits for a person or a laboratory; exit code 3
 """
 
 
@@ -15,4 +15,4 @@ class InputError(FieldcraftError):
 
 
 class Unfinished(FieldcraftError):
-    """The campaign waits for a person; everything so far is kept."""
+    """The campaign waits for a person or a laboratory, which is no error; everything so far is kept."""

@@ -4,25 +4,21 @@ import csv
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from flows.errors import InputError
 from flows.settings import Settings
+from flows.views import corrections, objective_of
 from storage.fields import FieldStore
 from storage.ledger import LeaseHeld, Ledger, open_ledger
-from storage.records import Campaign, TrialState
-from storage.tracking import Objective, Tracker, TrackingError
+from storage.records import Trial, TrialState
+from storage.tracking import Tracker, TrackingError
 
 DRAIN_S = 120.0  # how long a run that has ended waits for tracking to catch up
 _EVERY_S = 1.0
-
-
-def objective_of(campaign: Campaign) -> Objective:
-    """What counts as best, read from the record alone."""
-    first, *rest = (output["name"] for output in campaign.environment["outputs"])
-    return Objective(first, campaign.spec["sense"] == "maximize", tuple(rest))
 
 
 def tracker(settings: Settings) -> Tracker:
@@ -33,20 +29,36 @@ def tracker(settings: Settings) -> Tracker:
 def export_csv(ledger: Ledger, name: str, file: Path) -> int:
     """Write every trial of a campaign as one row; returns how many.
 
-    Columns: ``trial``, ``state``, ``design.NAME`` and ``output.NAME``; numbers read back to the same bits.
+    Columns: ``trial``, ``state``, ``priority``, ``cost`` (expected of an attempt) and ``spent`` in budget units,
+    ``seconds`` of wall time, ``corrected`` (empty, ``corrected`` or ``retracted``), ``design.NAME`` as asked,
+    ``ran.NAME`` where something else was run, and ``output.NAME``. Numbers read back to the same bits.
     """
     campaign, trials = ledger.campaign(name), ledger.trials(name)
     outputs = [output["name"] for output in campaign.environment["outputs"]]
     names = list(campaign.environment["units"])
+    changed = corrections(trials, ledger.readings(name))
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     with draft.open("w", newline="") as out:
         writer = csv.writer(out)
-        writer.writerow(["trial", "state", *(f"design.{n}" for n in names), *(f"output.{n}" for n in outputs)])
+        groups = [("design", names), ("ran", names), ("output", outputs)]
+        writer.writerow([*_ABOUT, *(f"{group}.{name}" for group, members in groups for name in members)])
         for trial in trials:
-            values = [(trial.outputs or {}).get(n, "") for n in outputs]
-            writer.writerow([trial.id, str(trial.state), *(trial.design[n] for n in names), *values])
+            writer.writerow([*_about(trial, changed.get(trial.id, "")), *_values(trial, names, outputs)])
     os.replace(draft, file)
     return len(trials)
+
+
+_ABOUT = ("trial", "state", "priority", "cost", "spent", "seconds", "corrected")
+
+
+def _about(trial: Trial, corrected: str) -> list[str | float]:
+    return [trial.id, str(trial.state), trial.priority, trial.cost, trial.spent, trial.seconds, corrected]
+
+
+def _values(trial: Trial, names: Sequence[str], outputs: Sequence[str]) -> list[str | float]:
+    ran, read = trial.ran or {}, trial.outputs or {}
+    differing = [ran[name] if name in ran and ran[name] != trial.design[name] else "" for name in names]
+    return [*(trial.design[name] for name in names), *differing, *(read.get(name, "") for name in outputs)]
 
 
 def export_fields(ledger: Ledger, fields: FieldStore, name: str, folder: Path) -> int:

@@ -1,16 +1,20 @@
 """Step 1, harvest: poll what runs, fetch what has finished, evaluate it, and write it down, fields first."""
 
 import math
-import shutil
+import time
 from typing import TYPE_CHECKING
 
-from flows.dispatcher import Dispatcher, Failed, Finished, Handle, Lost
-from flows.dispatching import attempt_keys
+from flows.dispatcher import CannotTell, Dispatcher, Failed, Finished, Handle, Lost, Outcome, Running
+from flows.dispatchers.lab import Lab
+from flows.dispatching import attempt_key
 from flows.errors import FieldcraftError
+from flows.inbox import collect
+from flows.leftovers import tidy
 from flows.progress import tell
-from flows.sites import ACTOR, Site, unfinished
+from flows.sites import ACTOR, Site
 from flows.streams import Use, stream
-from storage.fields import FieldDamaged, stray_staging
+from storage.fields import FieldDamaged
+from storage.ledger import ForbiddenMove, StaleTrial
 from storage.records import Trial, TrialState
 
 if TYPE_CHECKING:
@@ -18,42 +22,141 @@ if TYPE_CHECKING:
 
 
 def harvest(site: Site) -> int:
-    """Settle every running trial that has ended; returns how many were."""
-    dispatcher, settled = site.campaign.dispatcher, 0
-    for trial in site.ledger.trials(site.name, states={TrialState.RUNNING}):
-        assert trial.handle is not None  # RUNNING is entered with a handle
-        outcome = dispatcher.poll(trial.handle)
-        if isinstance(outcome, Finished):
-            _take(site, dispatcher, trial, trial.handle, outcome.seconds)
-        elif isinstance(outcome, Failed):
-            _fail(site, trial, outcome)
-        elif isinstance(outcome, Lost):
-            _lose(site, trial, outcome)
-        else:
+    """Settle every trial whose attempt has ended; returns how many were.
+
+    A trial that a person moved meanwhile is left to the next pass.
+    """
+    dispatcher = site.campaign.dispatcher
+    settled = collect(site, dispatcher) if isinstance(dispatcher, Lab) else 0
+    for trial in site.ledger.trials(site.name, states={TrialState.RUNNING, TrialState.HELD}):
+        try:
+            settled += _settle(site, dispatcher, trial)
+        except StaleTrial:
             continue
-        settled += 1
-    _tidy(site, dispatcher)
+    tidy(site, dispatcher, take)
     return settled
 
 
-def _take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, seconds: float) -> None:
+def _settle(site: Site, dispatcher: Dispatcher, trial: Trial) -> bool:
+    """Ask what became of an attempt and write it down; returns whether it has ended."""
+    running = _reconsidered(site, dispatcher, trial) if trial.state is TrialState.HELD else trial
+    if running is None:
+        return False
+    handle = running.handle
+    assert handle is not None  # RUNNING is entered with a handle
     try:
-        fields = dispatcher.fetch(handle)
-    except FieldDamaged as error:
-        _lose(site, trial, Lost(str(error)))
+        outcome = dispatcher.poll(handle)
+    except CannotTell as error:
+        _miss(site, running, str(error))
+        return False
+    return _written(site, dispatcher, running, handle, outcome)
+
+
+def _written(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, outcome: Outcome) -> bool:
+    match outcome:
+        case Running():
+            _hear(site, trial)
+            return False
+        case Finished(seconds):
+            _finish(site, dispatcher, trial, handle, seconds)
+        case Failed():
+            _fail(site, trial, outcome)
+        case Lost(reason):
+            _lose(site, trial, reason)
+    return True
+
+
+def _reconsidered(site: Site, dispatcher: Dispatcher, held: Trial) -> Trial | None:
+    """A held trial as RUNNING again where its dispatcher can tell by now what becomes of it; else None."""
+    try:
+        handle = held.handle or dispatcher.find(attempt_key(held))
+        if handle is None:
+            _send_anew(site, held)
+            return None
+        outcome = dispatcher.look(handle)
+        if isinstance(outcome, Finished):
+            dispatcher.fetch(handle)
+    except (CannotTell, FieldDamaged):
+        return None
+    if isinstance(outcome, Lost):
+        return None
+    return site.ledger.move(
+        held.id, TrialState.RUNNING, held.expect, ACTOR, "the dispatcher can tell again", handle=handle
+    )
+
+
+def _send_anew(site: Site, held: Trial) -> None:
+    """Let a held trial be sent again, since its dispatcher says now that it was never begun."""
+    reason = "the dispatcher says now that it was never begun"
+    try:
+        site.ledger.move(held.id, TrialState.APPROVED, held.expect, ACTOR, reason, cost=0.0, seconds=0.0)
+    except ForbiddenMove:  # no attempt is left under its approval: a person must give another
         return
+
+
+def _last_heard(trial: Trial) -> float:
+    return max(trial.heard or 0.0, trial.updated)
+
+
+def _hear(site: Site, trial: Trial) -> None:
+    if time.time() - _last_heard(trial) > site.campaign.spec.dispatcher.lease_s / 3:
+        site.ledger.hear(trial.id, trial.attempt)
+
+
+def _miss(site: Site, trial: Trial, why: str) -> None:
+    """Hold a running trial once its dispatcher has not told of it for longer than its lease."""
+    silent, lease = time.time() - _last_heard(trial), site.campaign.spec.dispatcher.lease_s
+    if silent <= lease:
+        return
+    _hold(site, trial, f"{why}; nothing was heard of it for {silent:.0f} s (dispatcher.lease_s is {lease:g})")
+
+
+def _finish(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, seconds: float) -> None:
+    try:
+        done = take(site, dispatcher, trial, handle, trial.attempt, seconds)
+    except FieldDamaged as error:
+        _lose(site, trial, str(error))
+        return
+    if isinstance(done, str):
+        _fail(site, trial, Failed("unknown", done, seconds=seconds))
+        return
+    tell("completed", trial=done, seconds=seconds)
+
+
+def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attempt: int, seconds: float) -> Trial | str:
+    """Fetch, evaluate and record the result of an attempt, the present one or an earlier.
+
+    Returns:
+        The trial as it is then, or why its outputs cannot be recorded.
+
+    Raises:
+        storage.fields.FieldDamaged: its fields are not what the job wrote.
+        storage.ledger.StaleTrial: a person moved the trial meanwhile.
+        FieldcraftError: the problem's ``evaluate`` failed.
+    """
+    fields = dispatcher.fetch(handle)
     outputs = _evaluated(site, trial, fields)
     bad = [name for name, value in outputs.items() if not math.isfinite(value)]
     if bad:
-        _fail(site, trial, Failed("unknown", f"evaluate: output {bad[0]!r} is {outputs[bad[0]]}"))
-        return
+        return f"evaluate: output {bad[0]!r} is {outputs[bad[0]]}"
     outputs[site.campaign.objective.output] += _noise(site, trial)
-    reference = site.fields.write(trial.id, fields)
-    details = {"seconds": round(seconds, 3), "noise_sd": site.campaign.noise_sd}
     done, _ = site.ledger.record(
-        trial.id, trial.expect, outputs, reference, ACTOR, site.campaign.spec.dispatcher.kind, details
+        trial.id,
+        trial.expect,
+        outputs,
+        site.fields.write(trial.id, fields),
+        ACTOR,
+        site.campaign.spec.dispatcher.kind,
+        {"seconds": round(seconds, 3), "noise_sd": site.campaign.noise_sd},
+        attempt=attempt,
+        seconds=_charged(site, seconds),
     )
-    tell("completed", trial=done, seconds=seconds)
+    return done
+
+
+def _charged(site: Site, seconds: float) -> float:
+    """Wall time that an attempt is charged: at most its limit, at which it is killed, so that no budget is exceeded."""
+    return min(seconds, site.campaign.spec.dispatcher.wall_time_s)
 
 
 def _evaluated(site: Site, trial: Trial, fields: "xr.Dataset") -> dict[str, float]:
@@ -81,30 +184,26 @@ def _noise(site: Site, trial: Trial) -> float:
 
 
 def _fail(site: Site, trial: Trial, outcome: Failed) -> None:
-    site.ledger.move(trial.id, TrialState.FAILED, trial.expect, ACTOR, outcome.reason, failure=outcome.kind)
+    site.ledger.move(
+        trial.id,
+        TrialState.FAILED,
+        trial.expect,
+        ACTOR,
+        outcome.reason,
+        failure=outcome.kind,
+        cost=None if outcome.cost is None else min(outcome.cost, trial.cost),
+        seconds=None if outcome.seconds is None else _charged(site, outcome.seconds),
+    )
     tell("failed", trial=trial, reason=outcome.reason)
 
 
-def _lose(site: Site, trial: Trial, outcome: Lost) -> None:
-    if site.campaign.simulator.idempotent:
-        _fail(site, trial, Failed("transient", f"{outcome.reason}; the simulator is idempotent, so it may run again"))
+def _lose(site: Site, trial: Trial, reason: str) -> None:
+    if site.campaign.idempotent:
+        _fail(site, trial, Failed("transient", f"{reason}; the simulator is idempotent, so it may run again"))
         return
-    reason = f"{outcome.reason}; whether the experiment was done, a person must say"
+    _hold(site, trial, f"{reason}; whether the experiment was done, a person must say")
+
+
+def _hold(site: Site, trial: Trial, reason: str) -> None:
     site.ledger.move(trial.id, TrialState.HELD, trial.expect, ACTOR, reason)
     tell("held", trial=trial, reason=reason)
-
-
-def _tidy(site: Site, dispatcher: Dispatcher) -> None:
-    """Delete the scratch files of trials and models that the ledger holds, and what dead processes left staged."""
-    for path in stray_staging(site.fields.root):
-        shutil.rmtree(path, ignore_errors=True)
-    if not site.work.is_dir():
-        return
-    present = {path.name for path in site.work.iterdir()}
-    for trial in site.ledger.trials(site.name, states={TrialState.COMPLETED}):
-        for key in attempt_keys(trial):
-            if key in present:
-                dispatcher.forget(key)
-    for product in site.ledger.products(site.name):
-        if product.step == "train" and unfinished(product.iteration) in present:
-            shutil.rmtree(site.work / unfinished(product.iteration), ignore_errors=True)

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from flows import acquisition, approval, collocation, deciding, dispatching, harvest, training
 from flows.deciding import Decision
 from flows.errors import FieldcraftError
+from flows.notifying import deliver
 from flows.sites import site_of
 
 P = ParamSpec("P")
@@ -34,12 +35,14 @@ class Passed:
         harvested: Trials settled.
         sent: Trials sent.
         proposed: Trials proposed.
+        approved: Trials approved by policy.
         decision: What it decided.
     """
 
     harvested: int
     sent: int
     proposed: int
+    approved: int
     decision: Decision
 
 
@@ -107,16 +110,18 @@ def directly(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def make_pass(ref: Ref, call: Caller = directly) -> Passed:
-    """One pass over a campaign, under a lease that the caller holds."""
+    """One pass over a campaign, under a lease that the caller holds; what needs a person is told at its end."""
     at = asdict(ref)
     harvested, sent = call(harvest_step, at), call(dispatch_step, at)
     decision = Decision(**call(decide_step, at))
-    proposed = 0
+    proposed = approved = 0
     if decision.propose:
         if decision.model:
             call(collocate_step, at, decision.iteration)
             call(train_step, at, decision.iteration)
         proposed = call(acquire_step, at, decision.iteration, decision.propose, decision.model)
     if proposed or decision.wait:
-        call(approve_step, at)
-    return Passed(harvested, sent, proposed, decision)
+        approved = call(approve_step, at)
+    site = site_of(**at)
+    deliver(site.campaign.settings, site.ledger, ref.name)
+    return Passed(harvested, sent, proposed, approved, decision)

@@ -1,18 +1,21 @@
-"""``fieldcraft run``: passes inside one Prefect context until the budget or a stop rule ends the campaign."""
+"""``fieldcraft run``: passes inside one Prefect context until a rule ends the campaign, or it waits for people."""
 
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flows.deciding import Decision
 from flows.errors import InputError, Unfinished
 from flows.exporting import BackgroundExport
+from flows.identity import acting
 from flows.prefect_server import Server, without_heartbeats
 from flows.progress import Listener, listening, tell
-from flows.settings import Settings, operator
+from flows.settings import Settings
 from flows.spec import differing, read_campaign
-from flows.wiring import Campaign, wire
+from flows.wiring import Campaign, rewire, wire
 from storage.ledger import Ledger, SpecChanged, open_ledger
 from storage.records import Lease, TrialState
 
@@ -41,8 +44,9 @@ def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = 
 
     Raises:
         InputError: the file is wrong, or differs from the campaign's stored specification.
+        identity.Refused: whoever acts may not run campaigns.
         storage.ledger.LeaseHeld: another process runs the campaign; names it.
-        Unfinished: only held trials are left, which a person must judge.
+        Unfinished: nothing goes on before a person decides or a laboratory answers.
     """
     began = time.monotonic()
     spec = read_campaign(file)
@@ -66,26 +70,42 @@ def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = 
 def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:
     """Create the campaign, or find it unchanged; returns why it has ended, where it has.
 
+    A specification stored by an earlier version is unchanged if it says the same, read by this one.
+
     Raises:
+        identity.Refused: whoever acts may not create campaigns.
         InputError: the ledger's campaign of that name has another specification; names the keys that differ.
     """
     from flows.environment import environment_of
 
+    person = acting(campaign.settings, "operate")
     try:
         known = ledger.create_campaign(
             campaign.name,
             campaign.data,
             campaign.digest,
             environment_of(campaign.problem, campaign.settings.plugins),
-            operator(),
+            person.name,
+            campaign.limits,
         )
     except SpecChanged as error:
-        keys = "; ".join(differing(error.stored, campaign.data))
+        stored = _said_now(error.stored, campaign.settings)
+        if stored == campaign.data:
+            return ledger.campaign(campaign.name).finished
+        keys = "; ".join(differing(stored, campaign.data))
         raise InputError(
             f"{file}: campaign {campaign.name!r} was started with another specification ({keys}). "
             "Restore these keys to go on, or give the file another name to start anew."
         ) from None
     return known.finished
+
+
+def _said_now(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+    """A stored specification as this version would store it; as it is where this version cannot read it."""
+    try:
+        return rewire(stored, settings).data
+    except InputError:
+        return stored
 
 
 def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) -> str:
@@ -99,18 +119,38 @@ def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) ->
             decision = Decision(**passed["decision"])
             if decision.finished:
                 return decision.finished
-            if decision.wait == "person":
-                raise Unfinished(held(ledger, campaign.name))
-            if decision.wait == "simulations" and not passed["sent"]:
-                running = ledger.trials(campaign.name, states={TrialState.RUNNING})
-                campaign.dispatcher.wait([trial.handle for trial in running if trial.handle], WAIT_S)
+            if decision.wait in ("person", "laboratory") and not passed["approved"]:
+                raise Unfinished(awaited(campaign, ledger))
+            if decision.wait and not passed["approved"]:
+                pause(campaign, ledger, decision)
 
 
-def held(ledger: Ledger, name: str) -> str:
-    """What a person has to judge before the campaign can go on."""
-    trials = ledger.trials(name, states={TrialState.HELD})
-    why = "; ".join(f"{trial.id}: {ledger.history(name, trial.id)[-1].reason}" for trial in trials)
-    return (
-        f"Campaign {name!r} waits for a person ({why}). 'fieldcraft show {trials[0].id}' tells its history; this "
-        "version has no command yet that settles it, and everything is kept."
-    )
+def pause(campaign: Campaign, ledger: Ledger, decision: Decision) -> None:
+    """Return when a simulation has ended, a retry is due, or it is time for another look."""
+    seconds = WAIT_S if decision.due is None else min(WAIT_S, max(0.0, decision.due - time.time()))
+    running = ledger.trials(campaign.name, states={TrialState.RUNNING})
+    handles = [trial.handle for trial in running if trial.handle]
+    if handles and not campaign.dispatcher.by_people:
+        campaign.dispatcher.wait(handles, seconds)
+    else:
+        time.sleep(seconds)
+
+
+def awaited(campaign: Campaign, ledger: Ledger) -> str:
+    """What a person or a laboratory has to do before the campaign can go on, with the commands for it."""
+    trials = ledger.trials(campaign.name)
+    state = {wanted: [t for t in trials if t.state is wanted] for wanted in TrialState}
+    waits = []
+    if undecided := state[TrialState.PROPOSED]:
+        waits.append(
+            f"{len(undecided)} proposed trials wait for a decision: 'fieldcraft queue {campaign.name}' shows them"
+        )
+    for trial in state[TrialState.HELD]:
+        why = next(e.reason for e in reversed(ledger.history(campaign.name, trial.id)) if e.after is TrialState.HELD)
+        waits.append(
+            f"{trial.id} is held ({why}): 'fieldcraft record', 'retry' or 'abandon' {trial.id} says what became of it"
+        )
+    if campaign.dispatcher.by_people and (out := state[TrialState.STAGED] + state[TrialState.RUNNING]):
+        orders = (campaign.settings.lab or campaign.settings.home / "lab") / campaign.name
+        waits.append(f"{len(out)} work orders are with the laboratory: {orders}; 'fieldcraft record' takes results")
+    return f"Campaign {campaign.name!r} waits. {'; '.join(waits)}. The same command then goes on; nothing is lost."

@@ -4,13 +4,22 @@ FIELDCRAFT_HOME      folder of ledger, fields, tracking and work (default: runs)
 FIELDCRAFT_PLUGINS   directories with further kinds, separated as in PATH
 FIELDCRAFT_MLFLOW    tracking store: a server's URL or sqlite:////absolute/path.db (default: under the home);
                      "off" shows nothing, and a later export catches up
+FIELDCRAFT_PEOPLE    file of roles and token digests (docs/security.md); without one the operating system's user may
+                     do everything, and no token is known
+FIELDCRAFT_TOKEN     token of the person who acts, where that is not the operating system's user
+FIELDCRAFT_LAB       folder in which the dispatcher "lab" exchanges work orders and results (default: HOME/lab)
+FIELDCRAFT_LAB_URL   webhook that is sent each work order, too
+FIELDCRAFT_NOTIFY_URL      webhook that is told of what needs a person
+FIELDCRAFT_NOTIFY_COMMAND  program with arguments, run for each such notice with its JSON on standard input
+FIELDCRAFT_WEBHOOK_TOKEN   bearer token sent to both webhooks
 """
 
-import getpass
 import os
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from flows.errors import InputError
 
@@ -23,11 +32,25 @@ class Settings:
         home: Folder of all stores.
         plugins: Directories searched for kinds beside the built-in ones.
         mlflow: Tracking URI, or ``off``.
+        people: File of roles and token digests.
+        token: Token of the person who acts.
+        lab: Folder of work orders and results; None for the one under the home.
+        lab_url: Webhook for work orders.
+        notify_url: Webhook for notices.
+        notify_command: Program and arguments for notices.
+        webhook_token: Bearer token for both webhooks.
     """
 
     home: Path
     plugins: tuple[Path, ...]
     mlflow: str
+    people: Path | None = None
+    token: str | None = field(default=None, repr=False)
+    lab: Path | None = None
+    lab_url: str | None = field(default=None, repr=False)
+    notify_url: str | None = field(default=None, repr=False)
+    notify_command: tuple[str, ...] = ()
+    webhook_token: str | None = field(default=None, repr=False)
 
     @property
     def ledger(self) -> Path:
@@ -49,7 +72,7 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
     """Read the settings; ``home`` (a command's ``--home``) wins over the environment.
 
     Raises:
-        InputError: a plug-in directory does not exist.
+        InputError: a plug-in directory does not exist, a webhook is none, or a command's quotes do not match.
     """
     place = (home or Path(environment.get("FIELDCRAFT_HOME") or "runs")).expanduser().resolve()
     listed = [Path(part).expanduser() for part in environment.get("FIELDCRAFT_PLUGINS", "").split(os.pathsep) if part]
@@ -59,12 +82,40 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
                 f"FIELDCRAFT_PLUGINS names {str(directory)!r}, which is no directory. Create it or take it out."
             )
     mlflow = environment.get("FIELDCRAFT_MLFLOW") or f"sqlite:///{place / 'mlflow' / 'mlflow.db'}"
-    return Settings(place, tuple(directory.resolve() for directory in listed), mlflow)
+    people, lab = environment.get("FIELDCRAFT_PEOPLE"), environment.get("FIELDCRAFT_LAB")
+    return Settings(
+        home=place,
+        plugins=tuple(directory.resolve() for directory in listed),
+        mlflow=mlflow,
+        people=Path(people).expanduser().resolve() if people else None,
+        token=environment.get("FIELDCRAFT_TOKEN") or None,
+        lab=Path(lab).expanduser().resolve() if lab else None,
+        lab_url=_webhook(environment, "FIELDCRAFT_LAB_URL"),
+        notify_url=_webhook(environment, "FIELDCRAFT_NOTIFY_URL"),
+        notify_command=_words(environment, "FIELDCRAFT_NOTIFY_COMMAND"),
+        webhook_token=environment.get("FIELDCRAFT_WEBHOOK_TOKEN") or None,
+    )
 
 
-def operator() -> str:
-    """Who acts: the operating system's user, never a form field."""
+def _webhook(environment: Mapping[str, str], name: str) -> str | None:
+    """A webhook's URL; an error does not quote it, since its path is often its secret."""
+    url = environment.get(name)
+    if not url:
+        return None
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a number that has no name
-        return f"uid:{os.getuid()}"
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, brackets that do not close
+        sound = False
+    if not sound or not url.isascii() or not url.isprintable() or " " in url:
+        raise InputError(f"{name} is no webhook: give a URL that begins with https:// or http:// and names a host.")
+    if parts.username is not None:
+        raise InputError(f"{name} holds a user name or password: take it out; FIELDCRAFT_WEBHOOK_TOKEN is for that.")
+    return url
+
+
+def _words(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(environment.get(name, "")))
+    except ValueError as error:
+        raise InputError(f"{name} is no command: {error}. Quote it as in a shell.") from None

@@ -10,8 +10,12 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from flows.processes import boot, start_time
+
+if TYPE_CHECKING:
+    from storage.records import FailureKind
 
 _POLL_S = 0.02
 
@@ -39,15 +43,15 @@ def main(folder: Path) -> int:
 def _supervise(folder: Path, worker: int, limit: float) -> int:
     from flows.dispatchers.local import write_json
 
-    deadline = time.monotonic() + limit
+    began = time.monotonic()
     while True:
         ended, status = os.waitpid(worker, os.WNOHANG)
         if ended:
             break
-        if time.monotonic() > deadline:
+        if time.monotonic() > began + limit:
             reason = f"ran over dispatcher.wall_time_s of {limit:g} s and was killed with all it had started"
             try:
-                write_json(folder / "outcome.json", {"kind": "unknown", "reason": reason})
+                _explain(folder, "unknown", reason, limit)
             finally:  # the limit holds also where the disk is full or the folder is gone
                 os.killpg(os.getpgrp(), signal.SIGKILL)
         time.sleep(_POLL_S)
@@ -58,15 +62,23 @@ def _supervise(folder: Path, worker: int, limit: float) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _work(folder: Path) -> int:
+def _explain(folder: Path, kind: "FailureKind", reason: str, seconds: float, **more: Any) -> None:
     from flows.dispatchers.local import write_json
 
+    write_json(folder / "outcome.json", {"kind": kind, "reason": reason, "seconds": round(seconds, 3), **more})
+
+
+def _work(folder: Path) -> int:
+    began = time.monotonic()
     try:
-        _simulate(folder)
+        refused = _simulate(folder)
+        if refused is not None:
+            reason, cost = refused
+            _explain(folder, "infeasible", reason, time.monotonic() - began, stage="gate", cost=cost)
     except Exception as error:  # the outermost edge of a user's simulator: whatever it raises is recorded
         traceback.print_exc()
-        reason = f"{type(error).__name__}: {error}"
-        write_json(folder / "outcome.json", {"kind": "unknown", "reason": reason})
+        kind, reason = _judged(error)
+        _explain(folder, kind, reason, time.monotonic() - began)
         return 1
     finally:
         sys.stdout.flush()
@@ -74,18 +86,39 @@ def _work(folder: Path) -> int:
     return 0
 
 
-def _simulate(folder: Path) -> None:
+def _judged(error: Exception) -> "tuple[FailureKind, str]":
+    """The kind of failure that an exception of a simulator is, and the reason in words."""
+    from physics.problem import Infeasible, Transient
+
+    words = str(error) or type(error).__name__
+    if isinstance(error, Infeasible):
+        return "infeasible", words
+    if isinstance(error, Transient):
+        return "transient", words
+    return "unknown", f"{type(error).__name__}: {error}"
+
+
+def _simulate(folder: Path) -> tuple[str, float] | None:
+    """Store the fields; or return why the gate refused the design, and what that cost in budget units."""
     from flows.dispatchers.local import read_json
     from flows.plugins import build
     from flows.settings import settings_from
     from flows.streams import Use, stream
+    from physics.problem import Infeasible
     from storage.fields import save_group
 
     request, plugins = read_json(folder / "request.json"), settings_from().plugins
     problem = build("problems", request["problem"], plugins)
     simulator = build("simulators", request["simulator"], plugins)
-    rng = stream(request["seed"], request["iteration"], Use.SIMULATE, request["slot"])
-    save_group(folder / "result", simulator.run(problem, request["design"], rng))
+    design, seed, iteration, slot = (request[name] for name in ("design", "seed", "iteration", "slot"))
+    try:
+        refused = simulator.gate(problem, design, stream(seed, iteration, Use.GATE, slot))
+    except Infeasible as error:
+        refused = str(error) or type(error).__name__
+    if refused is not None:
+        return f"refused by the gate: {refused}", float(simulator.gate_cost)
+    save_group(folder / "result", simulator.run(problem, design, stream(seed, iteration, Use.SIMULATE, slot)))
+    return None
 
 
 if __name__ == "__main__":

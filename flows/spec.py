@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -94,6 +94,49 @@ class Noise(_Part):
         return self
 
 
+class Approval(_Part):
+    """Who approves what runs. ``approval: human`` and ``approval: {after_first: 8}`` say it in short.
+
+    Attributes:
+        policy: ``auto``: every proposal at once. ``human``: a person, one by one or several. ``batch``: a person, all
+            trials of an iteration together, and none is sent before all are decided. ``auto_below_cost``: at once where
+            an attempt is expected to cost less than ``cost``, else a person. ``after_first``: a person decides on the
+            first ``first`` trials; every later one is approved at once. Each automatic approval is written down as a
+            person's is.
+        cost: Limit of ``auto_below_cost``, in budget units.
+        first: Number of trials of ``after_first``.
+        expires_h: Hours after which a person's approval that was not used is void; never when left out.
+    """
+
+    short: ClassVar[Mapping[str, str]] = {"auto_below_cost": "cost", "after_first": "first"}  # policies, their option
+
+    policy: Literal["auto", "human", "batch", "auto_below_cost", "after_first"] = "auto"
+    cost: float | None = Field(default=None, gt=0)
+    first: int | None = Field(default=None, ge=1)
+    expires_h: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_short(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            return {"policy": given}
+        if isinstance(given, Mapping) and "policy" not in given:
+            for policy, option in cls.short.items():
+                if policy in given:
+                    rest = {key: value for key, value in given.items() if key != policy}
+                    return {"policy": policy, option: given[policy], **rest}
+        return given
+
+    @model_validator(mode="after")
+    def _has_its_option(self) -> Self:
+        for policy, option in self.short.items():
+            if (self.policy == policy) != ((value := getattr(self, option)) is not None):
+                raise ValueError(f"the policy is {self.policy!r} and {option} is {value}: {option} is for {policy}")
+        if self.policy == "auto" and self.expires_h is not None:
+            raise ValueError("expires_h is for people's approvals, and under the policy 'auto' there is none")
+        return self
+
+
 class Dispatch(_Part):
     """Where and how simulations run.
 
@@ -102,24 +145,60 @@ class Dispatch(_Part):
         parallel: How many may run at once.
         wall_time_s: Limit of one simulation in seconds; its whole process group is then killed.
         attempts: How often a trial may be sent when its simulator is idempotent or failed in passing.
+        backoff_s: Wait in seconds before the first retry; doubled for each further one, up to an hour.
+        lease_s: A running trial that its dispatcher cannot tell of for so many seconds is held for a person.
+        instructions: What the people of a laboratory are told with every work order.
     """
 
     kind: str = "local"
     parallel: int = Field(default=2, ge=1)
     wall_time_s: float = Field(default=600.0, gt=0)
     attempts: int = Field(default=3, ge=1)
+    backoff_s: float = Field(default=1.0, ge=0)
+    lease_s: float = Field(default=300.0, gt=0)
+    instructions: str = ""
 
 
 class Budget(_Part):
-    """What may be spent: the number of trials, those of the start included."""
+    """What may be spent.
+
+    Attributes:
+        trials: Number of trials sent, those of the start included; imported data count nothing.
+        cost: Budget units (``unit``), crashed and pending attempts included; no limit when left out.
+        wall_time_h: Hours of simulation, added up over all attempts; no limit when left out.
+        unit: Name of the budget unit, such as EUR or node-hours.
+    """
 
     trials: int = Field(ge=1)
+    cost: float | None = Field(default=None, gt=0)
+    wall_time_h: float | None = Field(default=None, gt=0)
+    unit: str = ""
+
+
+class FailureRate(_Part):
+    """Ends a campaign whose experiments fail.
+
+    Attributes:
+        above: Share of failures, from 0 to 1, above which the campaign ends.
+        over: Number of last settled trials that are counted; fewer end nothing.
+    """
+
+    above: float = Field(ge=0, lt=1)
+    over: int = Field(default=10, ge=1)
 
 
 class Stop(_Part):
-    """When to end before the budget is spent: once a reading reaches ``target`` (in the objective's unit)."""
+    """When to end before the budget is spent; the first rule that holds is recorded by name.
+
+    Attributes:
+        target: Once a reading reaches it (in the objective's unit).
+        no_improvement: Once so many completed trials in a row have not improved on the best reading.
+        failure_rate: Once too many of the last trials have failed.
+    """
 
     target: float | None = None
+    no_improvement: int | None = Field(default=None, ge=1)
+    failure_rate: FailureRate | None = None
 
 
 class CampaignSpec(_Part):
@@ -130,12 +209,12 @@ class CampaignSpec(_Part):
         seed: Entropy of every random stream.
         sense: Whether the objective is maximised or minimised.
         problem: What is optimised.
-        simulator: What answers a design.
+        simulator: What answers a design; left out where people do, in a laboratory.
         space: Narrower bounds of the problem's variables, ``{x: [low, high]}``.
         noise: Noise added to the objective's reading; none when left out.
         algorithm: How designs are chosen.
         batch: Designs per iteration after the start.
-        approval: Who approves; ``auto`` approves every proposal at once and writes that down.
+        approval: Who approves what runs.
         dispatcher: Where simulations run.
         budget: What may be spent.
         stop: When to end earlier.
@@ -145,12 +224,12 @@ class CampaignSpec(_Part):
     seed: int = Field(ge=0, lt=2**63)
     sense: Literal["maximize", "minimize"]
     problem: Component
-    simulator: Component
+    simulator: Component | None = None
     space: dict[str, tuple[Finite, Finite]] = {}
     noise: Noise | None = None
     algorithm: AlgorithmSpec
     batch: int = Field(default=1, ge=1)
-    approval: Literal["auto"] = "auto"
+    approval: Approval = Approval()
     dispatcher: Dispatch = Dispatch()
     budget: Budget
     stop: Stop = Stop()
@@ -205,7 +284,7 @@ def _known_keys(place: tuple[int | str, ...]) -> list[str]:
         annotation = model.model_fields[str(part)].annotation
         options = getattr(annotation, "__args__", (annotation,))
         model = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
-    return list(model.model_fields)
+    return [*model.model_fields, *getattr(model, "short", ())]
 
 
 def _leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -18,6 +18,7 @@ class Use(IntEnum):
     ACQUIRE = 4
     SIMULATE = 5
     NOISE = 6
+    GATE = 7
 
 
 def stream(seed: int, iteration: int, use: Use, slot: int = 0) -> np.random.Generator:

@@ -35,7 +35,7 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
             "text": f"{outputs_text(campaign, best.outputs)} in {best.id}",
             "at": design_text(campaign, best.design),
         },
-        "regret": best and _regret(problem, campaign.spec["sense"], best),
+        "regret": best and regret_of(problem, campaign.spec["sense"], best),
         "unit": problem.outputs[0].unit,
         "ledger": str(settings.ledger),
         "fields": str(settings.fields),
@@ -45,7 +45,7 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _regret(problem: Problem, sense: Any, best: Trial) -> dict[str, Any] | None:
+def regret_of(problem: Problem, sense: Any, best: Trial) -> dict[str, Any] | None:
     """How far the best trial's design is from the true optimum, without noise where the exact objective is known."""
     optimum = problem.optimum(sense)
     if optimum is None:

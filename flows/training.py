@@ -11,9 +11,9 @@ from flows.environment import environment_of
 from flows.progress import tell
 from flows.sites import Site, unfinished
 from flows.streams import Use, stream
-from flows.wiring import as_dataset, as_state, observations, successful
+from flows.wiring import as_dataset, as_read, as_state, observations, standing
 from storage.fields import FieldDamaged, load_group, save_group
-from storage.records import Product, Trial
+from storage.records import Product, Result
 
 if TYPE_CHECKING:
     import torch
@@ -32,14 +32,15 @@ def train(site: Site, iteration: int) -> Product:
     if known is not None:
         return known
     began = time.perf_counter()
-    seen = successful(site.ledger.trials(site.name))
+    results = standing(site.ledger.readings(site.name))
+    seen = as_read(site.ledger.trials(site.name), results)
     data = observations(site.campaign, seen, points_of(site, iteration))
     partial = _Unfinished(site.work / unfinished(iteration), data.digest)
     rng = stream(site.campaign.spec.seed, iteration, Use.TRAIN)
     posterior = site.campaign.algorithm.fit(data, rng, partial.load(), partial.report)
     reference = site.fields.write(f"{site.name}-model-{iteration}", as_dataset(posterior.state()))
     seconds = time.perf_counter() - began
-    payload = _payload(site, iteration, data, seen, posterior, partial.curve, seconds)
+    payload = _payload(site, iteration, data, [results[trial.id] for trial in seen], posterior, partial.curve, seconds)
     product = site.ledger.note(site.name, iteration, "train", payload, reference)
     partial.forget()
     tell("trained", iteration=iteration, metrics=payload["metrics"], seconds=seconds, trials=len(data))
@@ -50,7 +51,7 @@ def _payload(
     site: Site,
     iteration: int,
     data: "Observations",
-    seen: Sequence[Trial],
+    seen: Sequence[Result],
     posterior: "Posterior",
     curve: list[dict[str, float]],
     seconds: float,
@@ -60,7 +61,8 @@ def _payload(
     return {
         "surrogate": surrogate and surrogate.model_dump(mode="json"),
         "data_digest": data.digest,
-        "trials": [trial.id for trial in seen],
+        "trials": [result.trial for result in seen],
+        "results": [result.id for result in seen],
         "collocation": collocation and collocation.reference and collocation.reference.digest,
         "metrics": {name: float(value) for name, value in posterior.metrics.items()},
         "curve": curve[:: max(1, len(curve) // CURVE_POINTS)],

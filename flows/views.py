@@ -1,14 +1,29 @@
-"""What a person sees of a campaign, as data and as text. Reads records alone: no torch, no solver."""
+"""What a person sees of a campaign, as data; ``flows.listing`` has the text.
 
-import math
-import time
+Reads records alone: no torch, no solver.
+"""
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.exporting import objective_of
+from flows.remarks import one_line
+from flows.retries import retries
+from flows.spec import Approval, Dispatch
 from storage.ledger import Ledger
-from storage.records import Campaign, Product, Trial, TrialState
+from storage.objective import Objective
+from storage.records import Campaign, Event, Limits, Origin, Product, Result, Spending, Trial, TrialState
+
+
+def objective_of(campaign: Campaign) -> Objective:
+    """What counts as best, read from the record alone."""
+    return Objective.of([output["name"] for output in campaign.environment["outputs"]], campaign.spec["sense"])
+
+
+def corrections(trials: Sequence[Trial], readings: Sequence[Result]) -> dict[str, str]:
+    """``corrected`` or ``retracted`` by trial, for the trials whose first accepted result no longer counts."""
+    replaced = {reading.trial for reading in readings if reading.replaces is not None}
+    return {t.id: "retracted" if t.outputs is None else "corrected" for t in trials if t.id in replaced}
 
 
 def best_trial(campaign: Campaign, trials: Sequence[Trial]) -> Trial | None:
@@ -21,8 +36,13 @@ def best_trial(campaign: Campaign, trials: Sequence[Trial]) -> Trial | None:
 
 def quantity(value: float | int | str, unit: str) -> str:
     """A value with its unit, to six figures."""
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = f"{value:.6g}" if isinstance(value, float) else one_line(str(value))
     return f"{text} {unit}" if unit else text
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 trial``, ``2 trials``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def design_text(campaign: Campaign, design: Mapping[str, float | int | str]) -> str:
@@ -38,71 +58,100 @@ def outputs_text(campaign: Campaign, outputs: Mapping[str, float] | None) -> str
 
 
 def status_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
-    """Where a campaign stands."""
-    trials = ledger.trials(campaign.name)
-    best, holder = best_trial(campaign, trials), ledger.holder(campaign.name)
+    """Where a campaign stands, what it has spent, and what waits for a person."""
+    name = campaign.name
+    trials, notices = ledger.trials(name), ledger.notices(name, limit=1000)
+    changed = Counter(corrections(trials, ledger.readings(name)).values())
+    best, holder = best_trial(campaign, trials), ledger.holder(name)
     return {
-        "campaign": campaign.name,
+        "campaign": name,
         "finished": campaign.finished,
         "running": holder and {"host": holder.host, "pid": holder.pid},
         "trials": len(trials),
         "budget": campaign.spec["budget"]["trials"],
         "states": dict(sorted(Counter(str(trial.state) for trial in trials).items())),
         "iteration": max((trial.iteration for trial in trials), default=None),
-        "best": best and {"trial": best.id, "design": dict(best.design), "outputs": dict(best.outputs or {})},
-        "untracked": len(ledger.pending(campaign.name)),
+        "best": best and {"trial": best.id, "design": dict(best.actual), "outputs": dict(best.outputs or {})},
+        "spending": spending_data(campaign, ledger.spending(name)),
+        "imported": sum(trial.origin.kind == "imported" for trial in trials),
+        "corrected": changed["corrected"],
+        "retracted": changed["retracted"],
+        "waiting": _waiting(ledger, campaign, trials),
+        "notices": {"waiting": len(notices), "failing": sum(notice.tries > 0 for notice in notices)},
+        "untracked": len(ledger.pending(name)),
     }
 
 
-def status_text(ledger: Ledger, campaign: Campaign) -> str:
-    """The same as text."""
-    data = status_data(ledger, campaign)
-    if data["finished"]:
-        condition = f"finished ({data['finished']})"
-    elif data["running"]:
-        condition = f"running (pid {data['running']['pid']} on {data['running']['host']})"
-    else:
-        condition = "stopped; 'fieldcraft run FILE' goes on"
-    states = ", ".join(f"{count} {state.lower()}" for state, count in data["states"].items()) or "none yet"
-    lines = [f"{campaign.name}: {condition}", f"  trials   {data['trials']} of {data['budget']}: {states}"]
-    if data["best"]:
-        found = data["best"]
-        lines.append(f"  best     {outputs_text(campaign, found['outputs'])} in {found['trial']}")
-        lines.append(f"           at {design_text(campaign, found['design'])}")
-    if data["untracked"]:
-        lines.append(f"  MLflow   {data['untracked']} events wait; 'fieldcraft export mlflow' shows them")
-    return "\n".join(lines)
+def spending_data(campaign: Campaign, spending: Spending) -> dict[str, dict[str, Any]]:
+    """Spent, reserved and limit (None for none) of each thing that a budget counts: trials, cost and wall time in s."""
+    limits, unit = campaign.limits, budget_unit(campaign)
+    return {
+        "trials": _against(spending.trials, 0, _trial_limit(campaign, limits), ""),
+        "cost": _against(spending.spent, spending.reserved, limits.cost, unit),
+        "seconds": _against(spending.seconds, spending.seconds_reserved, limits.seconds, "s"),
+    }
+
+
+def _against(spent: float, reserved: float, limit: float | None, unit: str) -> dict[str, Any]:
+    return {"spent": spent, "reserved": reserved, "limit": limit, "unit": unit}
+
+
+def _trial_limit(campaign: Campaign, limits: Limits) -> int:
+    return int(campaign.spec["budget"]["trials"]) if limits.trials is None else limits.trials
+
+
+def budget_unit(campaign: Campaign) -> str:
+    """Name of the campaign's budget unit; empty where its file names none."""
+    return str(campaign.spec["budget"].get("unit", ""))
+
+
+def _waiting(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Trials that cannot go on by themselves, and those that will be sent again."""
+    policy = Approval.model_validate(campaign.spec.get("approval", {})).policy
+    chosen = Dispatch.model_validate(campaign.spec.get("dispatcher", {}))
+    held = [trial.id for trial in trials if trial.state is TrialState.HELD]
+    return {
+        "approval": [t.id for t in trials if t.state is TrialState.PROPOSED and policy != "auto"],
+        "held": [{"trial": held_id, "reason": ledger.history(campaign.name, held_id)[-1].reason} for held_id in held],
+        "laboratory": [t.id for t in trials if t.state is TrialState.RUNNING and campaign.spec["simulator"] is None],
+        "retries": [{"trial": retry.trial.id, "due": retry.due} for retry in retries(ledger, chosen, trials)],
+    }
+
+
+def next_steps(data: Mapping[str, Any]) -> list[str]:
+    """What a person can do now, each with its command; ``data`` as ``status_data`` has it."""
+    name, waiting = data["campaign"], data["waiting"]
+    queue, record = f"fieldcraft queue {name}", "fieldcraft record TRIAL --value NAME=NUMBER"
+    open_to_people = {
+        f"to approve: {queue}": waiting["approval"],
+        f"held, to retry, record or abandon: {queue}": waiting["held"],
+        f"with the laboratory: {record}": waiting["laboratory"],
+    }
+    steps = [f"{counted(len(trials), 'trial')} {what}" for what, trials in open_to_people.items() if trials]
+    if steps or data["finished"] or data["running"]:
+        return [] if data["finished"] else steps
+    return [f"nobody makes passes over it: 'fieldcraft run FILE' or 'fieldcraft iterate {name}' goes on"]
+
+
+def revisions(history: Sequence[Event]) -> list[dict[str, Any]]:
+    """How a trial's design was edited, oldest first: when, by whom, why, and what the event keeps of it."""
+    return [
+        {"created": event.created, "by": event.by, "reason": event.reason, **event.details}
+        for event in history
+        if event.action == "edit"
+    ]
 
 
 def show_data(ledger: Ledger, trial: Trial) -> dict[str, Any]:
-    """A trial with its approvals, results and history."""
+    """A trial with its approvals, revisions, results and history."""
+    history = ledger.history(trial.campaign, trial.id)
     return {
         **trial.model_dump(mode="json"),
         "approvals": [approval.model_dump(mode="json") for approval in ledger.approvals(trial.id)],
+        "revisions": revisions(history),
         "results": [result.model_dump(mode="json") for result in ledger.results(trial.id)],
-        "history": [event.model_dump(mode="json") for event in ledger.history(trial.campaign, trial.id)],
+        "history": [event.model_dump(mode="json") for event in history],
     }
-
-
-def show_text(ledger: Ledger, trial: Trial) -> str:
-    """The same as text."""
-    campaign = ledger.campaign(trial.campaign)
-    lines = [
-        f"{trial.id}: {trial.state.lower()}, iteration {trial.iteration}, slot {trial.slot}, attempt {trial.attempt}",
-        f"  design   {design_text(campaign, trial.design)}",
-        f"  outputs  {outputs_text(campaign, trial.outputs)}",
-    ]
-    if trial.origin.mean is not None:
-        unit = campaign.environment["outputs"][0]["unit"]
-        predicted = f"{quantity(trial.origin.mean, unit)} +- {quantity(trial.origin.sd or 0.0, unit)}"
-        lines.append(f"  foreseen {predicted} by {trial.origin.algorithm}")
-    if trial.field:
-        lines.append(f"  field    {trial.field.digest[:16]}... ({trial.field.size} bytes)")
-    lines.append("  history")
-    for event in ledger.history(trial.campaign, trial.id):
-        moved = f"{event.before or ''} -> {event.after}" if event.after else event.action
-        lines.append(f"    {_clock(event.created)}  {moved.strip():<24} {event.by}: {event.reason}")
-    return "\n".join(lines)
 
 
 def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_path: str | None) -> dict[str, Any]:
@@ -125,16 +174,33 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
     model = ledger.product(trial.campaign, origin.model.iteration, "train") if origin.model else None
     points = ledger.product(trial.campaign, origin.model.iteration, "collocate") if origin.model else None
     lineage["model"] = model and _model(model, checkpoint_path, runs)
-    lineage["data"] = model and {"digest": origin.data_digest, "trials": list(model.payload["trials"])}
+    lineage["data"] = model and _data(origin, model)
     lineage["collocation"] = points and {**points.payload, "digest": points.reference and points.reference.digest}
     lineage["seed"] = {"seed": origin.seed, "address": [origin.iteration, origin.slot]}
     environment = model.payload["environment"] if model else campaign.environment
     lineage["code"] = {"commit": environment.get("commit"), "specification": campaign.digest}
     lineage["environment"] = {"digest": origin.environment, **environment}
-    lineage["approvals"] = [a.model_dump(mode="json") for a in ledger.approvals(trial.id)]
+    lineage["approvals"] = [approval.model_dump(mode="json") for approval in ledger.approvals(trial.id)]
+    lineage["revisions"] = revisions(ledger.history(trial.campaign, trial.id))
+    lineage["results"] = [_result(result) for result in ledger.results(trial.id)]
     lineage["mlflow"] = runs.get(f"trial:{trial.id}")
     lineage["field"] = trial.field and {"digest": trial.field.digest, "path": field_path}
     return lineage
+
+
+def _data(origin: Origin, model: Product) -> dict[str, Any]:
+    """What the model had seen; models of the first version do not say which results of their trials."""
+    seen = model.payload.get("results")
+    return {
+        "digest": origin.data_digest,
+        "trials": list(model.payload["trials"]),
+        "results": None if seen is None else list(seen),
+    }
+
+
+def _result(result: Result) -> dict[str, Any]:
+    kept = {"id", "attempt", "verdict", "replaces", "outputs", "ran", "by", "source", "digest"}
+    return result.model_dump(mode="json", include=kept)
 
 
 def _model(product: Product, path: str | None, runs: Mapping[str, str]) -> dict[str, Any]:
@@ -146,26 +212,3 @@ def _model(product: Product, path: str | None, runs: Mapping[str, str]) -> dict[
         "checkpoint": product.reference and {"digest": product.reference.digest, "path": path},
         "mlflow": runs.get(f"surrogate:{product.iteration}"),
     }
-
-
-def trace_text(data: Mapping[str, Any]) -> str:
-    """The lineage as indented text."""
-    return "\n".join(_lines(data, 0))
-
-
-def _lines(data: Mapping[str, Any], depth: int) -> list[str]:
-    lines = []
-    for key, value in data.items():
-        if isinstance(value, Mapping) and value:
-            lines += [f"{'  ' * depth}{key}", *_lines(value, depth + 1)]
-        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            for number, item in enumerate(value):
-                lines += [f"{'  ' * depth}{key} {number + 1}", *_lines(item, depth + 1)]
-        else:
-            text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-            lines.append(f"{'  ' * depth}{key:<14} {'-' if text is None else text}")
-    return lines
-
-
-def _clock(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) + f".{math.floor(at % 1 * 10)}"

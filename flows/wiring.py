@@ -1,22 +1,23 @@
 """The one border between data and parts: a specification becomes components, records become arrays."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flows.dispatcher import Place
 from flows.errors import InputError
 from flows.plugins import build, load, options_of
 from flows.settings import Settings
-from flows.spec import CampaignSpec, Component, parse
+from flows.spec import CampaignSpec, Component, Dispatch, parse
 from physics.domain import Domain
 from physics.operators import Equation
 from physics.problem import Problem, Simulator
 from physics.space import Continuous, SearchSpace
-from storage.records import Trial, TrialState, digest_of
+from storage.records import Limits, Product, Result, Trial, TrialState, digest_of
 from storage.tracking import Objective
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Campaign:
         spec: The specification, every default of every component written out.
         settings: Where the stores are.
         problem: What is optimised.
-        simulator: What answers a design.
+        simulator: What answers a design; None where people do, in a laboratory.
         space: The designs that may be proposed.
         noise_sd: Standard deviation of a reading in the objective's unit; 0 where none is added.
     """
@@ -44,7 +45,7 @@ class Campaign:
     spec: CampaignSpec
     settings: Settings
     problem: Problem
-    simulator: Simulator
+    simulator: Simulator | None
     space: SearchSpace
     noise_sd: float
 
@@ -63,11 +64,21 @@ class Campaign:
         """SHA-256 of ``data``."""
         return digest_of(self.data)
 
+    @property
+    def limits(self) -> Limits:
+        """What may be spent, as the ledger enforces it; for people's time nothing is reserved."""
+        budget = self.spec.budget
+        return Limits(
+            trials=budget.trials,
+            cost=budget.cost,
+            seconds=None if budget.wall_time_h is None else 3600.0 * budget.wall_time_h,
+            attempt_seconds=0.0 if self.simulator is None else self.spec.dispatcher.wall_time_s,
+        )
+
     @cached_property
     def objective(self) -> Objective:
         """What counts as best."""
-        first, *rest = (output.name for output in self.problem.outputs)
-        return Objective(first, self.spec.sense == "maximize", tuple(rest))
+        return Objective.of([output.name for output in self.problem.outputs], self.spec.sense)
 
     @cached_property
     def algorithm(self) -> "Algorithm":
@@ -85,10 +96,13 @@ class Campaign:
 
     @property
     def dispatcher(self) -> "Dispatcher":
-        """Where simulations run."""
-        cls = load("dispatchers", self.spec.dispatcher.kind, self.settings.plugins)
-        made: Dispatcher = cls(self.settings.work / self.name, self.spec.dispatcher.wall_time_s)
-        return made
+        """Where simulations run, or experiments are done."""
+        return dispatcher_of(self.name, self.spec.dispatcher, self.settings)
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether an experiment may be repeated without harm; never where people do it."""
+        return self.simulator is not None and self.simulator.idempotent
 
     @property
     def known_physics(self) -> tuple[Equation, Domain] | None:
@@ -114,12 +128,11 @@ def wire(spec: CampaignSpec, settings: Settings, *, algorithm: bool = True) -> C
             cannot be known.
     """
     problem: Problem = build("problems", spec.problem.model_dump(), settings.plugins, "problem")
-    simulator: Simulator = build("simulators", spec.simulator.model_dump(), settings.plugins, "simulator")
+    simulator = _simulator(spec, settings)
     try:
         space = problem.space.narrowed(spec.space) if spec.space else problem.space
     except ValueError as error:
         raise InputError(f"space: {error}") from None
-    load("dispatchers", spec.dispatcher.kind, settings.plugins)
     campaign = Campaign(spec, settings, problem, simulator, space, _noise_sd(spec, problem))
     if not algorithm:
         return campaign
@@ -134,6 +147,41 @@ def rewire(data: Mapping[str, Any], settings: Settings, *, algorithm: bool = Tru
         InputError: the code or the plug-ins no longer know one of its kinds or options.
     """
     return wire(parse(data, f"campaign {data.get('name')}"), settings, algorithm=algorithm)
+
+
+def dispatcher_of(name: str, chosen: Dispatch, settings: Settings) -> "Dispatcher":
+    """The dispatcher of a campaign, of which nothing but its name and this part of its specification is needed.
+
+    Raises:
+        InputError: no such kind.
+    """
+    place = Place(
+        campaign=name,
+        folder=settings.work / name,
+        wall_time_s=chosen.wall_time_s,
+        instructions=chosen.instructions,
+        orders=(settings.lab or settings.home / "lab") / name,
+        webhook=settings.lab_url,
+        webhook_token=settings.webhook_token,
+    )
+    made: Dispatcher = load("dispatchers", chosen.kind, settings.plugins)(place)
+    return made
+
+
+def _simulator(spec: CampaignSpec, settings: Settings) -> Simulator | None:
+    kind = spec.dispatcher.kind
+    by_people: bool = load("dispatchers", kind, settings.plugins).by_people
+    if spec.simulator is None:
+        if by_people:
+            return None
+        raise InputError(f"simulator: missing. The dispatcher {kind!r} needs one; only people do without.")
+    if by_people:
+        raise InputError(
+            f"simulator: {spec.simulator.kind!r} is given, but with the dispatcher {kind!r} people do the experiments. "
+            "Leave simulator out."
+        )
+    made: Simulator = build("simulators", spec.simulator.model_dump(), settings.plugins, "simulator")
+    return made
 
 
 def _noise_sd(spec: CampaignSpec, problem: Problem) -> float:
@@ -185,7 +233,7 @@ def _written_out(campaign: Campaign) -> CampaignSpec:
     return spec.model_copy(
         update={
             "problem": full(spec.problem, campaign.problem),
-            "simulator": full(spec.simulator, campaign.simulator),
+            "simulator": spec.simulator and full(spec.simulator, campaign.simulator),
             "algorithm": part.model_copy(update={"start": start, **words}),
         }
     )
@@ -196,17 +244,40 @@ def successful(trials: Sequence[Trial]) -> list[Trial]:
     return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs is not None]
 
 
+def standing(readings: Iterable[Result]) -> dict[str, Result]:
+    """The result that counts of each trial, by its id: the last one accepted, or the retraction after it."""
+    return {result.trial: result for result in readings if result.verdict in ("accepted", "retraction")}
+
+
+def as_read(trials: Sequence[Trial], results: Mapping[str, Result]) -> list[Trial]:
+    """The trials as these results have them, by number; a trial without a result, or retracted, is left out."""
+    read = [(trial, results[trial.id]) for trial in trials if trial.id in results]
+    return [
+        trial.model_copy(update={"outputs": result.outputs, "field": result.field, "ran": result.ran})
+        for trial, result in read
+        if result.verdict != "retraction"
+    ]
+
+
+def seen_by(product: Product, trials: Sequence[Trial], readings: Iterable[Result]) -> list[Trial]:
+    """The trials that a trained model saw, with the very results it saw, whatever was corrected since."""
+    ids = product.payload.get("results")
+    if ids is None:  # written by a version that had no corrections
+        return [trial for trial in trials if trial.id in set(product.payload["trials"])]
+    return as_read(trials, {result.trial: result for result in readings if result.id in set(ids)})
+
+
 def observations(campaign: Campaign, trials: Sequence[Trial], points: np.ndarray | None) -> "Observations":
-    """Completed trials and collocation points (r, d), in physical units, as a surrogate takes them."""
+    """Trials with outputs, as they were really run, and collocation points (r, d), as a surrogate takes them."""
     from models.observations import Observations, Physics
 
-    done = successful(trials)
+    done = [trial for trial in trials if trial.outputs is not None]
     physics = None
     if points is not None and campaign.known_physics is not None:
         low, high = np.array([[v.low, v.high] for v in campaign.space.variables if isinstance(v, Continuous)]).T
         physics = Physics(campaign.known_physics[0], points, (low + high) / 2, (high - low) / 2)
     return Observations(
-        X=campaign.space.encode([trial.design for trial in done]),
+        X=campaign.space.encode([trial.actual for trial in done]),
         y=np.array([(trial.outputs or {})[campaign.objective.output] for trial in done]),
         maximize=campaign.objective.maximize,
         noise_sd=campaign.noise_sd if campaign.spec.noise is not None else None,

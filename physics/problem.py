@@ -47,6 +47,20 @@ class Optimum:
     value: float
 
 
+class Infeasible(Exception):
+    """A simulator raises it where the design itself is the reason that there is no result; the message says why.
+
+    That is a fact about the design: the trial is not repeated, and the campaign goes on.
+    """
+
+
+class Transient(Exception):
+    """A simulator raises it where another try may well succeed (a licence taken, a disk full); the message says why.
+
+    The trial is repeated after a pause while its approval has attempts left.
+    """
+
+
 class Problem(ABC):
     """A design question: which designs there are, which numbers count, and what physics is known.
 
@@ -93,6 +107,10 @@ class Problem(ABC):
         """
         return None
 
+    def cost(self, design: Design) -> float:
+        """What one experiment on the design is expected to cost, in the campaign's budget units; 1 by default."""
+        return 1.0
+
     def evaluate(self, design: Design, fields: xr.Dataset) -> dict[str, float]:
         """The outputs that a simulation's fields show for a design.
 
@@ -128,10 +146,25 @@ class Simulator(ABC):
     Attributes:
         idempotent: True where a run may be repeated without harm. Leave it False for whatever spends material, money
             or time on an instrument: such a run is never repeated without a person's word.
+        gate_cost: What a design that ``gate`` refused has cost, in the campaign's budget units; never charged above
+            what the whole experiment was expected to cost.
     """
 
     idempotent: ClassVar[bool] = False
+    gate_cost: ClassVar[float] = 0.0
+
+    def gate(self, problem: Problem, design: Design, rng: np.random.Generator) -> str | None:
+        """A cheap check before the expensive run: why the design is not worth it, or None to go on.
+
+        A refused design is infeasible and is not run. ``rng`` is another stream than that of ``run``.
+        """
+        return None
 
     @abstractmethod
     def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> xr.Dataset:
-        """Simulate one design of the problem; all randomness comes from ``rng``."""
+        """Simulate one design of the problem; all randomness comes from ``rng``.
+
+        Raises:
+            Infeasible: the design can have no result.
+            Transient: another try may well succeed. Any other exception leaves the matter to a person.
+        """

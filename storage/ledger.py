@@ -6,6 +6,7 @@ This module is the contract. ``open_ledger`` finds the back end; importing the m
     +-- NoLedger           nothing there
     +-- NotALedger         something else is there
     +-- NewerSchema        written by a newer fieldcraft
+    +-- OldSchema          written by an older one, and not to be upgraded just now
     +-- NetworkFileSystem  the file lies where SQLite's locks cannot be trusted
     +-- LedgerBusy         another writer held it for too long
     +-- InvalidRecord      NaN, a wrong digest, a name that is none
@@ -13,7 +14,9 @@ This module is the contract. ``open_ledger`` finds the back end; importing the m
     +-- SpecChanged        the campaign exists with another specification
     +-- StaleTrial         the compare-and-swap was lost
     +-- ForbiddenMove      not in the table, or without a live approval
+    +-- BudgetSpent        to send the trial could exceed what the campaign may spend
     +-- LeaseHeld          another process makes the passes
+    +-- PassServed         a later pass has done what this one was to do
     +-- LeaseLost          this process no longer does
 """
 
@@ -22,17 +25,24 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from storage.records import (
+    UNLIMITED,
     Approval,
     Campaign,
     Event,
     Expect,
     FailureKind,
     FieldRef,
+    Grant,
+    Known,
     Lease,
+    Level,
+    Limits,
+    Notice,
     OutboxItem,
     Product,
     Proposal,
     Result,
+    Spending,
     Step,
     Trial,
     TrialState,
@@ -40,17 +50,26 @@ from storage.records import (
 
 TRANSACTIONS: tuple[str, ...] = (
     "schema",
+    "upgrade",
     "create",
     "propose",
+    "adopt",
     "approve",
+    "reject",
+    "edit",
+    "prioritise",
     *(f"move.{state}" for state in TrialState if state is not TrialState.COMPLETED),
+    "hear",
     "record",
+    "correct",
     "note.collocate",
     "note.train",
     "lease.acquire",
     "lease.release",
     "finish",
     "outbox.exported",
+    "notify",
+    "notice.told",
 )
 COMMIT_POINTS: tuple[str, ...] = tuple(f"ledger.{name}.{when}" for name in TRANSACTIONS for when in ("before", "after"))
 EXPORTER = ":exporter"  # the lease under which one process exports; no campaign can bear this name
@@ -70,6 +89,10 @@ class NotALedger(LedgerError):
 
 class NewerSchema(LedgerError):
     """The ledger was written by a newer schema than this code knows; nothing was changed."""
+
+
+class OldSchema(LedgerError):
+    """The ledger was written by an older schema and cannot be upgraded just now; nothing was changed."""
 
 
 class NetworkFileSystem(LedgerError):
@@ -120,6 +143,10 @@ class ForbiddenMove(LedgerError):
     """The move is not in ``TRANSITIONS``, or lacks what it needs (a live approval, an attempt, a failure)."""
 
 
+class BudgetSpent(LedgerError):
+    """To send the trial could spend more than the campaign's limits; nothing was changed."""
+
+
 class LeaseHeld(LedgerError):
     """Another process holds the lease.
 
@@ -130,6 +157,10 @@ class LeaseHeld(LedgerError):
     def __init__(self, message: str, holder: Lease) -> None:
         super().__init__(message)
         self.holder = holder
+
+
+class PassServed(LedgerError):
+    """A pass that began after this one was due has done what it was to do; nothing was changed."""
 
 
 class LeaseLost(LedgerError):
@@ -147,7 +178,13 @@ class Ledger(Protocol):
     """
 
     def create_campaign(
-        self, name: str, spec: Mapping[str, Any], digest: str, environment: Mapping[str, Any], by: str
+        self,
+        name: str,
+        spec: Mapping[str, Any],
+        digest: str,
+        environment: Mapping[str, Any],
+        by: str,
+        limits: Limits = UNLIMITED,
     ) -> Campaign:
         """Write a campaign down; one that exists with the same digest is returned as it is.
 
@@ -157,6 +194,7 @@ class Ledger(Protocol):
             digest: ``storage.records.digest_of(spec)``.
             environment: Code version, package versions, machine; recorded, never compared.
             by: Who does this.
+            limits: What may be spent; follows from ``spec``, and is kept apart because the ledger enforces it.
 
         Raises:
             SpecChanged: The campaign exists with another digest; carries the stored specification.
@@ -173,10 +211,10 @@ class Ledger(Protocol):
         ...
 
     def finish(self, name: str, reason: str, by: str) -> Campaign:
-        """Record why a campaign ended. The first reason holds; later calls return it and write nothing."""
+        """Record why a campaign ended, with a notice. The first reason holds; later calls return it unchanged."""
         ...
 
-    def acquire(self, name: str, break_lease: bool = False) -> Lease:
+    def acquire(self, name: str, break_lease: bool = False, due: float | None = None) -> Lease:
         """Take the campaign's lease for this process.
 
         A holder on this host that no longer lives (or whose pid now belongs to another process) is replaced at once,
@@ -185,9 +223,11 @@ class Ledger(Protocol):
         Args:
             name: The campaign.
             break_lease: Replace the holder even if it may be alive; only for a machine that is gone.
+            due: When the pass was to begin, in seconds since the epoch; None for one that is wanted in any case.
 
         Raises:
             LeaseHeld: Another live process, or a process of another host, holds it.
+            PassServed: A lease that was acquired after ``due`` has been given back: its passes did all there was to do.
         """
         ...
 
@@ -217,17 +257,99 @@ class Ledger(Protocol):
         """
         ...
 
+    def adopt(self, campaign: str, known: Sequence[Known], digest: str, algorithm: str, by: str) -> tuple[Trial, ...]:
+        """Write measurements from before the campaign down as completed trials of one new iteration, all or none.
+
+        They cost nothing and count towards no limit. ``digest`` names the source (a file's SHA-256) and is kept as each
+        origin's ``data_digest``: of a source that the campaign has adopted before, the trials are returned as they are.
+
+        Raises:
+            InvalidRecord: ``known`` is empty, or holds NaN or infinity.
+        """
+        ...
+
     def approve(
-        self, trial_id: str, expect: Expect, digest: str, by: str, comment: str, policy: str, attempts: int
+        self,
+        trial_id: str,
+        expect: Expect,
+        digest: str,
+        by: str,
+        comment: str,
+        policy: str,
+        attempts: int,
+        expires: float | None = None,
     ) -> Trial:
         """Approve exactly what ``digest`` names, for ``attempts`` attempts, and move the trial to APPROVED.
 
-        From FAILED or HELD this is a fresh approval, which replaces the old one.
+        From FAILED or HELD this is a fresh approval, which replaces the old one; a held attempt is settled at its
+        expected cost.
+
+        Args:
+            trial_id: The trial.
+            expect: The state and version that the approver saw.
+            digest: What the approver saw that would run.
+            by: Who approves.
+            comment: What they say to it.
+            policy: ``manual``, or the policy that decided.
+            attempts: How often it may be staged under this approval.
+            expires: From when on nothing may be staged under it; None for never.
 
         Raises:
             StaleTrial: The trial has moved meanwhile.
             ForbiddenMove: The trial cannot be approved in its state, or ``digest`` is not what would run.
             InvalidRecord: ``attempts`` is below 1.
+        """
+        ...
+
+    def approve_all(
+        self,
+        grants: Sequence[Grant],
+        by: str,
+        comment: str,
+        policy: str,
+        attempts: int,
+        expires: float | None = None,
+    ) -> tuple[Trial, ...]:
+        """Approve several trials in one transaction, all or none; otherwise as ``approve``.
+
+        Raises:
+            InvalidRecord: ``grants`` is empty or names a trial twice.
+        """
+        ...
+
+    def reject_all(self, grants: Sequence[Grant], by: str, reason: str) -> tuple[Trial, ...]:
+        """Move several trials to REJECTED in one transaction, all or none; raises as ``approve_all``."""
+        ...
+
+    def edit(
+        self, trial_id: str, expect: Expect, design: Mapping[str, Level], cost: float, by: str, reason: str
+    ) -> Trial:
+        """Give a trial another design: a new revision, PROPOSED again, its approval voided. The origin stays.
+
+        The event ``edit`` keeps the revision, the design before and after, and the digest of what would now run.
+
+        Args:
+            trial_id: The trial, PROPOSED or APPROVED.
+            expect: The state and version that the editor saw.
+            design: The whole design, in physical units, with the trial's own variables.
+            cost: Expected cost of one attempt of it.
+            by: Who edits.
+            reason: Why.
+
+        Raises:
+            StaleTrial: The trial has moved meanwhile.
+            ForbiddenMove: It is past the states in which it can be edited, or the design is what it was.
+            InvalidRecord: NaN, or other variables than the trial's.
+        """
+        ...
+
+    def prioritise(self, trial_id: str, priority: int, by: str, reason: str) -> Trial:
+        """Set a trial's priority: of the approved trials those of greater priority are sent first.
+
+        No part of what is approved, so the version stays.
+
+        Raises:
+            ForbiddenMove: The trial is settled.
         """
         ...
 
@@ -240,12 +362,16 @@ class Ledger(Protocol):
         reason: str,
         handle: Mapping[str, Any] | None = None,
         failure: FailureKind | None = None,
+        cost: float | None = None,
+        seconds: float | None = None,
     ) -> Trial:
         """Move a trial, if it still has the state and version expected. The one door.
 
-        To STAGED: only under a live approval of the trial's own digest with an attempt left; counts the attempt and
-        forgets the last handle. To APPROVED (a retry): only under such an approval too. To PROPOSED, REJECTED or
-        ABANDONED: voids the approval. To COMPLETED: never, since that takes a result (``record``).
+        To STAGED: only under a live approval of the trial's own digest, not expired and with an attempt left, and only
+        within the campaign's limits, everything that is out counted in; counts the attempt and forgets the last handle.
+        To APPROVED (a retry): only under such an approval too. To PROPOSED, REJECTED or ABANDONED: voids the approval.
+        To HELD: adds a notice. To COMPLETED: never, since that takes a result (``record``). A move that ends an attempt
+        (STAGED, RUNNING or HELD to anything else) settles what it cost.
 
         Args:
             trial_id: The trial.
@@ -255,10 +381,24 @@ class Ledger(Protocol):
             reason: Why, in a few words; for a failure, what happened.
             handle: What the dispatcher needs to find the job again; kept until the next attempt.
             failure: The kind of failure; given exactly when ``to`` is FAILED.
+            cost: What the attempt that ends cost; the expected cost where it is not known.
+            seconds: Its wall time; what was reserved for it where it is not known.
 
         Raises:
             StaleTrial: The compare-and-swap was lost.
             ForbiddenMove: Not in ``TRANSITIONS``, or without approval, attempt or kind of failure.
+            BudgetSpent: To stage it could exceed the campaign's limits.
+        """
+        ...
+
+    def hear(self, trial_id: str, attempt: int) -> Trial:
+        """Renew a running trial's lease: note that the dispatcher says just now that the attempt runs.
+
+        The attempt is the fencing token: of an earlier attempt, or a trial that is no longer RUNNING, nothing is noted.
+        Version and history stay.
+
+        Raises:
+            StaleTrial: The trial is not RUNNING in this attempt any more.
         """
         ...
 
@@ -272,12 +412,17 @@ class Ledger(Protocol):
         source: str,
         details: Mapping[str, Any],
         attempt: int | None = None,
+        ran: Mapping[str, Level] | None = None,
+        cost: float | None = None,
+        seconds: float | None = None,
+        partial: bool = False,
     ) -> tuple[Trial, Result]:
         """Append a result and judge it; an accepted one moves the trial to COMPLETED.
 
         Accepted: the present attempt's, where ``TRANSITIONS`` lets the trial complete (RUNNING, FAILED, HELD).
-        Duplicate: the trial is COMPLETED with these very outputs and field; of the same attempt it is not even stored
-        again. Superseded: any other (ABANDONED, an earlier attempt, another value): stored, and moves nothing.
+        Duplicate: the trial is COMPLETED with these very outputs, field and design; of the same attempt it is not even
+        stored again. Superseded: any other (ABANDONED, an earlier attempt, another value): stored, and moves nothing.
+        Partial: said to be, where it would have been accepted: stored, and moves nothing.
 
         Args:
             trial_id: The trial.
@@ -288,10 +433,46 @@ class Ledger(Protocol):
             source: Where the result came from (the dispatcher's name, a person, a file).
             details: Whatever else is worth keeping, as JSON (wall time, exit status).
             attempt: Which attempt it belongs to; None for the present one.
+            ran: The design that was really run, where it differed from the trial's.
+            cost: What the attempt cost; the expected cost where it is not known.
+            seconds: Its wall time; what was reserved for it where it is not known.
+            partial: Outputs are still missing, so that the trial must not complete yet.
 
         Raises:
             StaleTrial: The trial has moved meanwhile; read it and record again.
             ForbiddenMove: The attempt was never sent, or is only STAGED (move it to RUNNING first).
+            InvalidRecord: An output is NaN or infinite, or there is none.
+        """
+        ...
+
+    def correct(
+        self,
+        trial_id: str,
+        expect: Expect,
+        replaces: int,
+        outputs: Mapping[str, float] | None,
+        field: FieldRef | None,
+        by: str,
+        reason: str,
+        details: Mapping[str, Any],
+        ran: Mapping[str, Level] | None = None,
+    ) -> tuple[Trial, Result]:
+        """Append a result that replaces the one which now counts; the trial stays COMPLETED, with a new version.
+
+        Args:
+            trial_id: The trial, COMPLETED.
+            expect: The state and version the caller acted upon.
+            replaces: The result that now counts (the last one accepted, or the retraction after it).
+            outputs: The corrected outputs; None retracts: the trial then has no outputs, and no model learns from it.
+            field: The corrected field; None when there is none.
+            by: Who corrects.
+            reason: Why.
+            details: Whatever else is worth keeping, as JSON.
+            ran: The design that was really run, where it differed from the trial's.
+
+        Raises:
+            StaleTrial: The trial has moved meanwhile.
+            ForbiddenMove: The trial is not COMPLETED, ``replaces`` is not the result that counts, or nothing changes.
             InvalidRecord: An output is NaN or infinite, or there is none.
         """
         ...
@@ -328,6 +509,14 @@ class Ledger(Protocol):
         """All results of a trial, oldest first, whatever their verdict."""
         ...
 
+    def readings(self, campaign: str) -> tuple[Result, ...]:
+        """All results of a campaign, oldest first, whatever their verdict."""
+        ...
+
+    def spending(self, campaign: str) -> Spending:
+        """What a campaign has spent and reserved."""
+        ...
+
     def approvals(self, trial_id: str) -> tuple[Approval, ...]:
         """All approvals of a trial, oldest first, voided ones too."""
         ...
@@ -344,13 +533,25 @@ class Ledger(Protocol):
         """Tracking runs by what they show: ``campaign``, ``trial:ID`` and ``surrogate:ITERATION``."""
         ...
 
+    def notify(self, campaign: str, event: str, key: str, payload: Mapping[str, Any]) -> Notice:
+        """Write down that a person should hear of something; where the campaign has that key, return what there is."""
+        ...
+
+    def notices(self, campaign: str | None = None, limit: int = 100) -> tuple[Notice, ...]:
+        """The oldest ``limit`` notices that were not told yet, oldest first."""
+        ...
+
+    def told(self, notice_id: int, success: bool) -> None:
+        """Mark a notice as told, or count a try that failed; one that was told stays told."""
+        ...
+
     def check(self) -> list[str]:
         """Read everything and return what is wrong, one sentence each; empty when all is well."""
         ...
 
 
 def open_ledger(place: str | Path, create: bool = False) -> Ledger:
-    """Open the ledger at a path or URL.
+    """Open the ledger at a path or URL; one of an older schema is upgraded in place, in one transaction.
 
     Args:
         place: A file path, or ``sqlite:///`` followed by one.
@@ -360,6 +561,7 @@ def open_ledger(place: str | Path, create: bool = False) -> Ledger:
         NoLedger: There is none and ``create`` is false.
         NotALedger: The file is something else.
         NewerSchema: It was written by a newer schema.
+        OldSchema: It was written by an older schema, and a live process holds a lease, or it may only be read.
         NetworkFileSystem: It lies on a network file system.
         LedgerError: The URL's scheme is unknown.
     """

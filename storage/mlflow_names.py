@@ -1,12 +1,13 @@
-"""Names and texts as MLflow takes them: allowed characters, limited lengths, nested mappings under dotted keys."""
+"""Names, texts and numbers as MLflow takes them: allowed characters, limited lengths, dotted keys, milliseconds."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from storage.records import canonical, digest_of
+from storage.records import Trial, TrialState, canonical, digest_of
 
 NAME_LENGTH, PARAMETER_LENGTH, TAG_LENGTH = 250, 6000, 8000  # limits of MLflow 3
+COLOURS = ("#1f5fa8", "#b4371f", "#3a8f5c", "#8a5ba8", "#c58a1c", "#2b9aa8", "#7a5c46", "#5b6570")
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -34,6 +35,24 @@ def parameters(values: Mapping[str, Any]) -> dict[str, str]:
 def tags(values: Mapping[str, Any]) -> dict[str, str]:
     """Tags of a run, without those that are None."""
     return {safe_name(name): _text(value, TAG_LENGTH) for name, value in values.items() if value is not None}
+
+
+def expense(trial: Trial) -> dict[str, float]:
+    """Metrics of what a completed trial took, all its attempts together: wall time in s, and budget units."""
+    if trial.state is not TrialState.COMPLETED:
+        return {}
+    return {"trial.seconds": trial.seconds, "trial.spent": trial.spent}
+
+
+def colour(experiment: str) -> str:
+    """Colour of a campaign's curves: experiments made one after the other differ, which MLflow's own choice may not."""
+    number = int(experiment) if experiment.isdecimal() else int(digest_of(experiment)[:8], 16)
+    return COLOURS[number % len(COLOURS)]
+
+
+def milliseconds(seconds: float) -> int:
+    """A time or a duration in whole milliseconds."""
+    return round(seconds * 1000)
 
 
 def _text(value: Any, limit: int) -> str:

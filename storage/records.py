@@ -20,7 +20,7 @@ class TrialState(StrEnum):
     APPROVED = "APPROVED"  # may be sent
     STAGED = "STAGED"  # claimed by a dispatcher; perhaps sent, perhaps not
     RUNNING = "RUNNING"  # sent, and the dispatcher's handle is known
-    COMPLETED = "COMPLETED"  # has an accepted result
+    COMPLETED = "COMPLETED"  # has an accepted result, which may have been retracted since
     FAILED = "FAILED"  # has a failure; may be retried under its approval
     ABANDONED = "ABANDONED"  # given up; a late result is kept and changes nothing
     REJECTED = "REJECTED"  # refused before it was sent
@@ -41,10 +41,12 @@ TRANSITIONS: Mapping[TrialState, frozenset[TrialState]] = {
 }
 PENDING = frozenset({_S.PROPOSED, _S.APPROVED, _S.STAGED, _S.RUNNING, _S.HELD})  # a result may still come
 SETTLED = frozenset({_S.COMPLETED, _S.FAILED, _S.ABANDONED, _S.REJECTED})  # shown by tracking
+OUT = frozenset({_S.STAGED, _S.RUNNING, _S.HELD})  # an attempt is out: its cost is reserved
 
 Expect = tuple[TrialState, int]  # the state and version a caller believes a trial has
 FailureKind = Literal["transient", "infeasible", "cancelled", "unknown"]
-Verdict = Literal["accepted", "duplicate", "superseded"]
+Verdict = Literal["accepted", "duplicate", "superseded", "partial", "retraction"]
+COUNTING: frozenset[Verdict] = frozenset({"accepted", "retraction"})  # of a trial's results the last of these counts
 Step = Literal["collocate", "train"]
 
 
@@ -105,7 +107,23 @@ class Proposal(Record):
 
     design: Mapping[str, Level]  # physical units
     origin: Origin
-    cost: Number = Field(default=1.0, ge=0)  # in the campaign's budget units
+    cost: Number = Field(default=1.0, ge=0)  # expected of one attempt, in the campaign's budget units
+
+
+class Known(Record):
+    """A measurement from before the campaign, to be written down as a completed trial."""
+
+    design: Mapping[str, Level]  # physical units; what was run
+    outputs: Mapping[str, Number]  # in the outputs' units
+    details: Mapping[str, Any] = {}  # where it came from (file, line), uncertainties, remarks
+
+
+class Grant(Record):
+    """One trial's share of a decision: what the person saw when they decided."""
+
+    trial: str
+    expect: Expect
+    digest: Digest  # of exactly what will run
 
 
 class Trial(Record):
@@ -117,8 +135,9 @@ class Trial(Record):
     iteration: int
     slot: int
     revision: int  # of the design; an approval is for one revision
-    design: Mapping[str, Level]  # physical units
+    design: Mapping[str, Level]  # physical units; of the present revision
     digest: Digest  # of the design and the campaign's specification: what an approval is bound to
+    priority: int = Field(ge=-1_000_000, le=1_000_000)  # sent earlier when greater; no part of what is approved
     state: TrialState
     version: int  # of this row; every move adds one
     attempt: int  # how often it has been staged
@@ -126,10 +145,19 @@ class Trial(Record):
     handle: Mapping[str, Any] | None  # the dispatcher's, of the present attempt
     outputs: Mapping[str, Number] | None  # of the accepted result, in the outputs' units
     field: FieldRef | None  # of the accepted result
+    ran: Mapping[str, Level] | None  # the design that was really run, where the result says it differed
     failure: FailureKind | None
-    cost: Number
+    cost: Number  # expected of one attempt, in the campaign's budget units; reserved while it is out
+    spent: Number  # of all attempts that have ended, in the same units
+    seconds: Number  # wall time of all attempts that have ended
+    heard: float | None  # when the dispatcher last said that the present attempt runs
     created: float
     updated: float
+
+    @property
+    def actual(self) -> Mapping[str, Level]:
+        """The design a model learns from: what was really run, where that is known to differ."""
+        return self.design if self.ran is None else self.ran
 
     @property
     def expect(self) -> Expect:
@@ -143,7 +171,8 @@ class Event(Record):
     id: int
     campaign: str
     trial: str | None
-    action: str  # create, propose, move, approve, record, note, lease, finish
+    action: str  # create, propose, import, move, approve, edit, prioritise, record, correct, note, lease, finish,
+    # upgrade
     before: TrialState | None  # of the trial
     after: TrialState | None
     version: int | None  # of the trial, afterwards
@@ -159,10 +188,12 @@ class Result(Record):
     id: int
     trial: str
     attempt: int  # which attempt of the trial it belongs to
-    outputs: Mapping[str, Number]  # in the outputs' units
+    outputs: Mapping[str, Number]  # in the outputs' units; none in a retraction
     field: FieldRef | None
-    digest: Digest  # of outputs and field
+    ran: Mapping[str, Level] | None  # the design that was really run, where it differed from the trial's
+    digest: Digest  # of outputs, field and, where it differed, the design that was run
     verdict: Verdict
+    replaces: int | None  # the result that this one corrects or retracts
     by: str
     source: str  # dispatcher, person, import: where it came from
     details: Mapping[str, Any]
@@ -181,12 +212,13 @@ class Approval(Record):
     policy: str  # automatic, manual, ...
     attempts: int  # how often it may be staged under this approval
     version: int  # of the trial when it was approved
+    expires: Number | None  # nothing is staged under it from then on
     created: float
     voided: str | None  # why it no longer holds
 
     @property
     def live(self) -> bool:
-        """Whether the approval still holds (its attempts may be used up)."""
+        """Whether the approval was not voided (its attempts may be used up, and its time over)."""
         return self.voided is None
 
 
@@ -236,12 +268,51 @@ class OutboxItem(Record):
     created: float
 
 
+class Limits(Record):
+    """What a campaign may spend. The ledger holds every trial against it at the moment it is staged.
+
+    A trial that is out counts with its expected cost and its wall-time limit, one that is back with what it spent.
+    """
+
+    trials: int | None = Field(default=None, ge=0)  # sent at least once
+    cost: Number | None = Field(default=None, ge=0)  # in budget units
+    seconds: Number | None = Field(default=None, ge=0)  # of wall time, added up over the attempts
+    attempt_seconds: Number = Field(default=0.0, ge=0)  # wall time reserved for one attempt
+
+
+UNLIMITED = Limits()
+
+
+class Spending(Record):
+    """What a campaign has spent and reserved, of one instant."""
+
+    trials: int  # sent at least once
+    spent: Number  # budget units, of attempts that have ended
+    reserved: Number  # budget units, of attempts that are out
+    seconds: Number  # wall time, of attempts that have ended
+    seconds_reserved: Number  # wall time, of attempts that are out
+
+
+class Notice(Record):
+    """Something a person should hear of; told at least once, and always under the same id."""
+
+    id: int
+    campaign: str
+    event: Literal["approval waiting", "submission unknown", "budget nearly spent", "campaign ended"]
+    key: str  # one notice for each key of a campaign
+    payload: Mapping[str, Any]
+    created: float
+    told: float | None  # when it was told
+    tries: int  # how often it could not be told
+
+
 class Campaign(Record):
     """A campaign as it was created, and the reason for which it ended."""
 
     name: Name
     spec: Mapping[str, Any]
     digest: Digest  # of ``spec``
+    limits: Limits = UNLIMITED
     environment: Mapping[str, Any]  # code, versions, machine
     created: float
     finished: str | None
@@ -265,3 +336,11 @@ def digest_of(value: object) -> str:
 def trial_digest(design: Mapping[str, float | int | str], spec_digest: str) -> str:
     """Digest of exactly what will run: the design, under the campaign's specification."""
     return digest_of({"design": dict(design), "spec": spec_digest})
+
+
+def result_digest(
+    outputs: Mapping[str, float], field: FieldRef | None, ran: Mapping[str, float | int | str] | None
+) -> str:
+    """Digest of what a result says: outputs, field and, only where it differed, the design that was run."""
+    said: dict[str, object] = {"outputs": dict(outputs), "field": field and field.model_dump()}
+    return digest_of(said if ran is None else said | {"ran": dict(ran)})

@@ -1,8 +1,8 @@
 """Tracking: what the ledger's outbox holds, shown in MLflow. Nobody asks MLflow what is true.
 
 One experiment per campaign, flat runs in it: the campaign, each settled trial (design as parameters, outputs as
-metrics) and each trained surrogate, so that MLflow's comparison and parallel coordinates show trials side by side.
-Runs are tied by tags, never nested:
+metrics) and each trained surrogate. Campaigns are compared by the specification, which is their run's parameters, and
+by outputs, ``best_so_far``, ``total.seconds`` and ``total.spent`` by number of results. Tags tie runs, never nested:
 
     fieldcraft.campaign   name of the campaign
     fieldcraft.kind       campaign | trial | surrogate
@@ -18,20 +18,21 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import sys
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.ledger import Ledger
-from storage.mlflow_names import flatten, parameters, safe_name, tags
+from storage.mlflow_names import colour, expense, flatten, milliseconds, parameters, safe_name, tags
+from storage.objective import Objective as Objective
 from storage.points import commit_point
-from storage.records import Campaign, FieldRef, OutboxItem, Product, Trial, TrialState, digest_of
+from storage.records import COUNTING, Campaign, FieldRef, OutboxItem, Product, Result, Trial, TrialState, digest_of
+from storage.tracking_errors import TrackingError as TrackingError
+from storage.tracking_errors import tracking_errors
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Metric
@@ -49,28 +50,6 @@ DEFAULTS = {  # a user's own values hold; a dead server must not stop a campaign
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
-
-
-class TrackingError(Exception):
-    """MLflow is absent, broken or out of reach. The outbox keeps what was not exported."""
-
-
-@dataclass(frozen=True)
-class Objective:
-    """What "best" means in a campaign: an output, its sense, and the outputs g that must be <= 0."""
-
-    output: str
-    maximize: bool
-    constraints: tuple[str, ...] = ()
-
-    def best(self, trials: list[Trial]) -> float | None:
-        """Best value among completed ``trials`` that satisfy the constraints, in the output's unit."""
-        feasible = [
-            trial.outputs[self.output]
-            for trial in trials
-            if trial.outputs and all(trial.outputs[name] <= 0 for name in self.constraints)
-        ]
-        return (max if self.maximize else min)(feasible, default=None)
 
 
 class Tracker:
@@ -101,11 +80,11 @@ class Tracker:
         _require_mlflow()
         lease, count = ledger.acquire_exporter(), 0
         try:
-            with _tracking_errors(self.uri):
+            with tracking_errors(self.uri):
                 session = _Session(_client(self.uri), ledger.fenced(lease), self)
             while items := session.ledger.pending(campaign, ITEMS_PER_READ):
                 for item in items:
-                    with _tracking_errors(self.uri):
+                    with tracking_errors(self.uri):
                         run = session.show(item)
                     commit_point("tracking.export.before")
                     session.ledger.exported(item.id, run)
@@ -114,6 +93,26 @@ class Tracker:
         finally:
             ledger.release(lease)
         return count
+
+    def attach(self, ledger: Ledger, campaign: str, file: Path, name: str) -> str | None:
+        """Attach a file to the campaign's run as the artifact ``name``, in place of an older one.
+
+        Returns:
+            Id of the run; None where the campaign was not exported yet, or a person deleted its run.
+
+        Raises:
+            TrackingError: MLflow is absent, broken or out of reach.
+        """
+        run = ledger.tracked(campaign).get("campaign")
+        if run is None:
+            return None
+        _require_mlflow()
+        with tracking_errors(self.uri), tempfile.TemporaryDirectory() as folder:
+            client = _client(self.uri)
+            if client.get_run(run).info.lifecycle_stage != "active":
+                return None
+            client.log_artifact(run, shutil.copyfile(file, f"{folder}/{name}"))
+        return run
 
 
 @dataclass
@@ -148,16 +147,20 @@ class _Session:
             params=flatten(campaign.spec),
             about={
                 "fieldcraft.digest": campaign.digest,
+                "mlflow.runColor": colour(shown.experiment),
                 "mlflow.source.git.commit": campaign.environment.get("commit"),
                 **flatten(campaign.environment, "fieldcraft.environment"),
             },
         )
 
     def _trial(self, shown: _Shown, trial: Trial) -> str | None:
-        origin, values = trial.origin, dict(trial.outputs or {})
-        run = shown.log(
-            shown.run("trial", trial.id, trial.created),
-            params=dict(trial.design),
+        origin, values = trial.origin, dict(trial.outputs or {}) | expense(trial)
+        results = self._counting(trial)
+        corrections = sum(result.trial == trial.id and result.replaces is not None for result in results)
+        run = shown.run("trial", trial.id, trial.created)
+        shown.log(
+            run,
+            params=trial.design if shown.agrees(run, trial.design) else {},
             metrics=[(name, value, trial.number) for name, value in values.items()],
             at=trial.updated,
             about={
@@ -165,7 +168,12 @@ class _Session:
                 "fieldcraft.failure": trial.failure,
                 "fieldcraft.iteration": trial.iteration,
                 "fieldcraft.attempt": trial.attempt,
+                "fieldcraft.revision": trial.revision,
                 "fieldcraft.digest": trial.digest,
+                "fieldcraft.design": trial.design if trial.revision > 1 else None,
+                "fieldcraft.ran": trial.ran,
+                "fieldcraft.corrected": corrections or None,
+                "fieldcraft.retracted": trial.outputs is None if corrections else None,
                 "fieldcraft.field": trial.field and trial.field.digest,
                 "fieldcraft.origin": origin.kind,
                 "fieldcraft.algorithm": origin.algorithm,
@@ -177,26 +185,35 @@ class _Session:
         shown.log(run, points, at=trial.created)
         shown.end(run, STATUS.get(trial.state, "KILLED"), trial.updated)
         if trial.state is TrialState.COMPLETED:
-            self._progress(shown, trial, values)
+            self._progress(shown, trial, results)
         return run
 
-    def _progress(self, shown: _Shown, trial: Trial, values: Mapping[str, float]) -> None:
+    def _counting(self, trial: Trial) -> list[Result]:
+        """The results of the trial's campaign that counted when it was as ``trial`` says, corrected ones too."""
+        history = self.ledger.history(trial.campaign, trial.id)
+        told = [event.details for event in history if (event.version or 0) <= trial.version]
+        until = max((each["result"] for each in told if each.get("verdict") in COUNTING), default=0)
+        readings = self.ledger.readings(trial.campaign)
+        return [result for result in readings if result.verdict in COUNTING and result.id <= until]
+
+    def _progress(self, shown: _Shown, trial: Trial, results: list[Result]) -> None:
         """Outputs and the best so far on the campaign's run, the error of the prediction on the surrogate's.
 
-        The step is the number of results so far, so that the curve stays monotone when trials overtake each other;
-        with one trial at a time and no failures it is the trial's number.
+        The step is the number of results so far, so that the curve stays in order when trials overtake each other;
+        with one trial at a time, no failures and no corrections it is the trial's number. A correction is a step of its
+        own, after which the best so far is what the results as corrected say, be it worse than before.
         """
-        completed = self.ledger.trials(trial.campaign, {TrialState.COMPLETED})
-        order = (trial.updated, trial.number)
-        before = [other for other in completed if (other.updated, other.number) < order]
-        objective = self.tracker.objective(shown.campaign)
-        best = objective.best([*before, trial])
-        metrics = [(name, value, len(before) + 1) for name, value in values.items()]
-        if best is not None:
-            metrics.append(("best_so_far", best, len(before) + 1))
+        now = {result.trial: result.outputs for result in results}
+        values, objective, step = now[trial.id], self.tracker.objective(shown.campaign), len(results)
+        back = [t for t in self.ledger.trials(trial.campaign, {TrialState.COMPLETED}) if t.id in now]
+        totals = {"total.seconds": sum(t.seconds for t in back), "total.spent": sum(t.spent for t in back)}
+        metrics = [(name, value, step) for name, value in {**values, **totals}.items()]
+        if (best := objective.best_of(outputs for outputs in now.values() if outputs)) is not None:
+            metrics.append(("best_so_far", best, step))
         shown.log(shown.run("campaign", shown.campaign.name, shown.campaign.created), metrics=metrics, at=trial.updated)
         model, mean = trial.origin.model, trial.origin.mean
-        if model is not None and mean is not None:
+        as_foreseen = trial.revision == 1 and trial.ran is None  # else the prediction was for another design
+        if values and model is not None and mean is not None and as_foreseen:
             held_out = [("held_out_error", abs(mean - values[objective.output]), trial.number)]
             shown.log(shown.find("surrogate", f"{trial.campaign}-{model.iteration:04d}"), held_out, at=trial.updated)
 
@@ -296,7 +313,7 @@ class _Shown:
                 "mlflow.source.name": "fieldcraft",
             }
             title = f"surrogate {name}" if kind == "surrogate" else name
-            made = self.client.create_run(self.experiment, start_time=_milliseconds(created), tags=tags, run_name=title)
+            made = self.client.create_run(self.experiment, start_time=milliseconds(created), tags=tags, run_name=title)
             commit_point("tracking.run.after")
             found = self.runs[key] = str(made.info.run_id)
         return found
@@ -322,21 +339,22 @@ class _Shown:
             return None
         from mlflow.entities import Metric, Param, RunTag
 
-        time = _milliseconds(at)
+        time = milliseconds(at)
         points: list[Metric] = [Metric(safe_name(name), value, time, step) for name, value, step in metrics or ()]
         texts = [Param(name, text) for name, text in parameters(params or {}).items()]
         labels = [RunTag(name, text) for name, text in tags(about or {}).items()]
         self.client.log_batch(run, points, texts, labels)  # the client cuts it to what a server takes at once
         return run
 
+    def agrees(self, run: str | None, params: Mapping[str, Any]) -> bool:
+        """Whether a run has no other values of ``params`` yet: MLflow lets none be changed."""
+        logged = {} if run is None else self.client.get_run(run).data.params
+        return all(logged.get(name, text) == text for name, text in parameters(params).items())
+
     def end(self, run: str | None, status: str, at: float) -> None:
         """Close a run as ``FINISHED``, ``FAILED`` or ``KILLED`` at the time ``at``."""
         if run is not None:
-            self.client.set_terminated(run, status, end_time=_milliseconds(at))
-
-
-def _milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)
+            self.client.set_terminated(run, status, end_time=milliseconds(at))
 
 
 def _artifacts(uri: str, campaign: str) -> str | None:
@@ -370,26 +388,3 @@ def _client(uri: str) -> MlflowClient:
             )
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     return MlflowClient(tracking_uri=uri)
-
-
-@contextmanager
-def _tracking_errors(uri: str) -> Iterator[None]:
-    try:
-        yield
-    except _failures() as error:
-        first = str(error).strip().partition("\n")[0][:300]
-        message = (
-            f"MLflow at {uri} failed: {first}. The campaign is not affected and nothing is lost: run "
-            "`fieldcraft export mlflow` when MLflow works again."
-        )
-        raise TrackingError(re.sub(r"//[^/@\s]*@", "//", message)) from error  # a URL may carry a password
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    """Errors of MLflow and of what it stands on; what was never imported cannot have raised."""
-    names = {
-        "mlflow.exceptions": "MlflowException",
-        "sqlalchemy.exc": "SQLAlchemyError",
-        "alembic.util.exc": "CommandError",
-    }
-    return (OSError, *(getattr(sys.modules[module], name) for module, name in names.items() if module in sys.modules))

@@ -1,4 +1,4 @@
-"""Commands that begin campaigns and make passes: check, run, iterate."""
+"""Commands that begin campaigns and make passes: check, create, run, iterate."""
 
 import argparse
 from contextlib import closing
@@ -13,13 +13,17 @@ from storage.ledger import open_ledger
 def add(command: Add) -> None:
     """Register the commands."""
     command("check", _check, "validate a campaign file and print all it says").add_argument("file", type=Path)
+    command("create", _create, "write a campaign down without making a pass").add_argument("file", type=Path)
     run = command("run", _run, "run a campaign to its end, or go on with it")
     run.add_argument("file", type=Path)
-    run.add_argument("--break-lease", action="store_true", help="take over from a machine that is gone for good")
-    command("iterate", _iterate, "make one pass over a campaign").add_argument("name")
+    iterate = command("iterate", _iterate, "make one pass over a campaign")
+    iterate.add_argument("name")
+    for parser in (run, iterate):
+        parser.add_argument("--break-lease", action="store_true", help="take over from a machine that is gone for good")
 
 
 def _check(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.spec import read_campaign
     from flows.wiring import wire
 
     campaign = wire(read_campaign(options.file), settings)
@@ -35,6 +39,18 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def _create(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.running import created
+    from flows.spec import read_campaign
+    from flows.wiring import wire
+
+    campaign = wire(read_campaign(options.file), settings)
+    ended = created(open_ledger(settings.ledger, create=True), campaign, options.file)
+    data = {"campaign": campaign.name, "digest": campaign.digest, "finished": ended}
+    show(options.json, data, lambda: f"{campaign.name}: {'has ended: ' + ended if ended else 'ready for its passes'}")
+    return 0
+
+
 def _run(options: argparse.Namespace, settings: Settings) -> int:
     from flows.running import run
     from flows.summary import summary_data, summary_text
@@ -47,17 +63,24 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _iterate(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.identity import acting
     from flows.prefect_server import Server, without_heartbeats
     from flows.progress import listening
 
-    campaign_of(open_ledger(settings.ledger), options.name)
+    acting(settings, "operate")
+    ledger = open_ledger(settings.ledger)
+    campaign_of(ledger, options.name)
     with closing(Server(settings.home / "prefect")) as server:
-        server.begin()
-        from flows.campaign import iterate
+        lease = ledger.acquire(options.name, break_lease=options.break_lease)
+        try:
+            server.begin()
+            from flows.campaign import iterate
 
-        server.ready()
-        with without_heartbeats(), listening(Display(lambda: open_ledger(settings.ledger), options.json)):
-            passed = iterate(options.name, str(settings.home))
+            server.ready()
+            with without_heartbeats(), listening(Display(lambda: open_ledger(settings.ledger), options.json)):
+                passed = iterate(options.name, str(settings.home), lease.model_dump())
+        finally:
+            ledger.release(lease)
     decision = passed["decision"]
     outcome = decision["finished"] or (f"waits for {decision['wait']}" if decision["wait"] else "proposed")
     show(options.json, {"event": "passed", **passed}, lambda: f"{options.name}: {outcome}")

@@ -1,12 +1,15 @@
-"""Commands that only read: status, show, trace, doctor; and export, which copies out."""
+"""Commands that only read: status, show, trace, doctor; export, which copies out; notices, which can tell them."""
 
 import argparse
 from pathlib import Path
 
 from flows.commands.shared import Add, campaign_of, show
 from flows.errors import InputError
+from flows.remarks import one_line
 from flows.settings import Settings
-from storage.ledger import open_ledger
+from storage.ledger import Ledger, open_ledger
+
+_PATIENCE_S = 120.0  # a person who asks for the telling waits longer than a pass does
 
 
 def add(command: Add) -> None:
@@ -20,11 +23,15 @@ def add(command: Add) -> None:
     export.add_argument("name", help="campaign, or the word mlflow to bring MLflow up to date")
     export.add_argument("--csv", type=Path, help="one row per trial")
     export.add_argument("--fields", type=Path, help="one zarr group of all fields, along trial")
-    command("doctor", _doctor, "look for damage and leftovers; reads only")
+    notices = command("notices", _notices, "what nobody was told of yet")
+    notices.add_argument("name", nargs="?")
+    notices.add_argument("--deliver", action="store_true", help="tell all of it now, due or not")
+    command("doctor", _doctor, "look for damage and leftovers, and list what waits; reads only")
 
 
 def _status(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.views import status_data, status_text
+    from flows.listing import status_text
+    from flows.views import status_data
 
     ledger = open_ledger(settings.ledger)
     chosen = [campaign_of(ledger, options.name)] if options.name else list(ledger.campaigns())
@@ -37,7 +44,8 @@ def _status(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _show(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.views import show_data, show_text
+    from flows.listing import show_text
+    from flows.views import show_data
 
     ledger = open_ledger(settings.ledger)
     trial = ledger.trial(options.trial)
@@ -46,7 +54,8 @@ def _show(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _trace(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.views import trace_data, trace_text
+    from flows.listing import trace_text
+    from flows.views import trace_data
     from storage.fields import FieldStore
 
     ledger, fields = open_ledger(settings.ledger), FieldStore(settings.fields)
@@ -86,6 +95,38 @@ def _export(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def _notices(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.listing import notices_text
+
+    ledger = open_ledger(settings.ledger)
+    name = campaign_of(ledger, options.name).name if options.name else None
+    if options.deliver:
+        return _deliver(options, settings, ledger, name)
+    waiting = ledger.notices(name, limit=1000)
+    show(options.json, [notice.model_dump(mode="json") for notice in waiting], lambda: notices_text(waiting))
+    return 0
+
+
+def _deliver(options: argparse.Namespace, settings: Settings, ledger: Ledger, name: str | None) -> int:
+    from flows.identity import acting
+    from flows.notifying import channels, tell_all
+
+    acting(settings, "operate")
+    if not channels(settings):
+        raise InputError(
+            "There is nobody to tell: neither FIELDCRAFT_NOTIFY_URL nor FIELDCRAFT_NOTIFY_COMMAND is set. Set one."
+        )
+    done = tell_all(settings, ledger, ledger.notices(name, limit=1000), _PATIENCE_S)
+    problems = [{"notice": number, "problem": problem} for number, problem in done.problems.items()]
+
+    def text() -> str:
+        said = [f"{number} could not be told: {one_line(problem)}" for number, problem in done.problems.items()]
+        return "\n".join([f"{len(done.told)} told.", *said])
+
+    show(options.json, {"told": list(done.told), "problems": problems}, text)
+    return 2 if problems else 0
+
+
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     from flows.doctor import examine
 
@@ -93,6 +134,6 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     show(
         options.json,
         [{"kind": finding.kind, "text": finding.text} for finding in findings],
-        lambda: "\n".join(f"{finding.kind}: {finding.text}" for finding in findings) or "All is well.",
+        lambda: "\n".join(one_line(f"{finding.kind}: {finding.text}") for finding in findings) or "All is well.",
     )
-    return 1 if findings else 0
+    return 0 if all(finding.harmless for finding in findings) else 1

@@ -1,4 +1,4 @@
-"""Commands that draw: plot."""
+"""Commands that draw and write pages: report, compare-runs, plot."""
 
 import argparse
 from pathlib import Path
@@ -10,9 +10,43 @@ from storage.ledger import open_ledger
 
 def add(command: Add) -> None:
     """Register the commands."""
+    report = command("report", _report, "write a campaign as one page that stands alone")
+    report.add_argument("name")
+    report.add_argument("--html", type=Path, required=True, metavar="FILE", help="page to write")
+    compare = command("compare-runs", _compare, "tell two campaigns apart: specification, best so far, regret, cost")
+    compare.add_argument("first")
+    compare.add_argument("second")
+    compare.add_argument("--html", type=Path, metavar="FILE", help="page to write as well")
     plot = command("plot", _plot, "draw the field, the trials and the best point")
     plot.add_argument("name")
     plot.add_argument("file", type=Path, help="picture to write (.png, .svg, .pdf)")
+
+
+def _report(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.report.writing import write_report
+
+    ledger = open_ledger(settings.ledger)
+    written = write_report(settings, ledger, campaign_of(ledger, options.name), options.html)
+    data = {"file": str(written.file), "bytes": written.size, "mlflow": written.run, "problem": written.problem}
+    attached = f"attached to run {written.run}" if written.run else f"not attached: {written.problem}"
+    show(options.json, data, lambda: f"{written.file}: {written.size / 1e3:.0f} kB\nMLflow: {attached}")
+    return 0
+
+
+def _compare(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.comparing import compare, comparison_text
+
+    ledger = open_ledger(settings.ledger)
+    first, second = (campaign_of(ledger, name).name for name in (options.first, options.second))
+    data = compare(settings, ledger, (first, second))
+    if options.html is not None:
+        from flows.report.comparison import comparison_page
+        from flows.report.writing import write_page
+
+        write_page(options.html, comparison_page(data))
+        data["file"] = str(options.html)
+    show(options.json, data, lambda: comparison_text(data))
+    return 0
 
 
 def _plot(options: argparse.Namespace, settings: Settings) -> int:

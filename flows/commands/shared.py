@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from flows.errors import InputError
 from flows.plugins import suggestion
+from flows.remarks import printable
 from flows.settings import Settings
 from storage.ledger import Ledger
 
@@ -22,8 +23,8 @@ class Add(Protocol):
 
 
 def show(as_json: bool, data: object, text: Callable[[], str]) -> None:
-    """Print what a command found: as JSON, or as text, which is made only then."""
-    print(json.dumps(data) if as_json else text())
+    """Print what a command found: as JSON, or as text, which is made only then and moves nobody's cursor."""
+    print(json.dumps(data) if as_json else printable(text()))
 
 
 def campaign_of(ledger: Ledger, name: str) -> Any:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Running
+from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Place, Running
 from flows.processes import boot, end_group, is_alive, start_time
 from storage.fields import load_group
 from storage.staging import sync
@@ -34,13 +34,22 @@ class Local:
     """Runs jobs as child processes of this machine.
 
     Args:
-        folder: Scratch folder of the campaign.
-        wall_time_s: Limit of one job in seconds; its process group is then killed.
+        place: The campaign; a job over its wall time is killed with its process group.
     """
 
-    folder: Path
-    wall_time_s: float
+    place: Place
+    by_people: ClassVar[bool] = False
     _children: ClassVar[dict[int, "subprocess.Popen[bytes]"]] = {}  # kept to be reaped
+
+    @property
+    def folder(self) -> Path:
+        """Scratch folder of the campaign."""
+        return self.place.folder
+
+    @property
+    def wall_time_s(self) -> float:
+        """Limit of one job in seconds."""
+        return self.place.wall_time_s
 
     def submit(self, job: Job) -> Handle:
         """Write the request and start a child; the child that makes ``started.json`` is the one that runs it."""
@@ -76,11 +85,11 @@ class Local:
             began = read_json(place / "started.json")["at"]
             return Finished(max(0.0, (place / "result").stat().st_mtime - began))
         if outcome := read_json(place / "outcome.json"):
-            return Lost(outcome["reason"]) if outcome["kind"] == "lost" else Failed(outcome["kind"], outcome["reason"])
+            return _said(outcome)
         if alive:
             return Running()
         if barred := started.get("barred"):
-            return Failed("transient", barred)
+            return Failed("transient", barred, cost=0.0, seconds=0.0)
         return Lost(f"process {process['pid']} ended without a result or a word")
 
     def poll(self, handle: Handle) -> Outcome:
@@ -105,7 +114,7 @@ class Local:
             write_json(place / "started.json", {**handle, "at": time.time(), "barred": reason}, once=True)
         except FileExistsError:
             return Running()
-        return Failed("transient", reason)
+        return Failed("transient", reason, cost=0.0, seconds=0.0)
 
     def _lives(self, process: Handle) -> bool:
         if process["boot"] != boot():
@@ -139,6 +148,13 @@ class Local:
             and all(isinstance(self.poll(handle), Running) for handle in handles)
         ):
             time.sleep(_POLL_S)
+
+
+def _said(outcome: dict[str, Any]) -> Outcome:
+    """What a job left as its last word."""
+    if outcome["kind"] == "lost":
+        return Lost(outcome["reason"])
+    return Failed(outcome["kind"], outcome["reason"], outcome.get("cost"), outcome.get("seconds"))
 
 
 def _last_line(log: Path) -> str:

@@ -1,13 +1,26 @@
-"""Reading a whole ledger and saying what does not agree: digests, histories, results."""
+"""Reading a whole ledger and saying what does not agree: digests, histories, revisions, results, spending."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from sqlalchemy import Connection, select
 
 from storage.ledgers import schema
 from storage.ledgers.rows import many, record_of
-from storage.records import Campaign, Event, Result, Trial, TrialState, digest_of, trial_digest
+from storage.records import (
+    COUNTING,
+    Campaign,
+    Event,
+    Result,
+    Trial,
+    TrialState,
+    digest_of,
+    result_digest,
+    trial_digest,
+)
+
+_ALWAYS_BUMPS = frozenset({"edit", "correct"})  # a new version even where the state stays
+Spent = tuple[float, float]  # budget units and seconds of wall time
 
 
 def audit(connection: Connection) -> list[str]:
@@ -22,16 +35,25 @@ def _campaign(connection: Connection, name: str) -> Iterator[str]:
         campaign = record_of(Campaign, row)
         query = select(schema.trials).where(schema.trials.c.campaign == name).order_by(schema.trials.c.number)
         trials = many(connection, Trial, query)
+        settled = _before_upgrade(connection, name)
     except ValueError as error:  # a row that is no record, or a column that is no JSON
         yield f"Campaign {name} cannot be read: {error}"
         return
     if campaign.digest != digest_of(campaign.spec):
         yield f"The specification of campaign {name} does not have the digest {campaign.digest} stored with it."
     for trial in trials:
-        yield from _trial(connection, campaign, trial)
+        yield from _trial(connection, campaign, trial, settled.get(trial.id, (0.0, 0.0)))
 
 
-def _trial(connection: Connection, campaign: Campaign, trial: Trial) -> Iterator[str]:
+def _before_upgrade(connection: Connection, name: str) -> Mapping[str, Spent]:
+    """What trials had spent when the campaign came from schema 1, whose events do not tell it."""
+    events = schema.events
+    query = select(events).where(events.c.campaign == name, events.c.action == "upgrade")
+    found = many(connection, Event, query)
+    return {trial: tuple(spent) for event in found for trial, spent in event.details["spent"].items()}
+
+
+def _trial(connection: Connection, campaign: Campaign, trial: Trial, settled: Spent) -> Iterator[str]:
     events, results = schema.events, schema.results
     try:
         history = many(connection, Event, select(events).where(events.c.trial == trial.id).order_by(events.c.id))
@@ -42,6 +64,8 @@ def _trial(connection: Connection, campaign: Campaign, trial: Trial) -> Iterator
     if trial.digest != trial_digest(trial.design, campaign.digest):
         yield f"The design of trial {trial.id} does not have the digest {trial.digest} stored with it."
     yield from _history(trial, history)
+    yield from _revisions(trial, history)
+    yield from _spending(trial, history, settled)
     yield from _results(trial, recorded)
 
 
@@ -52,7 +76,8 @@ def _history(trial: Trial, history: tuple[Event, ...]) -> Iterator[str]:
     for earlier, later in pairwise(history):
         if later.before != earlier.after:
             yield f"Event {later.id} of trial {trial.id} starts from {later.before}, but it was {earlier.after} then."
-        if (later.version or 0) - (earlier.version or 0) != (1 if later.after != later.before else 0):
+        bumps = later.after != later.before or later.action in _ALWAYS_BUMPS
+        if (later.version or 0) - (earlier.version or 0) != int(bumps):
             yield f"Event {later.id} of trial {trial.id} jumps from version {earlier.version} to {later.version}."
     if (last := (history[-1].after, history[-1].version)) != trial.expect:
         yield f"Trial {trial.id} is {trial.state} at version {trial.version}, but its last event left it {last}."
@@ -61,12 +86,36 @@ def _history(trial: Trial, history: tuple[Event, ...]) -> Iterator[str]:
         yield f"Trial {trial.id} counts {trial.attempt} attempts, but was staged {staged} times."
 
 
+def _revisions(trial: Trial, history: tuple[Event, ...]) -> Iterator[str]:
+    edits = [event for event in history if event.action == "edit"]
+    if [event.details.get("revision") for event in edits] != list(range(2, trial.revision + 1)):
+        yield f"Trial {trial.id} is at revision {trial.revision}, but was edited {len(edits)} times."
+    designs = [event.details.get("design") for event in edits]
+    was = [event.details.get("was") for event in edits]
+    if edits and designs != [*was[1:], trial.design]:
+        yield f"The edits of trial {trial.id} do not lead from one design to the next, up to {dict(trial.design)}."
+
+
+def _spending(trial: Trial, history: tuple[Event, ...], settled: Spent) -> Iterator[str]:
+    spent, seconds = settled
+    for event in history:
+        spent += event.details.get("spent", 0.0)
+        seconds += event.details.get("seconds", 0.0)
+    if (spent, seconds) != (trial.spent, trial.seconds):
+        yield (
+            f"Trial {trial.id} has spent {trial.spent} in {trial.seconds} s, but its attempts came to {spent} in "
+            f"{seconds} s."
+        )
+
+
 def _results(trial: Trial, results: tuple[Result, ...]) -> Iterator[str]:
     for result in results:
-        stored = {"outputs": dict(result.outputs), "field": result.field and result.field.model_dump()}
-        if result.digest != digest_of(stored):
+        if result.digest != result_digest(result.outputs, result.field, result.ran):
             yield f"Result {result.id} of trial {trial.id} does not have the digest {result.digest} stored with it."
-    accepted = [(result.outputs, result.field) for result in results if result.verdict == "accepted"]
-    expected = [(trial.outputs, trial.field)] if trial.state is TrialState.COMPLETED else []
-    if accepted != expected:
-        yield f"Trial {trial.id} is {trial.state} with outputs {trial.outputs}, but its accepted results: {accepted}."
+    counting = [result for result in results if result.verdict in COUNTING]
+    if [result.replaces for result in counting] != [None, *(result.id for result in counting)][: len(counting)]:
+        yield f"The corrections of trial {trial.id} do not each replace the one before."
+    said = [(None if r.verdict == "retraction" else r.outputs, r.field, r.ran) for r in counting[-1:]]
+    expected = [(trial.outputs, trial.field, trial.ran)] if trial.state is TrialState.COMPLETED else []
+    if said != expected:
+        yield f"Trial {trial.id} is {trial.state} with outputs {trial.outputs}, but its accepted results: {said}."

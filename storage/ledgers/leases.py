@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import psutil
 from sqlalchemy import Connection, insert, select, update
 
-from storage.ledger import EXPORTER, LeaseHeld, LeaseLost
+from storage.ledger import EXPORTER, LeaseHeld, LeaseLost, PassServed
 from storage.ledgers import schema
 from storage.ledgers.rows import add_event, get_campaign, one, record_of
 from storage.records import Lease
@@ -16,7 +16,7 @@ from storage.records import Lease
 _CLOCK_TICK = 0.05  # seconds; start times of one process differ by rounding only, those of two by far more
 
 
-def acquire(connection: Connection, name: str, break_lease: bool) -> Lease:
+def acquire(connection: Connection, name: str, break_lease: bool, due: float | None) -> Lease:
     """Take the lease for this process, from a dead holder if need be; see ``Ledger.acquire``."""
     if name != EXPORTER:
         get_campaign(connection, name)
@@ -25,6 +25,9 @@ def acquire(connection: Connection, name: str, break_lease: bool) -> Lease:
     holder = None if row is None or row["host"] is None else record_of(Lease, row)
     if holder is not None and not break_lease and lives(holder):
         raise LeaseHeld(_held(holder), holder=holder)
+    began = None if row is None else row["acquired"]
+    if holder is None and due is not None and began is not None and due < began:
+        raise PassServed(f"A pass over {name!r} that began {began - due:.1f} s after this one was due has served it.")
     lease = _mine(name, token=1 if row is None else row["token"] + 1)
     if row is None:
         connection.execute(insert(table).values(lease.model_dump()))
@@ -46,10 +49,10 @@ def holder(connection: Connection, name: str) -> Lease | None:
 
 
 def release(connection: Connection, lease: Lease) -> None:
-    """Free the lease, if it is still the one given; the row stays, so that tokens keep growing."""
+    """Free the lease, if it is still the one given; the row stays, with its token and its time."""
     table = schema.leases
     ours = update(table).where(table.c.campaign == lease.campaign, table.c.token == lease.token)
-    connection.execute(ours.values(host=None, pid=None, started=None, acquired=None))
+    connection.execute(ours.values(host=None, pid=None, started=None))
 
 
 def hold(connection: Connection, lease: Lease) -> None:

@@ -1,4 +1,4 @@
-"""Rows and records: the one place where either becomes the other, and where events and outbox rows are added."""
+"""Rows and records: the one place where either becomes the other, and where new rows are added."""
 
 import time
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from sqlalchemy import Column, Connection, RowMapping, Select, insert, select
 
 from storage.ledger import InvalidRecord, UnknownCampaign, UnknownTrial
 from storage.ledgers import schema
-from storage.records import Campaign, Expect, Record, Trial
+from storage.records import Campaign, Expect, Notice, Product, Record, Step, Trial, trial_digest
 
 R = TypeVar("R", bound=Record)
 
@@ -46,6 +46,14 @@ def get_trial(connection: Connection, trial_id: str) -> Trial:
             f"The ledger holds no trial {trial_id!r}. A trial is named CAMPAIGN-NUMBER; `fieldcraft status` lists them."
         )
     return record_of(Trial, row)
+
+
+def get_product(connection: Connection, campaign: str, iteration: int, step: Step) -> Product | None:
+    """What the step of that iteration made, or None."""
+    table = schema.products
+    query = select(table).where(table.c.campaign == campaign, table.c.iteration == iteration, table.c.step == step)
+    row = one(connection, query)
+    return None if row is None else record_of(Product, row)
 
 
 def _values(connection: Connection, column: Column[Any]) -> list[str]:
@@ -95,7 +103,7 @@ def add_outbox(connection: Connection, campaign: str, kind: str, record: Record)
     connection.execute(insert(schema.outbox).values(values))
 
 
-def checked(kind: type[R], what: str, **values: object) -> R:
+def checked(kind: type[R], what: str, /, **values: object) -> R:
     """Make a record of values from outside, or say which value may not be stored."""
     try:
         return kind.model_validate(values)
@@ -105,3 +113,38 @@ def checked(kind: type[R], what: str, **values: object) -> R:
         raise InvalidRecord(
             f"{what}: {where} = {problem['input']!r} cannot be stored ({problem['msg']}). Nothing was written."
         ) from error
+
+
+def add_notice(connection: Connection, campaign: str, event: str, key: str, payload: Mapping[str, Any]) -> Notice:
+    """Add something that a person should hear of to the transaction, unless the campaign has that key already."""
+    table = schema.notices
+    row = one(connection, select(table).where(table.c.campaign == campaign, table.c.key == key))
+    if row is not None:
+        return record_of(Notice, row)
+    values = {"campaign": campaign, "event": event, "key": key, "payload": payload}
+    notice = checked(Notice, f"Notice {key!r}", id=0, **values, created=time.time(), told=None, tries=0)
+    stored = notice.model_dump(mode="json", exclude={"id"})
+    number = connection.execute(insert(table).values(stored).returning(table.c.id)).scalar_one()
+    return notice.model_copy(update={"id": number})
+
+
+def insert_trial(
+    connection: Connection, owner: Campaign, number: int, iteration: int, slot: int, **values: object
+) -> Trial:
+    """Add a new trial to the transaction; ``values`` are those of its fields that are not the same for all."""
+    now = time.time()
+    fixed: dict[str, object] = {"revision": 1, "priority": 0, "version": 1, "attempt": 0, "spent": 0.0, "seconds": 0.0}
+    empty = dict.fromkeys(("handle", "outputs", "field", "ran", "failure", "heard"))
+    trial = checked(
+        Trial,
+        f"Design {slot} of iteration {iteration} of {owner.name!r}",
+        id=f"{owner.name}-{number:04d}",
+        campaign=owner.name,
+        number=number,
+        iteration=iteration,
+        slot=slot,
+        **{**fixed, **empty, "digest": "0" * 64, "created": now, "updated": now, **values},
+    )
+    trial = trial.model_copy(update={"digest": trial_digest(trial.design, owner.digest)})
+    connection.execute(insert(schema.trials).values(**trial.model_dump(mode="json")))
+    return trial

@@ -1,8 +1,8 @@
-"""Tables of the ledger, schema 1: one place, portable SQL.
+"""Tables of the ledger, schema 2: one place, portable SQL.
 
 Enumerations are stored by name, mappings as JSON, times as seconds since the epoch. Rows are
-never deleted. Only ``campaigns.finished``, the moving columns of a trial, ``approvals.voided``, the outbox marks and
-the holder of a lease are ever updated.
+never deleted. Only ``campaigns.finished``, the moving columns of a trial (its design and cost, too, where a person
+edits it), ``approvals.voided``, the marks of outbox and notices and the holder of a lease are ever updated.
 """
 
 from sqlalchemy import (
@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 FORMAT = "fieldcraft-ledger"
 
 metadata = MetaData()
@@ -40,6 +40,7 @@ campaigns = Table(
     Column("name", String(100), primary_key=True),
     Column("spec", _json, nullable=False),
     Column("digest", String(64), nullable=False),
+    Column("limits", _json, nullable=False),
     Column("environment", _json, nullable=False),
     Column("created", _double, nullable=False),
     Column("finished", Text),
@@ -56,6 +57,7 @@ trials = Table(
     Column("revision", Integer, nullable=False),
     Column("design", _json, nullable=False),
     Column("digest", String(64), nullable=False),
+    Column("priority", Integer, nullable=False),
     Column("state", String(20), nullable=False),
     Column("version", Integer, nullable=False),
     Column("attempt", Integer, nullable=False),
@@ -63,8 +65,12 @@ trials = Table(
     Column("handle", _json),
     Column("outputs", _json),
     Column("field", _json),
+    Column("ran", _json),
     Column("failure", String(20)),
     Column("cost", _double, nullable=False),
+    Column("spent", _double, nullable=False),
+    Column("seconds", _double, nullable=False),
+    Column("heard", _double),
     Column("created", _double, nullable=False),
     Column("updated", _double, nullable=False),
     UniqueConstraint("campaign", "number"),
@@ -99,8 +105,10 @@ results = Table(
     Column("attempt", Integer, nullable=False),
     Column("outputs", _json, nullable=False),
     Column("field", _json),
+    Column("ran", _json),
     Column("digest", String(64), nullable=False),
     Column("verdict", String(20), nullable=False),
+    Column("replaces", ForeignKey("results.id")),
     Column("by", Text, nullable=False),
     Column("source", Text, nullable=False),
     Column("details", _json, nullable=False),
@@ -120,6 +128,7 @@ approvals = Table(
     Column("policy", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("version", Integer, nullable=False),
+    Column("expires", _double),
     Column("created", _double, nullable=False),
     Column("voided", Text),
     sqlite_autoincrement=True,
@@ -159,5 +168,20 @@ outbox = Table(
     Column("exported", _double),
     Column("run_id", Text),
     Index("outbox_pending", "exported", "id"),
+    sqlite_autoincrement=True,
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("campaign", ForeignKey("campaigns.name"), nullable=False),
+    Column("event", String(40), nullable=False),
+    Column("key", String(200), nullable=False),
+    Column("payload", _json, nullable=False),
+    Column("created", _double, nullable=False),
+    Column("told", _double),
+    Column("tries", Integer, nullable=False),
+    UniqueConstraint("campaign", "key"),
     sqlite_autoincrement=True,
 )

@@ -1,27 +1,30 @@
 """The ledger over any SQL database that SQLAlchemy speaks; a back end adds its engine, its errors and its own check."""
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, RowMapping, insert, select, update
+from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from storage.ledger import EXPORTER, InvalidRecord, LedgerError, NotALedger, SpecChanged
-from storage.ledgers import audit, leases, schema, trials
-from storage.ledgers.rows import add_event, add_outbox, checked, get_campaign, get_trial, many, one, record_of
+from storage.ledger import EXPORTER, InvalidRecord, SpecChanged
+from storage.ledgers import approvals, designs, leases, moves, results, schema
+from storage.ledgers.reading import ReadingLedger
+from storage.ledgers.rows import add_event, add_notice, add_outbox, checked, get_campaign, get_product, one, record_of
 from storage.points import commit_point
 from storage.records import (
-    Approval,
+    UNLIMITED,
     Campaign,
-    Event,
     Expect,
     FailureKind,
     FieldRef,
+    Grant,
+    Known,
     Lease,
-    OutboxItem,
+    Level,
+    Limits,
+    Notice,
     Product,
     Proposal,
     Result,
@@ -33,23 +36,15 @@ from storage.records import (
 )
 
 
-class SqlLedger(ABC):
+class SqlLedger(ReadingLedger):
     """A ``storage.ledger.Ledger`` on an SQLAlchemy engine; the contract is written there.
 
     A write goes through ``_transaction`` and a read through ``_reading``, and through nothing else.
     """
 
     def __init__(self, engine: Engine, lease: Lease | None = None) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._lease = lease
-
-    @abstractmethod
-    def _explain(self, error: DBAPIError) -> LedgerError:
-        """Say in the ledger's terms what the database complained about, and the remedy."""
-
-    @abstractmethod
-    def _integrity(self, connection: Connection) -> list[str]:
-        """What the database itself finds wrong with its files."""
 
     @contextmanager
     def _transaction(self, name: str) -> Iterator[Connection]:
@@ -67,22 +62,19 @@ class SqlLedger(ABC):
         except StatementError as error:  # a parameter that could not be made ready for the database
             raise InvalidRecord(f"A value is not JSON, so nothing was written: {error.orig}.") from error
 
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        """One read transaction: everything read in it is of one instant."""
-        try:
-            with self._engine.connect() as connection:
-                yield connection
-        except DBAPIError as error:
-            raise self._explain(error) from error
-
     def create_campaign(
-        self, name: str, spec: Mapping[str, Any], digest: str, environment: Mapping[str, Any], by: str
+        self,
+        name: str,
+        spec: Mapping[str, Any],
+        digest: str,
+        environment: Mapping[str, Any],
+        by: str,
+        limits: Limits = UNLIMITED,
     ) -> Campaign:
         """Write a campaign down, or return the one there is."""
         what = f"Campaign {name!r}"
-        values = {"spec": spec, "digest": digest, "environment": environment, "created": time.time(), "finished": None}
-        campaign = checked(Campaign, what, name=name, **values)
+        values = {"spec": spec, "digest": digest, "limits": limits, "environment": environment}
+        campaign = checked(Campaign, what, name=name, **values, created=time.time(), finished=None)
         try:
             canonical(environment)
             found = digest_of(spec)
@@ -99,17 +91,6 @@ class SqlLedger(ABC):
             add_outbox(connection, name, "campaign", campaign)
         return campaign
 
-    def campaign(self, name: str) -> Campaign:
-        """Return the campaign of that name."""
-        with self._reading() as connection:
-            return get_campaign(connection, name)
-
-    def campaigns(self) -> tuple[Campaign, ...]:
-        """All campaigns, oldest first."""
-        table = schema.campaigns
-        with self._reading() as connection:
-            return many(connection, Campaign, select(table).order_by(table.c.created, table.c.name))
-
     def finish(self, name: str, reason: str, by: str) -> Campaign:
         """Record why a campaign ended, once."""
         table = schema.campaigns
@@ -121,22 +102,18 @@ class SqlLedger(ABC):
             campaign = get_campaign(connection, name)
             add_event(connection, name, "finish", by, reason)
             add_outbox(connection, name, "finish", campaign)
+            add_notice(connection, name, "campaign ended", "ended", {"reason": reason})
         return campaign
 
-    def acquire(self, name: str, break_lease: bool = False) -> Lease:
+    def acquire(self, name: str, break_lease: bool = False, due: float | None = None) -> Lease:
         """Take the campaign's lease for this process."""
         with self._transaction("lease.acquire") as connection:
-            return leases.acquire(connection, name, break_lease)
+            return leases.acquire(connection, name, break_lease, due)
 
     def release(self, lease: Lease) -> None:
         """Give the lease back; unfenced, because one that was lost needs no release."""
         with type(self)(self._engine)._transaction("lease.release") as connection:
             leases.release(connection, lease)
-
-    def holder(self, name: str) -> Lease | None:
-        """Who makes passes over a campaign now."""
-        with self._reading() as connection:
-            return leases.holder(connection, name)
 
     def fenced(self, lease: Lease) -> Self:
         """Return this ledger with every write checked against ``lease``."""
@@ -149,14 +126,58 @@ class SqlLedger(ABC):
     def propose(self, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str) -> tuple[Trial, ...]:
         """Write the trials of an iteration down, or return those there are."""
         with self._transaction("propose") as connection:
-            return trials.propose(connection, campaign, iteration, proposals, by)
+            return designs.propose(connection, campaign, iteration, proposals, by)
+
+    def adopt(self, campaign: str, known: Sequence[Known], digest: str, algorithm: str, by: str) -> tuple[Trial, ...]:
+        """Write measurements from before the campaign down, or return those of that source."""
+        with self._transaction("adopt") as connection:
+            return designs.adopt(connection, campaign, known, digest, algorithm, by)
 
     def approve(
-        self, trial_id: str, expect: Expect, digest: str, by: str, comment: str, policy: str, attempts: int
+        self,
+        trial_id: str,
+        expect: Expect,
+        digest: str,
+        by: str,
+        comment: str,
+        policy: str,
+        attempts: int,
+        expires: float | None = None,
     ) -> Trial:
         """Approve exactly what ``digest`` names and move the trial to APPROVED."""
+        grant = checked(Grant, f"Approval of {trial_id}", trial=trial_id, expect=expect, digest=digest)
+        return self.approve_all([grant], by, comment, policy, attempts, expires)[0]
+
+    def approve_all(
+        self,
+        grants: Sequence[Grant],
+        by: str,
+        comment: str,
+        policy: str,
+        attempts: int,
+        expires: float | None = None,
+    ) -> tuple[Trial, ...]:
+        """Approve several trials, all or none."""
+        leave = approvals.Leave(by, comment, policy, attempts, expires)
         with self._transaction("approve") as connection:
-            return trials.approve(connection, trial_id, expect, digest, by, comment, policy, attempts)
+            return approvals.approve_all(connection, grants, leave)
+
+    def reject_all(self, grants: Sequence[Grant], by: str, reason: str) -> tuple[Trial, ...]:
+        """Reject several trials, all or none."""
+        with self._transaction("reject") as connection:
+            return moves.reject_all(connection, grants, by, reason)
+
+    def edit(
+        self, trial_id: str, expect: Expect, design: Mapping[str, Level], cost: float, by: str, reason: str
+    ) -> Trial:
+        """Give a trial another design, for which no approval holds yet."""
+        with self._transaction("edit") as connection:
+            return designs.edit(connection, trial_id, expect, design, cost, by, reason)
+
+    def prioritise(self, trial_id: str, priority: int, by: str, reason: str) -> Trial:
+        """Set a trial's place in the order of sending."""
+        with self._transaction("prioritise") as connection:
+            return designs.prioritise(connection, trial_id, priority, by, reason)
 
     def move(
         self,
@@ -167,10 +188,17 @@ class SqlLedger(ABC):
         reason: str,
         handle: Mapping[str, Any] | None = None,
         failure: FailureKind | None = None,
+        cost: float | None = None,
+        seconds: float | None = None,
     ) -> Trial:
         """Move a trial, if it still has the state and version expected."""
         with self._transaction(f"move.{TrialState(to)}") as connection:
-            return trials.move(connection, trial_id, to, expect, by, reason, handle, failure)
+            return moves.move(connection, trial_id, to, expect, by, reason, handle, failure, cost, seconds)
+
+    def hear(self, trial_id: str, attempt: int) -> Trial:
+        """Note that the attempt was seen running just now."""
+        with self._transaction("hear") as connection:
+            return moves.hear(connection, trial_id, attempt)
 
     def record(
         self,
@@ -182,10 +210,32 @@ class SqlLedger(ABC):
         source: str,
         details: Mapping[str, Any],
         attempt: int | None = None,
+        ran: Mapping[str, Level] | None = None,
+        cost: float | None = None,
+        seconds: float | None = None,
+        partial: bool = False,
     ) -> tuple[Trial, Result]:
         """Append a result and judge it."""
+        reading = results.Reading(outputs, field, ran, source, details)
         with self._transaction("record") as connection:
-            return trials.record(connection, trial_id, expect, outputs, field, by, source, details, attempt)
+            return results.record(connection, trial_id, expect, reading, by, attempt, cost, seconds, partial=partial)
+
+    def correct(
+        self,
+        trial_id: str,
+        expect: Expect,
+        replaces: int,
+        outputs: Mapping[str, float] | None,
+        field: FieldRef | None,
+        by: str,
+        reason: str,
+        details: Mapping[str, Any],
+        ran: Mapping[str, Level] | None = None,
+    ) -> tuple[Trial, Result]:
+        """Append a result in place of the one that counts."""
+        reading = results.Reading(outputs, field, ran, "person", details)
+        with self._transaction("correct") as connection:
+            return results.correct(connection, trial_id, expect, replaces, reading, by, reason)
 
     def note(
         self, campaign: str, iteration: int, step: Step, payload: Mapping[str, Any], reference: FieldRef | None
@@ -200,7 +250,7 @@ class SqlLedger(ABC):
             raise InvalidRecord(f"{what}: its payload is not JSON ({error}).") from error
         with self._transaction(f"note.{step}") as connection:
             get_campaign(connection, campaign)
-            if (existing := _product(connection, campaign, iteration, step)) is not None:
+            if (existing := get_product(connection, campaign, iteration, step)) is not None:
                 return existing
             connection.execute(insert(schema.products).values(product.model_dump(mode="json")))
             details = {"step": step, "iteration": iteration, "digest": product.digest}
@@ -209,72 +259,6 @@ class SqlLedger(ABC):
                 add_outbox(connection, campaign, "surrogate", product)
         return product
 
-    def product(self, campaign: str, iteration: int, step: Step) -> Product | None:
-        """What the step of that iteration made, or None."""
-        with self._reading() as connection:
-            get_campaign(connection, campaign)
-            return _product(connection, campaign, iteration, step)
-
-    def products(self, campaign: str) -> tuple[Product, ...]:
-        """All products of a campaign, oldest first."""
-        table = schema.products
-        query = select(table).where(table.c.campaign == campaign)
-        with self._reading() as connection:
-            get_campaign(connection, campaign)
-            return many(connection, Product, query.order_by(table.c.iteration, table.c.step))
-
-    def trials(
-        self, campaign: str, states: Collection[TrialState] | None = None, iteration: int | None = None
-    ) -> tuple[Trial, ...]:
-        """Trials of a campaign by number."""
-        table = schema.trials
-        query = select(table).where(table.c.campaign == campaign).order_by(table.c.number)
-        if states is not None:
-            query = query.where(table.c.state.in_([state.value for state in states]))
-        if iteration is not None:
-            query = query.where(table.c.iteration == iteration)
-        with self._reading() as connection:
-            get_campaign(connection, campaign)
-            return many(connection, Trial, query)
-
-    def trial(self, trial_id: str) -> Trial:
-        """Return the trial of that id."""
-        with self._reading() as connection:
-            return get_trial(connection, trial_id)
-
-    def history(self, campaign: str, trial: str | None = None) -> tuple[Event, ...]:
-        """Events of a campaign, or of one of its trials, oldest first."""
-        table = schema.events
-        query = select(table).where(table.c.campaign == campaign).order_by(table.c.id)
-        with self._reading() as connection:
-            get_campaign(connection, campaign)
-            if trial is not None:
-                query = query.where(table.c.trial == get_trial(connection, trial).id)
-            return many(connection, Event, query)
-
-    def results(self, trial_id: str) -> tuple[Result, ...]:
-        """All results of a trial, oldest first."""
-        table = schema.results
-        with self._reading() as connection:
-            trial = get_trial(connection, trial_id)
-            return many(connection, Result, select(table).where(table.c.trial == trial.id).order_by(table.c.id))
-
-    def approvals(self, trial_id: str) -> tuple[Approval, ...]:
-        """All approvals of a trial, oldest first."""
-        table = schema.approvals
-        with self._reading() as connection:
-            trial = get_trial(connection, trial_id)
-            return many(connection, Approval, select(table).where(table.c.trial == trial.id).order_by(table.c.id))
-
-    def pending(self, campaign: str | None = None, limit: int = 1000) -> tuple[OutboxItem, ...]:
-        """The oldest outbox items not exported yet."""
-        table = schema.outbox
-        query = select(table).where(table.c.exported.is_(None)).order_by(table.c.id).limit(limit)
-        if campaign is not None:
-            query = query.where(table.c.campaign == campaign)
-        with self._reading() as connection:
-            return many(connection, OutboxItem, query)
-
     def exported(self, item_id: int, run_id: str | None) -> None:
         """Mark an outbox item as exported."""
         table = schema.outbox
@@ -282,31 +266,18 @@ class SqlLedger(ABC):
         with self._transaction("outbox.exported") as connection:
             connection.execute(first.values(exported=time.time(), run_id=run_id))
 
-    def tracked(self, campaign: str) -> Mapping[str, str]:
-        """Tracking runs by what they show."""
-        table = schema.outbox
-        query = select(table).where(table.c.campaign == campaign, table.c.run_id.is_not(None)).order_by(table.c.id)
-        with self._reading() as connection:
-            return {_shown(row): row["run_id"] for row in connection.execute(query).mappings()}
+    def notify(self, campaign: str, event: str, key: str, payload: Mapping[str, Any]) -> Notice:
+        """Write down that a person should hear of something, once."""
+        with self._transaction("notify") as connection:
+            get_campaign(connection, campaign)
+            return add_notice(connection, campaign, event, key, payload)
 
-    def check(self) -> list[str]:
-        """Read everything and return what is wrong."""
-        try:
-            with self._reading() as connection:
-                return self._integrity(connection) or audit.audit(connection)
-        except NotALedger as error:  # damaged so badly that not even the check could run
-            return [str(error)]
-
-
-def _shown(row: RowMapping) -> str:
-    """What an outbox row shows; the campaign's own run also shows its end."""
-    match row["kind"]:
-        case "trial":
-            return f"trial:{row['payload']['id']}"
-        case "surrogate":
-            return f"surrogate:{row['payload']['iteration']}"
-        case _:
-            return "campaign"
+    def told(self, notice_id: int, success: bool) -> None:
+        """Mark a notice as told, or count a try that failed."""
+        table = schema.notices
+        waiting = update(table).where(table.c.id == notice_id, table.c.told.is_(None))
+        with self._transaction("notice.told") as connection:
+            connection.execute(waiting.values(told=time.time()) if success else waiting.values(tries=table.c.tries + 1))
 
 
 def _unchanged(stored: Campaign, digest: str) -> Campaign:
@@ -317,10 +288,3 @@ def _unchanged(stored: Campaign, digest: str) -> Campaign:
             stored=stored.spec,
         )
     return stored
-
-
-def _product(connection: Connection, campaign: str, iteration: int, step: Step) -> Product | None:
-    table = schema.products
-    query = select(table).where(table.c.campaign == campaign, table.c.iteration == iteration, table.c.step == step)
-    row = one(connection, query)
-    return None if row is None else record_of(Product, row)

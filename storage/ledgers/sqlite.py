@@ -19,9 +19,10 @@ from weakref import WeakSet
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, insert, inspect, select
 from sqlalchemy.exc import DBAPIError
 
-from storage.ledger import LedgerBusy, LedgerError, NetworkFileSystem, NewerSchema, NoLedger, NotALedger
+from storage.ledger import LedgerBusy, LedgerError, NetworkFileSystem, NewerSchema, NoLedger, NotALedger, OldSchema
 from storage.ledgers import schema
 from storage.ledgers.sql import SqlLedger
+from storage.ledgers.upgrades import upgrade
 from storage.points import commit_point
 
 BUSY_SECONDS = 30.0
@@ -154,7 +155,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _settle_schema(engine: Engine, path: Path, create: bool) -> None:
-    """Make the tables of a new ledger; refuse a file that is something else, or was written by a newer schema."""
+    """Make the tables of a new ledger and upgrade an old one; refuse a file that is something else, or is newer."""
     with engine.connect() as connection:
         tables = set(inspect(connection).get_table_names())
         found = connection.execute(select(schema.store)).mappings().first() if "store" in tables else None
@@ -171,6 +172,18 @@ def _settle_schema(engine: Engine, path: Path, create: bool) -> None:
             f"The ledger {path} has schema version {found['schema_version']}; this fieldcraft knows versions up to "
             f"{schema.SCHEMA_VERSION}. Nothing was changed. Use the fieldcraft that wrote it, or a newer one."
         )
+    elif found["schema_version"] < schema.SCHEMA_VERSION:
+        _upgrade(engine, path)
+
+
+def _upgrade(engine: Engine, path: Path) -> None:
+    if _access(path, create=False) != "mode=rw":
+        raise OldSchema(
+            f"The ledger {path} has schema 1 and must be upgraded before it is read, but you may not write it. Ask its "
+            "owner to run `fieldcraft status` on it, or copy the folder and work on the copy."
+        )
+    with engine.connect().execution_options(write=True) as connection:
+        upgrade(connection, str(path))
 
 
 def _make_tables(engine: Engine) -> None:

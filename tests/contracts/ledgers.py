@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.ledger import Ledger, open_ledger
-from storage.records import Origin, Proposal, Trial, TrialState, digest_of
+from storage.records import COUNTING, Grant, Limits, Origin, Proposal, Trial, TrialState, digest_of
 
 BACKENDS: dict[str, Callable[[Path], Ledger]] = {
     "sqlite": lambda folder: open_ledger(folder / "ledger.db", create=True),
@@ -22,12 +22,21 @@ def proposal(slot: int = 0, iteration: int = 0, **design: Any) -> Proposal:
     return Proposal(design=design or {"x": 0.1 + 0.2 * slot, "n": 3, "material": "steel"}, origin=origin)
 
 
-def begin(ledger: Ledger, name: str = "heat") -> None:
-    ledger.create_campaign(name, SPEC, digest_of(SPEC), {"commit": "abc"}, by="test")
+def begin(ledger: Ledger, name: str = "heat", **limits: Any) -> None:
+    ledger.create_campaign(name, SPEC, digest_of(SPEC), {"commit": "abc"}, by="test", limits=Limits(**limits))
 
 
-def approve(ledger: Ledger, trial: Trial, attempts: int = 2) -> Trial:
-    return ledger.approve(trial.id, trial.expect, trial.digest, "test", "looks right", "manual", attempts)
+def approve(ledger: Ledger, trial: Trial, attempts: int = 2, expires: float | None = None) -> Trial:
+    return ledger.approve(trial.id, trial.expect, trial.digest, "test", "looks right", "manual", attempts, expires)
+
+
+def grant(trial: Trial) -> Grant:
+    return Grant(trial=trial.id, expect=trial.expect, digest=trial.digest)
+
+
+def edit(ledger: Ledger, trial: Trial, **design: Any) -> Trial:
+    changed = {**trial.design, **(design or {"x": 0.75})}
+    return ledger.edit(trial.id, trial.expect, changed, trial.cost, "test", "a better place")
 
 
 def step(ledger: Ledger, trial: Trial, to: TrialState, **more: Any) -> Trial:
@@ -36,8 +45,15 @@ def step(ledger: Ledger, trial: Trial, to: TrialState, **more: Any) -> Trial:
     return ledger.move(trial.id, to, trial.expect, "test", f"to {to}", **more)
 
 
-def finish_trial(ledger: Ledger, trial: Trial, value: float = 1.5) -> Trial:
-    return ledger.record(trial.id, trial.expect, {"y": value}, None, "test", "local", {})[0]
+def finish_trial(ledger: Ledger, trial: Trial, value: float = 1.5, **more: Any) -> Trial:
+    return ledger.record(trial.id, trial.expect, {"y": value}, None, "test", "local", {}, **more)[0]
+
+
+def correct(ledger: Ledger, trial: Trial, value: float | None, **more: Any) -> Trial:
+    """Correct the result that counts; None retracts it."""
+    counting = [result for result in ledger.results(trial.id) if result.verdict in COUNTING][-1]
+    outputs = None if value is None else {"y": value}
+    return ledger.correct(trial.id, trial.expect, counting.id, outputs, None, "test", "the gauge", {}, **more)[0]
 
 
 def trial_in(ledger: Ledger, state: TrialState, attempts: int = 2, iteration: int = 0) -> Trial:
@@ -67,14 +83,17 @@ def trial_in(ledger: Ledger, state: TrialState, attempts: int = 2, iteration: in
 
 def everything(ledger: Ledger) -> dict[str, Any]:
     """All that the ledger tells, without times: two ledgers with the same history are equal."""
-    told: dict[str, Any] = {"outbox": [(item.kind, _timeless(item.payload)) for item in ledger.pending()]}
+    told: dict[str, Any] = {
+        "outbox": [(item.kind, _timeless(item.payload)) for item in ledger.pending()],
+        "notices": [_timeless(notice.model_dump()) for notice in ledger.notices()],
+    }
     for campaign in ledger.campaigns():
         told[campaign.name] = {
             "campaign": _timeless(campaign.model_dump()),
             "trials": [_timeless(trial.model_dump()) for trial in ledger.trials(campaign.name)],
             "events": [_timeless(event.model_dump()) for event in ledger.history(campaign.name)],
             "products": [_timeless(product.model_dump()) for product in ledger.products(campaign.name)],
-            "results": [_timeless(r.model_dump()) for t in ledger.trials(campaign.name) for r in ledger.results(t.id)],
+            "results": [_timeless(result.model_dump()) for result in ledger.readings(campaign.name)],
             "approvals": [
                 _timeless(a.model_dump()) for t in ledger.trials(campaign.name) for a in ledger.approvals(t.id)
             ],
@@ -83,7 +102,8 @@ def everything(ledger: Ledger) -> dict[str, Any]:
 
 
 def _timeless(record: Any) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name not in ("created", "updated")}
+    told = {name: value for name, value in record.items() if name not in ("created", "updated")}
+    return told | {name: told[name] is not None for name in ("heard", "expires") if name in told}
 
 
 def in_child(action: Callable[[], object], **environment: str) -> int:

@@ -5,13 +5,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledgers import BACKENDS, SPEC, S, approve, begin, everything, finish_trial, killed_at, proposal, step, trial_in
+from ledgers import (
+    BACKENDS,
+    SPEC,
+    S,
+    approve,
+    begin,
+    correct,
+    edit,
+    everything,
+    finish_trial,
+    grant,
+    killed_at,
+    proposal,
+    step,
+    trial_in,
+)
 
 from storage.ledger import COMMIT_POINTS, TRANSACTIONS, Ledger, StaleTrial
-from storage.records import Trial, TrialState
+from storage.records import Known, Trial, TrialState
 
 Action = Callable[[Ledger, Any], object]
 DONE_BEFORE: dict[str, Callable[[Ledger], object]] = {}  # by transaction: what has happened before it
+MEASURED = [Known(design={"x": x, "n": 3, "material": "steel"}, outputs={"y": 10 * x}) for x in (0.25, 0.5)]
 ACTIONS: dict[str, Action] = {}  # by transaction: the write itself, given what the preparation returned
 
 
@@ -26,9 +42,18 @@ def moving(before: TrialState, to: TrialState) -> None:
     case(f"move.{to}", lambda ledger: trial_in(ledger, before), act)
 
 
+def notified(ledger: Ledger) -> int:
+    begin(ledger)
+    return ledger.notify("heat", "approval waiting", "waits:0", {}).id
+
+
 case("create", lambda ledger: None, lambda ledger, _: begin(ledger))
 case("propose", begin, lambda ledger, _: ledger.propose("heat", 0, [proposal(0), proposal(1)], "test"))
+case("adopt", begin, lambda ledger, _: ledger.adopt("heat", MEASURED, "ab" * 32, "import of data.csv", "test"))
 case("approve", lambda ledger: trial_in(ledger, S.PROPOSED), approve)
+case("reject", lambda ledger: trial_in(ledger, S.PROPOSED), lambda ledger, t: ledger.reject_all([grant(t)], "a", "no"))
+case("edit", lambda ledger: trial_in(ledger, S.APPROVED), edit)
+case("prioritise", lambda ledger: trial_in(ledger, S.APPROVED).id, lambda ledger, t: ledger.prioritise(t, 5, "a", ""))
 moving(S.APPROVED, S.PROPOSED)
 moving(S.FAILED, S.APPROVED)
 moving(S.APPROVED, S.STAGED)
@@ -37,11 +62,15 @@ moving(S.RUNNING, S.FAILED)
 moving(S.RUNNING, S.ABANDONED)
 moving(S.PROPOSED, S.REJECTED)
 moving(S.STAGED, S.HELD)
+case("hear", lambda ledger: trial_in(ledger, S.RUNNING).id, lambda ledger, t: ledger.hear(t, 1))
 case("record", lambda ledger: trial_in(ledger, S.RUNNING), finish_trial)
+case("correct", lambda ledger: trial_in(ledger, S.COMPLETED), lambda ledger, t: correct(ledger, t, 2.5))
 case("note.collocate", begin, lambda ledger, _: ledger.note("heat", 0, "collocate", {"n": 64}, None))
 case("note.train", begin, lambda ledger, _: ledger.note("heat", 0, "train", {"loss": 0.5}, None))
 case("finish", begin, lambda ledger, _: ledger.finish("heat", "the budget is spent", "test"))
 case("outbox.exported", begin, lambda ledger, _: ledger.exported(ledger.pending()[0].id, "run"))
+case("notify", begin, lambda ledger, _: ledger.notify("heat", "approval waiting", "waits:0", {"trials": 1}))
+case("notice.told", notified, lambda ledger, notice: ledger.told(notice, success=True))
 # What a lease leaves behind is not part of what the ledger tells; the two tests at the end look at it.
 LEASES = ("lease.acquire", "lease.release")
 
@@ -52,7 +81,7 @@ def backend(request: pytest.FixtureRequest) -> Callable[[Path], Ledger]:
 
 
 def test_every_transaction_is_killed_in_this_file():
-    assert {*ACTIONS, *LEASES, "schema"} == set(TRANSACTIONS)
+    assert {*ACTIONS, *LEASES, "schema", "upgrade"} == set(TRANSACTIONS)  # test_sqlite_upgrade.py kills the last
     assert len(COMMIT_POINTS) == 2 * len(TRANSACTIONS) == len(set(COMMIT_POINTS))
 
 

@@ -3,13 +3,15 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import psutil
 import pytest
-from ledgers import BACKENDS, S, approve, begin, everything, in_child, proposal, trial_in
+from ledgers import BACKENDS, S, approve, begin, edit, everything, grant, in_child, proposal, trial_in
 
-from storage.ledger import LeaseHeld, LeaseLost, Ledger, UnknownCampaign
+from storage.ledger import LeaseHeld, LeaseLost, Ledger, PassServed, UnknownCampaign
+from storage.records import Known
 
 
 @pytest.fixture(params=BACKENDS)
@@ -29,6 +31,22 @@ def test_a_lease_that_was_given_back_is_free_and_its_token_grows(ledger):
     second = ledger.acquire("heat")
     assert second.token > first.token
     assert takeovers(ledger) == []
+
+
+def test_what_was_due_before_a_pass_that_is_over_began_is_served_and_nothing_is_written(ledger):
+    lease = ledger.acquire("heat", due=time.time())
+    ledger.release(lease)
+    before = everything(ledger)
+    with pytest.raises(PassServed, match=r"'heat' that began 5.0 s after this one was due has served it"):
+        ledger.acquire("heat", due=lease.acquired - 5.0)
+    assert everything(ledger) == before
+    assert ledger.acquire("heat", due=lease.acquired).token == 2
+
+
+def test_what_was_due_before_a_pass_that_was_killed_began_is_not_served(ledger):
+    due = time.time() - 5.0
+    assert in_child(lambda: ledger.acquire("heat", due=due)) == 0  # ends without giving it back
+    assert ledger.acquire("heat", due=due).token == 2
 
 
 def test_a_live_holder_is_named_and_keeps_the_lease(ledger):
@@ -104,6 +122,14 @@ def test_every_write_of_a_holder_that_was_replaced_is_refused_and_changes_nothin
         lambda: approve(fenced, trial),
         lambda: fenced.move(trial.id, S.REJECTED, trial.expect, "test", ""),
         lambda: fenced.record(trial.id, trial.expect, {"y": 1.0}, None, "test", "local", {}),
+        lambda: fenced.adopt("heat", [Known(design={"x": 0.5}, outputs={"y": 1.0})], "ab" * 32, "import", "test"),
+        lambda: fenced.reject_all([grant(trial)], "test", ""),
+        lambda: edit(fenced, trial),
+        lambda: fenced.prioritise(trial.id, 1, "test", ""),
+        lambda: fenced.hear(trial.id, 1),
+        lambda: fenced.correct(trial.id, trial.expect, 1, {"y": 1.0}, None, "test", "", {}),
+        lambda: fenced.notify("heat", "approval waiting", "waits", {}),
+        lambda: fenced.told(1, success=True),
         lambda: fenced.note("heat", 0, "train", {}, None),
         lambda: fenced.finish("heat", "", "test"),
         lambda: fenced.exported(1, None),

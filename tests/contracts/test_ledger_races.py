@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ledgers import BACKENDS, S, approve, begin, proposal, step, trial_in
+from ledgers import BACKENDS, S, approve, begin, edit, grant, proposal, step, trial_in
 
-from storage.ledger import LeaseHeld, Ledger, StaleTrial
+from storage.ledger import BudgetSpent, LeaseHeld, Ledger, StaleTrial
+from storage.records import Known
 
 RACERS = 8
 
@@ -15,6 +16,9 @@ RACERS = 8
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Callable[[Path], Ledger]:
     return BACKENDS[request.param]
+
+
+DECISIONS = (approve, lambda ledger, trial: ledger.reject_all([grant(trial)], "test", "no"))
 
 
 def race(action: Callable[[int], bool], racers: int = RACERS) -> int:
@@ -71,6 +75,81 @@ def test_of_eight_that_claim_each_of_ten_trials_one_does(backend, tmp_path):
     assert race(claim) == RACERS
     assert sorted(path.stem for path in tmp_path.glob("heat-*")) == [trial.id for trial in trials]
     assert {trial.attempt for trial in ledger.trials("heat")} == {1}
+    assert ledger.check() == []
+
+
+def test_of_people_who_approve_and_reject_one_trial_at_once_one_wins_and_the_others_are_told(backend, tmp_path):
+    ledger = backend(tmp_path)
+    trials = [trial_in(ledger, S.PROPOSED, iteration=iteration) for iteration in range(10)]
+
+    def decide(racer: int) -> bool:
+        for trial in trials:
+            if wins(lambda trial=trial: DECISIONS[racer % 2](ledger, trial), StaleTrial):
+                (tmp_path / f"{trial.id}.{racer}").touch()
+        return True
+
+    assert race(decide) == RACERS
+    winners = {path.stem: int(path.suffix[1:]) for path in tmp_path.glob("heat-*")}
+    assert len(list(tmp_path.glob("heat-*"))) == len(winners) == len(trials)
+    for trial in ledger.trials("heat"):
+        assert trial.expect == ((S.APPROVED, S.REJECTED)[winners[trial.id] % 2], 2)
+    assert ledger.check() == []
+
+
+def test_an_edit_and_an_approval_at_once_never_let_the_old_design_run(backend, tmp_path):
+    ledger = backend(tmp_path)
+    trials = [trial_in(ledger, S.PROPOSED, iteration=iteration) for iteration in range(10)]
+
+    def act(racer: int) -> bool:
+        for trial in trials:
+            wins(lambda trial=trial: (approve, edit)[racer % 2](ledger, trial), StaleTrial)
+        return True
+
+    assert race(act) == RACERS
+    for trial in ledger.trials("heat"):
+        approved = any(approval.live for approval in ledger.approvals(trial.id))
+        assert (trial.revision, approved, trial.version) in ((1, True, 2), (2, False, 2))
+    assert ledger.check() == []
+
+
+@pytest.mark.parametrize("limit", [{"trials": 5}, {"cost": 5.5}, {"seconds": 55.0, "attempt_seconds": 10.0}])
+def test_eight_that_stage_at_once_never_exceed_a_limit(backend, limit, tmp_path):
+    ledger = backend(tmp_path)
+    begin(ledger, **limit)
+    trials = [trial_in(ledger, S.APPROVED, iteration=iteration) for iteration in range(RACERS)]
+
+    def stage(racer: int) -> bool:
+        return wins(lambda: step(ledger, trials[racer], S.STAGED), BudgetSpent)
+
+    assert race(stage) == 5
+    assert [trial.state for trial in ledger.trials("heat")].count(S.STAGED) == ledger.spending("heat").trials == 5
+    assert ledger.check() == []
+
+
+def test_of_eight_that_import_one_source_all_get_the_same_trials(backend, tmp_path):
+    ledger = backend(tmp_path)
+    begin(ledger)
+    known = [Known(design={"x": x}, outputs={"y": x}) for x in (0.25, 0.5)]
+
+    def adopt(_: int) -> bool:
+        adopted = ledger.adopt("heat", known, "ab" * 32, "import", "test")
+        return ledger.trials("heat") == adopted
+
+    assert race(adopt) == RACERS
+    assert len(ledger.readings("heat")) == 2
+
+
+def test_of_eight_that_correct_one_result_one_does(backend, tmp_path):
+    ledger = backend(tmp_path)
+    trial = trial_in(ledger, S.COMPLETED)
+
+    def fix(racer: int) -> bool:
+        outputs = {"y": 2.0 + racer}
+        write = (trial.id, trial.expect, 1, outputs, None, "test", "the gauge", {})
+        return wins(lambda: ledger.correct(*write), StaleTrial)
+
+    assert race(fix) == 1
+    assert len(ledger.results(trial.id)) == 2
     assert ledger.check() == []
 
 

@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 from flows.passes import Ref, make_pass
-from flows.running import created
+from flows.running import created, pause
 from flows.settings import settings_from
 from flows.spec import read_campaign
 from flows.wiring import wire
 from storage.ledger import open_ledger
 from storage.ledgers.sqlite import close_idle
-from storage.records import TrialState
 
 SMALL = """\
 name: small
@@ -40,10 +39,10 @@ def finish(file: Path, home: Path) -> None:
     assert created(ledger, campaign, file) is None
     lease = ledger.acquire(campaign.name)
     ref = Ref(str(home), campaign.name, lease.model_dump())
-    while not make_pass(ref).decision.finished:
-        running = ledger.trials(campaign.name, states={TrialState.RUNNING})
-        if running:
-            campaign.dispatcher.wait([trial.handle for trial in running if trial.handle], 60.0)
+    while not (passed := make_pass(ref)).decision.finished:
+        assert passed.approved or passed.decision.wait not in ("person", "laboratory"), "nobody would come"
+        if passed.decision.wait and not passed.approved:
+            pause(campaign, ledger, passed.decision)
     ledger.release(lease)
     close_idle()  # folds SQLite's log into the file, so that a copy of the folder is whole
 

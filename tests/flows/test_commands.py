@@ -113,6 +113,7 @@ def test_what_a_kind_refuses_is_one_line_when_run_and_no_store_is_made(tmp_path,
         (["trace", "small-0001"], "There is no ledger at"),
         (["export", "small", "--csv", "x.csv"], "There is no ledger at"),
         (["doctor"], "There is no ledger at"),
+        (["notices"], "There is no ledger at"),
         (["sttaus"], "invalid choice: 'sttaus'"),
         (["status", "--jsn"], "unrecognized arguments: --jsn"),
         (["show"], "the following arguments are required: trial"),
@@ -155,7 +156,12 @@ def test_check_prints_all_that_a_file_says_with_every_default(tmp_path, capsys):
 
 def test_an_unknown_campaign_or_trial_is_named_with_what_there_is(finished, capsys):
     at, before = ("--home", finished / "home"), contents(finished)
-    for words in (["status", "smal"], ["iterate", "smal"], ["export", "smal", "--csv", finished / "x.csv"]):
+    for words in (
+        ["status", "smal"],
+        ["iterate", "smal"],
+        ["notices", "smal"],
+        ["export", "smal", "--csv", finished / "x.csv"],
+    ):
         assert "No campaign 'smal' here. Did you mean 'small'? Known: small." in refused(capsys, *words, *at)
     for word in ("show", "trace"):
         assert "The ledger holds no trial 'small-0009'." in refused(capsys, word, "small-0009", *at)
@@ -166,7 +172,9 @@ def test_an_unknown_campaign_or_trial_is_named_with_what_there_is(finished, caps
 def test_status_says_where_a_campaign_stands(finished, capsys):
     said = told(capsys, "status", "--home", finished / "home")
     assert "small: finished (budget: 3 of 3 trials)" in said
-    assert "trials   3 of 3: 3 completed" in said
+    assert "trials   3 of 3 sent: 3 completed" in said
+    assert re.search(r"time     [\d.]+ s spent", said)
+    assert "next" not in said
     assert re.search(r"best     value [\d.]+ in small-000\d\n +at x1 [-\d.]+, x2 [-\d.]+", said)
     assert "6 events wait" in said
     (data,) = json.loads(told(capsys, "status", "small", "--home", finished / "home", "--json"))
@@ -231,7 +239,9 @@ def test_the_lineage_of_every_trial_is_complete(finished, capsys, trial):
     if trial == "small-0003":
         assert data["acquisition"]["algorithm"] == "exact_gp x log_ei x multistart"
         assert all(math.isfinite(data["acquisition"][key]) for key in ("value", "mean", "sd"))
-        assert data["data"] == {"digest": stored.origin.data_digest, "trials": ["small-0001", "small-0002"]}
+        first = {result.trial: result.id for result in ledger.readings("small")}
+        seen = {"trials": ["small-0001", "small-0002"], "results": [first["small-0001"], first["small-0002"]]}
+        assert data["data"] == {"digest": stored.origin.data_digest, **seen}
         assert data["model"]["digest"] == stored.origin.model.digest
         assert data["model"]["metrics"]
         assert (Path(data["model"]["checkpoint"]["path"]) / "manifest.json").is_file()
@@ -245,12 +255,19 @@ def test_a_csv_holds_every_trial_and_its_numbers_read_back_to_the_bit(finished, 
     assert told(capsys, "export", "small", "--csv", file, "--home", home) == f"3 trials in {file}\n"
     with file.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
-    assert list(rows[0]) == ["trial", "state", "design.x1", "design.x2", "output.value"]
+    about = ["trial", "state", "priority", "cost", "spent", "seconds", "corrected"]
+    assert list(rows[0]) == [*about, "design.x1", "design.x2", "ran.x1", "ran.x2", "output.value"]
     trials = open_ledger(home / "ledger.sqlite").trials("small")
     assert [(row["trial"], row["state"]) for row in rows] == [(trial, "COMPLETED") for trial in TRIALS]
     for row, trial in zip(rows, trials, strict=True):
         assert {name: float(row[f"design.{name}"]) for name in ("x1", "x2")} == trial.design
         assert float(row["output.value"]) == trial.outputs["value"]
+        assert {name: float(row[name]) for name in ("cost", "spent", "seconds")} == {
+            "cost": trial.cost,
+            "spent": trial.spent,
+            "seconds": trial.seconds,
+        }
+        assert (row["priority"], row["corrected"], row["ran.x1"], row["ran.x2"]) == ("0", "", "", "")
     assert sorted(path.name for path in finished.iterdir()) == ["home", "out.csv", "small.yaml"]
 
 
@@ -330,7 +347,7 @@ def test_a_store_of_a_newer_schema_is_refused_by_every_command(finished, capsys)
     before, rows = contents(finished), tables(home)
     commands = [["status"], ["show", "small-0001"], ["trace", "small-0001"], ["doctor"], ["iterate", "small"]]
     for words in (*commands, ["export", "small", "--csv", finished / "x.csv"], ["plot", "small", finished / "x.png"]):
-        assert "schema version 99; this fieldcraft knows versions up to 1" in refused(capsys, *words, "--home", home)
+        assert "schema version 99; this fieldcraft knows versions up to 2" in refused(capsys, *words, "--home", home)
     done = command("run", finished / "small.yaml", "--home", home)
     assert done.returncode == 2
     assert "schema version 99" in done.stderr

@@ -3,44 +3,72 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import xarray as xr
 from small import alter, contents
 
 from flows.cli import main
-from flows.processes import boot
+from flows.processes import boot, start_time
 from flows.settings import settings_from
 from flows.sites import site_of
 from storage.fields import FieldStore
 from storage.ledger import Ledger, open_ledger
+from storage.ledgers.sqlite import close_idle
 from storage.records import Origin, Proposal, Trial, TrialState, digest_of
 
 NOBODY = 2**30  # no process can have this number
 
+CLUSTER = """\
+from dataclasses import dataclass
+from typing import ClassVar
+
+from flows.dispatcher import CannotTell, Lost, Place, Running
+
+
+@dataclass(frozen=True)
+class Cluster:
+    place: Place
+    by_people: ClassVar[bool] = False
+
+    def look(self, handle):
+        assert handle == {{"job": 7}}
+        {look}
+"""
+
 
 def found(home: Path, capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str]]:
     """Kind and text of every finding; the command must have changed nothing."""
+    close_idle()  # folds the log into the file now, rather than whenever a ledger of the test is collected
     before = contents(home)
     status = main(["doctor", "--json", "--home", str(home)])
     said = capsys.readouterr()
     assert said.err == ""
     assert contents(home) == before
     findings = [(finding["kind"], finding["text"]) for finding in json.loads(said.out)]
-    assert status == (1 if findings else 0)
+    assert status == (1 if any(kind != "waiting" for kind, _ in findings) else 0)
     return findings
 
 
-def waiting(home: Path) -> tuple[Ledger, Trial]:
-    """A second campaign in the same ledger, with one trial that is STAGED."""
+def approved(home: Path, expires: float | None = None, **changes: Any) -> tuple[Ledger, Trial]:
+    """A second campaign in the same ledger, with one trial that is APPROVED; ``changes`` are of its specification."""
     ledger = open_ledger(home / "ledger.sqlite")
     first = ledger.campaign("small")
-    spec = {**first.spec, "name": "other"}
+    spec = {**first.spec, "name": "other", **changes}
     ledger.create_campaign("other", spec, digest_of(spec), first.environment, "test")
     origin = Origin(kind="initial", algorithm="sobol", iteration=0, slot=0)
     (trial,) = ledger.propose("other", 0, [Proposal(design={"x1": 1.0, "x2": 2.0}, origin=origin)], "test")
-    trial = ledger.approve(trial.id, trial.expect, trial.digest, "test", "", "auto", 3)
+    return ledger, ledger.approve(trial.id, trial.expect, trial.digest, "test", "", "auto", 3, expires)
+
+
+def waiting(home: Path, **changes: Any) -> tuple[Ledger, Trial]:
+    """The same, with the trial STAGED."""
+    ledger, trial = approved(home, **changes)
     return ledger, ledger.move(trial.id, TrialState.STAGED, trial.expect, "test", "claimed")
 
 
@@ -99,7 +127,8 @@ def test_a_held_trial_is_named_with_its_reason(finished, capsys):
     home = finished / "home"
     ledger, trial = waiting(home)
     ledger.move(trial.id, TrialState.HELD, trial.expect, "test", "nobody knows what the laboratory did")
-    assert found(home, capsys) == [("trial", "other-0001 is held: nobody knows what the laboratory did.")]
+    text = "other-0001 is held: nobody knows what the laboratory did. 'fieldcraft queue other' says what can be done."
+    assert found(home, capsys) == [("waiting", text)]
 
 
 def test_a_trial_that_was_claimed_and_never_sent_is_found(finished, capsys):
@@ -115,6 +144,87 @@ def test_a_running_trial_without_a_process_is_found(finished, capsys):
     ledger.move(trial.id, TrialState.RUNNING, trial.expect, "test", "submitted", handle=handle)
     text = "other-0001 is RUNNING and no process runs it. The next pass settles it."
     assert found(home, capsys) == [("trial", text)]
+
+
+def test_a_running_trial_that_nobody_asked_about_within_its_lease_is_listed_as_well(finished, capsys):
+    home = finished / "home"
+    ledger, trial = waiting(home, dispatcher={"lease_s": 0.001})
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as child:
+        handle = {"key": "other-0001-1", "pid": child.pid, "started": start_time(child.pid), "boot": boot()}
+        ledger.move(trial.id, TrialState.RUNNING, trial.expect, "test", "submitted", handle=handle)
+        ((kind, text),) = found(home, capsys)
+        child.communicate(b"\n")
+    assert kind == "waiting"
+    assert text == (
+        "other-0001: running, but not asked about within the lease of 0.001 s, and nobody makes passes. "
+        "'fieldcraft iterate other' asks."
+    )
+
+
+def test_an_approval_that_has_expired_is_listed_and_no_damage(finished, capsys):
+    home = finished / "home"
+    approved(home, expires=time.time() - 1.0)
+    text = "other-0001: its approval has expired. The next pass asks for another."
+    assert found(home, capsys) == [("waiting", text)]
+
+
+def test_an_approval_that_still_holds_is_not_listed(finished, capsys):
+    approved(finished / "home", expires=time.time() + 3600.0)
+    assert found(finished / "home", capsys) == []
+
+
+def test_notices_that_could_not_be_told_are_listed_and_untried_ones_are_not(finished, capsys):
+    home = finished / "home"
+    ledger = open_ledger(home / "ledger.sqlite")
+    ended = ledger.notices("small")[-1]
+    assert found(home, capsys) == []
+    ledger.told(ended.id, False)
+    ledger.told(ended.id, False)
+    text = (
+        "1 notice of small could not be told (2 tries). 'fieldcraft notices small --deliver' tries again and says why."
+    )
+    assert found(home, capsys) == [("waiting", text)]
+
+
+def test_a_trial_that_failed_while_nobody_made_passes_is_found(finished, capsys):
+    home = finished / "home"
+    ledger, trial = waiting(home)
+    place = home / "work" / "other" / "other-0001-1"
+    place.mkdir(parents=True)
+    (place / "outcome.json").write_text('{"kind": "unknown", "reason": "it broke"}')
+    handle = {"key": "other-0001-1", "pid": NOBODY, "started": 0.0, "boot": boot()}
+    ledger.move(trial.id, TrialState.RUNNING, trial.expect, "test", "submitted", handle=handle)
+    text = "other-0001 has failed and no pass has written that down. The next pass does."
+    assert found(home, capsys) == [("trial", text)]
+
+
+@pytest.mark.parametrize(
+    ("look", "kind", "text"),
+    [
+        ('raise CannotTell("the cluster does not answer")', "waiting", "and its dispatcher cannot tell: the cluster"),
+        ('return Lost("it is gone")', "trial", "and no process runs it. The next pass settles it."),
+        ("return Running()", None, ""),
+    ],
+)
+def test_every_kind_of_dispatcher_is_asked_what_became_of_its_trials(finished, capsys, monkeypatch, look, kind, text):
+    home, plugins = finished / "home", finished / "plugins"
+    (plugins / "dispatchers").mkdir(parents=True)
+    (plugins / "dispatchers" / "cluster.py").write_text(CLUSTER.format(look=look))
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(plugins))
+    ledger, trial = waiting(home, dispatcher={"kind": "cluster"})
+    ledger.move(trial.id, TrialState.RUNNING, trial.expect, "test", "submitted", handle={"job": 7})
+    findings = found(home, capsys)
+    assert [found_kind for found_kind, _ in findings] == ([kind] if kind else [])
+    assert all(text in said for _, said in findings)
+
+
+def test_a_dispatcher_whose_file_is_gone_is_named_and_the_rest_is_still_looked_at(finished, capsys):
+    home = finished / "home"
+    waiting(home, dispatcher={"kind": "cluster"})
+    (home / "fields" / ".staging" / f"small_0001-{NOBODY}-0").mkdir(parents=True)
+    findings = found(home, capsys)
+    assert [kind for kind, _ in findings] == ["kind", "staging"]
+    assert findings[0][1].startswith("other cannot go on: No kind 'cluster' in dispatchers.")
 
 
 def test_trials_of_a_campaign_that_is_being_worked_on_are_left_alone(finished, capsys):

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Running
+from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Place, Running
 from flows.dispatchers.local import Local, read_json, write_json
 from flows.processes import boot, is_alive, start_time
 from flows.streams import Use, stream
@@ -28,11 +28,11 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import xarray as xr
 
-from physics.problem import Simulator
+from physics.problem import Infeasible, Simulator, Transient
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,23 @@ class Acting(Simulator):
     """See the test."""
 
     folder: str
-    act: Literal["answer", "wait", "raise", "die", "stall"] = "answer"
+    act: Literal["answer", "wait", "raise", "die", "stall", "refuse", "impossible", "busy"] = "answer"
+    gate_cost: ClassVar[float] = 0.25
+
+    def gate(self, problem, design, rng):
+        """Refuse where told to; what it draws leaves the run's own stream alone."""
+        rng.random(100)
+        return "x1 is too close to the wall" if self.act == "refuse" else None
 
     def run(self, problem, design, rng):
         """Write a line, then act."""
         descriptor = os.open(f"{self.folder}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(descriptor, f"{os.getpid()}\\n".encode())
         print("the simulator speaks")
+        if self.act == "impossible":
+            raise Infeasible("the mesh does not close at x1 = 1")
+        if self.act == "busy":
+            raise Transient("no licence is free")
         if self.act == "raise":
             raise RuntimeError("the mesh is twisted")
         if self.act == "die":
@@ -63,10 +73,11 @@ class Acting(Simulator):
 SUBMIT = """
 import json, sys
 from pathlib import Path
-from flows.dispatcher import Job
+from flows.dispatcher import Job, Place
 from flows.dispatchers.local import Local
 folder, limit, job = json.loads(sys.argv[1])
-print(json.dumps(Local(Path(folder), limit).submit(Job(**job))))
+place = Place("t", Path(folder), limit, "", Path(folder))
+print(json.dumps(Local(place).submit(Job(**job))))
 """
 
 
@@ -78,14 +89,20 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
     (tmp_path / "work").mkdir()
     yield tmp_path / "work"
-    for handle in (Local(tmp_path / "work", 1.0).find(place.name) for place in (tmp_path / "work").iterdir()):
+    left = limited(tmp_path / "work", 1.0)
+    for handle in (left.find(place.name) for place in (tmp_path / "work").iterdir()):
         if handle is not None:
-            Local(tmp_path / "work", 1.0).cancel(handle)
+            left.cancel(handle)
 
 
 @pytest.fixture
 def local(work: Path) -> Local:
-    return Local(work, 120.0)
+    return limited(work, 120.0)
+
+
+def limited(work: Path, seconds: float) -> Local:
+    """The dispatcher with a limit of so many seconds for one job."""
+    return Local(Place("t", work, seconds, "", work))
 
 
 def job(work: Path, act: str, key: str = "t-0001-1") -> Job:
@@ -205,7 +222,7 @@ def test_a_job_over_its_wall_time_is_killed_with_all_it_started_though_its_submi
 
 
 def test_the_wall_time_holds_where_nothing_can_be_written_any_more(work):
-    short = Local(work, 1.0)
+    short = limited(work, 1.0)
     handle = short.submit(job(work, "wait"))
     until(lambda: psutil.Process(handle["pid"]).children())
     (worker,) = psutil.Process(handle["pid"]).children()
@@ -216,10 +233,38 @@ def test_the_wall_time_holds_where_nothing_can_be_written_any_more(work):
 
 def test_a_simulator_that_raises_has_failed_with_its_message(work, local):
     handle = local.submit(job(work, "raise"))
-    assert ended(local, handle) == Failed("unknown", "RuntimeError: the mesh is twisted")
+    outcome = ended(local, handle)
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.reason, outcome.cost) == ("unknown", "RuntimeError: the mesh is twisted", None)
+    assert 0.0 <= (outcome.seconds or 0.0) < 60.0
     assert "the mesh is twisted" in (work / "t-0001-1" / "log.txt").read_text()
     with pytest.raises(FieldDamaged, match=r"manifest\.json is missing"):
         local.fetch(handle)
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "reason"),
+    [
+        ("impossible", "infeasible", "the mesh does not close at x1 = 1"),
+        ("busy", "transient", "no licence is free"),
+    ],
+)
+def test_a_simulator_says_itself_of_which_kind_its_failure_is(work, local, act, kind, reason):
+    outcome = ended(local, local.submit(job(work, act)))
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.reason, outcome.cost) == (kind, reason, None)
+    assert outcome.seconds is not None
+    assert len(runs(work)) == 1
+
+
+def test_a_design_that_the_gate_refuses_is_infeasible_at_the_cost_of_the_gate_and_never_runs(work, local):
+    outcome = ended(local, local.submit(job(work, "refuse")))
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.reason) == ("infeasible", "refused by the gate: x1 is too close to the wall")
+    assert outcome.cost == 0.25
+    assert outcome.seconds is not None and 0.0 <= outcome.seconds < 60.0
+    assert read_json(work / "t-0001-1" / "outcome.json")["stage"] == "gate"
+    assert runs(work) == []
 
 
 def test_a_request_that_cannot_be_built_has_failed_with_its_message(work, local):

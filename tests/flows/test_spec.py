@@ -103,7 +103,14 @@ def test_each_of_two_misspelt_keys_gets_its_own_suggestion():
         ("noise", {"sd": 1.0, "of_sd": 1.0}, "exactly one of sd .* and of_sd"),
         ("noise.sd", -1.0, "noise.sd: .*greater than or equal to 0"),
         ("dispatcher.wall_time_s", 0, "wall_time_s: .*greater than 0"),
-        ("approval", "human", "approval: Input should be 'auto'"),
+        ("approval", "humane", "approval.policy: Input should be 'auto', 'human', .* .given: 'humane'."),
+        ("approval", {"after_first": 0}, "approval.first: Input should be greater than or equal to 1"),
+        ("approval", {"policy": "after_first"}, "'after_first' and first is None: first is for after_first"),
+        ("approval", {"policy": "human", "cost": 3.0}, "'human' and cost is 3.0: cost is for auto_below_cost"),
+        ("approval", {"policy": "auto", "expires_h": 3.0}, "under the policy 'auto' there is none"),
+        ("approval", {"after_frist": 3}, "approval.after_frist: unknown key 'after_frist'. Did you mean"),
+        ("budget", {"trials": 30, "cost": 0}, "budget.cost: Input should be greater than 0"),
+        ("stop", {"failure_rate": {"above": 1.5}}, "stop.failure_rate.above: Input should be less than 1"),
         ("space", {"x1": [5, 1]}, r"space.x1: \[5, 1\] is reversed. Give \[low, high\]"),
         ("space", {"x1": [1, 1]}, r"space.x1: \[1, 1\] is reversed"),
         ("space", {"x1": [1]}, "space.x1"),
@@ -225,7 +232,7 @@ def test_a_file_without_the_right_to_read_it_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("problem.kind", "branim", "No kind 'branim' in problems. Did you mean 'branin'? Known: branin, heat"),
+        ("problem.kind", "branim", "No kind 'branim' in problems. Did you mean 'branin'? Known: branin, chips, heat"),
         ("problem.kind", "../problems/branin", "No kind '../problems/branin' in problems"),
         ("simulator.kind", "functoin", "No kind 'functoin' in simulators. Did you mean 'function'?"),
         ("algorithm.surrogate.kind", "exactgp", "in surrogates. Did you mean 'exact_gp'?"),
@@ -295,3 +302,17 @@ def test_differing_names_changed_added_and_missing_keys_with_both_values():
         "space.x[1]: 2.0 -> 3.0",
     ]
     assert differing(stored, stored) == []
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("human", {"policy": "human"}),
+        ({"after_first": 8}, {"policy": "after_first", "first": 8}),
+        ({"auto_below_cost": 2.5, "expires_h": 3}, {"policy": "auto_below_cost", "cost": 2.5, "expires_h": 3.0}),
+    ],
+)
+def test_an_approval_in_short_means_what_it_says_and_reads_back_as_written_out(short, long):
+    spec = parse(changed("approval", short), "file")
+    assert spec.approval.model_dump(exclude_none=True) == long
+    assert parse(spec.model_dump(mode="json"), "file") == spec

@@ -22,12 +22,11 @@ import torch
 
 from flows.exporting import tracker
 from flows.passes import Ref, make_pass
-from flows.running import created
+from flows.running import created, pause
 from flows.settings import settings_from
 from flows.spec import read_campaign
 from flows.wiring import wire
 from storage.ledger import open_ledger
-from storage.records import TrialState
 
 
 def drive(file: Path) -> None:
@@ -44,10 +43,10 @@ def drive(file: Path) -> None:
         while not (passed := make_pass(ref)).decision.finished:
             if passed.sent and os.environ.get("FIELDCRAFT_DIE_AT", "").startswith("result."):
                 del os.environ["FIELDCRAFT_DIE_AT"]  # the first simulations die; those that replace them live
-            if passed.decision.wait == "person":
+            if passed.decision.wait in ("person", "laboratory") and not passed.approved:
                 raise SystemExit(3)
-            running = ledger.trials(campaign.name, states={TrialState.RUNNING})
-            campaign.dispatcher.wait([trial.handle for trial in running if trial.handle], 5.0)
+            if passed.decision.wait and not passed.approved:
+                pause(campaign, ledger, passed.decision)
         ledger.release(lease)
     if "EXPORT_LATER" not in os.environ:
         tracker(settings).export(ledger)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from storage.ledger import open_ledger
+from storage.records import TrialState
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -63,6 +64,20 @@ def test_an_experiment_that_was_killed_itself_is_held_and_not_repeated(tmp_path)
     assert states(tmp_path) == ["HELD", "HELD"]
     assert drive(tmp_path).returncode == 3
     assert sorted(runs(tmp_path).values()) == [1, 1]
+
+
+def test_a_held_experiment_runs_again_only_when_a_person_approves_it_afresh(tmp_path):
+    assert drive(tmp_path, FIELDCRAFT_DIE_AT="result.rename.before#1").returncode == 3
+    ledger = open_ledger(tmp_path / "home" / "ledger.sqlite")
+    held, other = ledger.trials("saddle")
+    ledger.approve(held.id, held.expect, held.digest, "ana", "nothing was spent", "manual", 1)
+    assert drive(tmp_path).returncode == 3
+    assert states(tmp_path) == ["COMPLETED", "HELD"]
+    ledger.move(other.id, TrialState.ABANDONED, other.expect, "ana", "the sample broke")
+    done = drive(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert states(tmp_path) == ["COMPLETED", "ABANDONED", "COMPLETED"]
+    assert sorted(runs(tmp_path).values()) == [1, 1, 2]
 
 
 def test_a_problem_whose_evaluate_fails_keeps_the_finished_result_for_when_it_is_mended(tmp_path):

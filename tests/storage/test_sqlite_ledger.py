@@ -94,9 +94,9 @@ def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path, create):
 
 @pytest.mark.parametrize("create", [False, True])
 def test_a_ledger_of_a_newer_schema_is_refused_and_left_alone(path, create):
-    change(path, "UPDATE store SET schema_version = 2")
+    change(path, "UPDATE store SET schema_version = 3")
     before = contents(path.parent)
-    with pytest.raises(NewerSchema, match=r"schema version 2; this fieldcraft knows versions up to 1\. Nothing was"):
+    with pytest.raises(NewerSchema, match=r"schema version 3; this fieldcraft knows versions up to 2\. Nothing was"):
         open_ledger(path, create=create)
     assert contents(path.parent) == before
 
@@ -220,10 +220,16 @@ def test_one_who_may_only_read_reads_and_is_told_so_when_writing(of_another):
         ("UPDATE trials SET state = 'HELD'", "is HELD at version 5, but its last event left it"),
         ("UPDATE trials SET version = 6", "is COMPLETED at version 6, but its last event left it"),
         ("UPDATE trials SET attempt = 2", "counts 2 attempts, but was staged 1 times"),
+        ("UPDATE trials SET revision = 2", "is at revision 2, but was edited 0 times"),
+        ("UPDATE trials SET spent = 2.0", r"has spent 2.0 in 0.0 s, but its attempts came to 1.0 in 0.0 s"),
+        ("UPDATE trials SET seconds = 2.0", r"has spent 1.0 in 2.0 s, but its attempts came to 1.0 in 0.0 s"),
+        ("""UPDATE trials SET ran = '{"x": 0.6}'""", "but its accepted results"),
         ("""UPDATE trials SET outputs = '{"y": 2.0}'""", "but its accepted results"),
         ("UPDATE trials SET state = 'LOST'", "Campaign heat cannot be read"),
         ("""UPDATE results SET outputs = '{"y": 2.0}'""", "Result 1 of trial heat-0001 does not have the digest"),
         ("UPDATE results SET verdict = 'superseded'", "but its accepted results"),
+        ("UPDATE results SET replaces = 1", "corrections of trial heat-0001 do not each replace the one before"),
+        ("""UPDATE results SET ran = '{"x": 0.6}'""", "Result 1 of trial heat-0001 does not have the digest"),
         ("DELETE FROM events WHERE action = 'propose'", "does not begin with its proposal"),
         ("DELETE FROM events WHERE after = 'STAGED'", "starts from STAGED, but it was APPROVED then"),
         ("UPDATE events SET version = 9 WHERE after = 'STAGED'", "jumps from version 2 to 9"),

@@ -18,7 +18,7 @@ import xarray as xr
 
 from storage.fields import FieldStore
 from storage.ledger import EXPORTER, LeaseHeld, Ledger, open_ledger
-from storage.records import FieldRef, Origin, Proposal, Trial, TrialState, digest_of
+from storage.records import FieldRef, Known, Origin, Proposal, Trial, TrialState, digest_of
 from storage.tracking import COMMIT_POINTS, Objective, Tracker, TrackingError
 
 SPEC = {"problem": {"kind": "heat", "boundary": 2}, "seed": 7, "noise": {"of_sd": 0.02}, "variables": ["x", "y"]}
@@ -82,8 +82,8 @@ def start(ledger: Ledger, trial: Trial) -> Trial:
     return ledger.move(trial.id, TrialState.RUNNING, trial.expect, "test", "sent", handle={"pid": 1})
 
 
-def complete(ledger: Ledger, trial: Trial, **outputs: float) -> Trial:
-    return ledger.record(trial.id, trial.expect, outputs, None, "test", "local", {})[0]
+def complete(ledger: Ledger, trial: Trial, ran: dict[str, Any] | None = None, **outputs: float) -> Trial:
+    return ledger.record(trial.id, trial.expect, outputs, None, "test", "local", {}, ran=ran)[0]
 
 
 def fail(ledger: Ledger, trial: Trial) -> Trial:
@@ -235,7 +235,7 @@ def test_no_feasible_result_shows_no_best(ledger: Ledger, uri: str, fields: Fiel
     (only,) = propose(ledger, 0, 1.0)
     complete(ledger, start(ledger, only), cost=1.0, g=0.5)
     Tracker(uri, fields, lambda campaign: Objective("cost", maximize=False, constraints=("g",))).export(ledger)
-    assert set(shown(uri)["campaign:heat"]["metrics"]) == {"cost", "g"}
+    assert set(shown(uri)["campaign:heat"]["metrics"]) == {"cost", "g", "total.seconds", "total.spent"}
 
 
 def export_in_child(tmp_path: Path, uri: str, die_at: str) -> int:
@@ -299,6 +299,94 @@ def test_what_comes_later_is_added_to_the_same_runs(
     assert values(runs["campaign:heat"], "best_so_far") == [(1, 8.0), (2, 9.0)]
 
 
+def correct(ledger: Ledger, trial: Trial, **outputs: float) -> Trial:
+    """Correct the result that counts; no outputs retract it."""
+    last = ledger.results(trial.id)[-1].id
+    return ledger.correct(trial.id, trial.expect, last, outputs or None, None, "ann", "the gauge", {})[0]
+
+
+def latest(uri: str, key: str, metric: str) -> float:
+    """What MLflow shows as a run's value of a metric."""
+    client = mlflow.tracking.MlflowClient(uri)
+    return client.get_run(shown(uri)[key]["id"]).data.metrics[metric]
+
+
+@pytest.mark.parametrize("between", [True, False], ids=["exported before too", "exported at once"])
+def test_a_corrected_trial_shows_its_new_values_on_the_same_run(
+    ledger: Ledger, tracker: Tracker, uri: str, between: bool
+) -> None:
+    create(ledger)
+    model = ledger.note("heat", 0, "train", {"metrics": {"loss": 1.0}}, None).ref
+    first, second = (start(ledger, trial) for trial in propose(ledger, 0, 1.0, 2.0, model=model, mean=7.5))
+    first = complete(ledger, first, temperature=12.0)
+    complete(ledger, second, temperature=9.0)
+    if between:
+        assert tracker.export(ledger) == 4
+    correct(ledger, first, temperature=8.0)
+    assert tracker.export(ledger) == (1 if between else 5)
+    run = shown(uri)["trial:heat-0001"]
+    told = [run["tags"][f"fieldcraft.{name}"] for name in ("state", "corrected", "retracted")]
+    assert (run["status"], told) == ("FINISHED", ["COMPLETED", "1", "false"])
+    assert values(run, "temperature") == [(1, 8.0), (1, 12.0)] and latest(uri, "trial:heat-0001", "temperature") == 8.0
+    assert values(shown(uri)["surrogate:heat-0000"], "held_out_error") == [(1, 0.5), (1, 4.5), (2, 1.5)]
+    assert values(shown(uri)["campaign:heat"], "temperature") == [(1, 12.0), (2, 9.0), (3, 8.0)]
+    assert values(shown(uri)["campaign:heat"], "best_so_far") == [(1, 12.0), (2, 12.0), (3, 9.0)]
+    assert "fieldcraft.corrected" not in shown(uri)["trial:heat-0002"]["tags"]
+
+
+def test_a_retracted_trial_says_so_and_no_longer_counts_as_best_until_it_is_back(
+    ledger: Ledger, tracker: Tracker, uri: str
+) -> None:
+    create(ledger)
+    first, second = (start(ledger, trial) for trial in propose(ledger, 0, 1.0, 2.0))
+    complete(ledger, first, temperature=9.0)
+    gone = correct(ledger, complete(ledger, second, temperature=12.0))
+    tracker.export(ledger)
+    assert shown(uri)["trial:heat-0002"]["tags"]["fieldcraft.retracted"] == "true"
+    assert values(shown(uri)["campaign:heat"], "best_so_far") == [(1, 9.0), (2, 12.0), (3, 9.0)]
+    correct(ledger, gone, temperature=11.0)
+    tracker.export(ledger)
+    tags = shown(uri)["trial:heat-0002"]["tags"]
+    assert (tags["fieldcraft.retracted"], tags["fieldcraft.corrected"]) == ("false", "2")
+    assert values(shown(uri)["campaign:heat"], "best_so_far")[-1] == (4, 11.0)
+
+
+def test_imported_measurements_are_shown_as_trials(ledger: Ledger, tracker: Tracker, uri: str) -> None:
+    create(ledger)
+    known = [Known(design={"x": x, "level": "low"}, outputs={"temperature": 10 * x}) for x in (1.0, 2.0)]
+    ledger.adopt("heat", known, "ab" * 32, "import of data.csv", "ann")
+    assert tracker.export(ledger) == 3
+    run = shown(uri)["trial:heat-0002"]
+    assert (run["status"], run["params"]["x"], run["tags"]["fieldcraft.origin"]) == ("FINISHED", "2.0", "imported")
+    assert values(shown(uri)["campaign:heat"], "best_so_far") == [(1, 10.0), (2, 20.0)]
+
+
+def test_a_trial_that_was_shown_and_edited_since_keeps_its_parameters_and_names_the_new_design(
+    ledger: Ledger, tracker: Tracker, uri: str
+) -> None:
+    create(ledger)
+    model = ledger.note("heat", 0, "train", {"metrics": {"loss": 1.0}}, None).ref
+    (trial,) = propose(ledger, 0, 1.0, model=model, mean=7.5)
+    failed = fail(ledger, start(ledger, trial))
+    tracker.export(ledger)
+    again = ledger.approve(failed.id, failed.expect, failed.digest, "ann", "", "manual", 1)
+    edited = ledger.edit(again.id, again.expect, {"x": 3.0, "level": "low"}, 1.0, "ann", "further out")
+    complete(ledger, start(ledger, edited), temperature=8.0)
+    assert tracker.export(ledger) == 1
+    run = shown(uri)["trial:heat-0001"]
+    assert (run["status"], run["params"]["x"]) == ("FINISHED", "1.0")  # MLflow lets no parameter be changed
+    assert run["tags"]["fieldcraft.design"] == '{"level":"low","x":3.0}' and run["tags"]["fieldcraft.revision"] == "2"
+    assert "held_out_error" not in shown(uri)["surrogate:heat-0000"]["metrics"]  # the prediction was for x = 1
+
+
+def test_the_design_that_was_really_run_is_named(ledger: Ledger, tracker: Tracker, uri: str) -> None:
+    create(ledger)
+    (trial,) = propose(ledger, 0, 1.0)
+    complete(ledger, start(ledger, trial), temperature=8.0, ran={"x": 1.25, "level": "low"})
+    tracker.export(ledger)
+    assert shown(uri)["trial:heat-0001"]["tags"]["fieldcraft.ran"] == '{"level":"low","x":1.25}'
+
+
 def test_only_the_campaign_asked_for_is_exported(ledger: Ledger, tracker: Tracker, uri: str) -> None:
     create(ledger, "one")
     create(ledger, "two")
@@ -344,7 +432,7 @@ def test_names_and_values_that_mlflow_refuses_are_fitted_and_stay_distinct(
     assert len(params) == len(spec) and max(map(len, params.values())) == 6000 and max(map(len, params)) == 250
     assert (params["empty"], params["none"], params["on"]) == ("{}", "null", "true")
     assert sorted(value for name, value in params.items() if name.startswith("a_b-")) == ["1", "2"]
-    assert len(runs["trial:heat-0001"]["metrics"]) == 3
+    assert len(set(runs["trial:heat-0001"]["metrics"]) - {"trial.seconds", "trial.spent"}) == 3
 
 
 def test_a_curve_and_a_specification_longer_than_a_request_are_shown_whole(

@@ -1,0 +1,165 @@
+"""Charts that pictures and pages share: the best so far, the trials over a field, parallel coordinates.
+
+A chart is drawn into a matplotlib axis (``axis``) from records and arrays; nothing here reads a store.
+"""
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from flows.views import best_trial, objective_of
+from storage.records import Campaign, Trial, TrialState
+
+STYLE: Any = {
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "0.35",
+    "legend.frameon": False,
+    "text.parse_math": False,  # a dollar sign in a unit or a name is a dollar sign
+    "svg.hashsalt": "fieldcraft",  # the same chart is the same bytes
+}
+READING, BEST, INK, ACCENT = "0.55", "#b4371f", "0.2", "#1f5fa8"
+_DPI = 130
+_MARKS = (("initial", "s", "start"), ("model", "o", "proposed"), ("imported", "^", "imported"))
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty figure of that size in inches, without any window system; sets matplotlib's style for this process."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    mpl.rcParams.update(STYLE)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def as_data_uri(figure: Any) -> str:
+    """The figure as an SVG in a ``data:`` URI: sharp in print, and nothing outside it is asked for."""
+    made = io.BytesIO()
+    figure.savefig(made, format="svg", dpi=_DPI, metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(made.getvalue()).decode("ascii")
+
+
+def labelled(name: str, unit: str) -> str:
+    """``temperature (K)``; without a unit, the name."""
+    return f"{name} ({unit})" if unit else name
+
+
+def completed(trials: Sequence[Trial]) -> list[Trial]:
+    """Trials with an accepted result, by number."""
+    return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
+
+
+def progress(axis: Any, campaign: Campaign, trials: Sequence[Trial], optimum: float | None) -> None:
+    """Readings and the best so far by trial, and the true optimum in the objective's unit where it is known."""
+    output, done = campaign.environment["outputs"][0], completed(trials)
+    readings = [(trial.number, (trial.outputs or {})[output["name"]]) for trial in done]
+    axis.plot([n for n, _ in readings], [value for _, value in readings], "o", ms=4.5, color=READING, label="reading")
+    numbers, best = best_so_far(campaign, trials)
+    if len(numbers):
+        axis.step(numbers, best, where="post", color=BEST, lw=1.8, label="best so far")
+    if optimum is not None:
+        axis.axhline(optimum, color=INK, linestyle=":", label="true optimum")
+    axis.set(xlabel="trial", ylabel=labelled(output["name"], output["unit"]))
+    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)  # hides no reading
+
+
+def best_so_far(campaign: Campaign, trials: Sequence[Trial]) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers (n,) of the trials that meet the constraints, and the best reading (n,) up to each, in its unit."""
+    objective = objective_of(campaign)
+    feasible = [trial for trial in completed(trials) if objective.best([trial]) is not None]
+    values = np.array([(trial.outputs or {})[objective.output] for trial in feasible], dtype=float)
+    best = (np.maximum if objective.maximize else np.minimum).accumulate(values)
+    return np.array([trial.number for trial in feasible], dtype=int), best
+
+
+def over_field(axis: Any, campaign: Campaign, trials: Sequence[Trial], field: Any) -> None:
+    """The trials over a field (an ``xarray.DataArray`` of two dimensions that are design variables)."""
+    down, across = map(str, field.dims)
+    # The colours span 98% of the field: at a corner where boundary values jump a few cells would take them all.
+    limits = tuple(np.quantile(field.values, [0.01, 0.99]))
+    label = labelled(str(field.name), field.attrs.get("units", ""))
+    heat_map(axis, (field[down], field[across]), field.values, label, limits=limits)
+    places(axis, campaign, trials, (down, across))
+
+
+def heat_map(
+    axis: Any,
+    along: Sequence[Any],
+    values: Any,
+    label: str,
+    *,
+    limits: tuple[float, float] | None = None,
+    colours: str = "inferno",
+) -> None:
+    """Values (n, m) over the two axes ``along``, (n,) and (m,), with a colour bar of these ends (``limits``)."""
+    low, high = limits or (None, None)
+    image = axis.pcolormesh(*along, np.asarray(values).T, cmap=colours, vmin=low, vmax=high, rasterized=True)
+    colour_bar(axis, image, label, "both" if limits else "neither")
+
+
+def colour_bar(axis: Any, image: Any, label: str, extend: str = "neither") -> None:
+    """A colour bar of the same height as the axis."""
+    axis.figure.colorbar(image, ax=axis, label=label, extend=extend, shrink=0.85, aspect=24)
+
+
+def places(axis: Any, campaign: Campaign, trials: Sequence[Trial], names: tuple[str, str]) -> None:
+    """Completed trials as marks in the plane of two variables, the best as a star."""
+    units, done = campaign.environment["units"], completed(trials)
+    for kind, marker, label in _MARKS:
+        points = [[float(trial.design[name]) for name in names] for trial in done if trial.origin.kind == kind]
+        if points:
+            axis.scatter(*np.array(points).T, marker=marker, s=26, c="white", edgecolors="black", label=label)
+    if best := best_trial(campaign, done):
+        place = [[float(best.design[name])] for name in names]
+        axis.scatter(*place, marker="*", s=230, c="cyan", edgecolors="black", label="best")
+    across = [labelled(name, units.get(name, "")) for name in names]
+    axis.set(xlabel=across[0], ylabel=across[1])
+    if len({units.get(name, "") for name in names}) == 1:
+        axis.set_aspect("equal")
+    axis.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=4, handletextpad=0.2)  # hides no trial
+
+
+def parallel(axis: Any, campaign: Campaign, trials: Sequence[Trial]) -> None:
+    """One line a completed trial through all its variables and its objective, coloured by the objective."""
+    import matplotlib as mpl
+
+    done, output = completed(trials), campaign.environment["outputs"][0]
+    names = list(campaign.environment["units"])
+    scales = [_scale([trial.design[name] for trial in done]) for name in names]
+    values = np.array([(trial.outputs or {})[output["name"]] for trial in done], dtype=float)
+    scales.append(_scale(list(values)))
+    heights = np.stack([heights for heights, _ in scales], axis=1)
+    colours = mpl.colormaps["viridis"](heights[:, -1])
+    for row in np.argsort(values if campaign.spec["sense"] == "maximize" else -values):  # the best lies on top
+        axis.plot(range(len(scales)), heights[row], color=colours[row], lw=1.3, alpha=0.85)
+    for place, (_, ticks) in enumerate(scales):
+        axis.axvline(place, color="0.75", lw=0.8, zorder=0)
+        for height, text in ticks:
+            axis.annotate(text, (place, height), (3, 0), textcoords="offset points", fontsize=7.5, va="center")
+    units = campaign.environment["units"]
+    labels = [labelled(name, units[name]) for name in names] + [labelled(output["name"], output["unit"])]
+    axis.set(xticks=range(len(scales)), xticklabels=labels, yticks=[], ylim=(-0.06, 1.06))
+    axis.set_xlim(-0.15, len(scales) - 0.55)
+    axis.spines[["left", "bottom"]].set_visible(False)
+
+
+def _scale(values: Sequence[Any]) -> tuple[np.ndarray, list[tuple[float, str]]]:
+    """Heights in [0, 1] of values of one variable, and the ticks (height, text) that say what they are."""
+    if any(isinstance(value, str) for value in values):
+        levels = sorted({str(value) for value in values})
+        places = {level: i / max(len(levels) - 1, 1) for i, level in enumerate(levels)}
+        return np.array([places[str(value)] for value in values]), [(at, level) for level, at in places.items()]
+    numbers = np.array(values, dtype=float)
+    low, high = float(numbers.min()), float(numbers.max())
+    if low == high:
+        return np.full(len(numbers), 0.5), [(0.5, f"{low:.4g}")]
+    ticks = [(share, f"{low + share * (high - low):.4g}") for share in (0.0, 0.5, 1.0)]
+    return (numbers - low) / (high - low), ticks

@@ -1,0 +1,161 @@
+"""Commands by which people decide: queue, approve, reject, edit, prioritise; and token, which lets others do so."""
+
+import argparse
+import json
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from flows.commands.shared import Add, campaign_of, show
+from flows.errors import InputError
+from flows.settings import Settings
+from storage.ledger import Ledger, open_ledger
+from storage.records import Trial, TrialState
+
+if TYPE_CHECKING:
+    from flows.decisions import Choice
+
+_BATCH = "NAME:ITERATION"
+
+
+def add(command: Add) -> None:
+    """Register the commands."""
+    command("queue", _queue, "what waits: for a decision, to be sent, for a person, for a retry").add_argument(
+        "name", nargs="?"
+    )
+    approve = command("approve", _approve, "approve proposals, each bound to exactly what would run")
+    _trials(approve)
+    approve.add_argument("--comment", default="", help="what to write beside it")
+    approve.add_argument("--attempts", type=int, help="how often each may be sent (default: the campaign file's)")
+    reject = command("reject", _reject, "reject trials that were not sent yet")
+    _trials(reject)
+    reject.add_argument("--reason", required=True, help="why")
+    edit = command("edit", _edit, "change a trial that was not sent yet; it then needs an approval afresh")
+    edit.add_argument("trial", metavar="TRIAL")
+    edit.add_argument("values", nargs="+", metavar="VAR=VALUE", help="in the variable's unit; the others stay")
+    edit.add_argument("--reason", default="", help="why")
+    prioritise = command("prioritise", _prioritise, "send a trial earlier (greater) or later than others")
+    prioritise.add_argument("trial", metavar="TRIAL")
+    prioritise.add_argument("priority", type=int, metavar="N", help="0 at first")
+    prioritise.add_argument("--reason", default="", help="why")
+    token = command("token", _token, "make a token for a person: shown once, its digest goes into FIELDCRAFT_PEOPLE")
+    token.add_argument("name", metavar="NAME")
+    token.add_argument("--role", required=True, choices=("viewer", "approver", "operator"))
+    token.add_argument("--cost-limit", type=float, help="most that one decision of an approver may cost")
+
+
+def _trials(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("trials", nargs="*", metavar="TRIAL", help="id, or id@digest as 'queue' shows it")
+    parser.add_argument("--batch", metavar=_BATCH, help="all trials of an iteration instead")
+    parser.add_argument("--digest", action="append", help="what was seen of each TRIAL, in their order (queue --json)")
+
+
+def _queue(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.awaiting import queue_of
+    from flows.identity import acting
+
+    acting(settings, "read")
+    ledger = open_ledger(settings.ledger)
+    chosen = [campaign_of(ledger, options.name)] if options.name else list(ledger.campaigns())
+    data, text = queue_of(ledger, chosen)
+    show(options.json, data, text)
+    return 0
+
+
+def _approve(options: argparse.Namespace, settings: Settings) -> int:
+    from flows import decisions
+    from flows.identity import acting
+
+    person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
+    choices = _choices(ledger, options, {TrialState.PROPOSED})
+    _tell(options, "approved", decisions.approve(ledger, person, choices, options.comment, options.attempts))
+    return 0
+
+
+def _reject(options: argparse.Namespace, settings: Settings) -> int:
+    from flows import decisions
+    from flows.identity import acting
+
+    person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
+    choices = _choices(ledger, options, {TrialState.PROPOSED, TrialState.APPROVED})
+    _tell(options, "rejected", decisions.reject(ledger, person, choices, options.reason))
+    return 0
+
+
+def _edit(options: argparse.Namespace, settings: Settings) -> int:
+    from flows import decisions
+    from flows.identity import acting
+    from flows.views import design_text
+
+    person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
+    choice = decisions.Choice.of(options.trial)
+    before, after = decisions.edit(ledger, settings, person, choice, _values(options.values), options.reason)
+    campaign = ledger.campaign(after.campaign)
+    data = {"before": before.model_dump(mode="json"), "after": after.model_dump(mode="json")}
+    show(
+        options.json,
+        data,
+        lambda: (
+            f"{after.id}: revision {after.revision}, which needs an approval\n"
+            f"  was  {design_text(campaign, before.design)} (cost {before.cost:g})\n"
+            f"  now  {design_text(campaign, after.design)} (cost {after.cost:g})"
+        ),
+    )
+    return 0
+
+
+def _prioritise(options: argparse.Namespace, settings: Settings) -> int:
+    from flows import decisions
+    from flows.identity import acting
+
+    person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
+    trial = decisions.prioritise(ledger, person, options.trial, options.priority, options.reason)
+    show(options.json, trial.model_dump(mode="json"), lambda: f"{trial.id}: priority {trial.priority}")
+    return 0
+
+
+def _token(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.identity import fresh_token, token_entry
+
+    token = fresh_token()
+    entry = token_entry(options.name, options.role, options.cost_limit, token)
+    line = f"  - {json.dumps(entry, ensure_ascii=False)}"  # which is YAML too, and quotes what could be read otherwise
+    place = settings.people or "the file that FIELDCRAFT_PEOPLE names"
+    show(
+        options.json,
+        {"token": token, "entry": entry, "line": line},
+        lambda: f"{token}\nThis is shown once: hand it over safely. Under 'tokens:' in {place} add\n{line}",
+    )
+    return 0
+
+
+def _choices(ledger: Ledger, options: argparse.Namespace, states: Collection[TrialState]) -> list["Choice"]:
+    from flows.decisions import Choice, batch
+
+    words, digests = options.trials, options.digest or []
+    if (options.batch is None) == (not words):
+        raise InputError("Name the trials, or a whole iteration with --batch NAME:ITERATION: one of the two.")
+    if options.batch is not None and not digests:
+        return batch(ledger, options.batch, states)
+    if digests and len(digests) != len(words):
+        raise InputError(f"{len(digests)} digests for {len(words)} trials: give one --digest for each, in their order.")
+    named = [f"{word}@{digest}" for word, digest in zip(words, digests, strict=True)] if digests else words
+    return [Choice.of(word) for word in named]
+
+
+def _values(words: Sequence[str]) -> dict[str, str]:
+    pairs = [word.partition("=") for word in words]
+    for word, (name, found, _) in zip(words, pairs, strict=True):
+        if not found or not name:
+            raise InputError(f"{word!r} is no VAR=VALUE: write x=6.2. Nothing was changed.")
+    values = {name.strip(): value.strip() for name, _, value in pairs}
+    if len(values) < len(pairs):
+        raise InputError("A variable is given twice: give each once. Nothing was changed.")
+    return values
+
+
+def _tell(options: argparse.Namespace, what: str, trials: Sequence[Trial]) -> None:
+    show(
+        options.json,
+        [trial.model_dump(mode="json") for trial in trials],
+        lambda: "\n".join(f"{trial.id}: {what}" for trial in trials),
+    )

@@ -1,0 +1,168 @@
+"""Commands by which people enter results: record, correct, retract; and import, for those from before."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.commands.shared import Add, campaign_of, show
+from flows.errors import InputError
+from flows.settings import Settings
+from storage.ledger import open_ledger
+
+if TYPE_CHECKING:
+    from flows.correcting import Corrected
+    from flows.inbox import Batch
+    from flows.sites import Site
+    from flows.tables import Reading
+
+
+def add(command: Add) -> None:
+    """Register the commands."""
+    record = command("record", _record, "enter a result that people measured, or a table of many")
+    record.add_argument("trial", nargs="?", metavar="TRIAL", help="id, or the key of its work order")
+    _reading(record)
+    record.add_argument("--cost", type=float, help="of the attempt, in budget units")
+    record.add_argument("--seconds", type=float, help="wall time of the attempt")
+    record.add_argument("--csv", type=Path, metavar="FILE", help="instead: a table of many (or .json)")
+    record.add_argument("--campaign", metavar="NAME", help="whose trials the table names, where it leaves doubt")
+    correct = command("correct", _correct, "replace a result by a right one; the old one is kept")
+    correct.add_argument("trial", metavar="TRIAL")
+    _reading(correct)
+    correct.add_argument("--reason", required=True, help="why")
+    retract = command("retract", _retract, "take a result back; it is kept, and no model learns from it any more")
+    retract.add_argument("trial", metavar="TRIAL")
+    retract.add_argument("--reason", required=True, help="why")
+    import_ = command("import", _import, "warm-start a campaign with measurements from before")
+    import_.add_argument("file", type=Path, metavar="FILE.yaml", help="campaign file; created where it is not there")
+    import_.add_argument("data", type=Path, metavar="DATA.csv", help="a column for each variable and output")
+    import_.add_argument(
+        "--map", action="append", default=[], metavar="COLUMN=NAME", help="a column that bears another name"
+    )
+
+
+def _reading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--value", action="append", default=[], metavar="NAME=NUMBER", help="an output, in its unit")
+    parser.add_argument("--sd", action="append", default=[], metavar="NAME=NUMBER", help="its standard deviation")
+    parser.add_argument(
+        "--ran", action="append", default=[], metavar="VAR=VALUE", help="what was really run, where it differed"
+    )
+    parser.add_argument("--field", type=Path, metavar="FILE", help="the field: netCDF, or a folder of zarr")
+    parser.add_argument("--note", default="", help="remarks")
+
+
+def _record(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.identity import acting
+    from flows.inbox import Batch
+    from flows.recording import check, record
+
+    by = acting(settings, "operate").name
+    if (options.trial is None) == (options.csv is None):
+        raise InputError(
+            "record takes either TRIAL with --value, or --csv FILE. 'fieldcraft record --help' tells more."
+        )
+    if options.csv is not None:
+        return _record_file(options, settings, by)
+    site, reading = _read(options, settings)
+    done = record(site, check(site, reading), by, "person")
+    return _show_batch(options, Batch((done,), ()))
+
+
+def _record_file(options: argparse.Namespace, settings: Settings, by: str) -> int:
+    from flows.inbox import campaign_named, record_file
+    from flows.recording import site_for
+
+    ledger = open_ledger(settings.ledger)
+    name = campaign_of(ledger, options.campaign).name if options.campaign else campaign_named(ledger, options.csv)
+    site = site_for(settings, name)
+    return _show_batch(options, record_file(site, options.csv, by, f"file {options.csv.name}"))
+
+
+def _show_batch(options: argparse.Namespace, batch: "Batch") -> int:
+    data = {"recorded": [asdict(one) for one in batch.recorded], "waiting": batch.waiting}
+    show(options.json, data, lambda: "\n".join(batch.lines))
+    return 0
+
+
+def _read(options: argparse.Namespace, settings: Settings) -> "tuple[Site, Reading]":
+    """The reading that the options describe, and the campaign of its trial."""
+    from flows.recording import attempt_named, known_trial, site_for
+    from flows.tables import Reading, level, number
+
+    ledger = open_ledger(settings.ledger)
+    trial_id, key = attempt_named(ledger, options.trial)
+    site = site_for(settings, known_trial(ledger, trial_id).campaign)
+    variables = {v.name: v for v in site.campaign.problem.space.variables}
+    return site, Reading(
+        trial=trial_id,
+        key=key,
+        values={name: number(text, name) for name, text in _pairs(options.value, "--value").items()},
+        sd={name: number(text, f"sd of {name}") for name, text in _pairs(options.sd, "--sd").items()},
+        ran={
+            name: level(variables[name], text, name) if name in variables else text
+            for name, text in _pairs(options.ran, "--ran").items()
+        },
+        field=options.field,
+        cost=getattr(options, "cost", None),
+        seconds=getattr(options, "seconds", None),
+        note=options.note,
+    )
+
+
+def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in given:
+        name, equals, text = word.partition("=")
+        if not (equals and name):
+            raise InputError(f"{option} {word!r} is not of the form NAME=VALUE.")
+        if name in found:
+            raise InputError(f"{option} gives {name!r} twice. Give it once.")
+        found[name] = text
+    return found
+
+
+def _correct(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.correcting import correct
+    from flows.identity import acting
+    from flows.recording import check_correction
+
+    by = acting(settings, "operate").name
+    site, reading = _read(options, settings)
+    finding = check_correction(site, reading)
+    return _show_corrected(options, site, correct(site, finding, by, options.reason), finding.warnings)
+
+
+def _retract(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.correcting import retract
+    from flows.identity import acting
+    from flows.recording import known_trial, site_for
+
+    by = acting(settings, "operate").name
+    trial = known_trial(open_ledger(settings.ledger), options.trial)
+    site = site_for(settings, trial.campaign)
+    return _show_corrected(options, site, retract(site, trial.id, by, options.reason))
+
+
+def _show_corrected(options: argparse.Namespace, site: "Site", done: "Corrected", warnings: Sequence[str] = ()) -> int:
+    from flows.correcting import corrected_text
+    from flows.recording import outputs_text
+
+    def text() -> str:
+        said = corrected_text(done, outputs_text(site.campaign, done.outputs or {}))
+        return "\n".join([said, *(f"warning: {warning}" for warning in warnings)])
+
+    show(options.json, {**asdict(done), "warnings": warnings}, text)
+    return 0
+
+
+def _import(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.identity import acting
+    from flows.importing import import_table
+
+    by = acting(settings, "operate").name
+    done = import_table(settings, options.file, options.data, _pairs(options.map, "--map"), by)
+    span = f"{len(done.trials)} trials, {done.trials[0]} to {done.trials[-1]}"
+    said = "imported" if done.anew else "this very file was imported before; nothing was changed:"
+    show(options.json, asdict(done), lambda: f"{done.campaign}: {said} {span}.")
+    return 0

@@ -1,0 +1,52 @@
+"""Commands about trials that failed, are held or run: retry, abandon, cancel."""
+
+import argparse
+
+from flows.commands.shared import Add, show
+from flows.settings import Settings
+from storage.ledger import open_ledger
+from storage.records import Trial
+
+
+def add(command: Add) -> None:
+    """Register the commands."""
+    retry = command("retry", _retry, "send a failed or held trial again, under a fresh approval")
+    retry.add_argument("trial", metavar="TRIAL")
+    retry.add_argument("--comment", default="", help="what to write beside it")
+    abandon = command("abandon", _abandon, "give a trial up for good, and stop it where it runs")
+    abandon.add_argument("trial", metavar="TRIAL")
+    abandon.add_argument("--reason", required=True, help="why")
+    cancel = command("cancel", _cancel, "stop a running trial; 'retry' can send it again")
+    cancel.add_argument("trial", metavar="TRIAL")
+    cancel.add_argument("--reason", required=True, help="why")
+
+
+def _retry(options: argparse.Namespace, settings: Settings) -> int:
+    from flows import settling
+    from flows.identity import acting
+
+    person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
+    _tell(options, "sent again by the next pass", settling.retry(ledger, person, options.trial, options.comment))
+    return 0
+
+
+def _abandon(options: argparse.Namespace, settings: Settings) -> int:
+    from flows import settling
+    from flows.identity import acting
+
+    person, ledger = acting(settings, "operate"), open_ledger(settings.ledger)
+    _tell(options, "abandoned", settling.abandon(ledger, settings, person, options.trial, options.reason))
+    return 0
+
+
+def _cancel(options: argparse.Namespace, settings: Settings) -> int:
+    from flows import settling
+    from flows.identity import acting
+
+    person, ledger = acting(settings, "operate"), open_ledger(settings.ledger)
+    _tell(options, "cancelled", settling.cancel(ledger, settings, person, options.trial, options.reason))
+    return 0
+
+
+def _tell(options: argparse.Namespace, what: str, trial: Trial) -> None:
+    show(options.json, trial.model_dump(mode="json"), lambda: f"{trial.id}: {what}")

@@ -1,0 +1,136 @@
+"""``fieldcraft compare-runs``: two campaigns of one home, told apart by specification, best so far, regret and cost."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from flows.errors import InputError
+from flows.settings import Settings
+from flows.spec import differing
+from flows.summary import regret_of
+from flows.views import best_trial, design_text, objective_of, quantity
+from flows.wiring import rewire
+from storage.ledger import Ledger
+from storage.records import Campaign, Trial, TrialState
+
+_ROWS = 8  # of the best so far in a text
+
+
+def compare(settings: Settings, ledger: Ledger, names: tuple[str, str]) -> dict[str, Any]:
+    """Two campaigns as data.
+
+    Returns:
+        ``campaigns`` (a side for each, in the order asked), ``differences`` of their specifications, ``comparable``
+        (whether both read the same objective in the same sense) and ``progress``: the best reading of each after equal
+        numbers of completed trials, null where a campaign has none yet or no more trials.
+
+    Raises:
+        InputError: both names are the same.
+        storage.ledger.UnknownCampaign: the ledger holds none of that name.
+    """
+    if names[0] == names[1]:
+        raise InputError(f"{names[0]} and {names[1]} are one campaign. Name two that differ.")
+    campaigns = [ledger.campaign(name) for name in names]
+    curves = [best_after(campaign, ledger.trials(campaign.name)) for campaign in campaigns]
+    longest = max(map(len, curves))
+    progress = [
+        {"trials": n + 1, "best": [curve[n] if n < len(curve) else None for curve in curves]} for n in range(longest)
+    ]
+    return {
+        "campaigns": [_side(settings, ledger, campaign) for campaign in campaigns],
+        "differences": [
+            line for line in differing(campaigns[0].spec, campaigns[1].spec) if not line.startswith("name: ")
+        ],
+        "comparable": objective_of(campaigns[0]) == objective_of(campaigns[1])
+        and campaigns[0].environment["outputs"] == campaigns[1].environment["outputs"],
+        "progress": progress,
+    }
+
+
+def best_after(campaign: Campaign, trials: Sequence[Trial]) -> list[float | None]:
+    """The best reading after each completed trial, by number; None until one meets the constraints."""
+    objective, best = objective_of(campaign), list[float | None]()
+    better = max if objective.maximize else min
+    for trial in trials:
+        if trial.state is TrialState.COMPLETED and trial.outputs:
+            known = [value for value in (best[-1] if best else None, objective.best([trial])) if value is not None]
+            best.append(better(known, default=None))
+    return best
+
+
+def _side(settings: Settings, ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
+    trials, spending = ledger.trials(campaign.name), ledger.spending(campaign.name)
+    best, output = best_trial(campaign, trials), campaign.environment["outputs"][0]
+    trained = [product for product in ledger.products(campaign.name) if product.step == "train"]
+    return {
+        "campaign": campaign.name,
+        "finished": campaign.finished,
+        "objective": output["name"],
+        "unit": output["unit"],
+        "trials": len(trials),
+        "completed": sum(trial.state is TrialState.COMPLETED for trial in trials),
+        "failed": sum(trial.state in (TrialState.FAILED, TrialState.ABANDONED) for trial in trials),
+        "best": best and (best.outputs or {})[output["name"]],
+        "best_trial": best and best.id,
+        "best_design": best and design_text(campaign, best.actual),
+        **_regret(settings, campaign, best),
+        "spent": float(spending.spent),
+        "reserved": float(spending.reserved),
+        "cost_unit": campaign.spec["budget"].get("unit") or "units",
+        "seconds": float(spending.seconds),
+        "training_seconds": float(sum(product.payload.get("seconds", 0.0) for product in trained)),
+    }
+
+
+def _regret(settings: Settings, campaign: Campaign, best: Trial | None) -> dict[str, float | None]:
+    """Regret and true optimum; None where the truth, or the problem's code, is not known."""
+    unknown: dict[str, float | None] = {"regret": None, "optimum": None}
+    if best is None:
+        return unknown
+    try:
+        problem = rewire(campaign.spec, settings, algorithm=False).problem
+    except InputError:
+        return unknown
+    found = regret_of(problem, campaign.spec["sense"], best)
+    return unknown if found is None else {"regret": found["value"], "optimum": found["optimum"]}
+
+
+FACTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "ended by": lambda side: side["finished"] or "not yet",
+    "trials": lambda side: f"{side['trials']}: {side['completed']} completed, {side['failed']} failed",
+    "best": lambda side: "none yet" if side["best"] is None else quantity(side["best"], side["unit"]),
+    "in trial": lambda side: side["best_trial"] or "-",
+    "design": lambda side: side["best_design"] or "-",
+    "regret": lambda side: "not known" if side["regret"] is None else quantity(side["regret"], side["unit"]),
+    "spent": lambda side: quantity(side["spent"], side["cost_unit"]),
+    "simulation": lambda side: f"{side['seconds']:.1f} s",
+    "training": lambda side: f"{side['training_seconds']:.1f} s",
+}
+"""What is said of a campaign, by the name of the line: a side of ``compare`` to text."""
+
+NOT_COMPARABLE = "The two read different objectives, or in different senses: their readings do not compare."
+
+
+def milestones(progress: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A few rows of the progress, evenly spread, the last one that both campaigns reached among them."""
+    both = [row for row in progress if None not in row["best"]]
+    step = max(1, -(-len(both) // _ROWS))
+    return [row for place, row in enumerate(both, 1) if place % step == 0 or place == len(both)]
+
+
+def comparison_text(data: Mapping[str, Any]) -> str:
+    """The same as text, the two side by side."""
+    sides = data["campaigns"]
+    rows = [("", *(side["campaign"] for side in sides))]
+    rows += [(name, *(say(side) for side in sides)) for name, say in FACTS.items()]
+    if data["comparable"]:
+        unit = sides[0]["unit"]
+        rows += [
+            (f"best after {row['trials']}", *(quantity(float(value), unit) for value in row["best"]))
+            for row in milestones(data["progress"])
+        ]
+    width = [max(len(row[place]) for row in rows) for place in range(2)]
+    lines = [f"{name:<{width[0]}}  {first:<{width[1]}}  {second}".rstrip() for name, first, second in rows]
+    if not data["comparable"]:
+        lines.append(NOT_COMPARABLE)
+    differences = data["differences"] or ["none but the name"]
+    return "\n".join([*lines, "differences", *(f"  {line}" for line in differences)])

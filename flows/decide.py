@@ -1,0 +1,102 @@
+"""The flow ``decide``: approve and reject from a form of Prefect's own page, with a token for an identity.
+
+Prefect stores a run's parameters as they were typed, and logs them where its own validation refuses them. So the run's
+first act is to blank the token where it is stored, and the parameters are validated here, without being quoted. The
+token of a run that ends before its first act is blanked by a hook.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from prefect import flow, runtime
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.flows import Flow
+from prefect.states import Completed, Failed
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+
+from flows import decisions
+from flows.errors import FieldcraftError
+from flows.identity import bearer
+from flows.remarks import one_line
+from flows.settings import settings_from
+from storage.ledger import LedgerError, open_ledger
+from storage.records import Trial
+
+BLANK = "(blanked)"
+
+
+class _Form(BaseModel):
+    """What the page's form sends; an error shows none of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    trials: list[str]
+    decision: Literal["approve", "reject"]
+    token: SecretStr
+    comment: str
+    home: str | None
+
+
+def _blank(flow_run: str) -> None:
+    """Overwrite the token in the stored parameters of a flow run; the others stay."""
+    with get_client(sync_client=True) as client:
+        stored = client.read_flow_run(flow_run).parameters  # type: ignore[arg-type]  # any UUID as text will do
+        client.update_flow_run(flow_run, parameters={**stored, "token": BLANK})  # type: ignore[arg-type]
+
+
+def blank_afterwards(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Blank the token of a run that ended before its first act."""
+    _blank(str(flow_run.id))
+
+
+@flow(
+    name="decide",
+    validate_parameters=False,  # Prefect's validation writes what it refuses into the worker's log
+    persist_result=False,
+    retries=0,
+    on_failure=[blank_afterwards],
+    on_crashed=[blank_afterwards],
+    on_cancellation=[blank_afterwards],
+)
+def decide(
+    trials: list[str],
+    decision: Literal["approve", "reject"],
+    token: SecretStr,
+    comment: str = "",
+    home: str | None = None,
+) -> State[None]:
+    """Approve or reject trials in the name of the token's owner, never in that of the account the worker runs under.
+
+    Args:
+        trials: Ids such as heat-0007, all of one campaign; heat-0007@3fa81c02d1e29b47, as 'fieldcraft queue' shows it,
+            is refused should the trial have been edited meanwhile.
+        decision: Holds for all the trials named, or for none.
+        token: Says who decides. It is blanked in Prefect's database as soon as the run begins.
+        comment: Kept with the decision; a rejection needs one.
+        home: Folder of the stores; the worker's own when left empty.
+
+    Returns:
+        Completed with what was decided, or Failed with the one reason why nothing was.
+    """
+    _blank(runtime.flow_run.id)
+    given = {"trials": trials, "decision": decision, "token": token, "comment": comment, "home": home}
+    try:
+        form = _Form.model_validate(given)
+        name, done = _decided(form)
+    except ValidationError as error:
+        faults = error.errors(include_input=False, include_context=False, include_url=False)
+        told = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)
+        return Failed(message=f"{told}. Nothing was changed.")
+    except (FieldcraftError, LedgerError, OSError) as error:
+        return Failed(message=one_line(str(error)))
+    return Completed(message=f"{', '.join(trial.id for trial in done)}: {form.decision} by {one_line(name)}")
+
+
+def _decided(form: _Form) -> tuple[str, tuple[Trial, ...]]:
+    """Who decided, and the trials."""
+    settings = settings_from(home=Path(form.home) if form.home else None)
+    person, ledger = bearer(settings, form.token.get_secret_value(), "decide"), open_ledger(settings.ledger)
+    choices = [decisions.Choice.of(word) for word in form.trials]
+    decided = decisions.approve if form.decision == "approve" else decisions.reject
+    return person.name, decided(ledger, person, choices, form.comment)

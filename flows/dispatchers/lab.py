@@ -1,0 +1,242 @@
+"""Experiments done by people: each approved trial becomes a work order in a folder, and where asked for by webhook.
+
+ORDERS/batch-0003.csv       the open orders of iteration 3, a row each, with empty columns for what is measured
+ORDERS/instructions.txt     what the campaign file tells the laboratory
+ORDERS/open/KEY.json        one work order, there whole or not at all: it is with the laboratory
+ORDERS/sending/KEY.json     the webhook has been asked to take it and has not said that it did
+ORDERS/done/KEY.json        its result is in the ledger
+ORDERS/cancelled/KEY.json   it must not be done any more
+ORDERS/results/             where filled-in tables are dropped (``flows.inbox`` reads them)
+
+Only passes write here, one at a time, under the campaign's lease; people write into ``results`` alone.
+"""
+
+import csv
+import io
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from flows.dispatcher import CannotTell, Failed, Handle, Job, Lost, NotSent, Outcome, Place, Running
+from flows.dispatchers.local import read_json, write_json
+from flows.posting import NotDelivered, post
+from storage.fields import FieldDamaged
+from storage.points import commit_point
+from storage.staging import sync
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_OPEN, _SENDING, _DONE, _CANCELLED = "open", "sending", "done", "cancelled"
+_WEBHOOK_S = 10.0
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Hands work orders to a laboratory.
+
+    Args:
+        place: The campaign, its folder of orders, and the webhook.
+    """
+
+    place: Place
+    by_people: ClassVar[bool] = True
+
+    def submit(self, job: Job) -> Handle:
+        """Write the order, and send it where there is a webhook: the intent first, the success after."""
+        for name in (_OPEN, _SENDING, _DONE, _CANCELLED, "results"):
+            (self.place.orders / name).mkdir(parents=True, exist_ok=True)
+        if self.place.instructions:
+            _replace(self.place.orders / "instructions.txt", f"{self.place.instructions}\n")
+        order, webhook = self._order(job), self.place.webhook
+        if webhook is not None:
+            write_json(self._file(_SENDING, job.key), order)
+            self._send(webhook, job.key, {"event": "order", **order})
+        commit_point("lab.order.before")
+        write_json(self._file(_OPEN, job.key), order)
+        commit_point("lab.order.after")
+        self._file(_SENDING, job.key).unlink(missing_ok=True)
+        self.write_tables()
+        return {"key": job.key}
+
+    def _order(self, job: Job) -> dict[str, Any]:
+        return {
+            "key": job.key,
+            "trial": job.trial,
+            "campaign": self.place.campaign,
+            "iteration": job.request["iteration"],
+            "design": dict(job.request["design"]),
+            "units": dict(job.request["units"]),
+            "outputs": dict(job.request["outputs"]),
+            "instructions": self.place.instructions,
+            "digest": job.request["digest"],
+            "ordered": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+    def _send(self, webhook: str, key: str, order: Mapping[str, Any]) -> None:
+        commit_point("lab.webhook.before")
+        try:
+            post(webhook, order, key, self.place.webhook_token, _WEBHOOK_S)
+        except NotDelivered as error:
+            refused = error.status is not None and 300 <= error.status < 500
+            if error.reached and not refused:
+                raise CannotTell(f"{error} Whether it took order {key} is unknown") from None
+            self._file(_SENDING, key).unlink(missing_ok=True)
+            raise NotSent(
+                f"{error} Order {key} was not sent: mend the webhook that FIELDCRAFT_LAB_URL names, or unset it, and "
+                "run again. Nothing is lost."
+            ) from None
+        commit_point("lab.webhook.after")
+
+    def find(self, key: str) -> Handle | None:
+        """The handle of an order that was handed over; None when it certainly was not.
+
+        Raises:
+            CannotTell: the webhook was asked to take it, and what it answered was not written down.
+        """
+        if any(self._file(state, key).exists() for state in (_OPEN, _DONE, _CANCELLED)):
+            return {"key": key}
+        if self._file(_SENDING, key).exists():
+            raise CannotTell(f"Order {key} was being sent to the webhook when the pass ended")
+        return None
+
+    def look(self, handle: Handle) -> Outcome:
+        """An open order is being worked on, for as long as it takes.
+
+        Raises:
+            CannotTell: as ``find``.
+        """
+        key = handle["key"]
+        if self.find(key) is None:
+            return Lost(f"order {key} is gone from {self.place.orders}")
+        if self._file(_CANCELLED, key).exists():
+            return Failed("cancelled", f"order {key} was cancelled")
+        return Running()
+
+    def poll(self, handle: Handle) -> Outcome:
+        """As ``look``."""
+        return self.look(handle)
+
+    def fetch(self, handle: Handle) -> "xr.Dataset":
+        """A laboratory's results are recorded, not fetched: raises ``FieldDamaged``."""
+        raise FieldDamaged(f"Order {handle['key']} has no field to fetch: record its result with 'fieldcraft record'.")
+
+    def cancel(self, handle: Handle) -> None:
+        """Tell the webhook, where there is one, and then put the order with the cancelled ones.
+
+        Raises:
+            flows.posting.NotDelivered: the webhook could not be told; the order stays, to be cancelled again.
+        """
+        key, webhook = handle["key"], self.place.webhook
+        order = self._at_large().get(key)
+        if order is None:
+            return
+        if webhook is not None:
+            told = {"event": "cancelled", "key": key, "trial": order["trial"]}
+            post(webhook, told, f"{key}-cancelled", self.place.webhook_token, _WEBHOOK_S)
+        self._close(key, _CANCELLED)
+
+    def forget(self, key: str) -> None:
+        """File the order of a trial whose result the ledger holds as done."""
+        if key in self._at_large():
+            self._close(key, _DONE)
+
+    def wait(self, handles: list[Handle], seconds: float) -> None:
+        """Return at once: nobody waits for a laboratory."""
+
+    def at_large(self) -> dict[str, str]:
+        """Keys of the orders that the laboratory has or may have, and the trial of each."""
+        return {key: order["trial"] for key, order in self._at_large().items()}
+
+    def _at_large(self) -> dict[str, dict[str, Any]]:
+        return {order["key"]: order for state in (_SENDING, _OPEN) for order in self._orders(state)}
+
+    def _orders(self, state: str) -> list[dict[str, Any]]:
+        files = sorted((self.place.orders / state).glob("[!.]*.json"))
+        return [order for file in files if (order := read_json(file))]
+
+    def _file(self, state: str, key: str) -> Path:
+        return self.place.orders / state / f"{key}.json"
+
+    def _close(self, key: str, state: str) -> None:
+        for before in (_SENDING, _OPEN):
+            with suppress(FileNotFoundError):
+                os.replace(self._file(before, key), self._file(state, key))
+                sync(self.place.orders / state)
+                sync(self.place.orders / before)
+
+    def write_tables(self) -> None:
+        """Bring the tables in line with the open orders; what people have written into one is never lost."""
+        iterations = dict[int, list[dict[str, Any]]]()
+        for order in self._orders(_OPEN):
+            iterations.setdefault(order["iteration"], []).append(order)
+        tables = {f"batch-{iteration:04d}.csv": orders for iteration, orders in iterations.items()}
+        for name, orders in tables.items():
+            self._write_table(self.place.orders / name, orders)
+        for file in self.place.orders.glob("batch-*.csv"):
+            if file.name not in tables:
+                self._set_aside(file)
+
+    def _write_table(self, file: Path, orders: list[dict[str, Any]]) -> None:
+        header, keys = _header(orders[0]), {order["key"] for order in orders}
+        written = _rows(file, header)
+        blanks = 1 + len(orders[0]["outputs"])
+        if written is None or any(key not in keys and any(row[-blanks:]) for key, row in written.items()):
+            self._set_aside(file)
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(header)
+        table.writerows((written or {}).get(order["key"]) or _row(order) for order in orders)
+        if not file.exists() or file.read_text(encoding="utf-8") != text.getvalue():
+            _replace(file, text.getvalue())
+
+    def _set_aside(self, file: Path) -> None:
+        os.replace(file, self.place.orders / _DONE / f"{file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.csv")
+
+
+def _header(order: Mapping[str, Any]) -> list[str]:
+    return [
+        "key",
+        "trial",
+        *(_titled(name, order["units"].get(name, "")) for name in order["design"]),
+        *(_titled(name, unit) for name, unit in order["outputs"].items()),
+        "notes",
+    ]
+
+
+def _titled(name: str, unit: str) -> str:
+    return f"{name} [{unit}]" if unit else name
+
+
+def _row(order: Mapping[str, Any]) -> list[str]:
+    blanks = [""] * (len(order["outputs"]) + 1)
+    return [order["key"], order["trial"], *(str(value) for value in order["design"].values()), *blanks]
+
+
+def _rows(file: Path, header: list[str]) -> dict[str, list[str]] | None:
+    """Rows of a table on disk by key, as people left them; None for a table that is not of this form."""
+    try:
+        rows = [row for row in csv.reader(io.StringIO(file.read_text(encoding="utf-8"))) if row]
+    except FileNotFoundError:
+        return {}
+    except (UnicodeDecodeError, csv.Error):
+        return None
+    if not rows or rows[0] != header or any(len(row) != len(header) for row in rows):
+        return None
+    return {row[0]: row for row in rows[1:]}
+
+
+def _replace(file: Path, text: str) -> None:
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        sync(draft)
+        os.replace(draft, file)
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+    sync(file.parent)

@@ -1,0 +1,246 @@
+"""Who acts and what they may do: the operating system's user, or a token, looked up in the operator's file of people.
+
+    users:
+      ana: {role: operator}
+      ben: {role: approver, cost_limit: 50}
+    tokens:
+      - {name: carla, role: approver, cost_limit: 20, sha256: 9f86...}
+
+A name comes from the operating system or from this file, never from whoever asks. Tokens are compared by their SHA-256;
+they are not stored, logged or quoted in an error. ``docs/security.md`` says what this protects and what it does not.
+"""
+
+import hashlib
+import hmac
+import os
+import pwd
+import secrets
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from flows.errors import FieldcraftError
+from flows.settings import Settings
+from flows.spec import load_yaml
+
+Role = Literal["viewer", "approver", "operator"]
+Right = Literal["read", "decide", "operate"]
+
+RIGHTS: Mapping[Role, frozenset[Right]] = {
+    "viewer": frozenset({"read"}),
+    "approver": frozenset({"read", "decide"}),
+    "operator": frozenset({"read", "decide", "operate"}),
+}
+AUTOMATIC = "policy:"  # how the author of an automatic decision begins; no person can bear such a name
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class Refused(FieldcraftError):
+    """Whoever acts may not do this, or is not known; nothing was changed."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """Whoever acts.
+
+    Args:
+        name: What the ledger writes down.
+        role: Decides their rights.
+        cost_limit: Most that one decision of an approver may spend, in the campaign's budget units; None for no limit.
+    """
+
+    name: str
+    role: Role
+    cost_limit: float | None = None
+
+    def require(self, right: Right) -> Self:
+        """This person, if they have the right.
+
+        Raises:
+            Refused: they have not.
+        """
+        if right in RIGHTS[self.role]:
+            return self
+        able = " or ".join(_a(role) for role, rights in RIGHTS.items() if right in rights)
+        raise Refused(f"{self.name} is {_a(self.role)} and may not {right}: ask {able}. Nothing was changed.")
+
+    def require_cost(self, costs: Mapping[str, float]) -> None:
+        """Accept a decision on trials with these expected costs, by id, in budget units.
+
+        Raises:
+            Refused: one of them, or their sum, is above this person's limit.
+        """
+        limit, total = self.cost_limit, sum(costs.values())
+        if limit is None:
+            return
+        for trial, cost in costs.items():
+            if cost > limit:
+                raise Refused(
+                    f"{trial} costs {cost:g} and {self.name} may approve up to {limit:g}: ask someone with a higher "
+                    "limit. Nothing was changed."
+                )
+        if total > limit:
+            raise Refused(
+                f"These {len(costs)} trials cost {total:g} together and {self.name} may approve up to {limit:g} in one "
+                "decision: approve fewer, or ask someone with a higher limit. Nothing was changed."
+            )
+
+
+def _person_name(name: str) -> str:
+    if name.startswith(AUTOMATIC) or name != name.strip() or not name.isprintable():
+        raise ValueError(f"it begins with {AUTOMATIC!r}, or with a space, or holds a control character; choose another")
+    return name
+
+
+_Name = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_person_name)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class _Standing(_Part):
+    """A role and, for an approver, its limit."""
+
+    role: Role
+    cost_limit: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _approvers_have_a_limit(self) -> Self:
+        if (self.role == "approver") != (self.cost_limit is not None):
+            raise ValueError("an approver needs a cost_limit (in budget units), and nobody else has one")
+        return self
+
+
+class _Token(_Standing):
+    """Whose token has this digest."""
+
+    name: _Name
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class _People(_Part):
+    """The operator's file of people."""
+
+    users: Mapping[_Name, _Standing] = {}
+    tokens: Sequence[_Token] = ()
+
+    @model_validator(mode="after")
+    def _one_standing_a_name(self) -> Self:
+        known = {name: (one.role, one.cost_limit) for name, one in self.users.items()}
+        for token in self.tokens:
+            standing = token.role, token.cost_limit
+            if known.setdefault(token.name, standing) != standing:
+                raise ValueError(f"{token.name!r} is listed twice with different roles or limits; give one of each")
+        digests = [token.sha256 for token in self.tokens]
+        if len(set(digests)) < len(digests):
+            raise ValueError("a sha256 is listed twice; give each person a token of their own")
+        return self
+
+    def user(self, name: str) -> Person:
+        """The operating system's user of that name; a viewer where the file does not list them."""
+        one = self.users.get(name)
+        return Person(name, one.role, one.cost_limit) if one else Person(name, "viewer")
+
+    def bearer(self, token: str) -> Person | None:
+        """Whose token this is, or None. Every digest is compared, so that the time taken tells nothing."""
+        digest = digest_of_token(token)
+        found = [one for one in self.tokens if hmac.compare_digest(one.sha256, digest)]
+        return Person(found[0].name, found[0].role, found[0].cost_limit) if found else None
+
+
+def acting(settings: Settings, right: Right) -> Person:
+    """Who acts, with the right to do so: the bearer of the settings' token, else the operating system's user.
+
+    Raises:
+        Refused: they have not that right, the token is not known, or the file of people cannot be trusted.
+    """
+    return bearer(settings, settings.token, right) if settings.token is not None else _user(settings).require(right)
+
+
+def bearer(settings: Settings, token: str, right: Right) -> Person:
+    """Whose token this is, with the right to act; the operating system's user plays no part.
+
+    Raises:
+        Refused: they have not that right, the token is not known, or the file of people cannot be trusted.
+    """
+    if settings.people is None:
+        raise Refused(
+            "A token was given, but no file says whose it is: set FIELDCRAFT_PEOPLE (docs/security.md), or unset "
+            "FIELDCRAFT_TOKEN to act as the operating system's user. Nothing was changed."
+        )
+    person = _read(settings.people).bearer(token)
+    if person is None:
+        raise Refused(
+            f"The token given is not known to {settings.people}: check it for a missing character, or ask an operator "
+            "for a fresh one ('fieldcraft token'). Nothing was changed."
+        )
+    return person.require(right)
+
+
+def operating_system_user() -> str:
+    """Name of the account this process runs under: what the system says, not USER or LOGNAME, which anyone can set."""
+    number = os.geteuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:  # a container may run under a number that has no name
+        return f"uid:{number}"
+
+
+def fresh_token() -> str:
+    """A token of 256 random bits."""
+    return f"fc_{secrets.token_urlsafe(32)}"
+
+
+def digest_of_token(token: str) -> str:
+    """SHA-256 of a token, in hexadecimal: what the file of people holds."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def token_entry(name: str, role: str, cost_limit: float | None, token: str) -> dict[str, str | float]:
+    """What the file of people has to hold for a token.
+
+    Raises:
+        Refused: no such person can be: a strange name, no limit for an approver, or one for somebody else.
+    """
+    entry = {"name": name, "role": role, "cost_limit": cost_limit, "sha256": digest_of_token(token)}
+    try:
+        made = _Token.model_validate(entry)
+    except ValidationError as error:
+        raise Refused(f"No token was made: {_explained(error)}") from None
+    return made.model_dump(exclude_none=True)
+
+
+def _user(settings: Settings) -> Person:
+    name = operating_system_user()
+    return Person(name, "operator") if settings.people is None else _read(settings.people).user(name)
+
+
+def _read(path: Path) -> _People:
+    data = load_yaml(path)
+    if path.stat().st_mode & _WRITABLE_BY_OTHERS:
+        raise Refused(
+            f"{path} can be written by others, who could give themselves any role: 'chmod go-w {path}' and look "
+            "through it. Nothing was changed."
+        )
+    try:
+        return _People.model_validate(data)
+    except ValidationError as error:
+        raise Refused(f"{path}: {_explained(error)} Nothing was changed.") from None
+
+
+def _explained(error: ValidationError) -> str:
+    """What is wrong and where, without the values: one of them may be a token that was pasted into the wrong place."""
+    faults = [
+        f"{'.'.join(map(str, fault['loc'])) or 'people'}: {fault['msg'].removeprefix('Value error, ')}."
+        for fault in error.errors(include_input=False, include_context=False)
+    ]
+    return " ".join(faults)
+
+
+def _a(role: str) -> str:
+    return f"an {role}" if role[0] in "aeiou" else f"a {role}"

@@ -1,0 +1,193 @@
+"""What a person sees of a campaign, as text; ``flows.views`` has the same as data.
+
+Comments, reasons and notes were written by people and simulators: whatever could move a cursor is escaped.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flows.notifying import due_at, text_of
+from flows.remarks import one_line
+from flows.views import budget_unit, counted, design_text, next_steps, outputs_text, quantity, revisions, status_data
+from storage.ledger import Ledger
+from storage.records import Approval, Campaign, Event, Notice, Result, Trial, TrialState
+
+
+def status_text(ledger: Ledger, campaign: Campaign) -> str:
+    """Where a campaign stands, what it has spent, and what a person can do next."""
+    data = status_data(ledger, campaign)
+    lines = [f"{campaign.name}: {_condition(data)}", _trials(data), *_costs(data)]
+    if found := data["best"]:
+        lines.append(f"  best     {outputs_text(campaign, found['outputs'])} in {found['trial']}")
+        lines.append(f"           at {design_text(campaign, found['design'])}")
+    if data["corrected"] or data["retracted"]:
+        lines.append(f"  results  {data['corrected']} corrected, {data['retracted']} retracted")
+    lines += [f"  held     {item['trial']}: {one_line(item['reason'])}" for item in data["waiting"]["held"]]
+    lines += [f"  retry    {item['trial']} {_until(item['due'])}" for item in data["waiting"]["retries"]]
+    lines += _notices(data)
+    if data["untracked"]:
+        lines.append(f"  MLflow   {data['untracked']} events wait; 'fieldcraft export mlflow' shows them")
+    return "\n".join([*lines, *(f"  next     {step}" for step in next_steps(data))])
+
+
+def _condition(data: Mapping[str, Any]) -> str:
+    if data["finished"]:
+        return f"finished ({one_line(data['finished'])})"
+    if data["running"]:
+        return f"running (pid {data['running']['pid']} on {data['running']['host']})"
+    waiting = data["waiting"]
+    return "waits" if waiting["approval"] or waiting["held"] or waiting["laboratory"] else "stopped"
+
+
+def _trials(data: Mapping[str, Any]) -> str:
+    sent = data["spending"]["trials"]
+    states = ", ".join(f"{count} {state.lower()}" for state, count in data["states"].items()) or "none yet"
+    imported = f"; {data['imported']} imported, which count to no limit" if data["imported"] else ""
+    return f"  trials   {sent['spent']} of {sent['limit']} sent: {states}{imported}"
+
+
+def _costs(data: Mapping[str, Any]) -> list[str]:
+    """Cost and wall time, where they have a limit, or a unit and a value."""
+    lines = []
+    for label, what in (("cost", "cost"), ("time", "seconds")):
+        sums = data["spending"][what]
+        spent, reserved, limit = (
+            None if sums[key] is None else quantity(float(sums[key]), sums["unit"])
+            for key in ("spent", "reserved", "limit")
+        )
+        if limit is None and not (sums["unit"] and sums["spent"]):
+            continue
+        more = f", {reserved} reserved" if sums["reserved"] else ""
+        lines.append(f"  {label:<8} {spent}{f' of {limit}' if limit else ''} spent{more}")
+    return lines
+
+
+def _notices(data: Mapping[str, Any]) -> list[str]:
+    name, failing, waiting = data["campaign"], data["notices"]["failing"], data["notices"]["waiting"]
+    if failing:
+        return [f"  notices  {failing} could not be told; 'fieldcraft notices {name} --deliver' tries and says why"]
+    return [f"  notices  {waiting} not told; 'fieldcraft notices {name}' shows them"] if waiting else []
+
+
+def show_text(ledger: Ledger, trial: Trial) -> str:
+    """A trial with its approvals, revisions, results and history."""
+    campaign, history = ledger.campaign(trial.campaign), ledger.history(trial.campaign, trial.id)
+    lines = [_title(trial), *_facts(campaign, trial)]
+    sections = {
+        "approvals": [_approval(approval) for approval in ledger.approvals(trial.id)],
+        "revisions": [_revision(campaign, revision) for revision in revisions(history)],
+        "results": [_result(campaign, result) for result in ledger.results(trial.id)],
+        "history": [_event(event) for event in history],
+    }
+    for name, rows in sections.items():
+        lines += [f"  {name}", *(f"    {row}" for row in rows)] if rows else []
+    return "\n".join(lines)
+
+
+def _title(trial: Trial) -> str:
+    place = f"iteration {trial.iteration}, slot {trial.slot}, attempt {trial.attempt}"
+    title = f"{trial.id}: {trial.state.lower()}, {place}"
+    if trial.failure:
+        title += f", failure {trial.failure}"
+    if trial.revision > 1:
+        title += f", revision {trial.revision}"
+    return f"{title}, priority {trial.priority}" if trial.priority else title
+
+
+def _facts(campaign: Campaign, trial: Trial) -> list[str]:
+    retracted = trial.state is TrialState.COMPLETED and trial.outputs is None
+    outputs = "retracted" if retracted else outputs_text(campaign, trial.outputs)
+    facts = [("design", design_text(campaign, trial.design)), ("outputs", outputs)]
+    if differing := _differing(trial):
+        facts.insert(1, ("ran", f"{design_text(campaign, differing)}, other than asked"))
+    if trial.origin.mean is not None:
+        facts.append(("foreseen", _foreseen(campaign.environment["outputs"][0]["unit"], trial)))
+    cost, spent = (quantity(value, budget_unit(campaign)) for value in (trial.cost, trial.spent))
+    facts.append(("cost", f"{cost} expected of an attempt, {spent} spent in {trial.seconds:.1f} s"))
+    if trial.field:
+        facts.append(("field", f"{trial.field.digest[:16]}... ({trial.field.size} bytes)"))
+    return [f"  {label:<8} {fact}" for label, fact in facts]
+
+
+def _foreseen(unit: str, trial: Trial) -> str:
+    """The prediction, which is of the design that was proposed, whatever was made of it since."""
+    predicted = f"{quantity(trial.origin.mean or 0.0, unit)} +- {quantity(trial.origin.sd or 0.0, unit)}"
+    return f"{predicted} by {trial.origin.algorithm}{' before the edit' if trial.revision > 1 else ''}"
+
+
+def _differing(trial: Trial) -> dict[str, float | int | str]:
+    return {name: value for name, value in trial.actual.items() if value != trial.design.get(name)}
+
+
+def _approval(approval: Approval) -> str:
+    text = f"{clock(approval.created)}  {one_line(approval.by)}, policy {one_line(approval.policy)}"
+    text += f", revision {approval.revision}, {counted(approval.attempts, 'attempt')}"
+    if approval.expires is not None:
+        text += f", until {clock(approval.expires)}"
+    if approval.comment:
+        text += f": {one_line(approval.comment)}"
+    return text if approval.voided is None else f"{text} [void: {one_line(approval.voided)}]"
+
+
+def _revision(campaign: Campaign, revision: Mapping[str, Any]) -> str:
+    was, now = revision["was"], revision["design"]
+    changed = [name for name in now if now[name] != was.get(name)]
+    old, new = ({name: design[name] for name in changed if name in design} for design in (was, now))
+    moved = f"{design_text(campaign, old)} -> {design_text(campaign, new)}"
+    return f"{clock(revision['created'])}  {one_line(revision['by'])}: {moved}: {one_line(revision['reason'])}"
+
+
+def _result(campaign: Campaign, result: Result) -> str:
+    verdict = str(result.verdict)
+    if result.replaces is not None:
+        verdict = f"{'retraction' if verdict == 'retraction' else 'correction'} of {result.replaces}"
+    text = f"{result.id}  {clock(result.created)}  {verdict}, attempt {result.attempt}"
+    if result.outputs:
+        text += f": {outputs_text(campaign, result.outputs)}"
+    return f"{text}, by {one_line(result.by)} ({one_line(result.source)})"
+
+
+def _event(event: Event) -> str:
+    moved = f"{event.before or ''} -> {event.after}" if event.after and event.after != event.before else event.action
+    return f"{clock(event.created)}  {moved.strip():<24} {one_line(event.by)}: {one_line(event.reason)}"
+
+
+def trace_text(data: Mapping[str, Any]) -> str:
+    """A trial's lineage as indented text."""
+    return "\n".join(_lines(data, 0))
+
+
+def _lines(data: Mapping[str, Any], depth: int) -> list[str]:
+    lines = []
+    for key, value in data.items():
+        if isinstance(value, Mapping) and value:
+            lines += [f"{'  ' * depth}{key}", *_lines(value, depth + 1)]
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            for number, item in enumerate(value):
+                lines += [f"{'  ' * depth}{key} {number + 1}", *_lines(item, depth + 1)]
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            lines.append(f"{'  ' * depth}{key:<14} {'-' if text is None else one_line(str(text))}")
+    return lines
+
+
+def notices_text(notices: Sequence[Notice]) -> str:
+    """The notices that nobody was told of yet."""
+    return "\n".join(_notice(notice) for notice in notices) or "Nothing waits to be told."
+
+
+def _notice(notice: Notice) -> str:
+    tried = f" [could not be told; tries: {notice.tries}; next try {_until(due_at(notice))}]" if notice.tries else ""
+    return f"{notice.id}  {clock(notice.created)}  {text_of(notice)}{tried}"
+
+
+def _until(at: float) -> str:
+    left = at - time.time()
+    return "with the next pass" if left <= 0 else f"in {left:.0f} s"
+
+
+def clock(at: float) -> str:
+    """Local date and time to a tenth of a second."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) + f".{math.floor(at % 1 * 10)}"

@@ -1,0 +1,46 @@
+"""Text that people write: what may be kept of it, and how it is shown without moving anybody's cursor."""
+
+import unicodedata
+
+from flows.errors import InputError
+
+LONGEST = 2000  # characters of a comment or a reason
+_ESCAPED = frozenset({"Cc", "Cs", "Zl", "Zp"})  # controls, lone surrogates, line and paragraph separators
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # of the direction
+
+
+def remark(text: str, what: str) -> str:
+    """A comment or a reason that may be kept.
+
+    Args:
+        text: Any text of at most ``LONGEST`` characters; line breaks and tabs are allowed, other controls are not.
+        what: What it is, for the error.
+
+    Raises:
+        InputError: it is longer, or holds a control character.
+    """
+    if len(text) > LONGEST:
+        raise InputError(f"The {what} has {len(text)} characters: keep it to {LONGEST}. Nothing was changed.")
+    for place, character in enumerate(text):
+        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t":
+            raise InputError(
+                f"The {what} holds the control character {character!r} at place {place + 1}: take it out. "
+                "Nothing was changed."
+            )
+    return text
+
+
+def printable(text: str) -> str:
+    """The text with every character escaped that could do more to a terminal than stand there; line breaks stay."""
+    return "".join(_shown(character) for character in text)
+
+
+def one_line(text: str) -> str:
+    """The same on a single line."""
+    return printable(" ".join(text.splitlines()))
+
+
+def _shown(character: str) -> str:
+    if character == "\n" or (unicodedata.category(character) not in _ESCAPED and character not in _TURNING):
+        return character
+    return character.encode("unicode_escape").decode()

@@ -1,0 +1,200 @@
+"""What the latest surrogate believes: its prediction over a plane of designs, and what it misses of the equation.
+
+Reads a checkpoint, and so imports torch; no other command that reads does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.collocation import points_of
+from flows.sites import Site
+from flows.wiring import as_state, observations, seen_by
+from physics.operators import Jet
+from physics.operators import residual as missed
+from physics.space import Categorical, SearchSpace
+from storage.records import Product, Trial
+
+if TYPE_CHECKING:
+    from models.observations import Observations, Physics
+    from models.surrogate import Posterior
+
+Array = NDArray[np.float64]
+
+_GRID = 81  # points along an axis of the plane
+_RESIDUAL_GRID = 61  # points along an axis of the residual's map
+_DRAWS = 512  # designs from which the relevance of a variable is estimated
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A prediction over one or two variables, all others at the best design.
+
+    Args:
+        names: The one or two variables.
+        axes: Values of each, in its unit, shape (g,).
+        mean: Predicted objective in its unit, shape (g,) or (g, g), by the variables in order.
+        sd: Its standard deviation in the same unit and shape.
+        held: The other variables, at the best design.
+        shares: Relevance of every numeric variable: its total effect on the prediction as a share of all, from 0 to 1.
+    """
+
+    names: tuple[str, ...]
+    axes: tuple[Array, ...]
+    mean: Array
+    sd: Array
+    held: Mapping[str, Any]
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Missed:
+    """What the predicted mean misses of the equation, |N[mean] - g| in the unit of N.
+
+    Args:
+        names: Axes of the domain.
+        axes: Values along each axis of a domain of two, in its unit, shape (g,); None elsewhere.
+        values: At the grid (g, g) of a domain of two, else at the collocation points (r,).
+        points: The collocation points, in physical units, shape (r, d).
+        at_points: At the collocation points, shape (r,).
+        curvature: Root mean square of all second derivatives where ``values`` are, to tell what is small.
+    """
+
+    names: tuple[str, ...]
+    axes: tuple[Array, Array] | None
+    values: Array
+    points: Array
+    at_points: Array
+    curvature: float
+
+
+@dataclass(frozen=True)
+class Belief:
+    """The latest surrogate's prediction.
+
+    Args:
+        product: The training it comes from.
+        trials: How many trials it saw.
+        plane: The prediction over the most relevant variables; None where every variable is categorical.
+        missed: What it misses of the equation; None where it learns from none.
+    """
+
+    product: Product
+    trials: int
+    plane: Slice | None
+    missed: Missed | None
+
+
+def believed(site: Site, best: Trial, wanted: tuple[str, ...] = ()) -> Belief | None:
+    """What the latest surrogate believes around the best trial; None while none is trained.
+
+    Args:
+        site: The campaign.
+        best: Where the variables that are not shown are held.
+        wanted: The variables to show; the most relevant ones when left out.
+
+    Raises:
+        ValueError: the data have been corrected since, so that the checkpoint belongs to other data.
+        storage.fields.FieldError: the field store has lost the checkpoint.
+    """
+    trained = [product for product in site.ledger.products(site.name) if product.step == "train"]
+    if not trained or trained[-1].reference is None:
+        return None
+    posterior, data = _restored(site, trained[-1])
+    plane = _slice(posterior, site.campaign.space, best, wanted)
+    missing = None if data.physics is None else _missed(posterior, data.physics, site)
+    return Belief(trained[-1], len(data), plane, missing)
+
+
+def _restored(site: Site, product: Product) -> "tuple[Posterior, Observations]":
+    assert product.reference is not None  # looked at by believed
+    seen = seen_by(product, site.ledger.trials(site.name), site.ledger.readings(site.name))
+    data = observations(site.campaign, seen, points_of(site, product.iteration))
+    return site.campaign.algorithm.restore(data, as_state(site.fields.read(product.reference))), data
+
+
+def _predicted(posterior: "Posterior", X: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of the objective at encoded X (n, d), in its unit, each (n,)."""
+    import torch
+
+    with torch.no_grad():
+        mean, variance = posterior.mean_var(torch.as_tensor(X))
+    scaling = posterior.scaling
+    return scaling.to_physical(mean.numpy()), scaling.sd * np.sqrt(variance.numpy())
+
+
+def _columns(space: SearchSpace) -> dict[str, int]:
+    """Column of the encoded coordinate of each numeric variable."""
+    starts = np.cumsum([0, *(variable.width for variable in space.variables)])
+    return {v.name: int(at) for v, at in zip(space.variables, starts, strict=False) if not isinstance(v, Categorical)}
+
+
+def _relevance(posterior: "Posterior", space: SearchSpace) -> dict[str, float]:
+    """Total effect of every numeric variable on the predicted mean, as a share of their sum (Jansen, 1999)."""
+    rng = np.random.default_rng(0)
+    base, other = space.sample(_DRAWS, rng), space.sample(_DRAWS, rng)
+    at_base, effects = _predicted(posterior, base)[0], {}
+    for name, column in _columns(space).items():
+        redrawn = base.copy()
+        redrawn[:, column] = other[:, column]
+        effects[name] = float(np.mean((_predicted(posterior, redrawn)[0] - at_base) ** 2))
+    total = sum(effects.values()) or 1.0
+    return {name: effect / total for name, effect in effects.items()}
+
+
+def _slice(posterior: "Posterior", space: SearchSpace, best: Trial, wanted: tuple[str, ...]) -> Slice | None:
+    shares, columns = _relevance(posterior, space), _columns(space)
+    names = wanted or tuple(sorted(shares, key=shares.__getitem__, reverse=True)[:2])
+    if not names:
+        return None
+    along = np.linspace(-1.0, 1.0, _GRID)
+    mesh = np.meshgrid(*[along] * len(names), indexing="ij")
+    X = np.repeat(space.encode([best.design]), mesh[0].size, axis=0)
+    for name, values in zip(names, mesh, strict=True):
+        X[:, columns[name]] = values.ravel()
+    mean, sd = (values.reshape(mesh[0].shape) for values in _predicted(posterior, X))
+    scales = {v.name: v.scale for v in space.variables if not isinstance(v, Categorical)}
+    axes = tuple(scales[name][0] + scales[name][1] * along for name in names)
+    held = {name: value for name, value in best.design.items() if name not in names}
+    return Slice(names, axes, mean, sd, held, shares)
+
+
+def _missed(posterior: "Posterior", physics: "Physics", site: Site) -> Missed:
+    assert site.campaign.known_physics is not None  # the observations carry its equation
+    domain = site.campaign.known_physics[1]
+    at_points, curvature = _residual(posterior, physics, physics.points)
+    if len(domain.names) != 2:
+        return Missed(domain.names, None, at_points, physics.points, at_points, curvature)
+    low, high = domain.bounds
+    x, y = (np.linspace(low[i], high[i], _RESIDUAL_GRID) for i in range(2))
+    grid = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
+    values, curvature = _residual(posterior, physics, grid)
+    shape = (_RESIDUAL_GRID, _RESIDUAL_GRID)
+    return Missed(domain.names, (x, y), values.reshape(shape), physics.points, at_points, curvature)
+
+
+def _residual(posterior: "Posterior", physics: "Physics", points: Array) -> tuple[Array, float]:
+    """|N[mean] - g| at physical points (n, d), shape (n,), and the root mean square of the second derivatives."""
+    jet = _jet(posterior, physics, points)
+    found = np.abs(np.asarray(missed(physics.equation, points, jet), dtype=np.float64))
+    return np.broadcast_to(found, len(points)).copy(), float(np.sqrt(np.mean(jet.hessian**2)))
+
+
+def _jet(posterior: "Posterior", physics: "Physics", points: Array) -> Jet:
+    """The predicted mean and its derivatives at physical points (n, d), in physical units, by autograd."""
+    import torch
+
+    X = torch.tensor(physics.encode(points), requires_grad=True)
+    mean = posterior.mean_var(X)[0]
+    (gradient,) = torch.autograd.grad(mean.sum(), X, create_graph=True)
+    rows = [torch.autograd.grad(part.sum(), X, retain_graph=True)[0] for part in gradient.unbind(1)]
+    scaling, half = posterior.scaling, physics.half
+    factor = scaling.sign * scaling.sd
+    return Jet(
+        value=scaling.to_physical(mean.detach().numpy()),
+        gradient=factor * gradient.detach().numpy() / half,
+        hessian=factor * torch.stack(rows, dim=1).numpy() / (half[:, None] * half),
+    )

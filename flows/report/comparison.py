@@ -1,0 +1,60 @@
+"""Two campaigns on one page: both curves on one axis, the figures side by side, and how their specifications differ."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flows.charts import ACCENT, BEST, INK, as_data_uri, labelled, new_figure
+from flows.comparing import FACTS, NOT_COMPARABLE, milestones
+from flows.report.markup import Content, element, facts, page, picture, section, table
+from flows.report.sections import note, number
+
+
+def comparison_page(data: Mapping[str, Any]) -> str:
+    """The page of what ``flows.comparing.compare`` found."""
+    sides = data["campaigns"]
+    names = [side["campaign"] for side in sides]
+    cards = [(f"best of {side['campaign']}", FACTS["best"](side), f"regret {FACTS['regret'](side)}") for side in sides]
+    rows: list[list[Content]] = [[name, *(say(side) for side in sides)] for name, say in FACTS.items()]
+    differences = [_difference(line) for line in data["differences"]]
+    return page(
+        f"{names[0]} and {names[1]}: compared",
+        element("h1", f"{names[0]} and {names[1]}"),
+        element("p", "Two campaigns, told apart.", class_="lead"),
+        facts(cards),
+        section("Best so far", *(_progress(data, names) if data["comparable"] else [note(NOT_COMPARABLE)])),
+        section("Figures", table(["", *names], rows)),
+        section(
+            "Differences of the specifications",
+            table(["key", f"{names[0]} -> {names[1]}"], differences) if differences else note("None but the name."),
+        ),
+    )
+
+
+def _difference(line: str) -> list[Content]:
+    key, _, values = line.partition(": ")
+    return [element("code", key), values]
+
+
+def _progress(data: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    unit = data["campaigns"][0]["unit"]
+    rows = [[str(row["trials"]), *(number(value) for value in row["best"])] for row in milestones(data["progress"])]
+    head = ["completed trials", *(f"{name} ({unit})" if unit else name for name in names)]
+    caption = "Best reading that meets the constraints, after equal numbers of completed trials."
+    return [
+        picture(_chart(data, names), "Best so far of both campaigns", caption),
+        table(head, rows, numbers=(1, 2)),
+    ]
+
+
+def _chart(data: Mapping[str, Any], names: Sequence[str]) -> str:
+    figure = new_figure(7.4, 3.6)
+    axis, side = figure.subplots(), data["campaigns"][0]
+    for place, (name, colour) in enumerate(zip(names, (ACCENT, BEST), strict=True)):
+        points = [(row["trials"], row["best"][place]) for row in data["progress"] if row["best"][place] is not None]
+        axis.step([n for n, _ in points], [best for _, best in points], where="post", color=colour, lw=1.8, label=name)
+    optima = {side["optimum"] for side in data["campaigns"]} - {None}
+    if len(optima) == 1:
+        axis.axhline(optima.pop(), color=INK, linestyle=":", label="true optimum")
+    axis.set(xlabel="completed trials", ylabel=labelled(f"best {side['objective']}", side["unit"]))
+    axis.legend(loc="best")
+    return as_data_uri(figure)

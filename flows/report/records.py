@@ -1,0 +1,195 @@
+"""The parts of a campaign's page that are records: the queue, decisions, approvals, results and provenance."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from flows.report.markup import Content, Markup, element, pairs, section, table
+from flows.report.material import Material
+from flows.report.sections import clock, note, number
+from flows.settings import Settings
+from flows.sites import ACTOR
+from flows.views import design_text, outputs_text
+from storage.records import Approval, Event, Product, Result, TrialState
+
+_WAITING = (TrialState.PROPOSED, TrialState.HELD)
+_DECISIONS = frozenset({"approve", "edit", "prioritise", "correct", "import"})
+_RULINGS = frozenset({TrialState.REJECTED, TrialState.ABANDONED, TrialState.PROPOSED})  # a move there is a decision
+
+
+def queue_section(material: Material) -> Markup:
+    """Trials that wait for a person, and every decision that was made."""
+    decided = [event for event in material.history if _is_decision(event)]
+    people = [event for event in decided if not _is_automatic(event)]
+    automatic = len(decided) - len(people)
+    remark = f"{automatic} approvals were given automatically, by policy; the table of approvals has them."
+    return section(
+        "Queue and decisions",
+        element("h3", "Waiting for a person"),
+        _waiting(material),
+        element("h3", "Decisions"),
+        _decisions(material, people),
+        note(remark) if automatic else None,
+        element("h3", "Approvals"),
+        _approvals(material),
+        *_corrections(material),
+    )
+
+
+def _waiting(material: Material) -> Markup:
+    trials = [trial for trial in material.trials if trial.state in _WAITING]
+    if not trials:
+        return note("None.")
+    rows = [
+        [
+            trial.id,
+            trial.state.lower(),
+            str(trial.priority),
+            design_text(material.campaign, trial.design),
+            number(trial.origin.mean, 5),
+            number(trial.cost, 4),
+            clock(trial.updated),
+        ]
+        for trial in sorted(trials, key=lambda trial: (-trial.priority, trial.number))
+    ]
+    head = ["trial", "state", "priority", "design", "foreseen", "expected cost", "since (UTC)"]
+    return table(head, rows, numbers=(2, 4, 5))
+
+
+def _is_decision(event: Event) -> bool:
+    if event.trial is None:
+        return False
+    if event.action == "move" and event.after is TrialState.APPROVED:  # a retry; a fresh approval is an ``approve``
+        return event.by != ACTOR
+    return event.action in _DECISIONS or (event.action == "move" and event.after in _RULINGS)
+
+
+def _is_automatic(event: Event) -> bool:
+    return event.action == "approve" and (event.by == ACTOR or event.by.startswith("policy:"))
+
+
+def _decisions(material: Material, events: list[Event]) -> Markup:
+    if not events:
+        return note("None by a person.")
+    rows = [[clock(e.created), e.trial, _what(material, e), e.by, e.reason] for e in events]
+    return table(["when (UTC)", "trial", "decision", "who", "comment"], rows)
+
+
+def _what(material: Material, event: Event) -> str:
+    details = event.details
+    match event.action:
+        case "approve":
+            return f"approved ({details['policy']}, {details['attempts']} attempts)"
+        case "edit":
+            old, new = details["was"], details["design"]
+            return f"edited: {design_text(material.campaign, old)} became {design_text(material.campaign, new)}"
+        case "prioritise":
+            return f"priority {details['priority']}"
+        case "move":
+            return f"{str(event.before).lower()} to {str(event.after).lower()}"
+    return event.action
+
+
+def _approvals(material: Material) -> Markup:
+    approvals = [approval for given in material.approvals.values() for approval in given]
+    if not approvals:
+        return note("None.")
+    head = [
+        "trial",
+        "revision",
+        "policy",
+        "who",
+        "when (UTC)",
+        "comment",
+        "attempts",
+        "expires (UTC)",
+        "holds",
+        "digest",
+    ]
+    return table(head, [_approval_row(approval) for approval in approvals], numbers=(1, 6))
+
+
+def _approval_row(approval: Approval) -> list[Content]:
+    return [
+        approval.trial,
+        str(approval.revision),
+        approval.policy,
+        approval.by,
+        clock(approval.created),
+        approval.comment,
+        str(approval.attempts),
+        clock(approval.expires),
+        "yes" if approval.live else f"no: {approval.voided}",
+        element("code", approval.digest[:12]),
+    ]
+
+
+def _corrections(material: Material) -> list[Markup]:
+    """Results beside each trial's first accepted one: partial, repeated, late, corrected, retracted."""
+    odd = [r for results in material.results.values() for r in results if r.verdict != "accepted" or r.replaces]
+    if not odd:
+        return []
+    head = ["trial", "when (UTC)", "judged", "values", "source", "who", "remarks"]
+    return [element("h3", "Results beside the first ones"), table(head, [_result_row(material, r) for r in odd])]
+
+
+def _result_row(material: Material, result: Result) -> list[Content]:
+    judged = f"{result.verdict}, replaces result {result.replaces}" if result.replaces else result.verdict
+    remarks = "; ".join(f"{key} {value}" for key, value in result.details.items() if value not in (None, ""))
+    values = outputs_text(material.campaign, result.outputs)
+    return [result.trial, clock(result.created), judged, values, result.source, result.by, remarks]
+
+
+def provenance_section(settings: Settings, material: Material) -> Markup:
+    """What must be known to do the campaign again, or to follow a number back."""
+    spec = yaml.safe_dump(dict(material.campaign.spec), sort_keys=False, allow_unicode=True)
+    return section(
+        "Provenance",
+        pairs(_origins(settings, material)),
+        element("h3", "Models"),
+        _models(material),
+        element("h3", "Specification, every default written out"),
+        element("pre", element("code", spec)),
+    )
+
+
+def _origins(settings: Settings, material: Material) -> list[tuple[str, Content]]:
+    campaign, environment = material.campaign, material.campaign.environment
+    versions = environment.get("versions", {})
+    rows: list[tuple[str, Content]] = [
+        ("specification", element("code", campaign.digest)),
+        ("seed", str(campaign.spec.get("seed", ""))),
+        ("code", element("code", environment.get("commit") or "not in a checkout")),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
+        ("machine", _machine(environment)),
+        ("ledger", element("code", settings.ledger.name)),
+        ("fields", element("code", settings.fields.name)),
+        ("MLflow run", element("code", material.runs.get("campaign", "not shown there"))),
+    ]
+    for file, digest in environment.get("plugins", {}).items():
+        rows.append((f"own kind {file}", element("code", digest)))
+    return rows
+
+
+def _machine(environment: Mapping[str, Any]) -> str:
+    gpu = environment.get("gpu")
+    threads, python = environment.get("threads"), environment.get("python")
+    return f"{environment.get('machine')}, {threads} threads, {f'{gpu}, ' if gpu else ''}Python {python}"
+
+
+def _models(material: Material) -> Markup:
+    trained = [product for product in material.products if product.step == "train"]
+    if not trained:
+        return note("None trained.")
+    head = ["iteration", "model", "data", "trials", "collocation", "checkpoint", "time (s)", "MLflow run"]
+    return table(head, [_model_row(material, product) for product in trained], numbers=(0, 3, 6))
+
+
+def _model_row(material: Material, product: Product) -> list[Content]:
+    payload, reference = product.payload, product.reference
+    digests = (product.digest, payload.get("data_digest"), payload.get("collocation"), reference and reference.digest)
+    model, data, collocation, checkpoint = (element("code", (digest or "")[:12]) for digest in digests)
+    run = element("code", material.runs.get(f"surrogate:{product.iteration}", ""))
+    count, seconds = str(len(payload.get("trials", ()))), number(payload.get("seconds"), 3)
+    return [str(product.iteration), model, data, count, collocation, checkpoint, seconds, run]

@@ -1,0 +1,271 @@
+"""The parts of a campaign's page that are charts and words: where it stands, trials, surrogate, time and cost."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from flows.charts import completed
+from flows.report.belief import Belief, Missed, Slice
+from flows.report.markup import Content, Markup, element, facts, joined, picture, section, table
+from flows.report.material import Material
+from flows.report.panels import (
+    best_chart,
+    foreseen_chart,
+    residual_chart,
+    surrogate_chart,
+    time_chart,
+    trials_chart,
+)
+from flows.views import design_text, outputs_text, quantity
+from storage.records import Trial
+
+_ROUNDING = 1e-10  # of the second derivatives: what a residual may be and still be rounding
+
+
+def clock(at: float | None) -> str:
+    """A time in UTC, to the minute."""
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
+
+
+def number(value: float | None, figures: int = 6) -> str:
+    """A number to so many figures; nothing for None."""
+    return "" if value is None else f"{value:.{figures}g}"
+
+
+def note(text: str) -> Markup:
+    """A remark in small print."""
+    return element("p", text, class_="note")
+
+
+def heading(material: Material) -> Markup:
+    """Name, algorithm, where the campaign stands, and its key figures."""
+    campaign = material.campaign
+    if campaign.finished:
+        stands = f"Finished ({campaign.finished})."
+    elif material.holder:
+        stands = f"Running (process {material.holder.pid} on {material.holder.host})."
+    else:
+        stands = "Not finished; no process is working on it."
+    made = f"As of {clock(time.time())} UTC; begun {clock(campaign.created)} UTC."
+    return joined(
+        [
+            element("h1", campaign.name),
+            element("p", f"{sentence(material)}. {stands} {made}", class_="lead"),
+            facts(_cards(material)),
+            _best_design(material),
+            *(note(f"Not shown, {part}: {why}") for part, why in material.missing.items()),
+        ]
+    )
+
+
+def sentence(material: Material) -> str:
+    """What is optimised and how, in words."""
+    spec, (name, unit) = material.campaign.spec, material.output
+    words = [spec["algorithm"][word] for word in ("surrogate", "acquisition", "maximizer")]
+    algorithm = " x ".join(word["kind"] for word in words if word) or spec["algorithm"]["start"]["proposer"]["kind"]
+    aim = "Maximise" if spec["sense"] == "maximize" else "Minimise"
+    return f"{aim} {name}{f' in {unit}' if unit else ''} of problem {spec['problem']['kind']} by {algorithm}"
+
+
+def _cards(material: Material) -> list[tuple[str, str, str]]:
+    (_, unit), spending, best = material.output, material.spending, material.best
+    counts = Counter(trial.state.lower() for trial in material.trials)
+    states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    reading = quantity((best.outputs or {})[material.output[0]], unit) if best else "none yet"
+    cards = [("best reading", reading, f"in {best.id}" if best else "")]
+    if regret := material.regret:
+        how = "without noise" if regret["noise_free"] else "by its reading"
+        true, optimum = quantity(regret["true"], unit), quantity(regret["optimum"], unit)
+        cards.append(("regret", quantity(regret["value"], unit), f"{how} {true}; true optimum {optimum}"))
+    cards.append(("trials", f"{len(material.trials)} of {material.campaign.spec['budget']['trials']}", states))
+    cards.append(("time simulated", duration(spending.seconds), f"{duration(_trained_s(material))} of training"))
+    cards.append(("spent", _cost(material, spending.spent), _of_budget(material)))
+    return cards
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _trained_s(material: Material) -> float:
+    return float(sum(p.payload.get("seconds", 0.0) for p in material.products if p.step == "train"))
+
+
+def _cost(material: Material, value: float) -> str:
+    return quantity(float(value), material.campaign.spec["budget"].get("unit") or "units")
+
+
+def _of_budget(material: Material) -> str:
+    limit = material.campaign.spec["budget"].get("cost")
+    of = f"of {_cost(material, limit)}" if limit is not None else "no limit of cost"
+    return f"{of}; {_cost(material, material.spending.reserved)} reserved"
+
+
+def _best_design(material: Material) -> Markup | None:
+    if material.best is None:
+        return None
+    design = design_text(material.campaign, material.best.actual)
+    outputs = outputs_text(material.campaign, material.best.outputs)
+    return element("p", element("strong", "Best design: "), f"{design}. It gave {outputs}.")
+
+
+def best_section(material: Material) -> Markup | None:
+    """The best so far."""
+    if not completed(material.trials):
+        return section("Best so far", note("No trial has a result yet."))
+    caption = "Every reading by trial number, and the best of those that meet the constraints up to then."
+    return section("Best so far", picture(best_chart(material), "Best reading by trial", caption))
+
+
+def trials_section(material: Material) -> Markup | None:
+    """Where the trials lie, as a picture."""
+    shown: list[Content] = []
+    if completed(material.trials):
+        if material.field is not None:
+            caption = "The completed trials over the best trial's field."
+        else:
+            caption = "One line a completed trial, through its design and its reading; the best lie on top."
+        shown.append(picture(trials_chart(material), "The trials", caption))
+    return section("Where the trials lie", *shown) if shown else None
+
+
+def trials_table(material: Material) -> Markup | None:
+    """Every trial as one row."""
+    if not material.trials:
+        return None
+    outputs = [output["name"] for output in material.campaign.environment["outputs"]]
+    units = {output["name"]: output["unit"] for output in material.campaign.environment["outputs"]}
+    names = list(material.units)
+    head = ["trial", "state", "from", *(_head(name, material.units[name]) for name in names)]
+    head += [*(_head(name, units[name]) for name in outputs), "foreseen", "time (s)", "spent", "remark"]
+    first, last = 3, 3 + len(names) + len(outputs) + 3
+    rows = [_trial_row(material, trial, names, outputs) for trial in material.trials]
+    best = [place for place, trial in enumerate(material.trials) if trial is material.best]
+    return section("Trials", table(head, rows, numbers=range(first, last), marked=best))
+
+
+def _head(name: str, unit: str) -> str:
+    return f"{name} ({unit})" if unit else name
+
+
+def _trial_row(material: Material, trial: Trial, names: Sequence[str], outputs: Sequence[str]) -> list[Content]:
+    foreseen = "" if trial.origin.mean is None else number(trial.origin.mean, 5)
+    if trial.origin.sd:
+        foreseen += f" ± {number(trial.origin.sd, 2)}"
+    design = [_level(trial.design[name]) for name in names]
+    values = [number((trial.outputs or {}).get(name)) for name in outputs]
+    cells = [trial.id, trial.state.lower(), f"{trial.origin.kind} {trial.iteration}", *design, *values, foreseen]
+    return [*cells, f"{trial.seconds:.1f}", number(trial.spent, 4), _remark(material, trial)]
+
+
+def _level(value: float | int | str) -> str:
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _remark(material: Material, trial: Trial) -> str:
+    remarks = []
+    if trial.ran is not None:
+        remarks.append(f"really run: {design_text(material.campaign, trial.ran)}")
+    if trial.failure:
+        why = [event.reason for event in material.history if event.trial == trial.id and event.after == trial.state]
+        remarks.append(f"{trial.failure}: {why[-1] if why else 'no reason given'}")
+    if trial.attempt > 1:
+        remarks.append(f"{trial.attempt} attempts")
+    return "; ".join(remarks)
+
+
+def surrogate_section(material: Material) -> Markup | None:
+    """The prediction beside the simulator, and what was foreseen against what was read."""
+    belief = material.belief
+    if belief is None:
+        why = "The campaign uses no surrogate, or none is trained yet."
+        return section("Surrogate beside simulator", note(material.missing.get("surrogate", why)))
+    parts: list[Content] = [
+        note(f"The model of iteration {belief.product.iteration}, trained on {belief.trials} trials.")
+    ]
+    if belief.plane is not None:
+        caption = _slice_caption(material, belief.plane)
+        parts.append(picture(surrogate_chart(material, belief.plane), "Prediction", caption))
+    foreseen = [trial for trial in completed(material.trials) if trial.origin.mean is not None]
+    if foreseen:
+        parts.append(element("h3", "Foreseen and read"))
+        parts.append(picture(foreseen_chart(material, foreseen), "Foreseen and read", _hits(material, foreseen)))
+    return section("Surrogate beside simulator", *parts)
+
+
+def _slice_caption(material: Material, plane: Slice) -> str:
+    caption = f"Prediction over {' and '.join(plane.names)}"
+    if plane.held:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in sorted(plane.shares.items(), key=lambda s: -s[1]))
+        held = design_text(material.campaign, plane.held)
+        caption += f", the most relevant variables (share of the total effect: {shares}). The others are as in the "
+        caption += f"best design: {held}; the readings are at values of their own"
+    if not np.any(plane.sd > 0):
+        caption += ". This model states no uncertainty: it is a single draw"
+    return caption + "."
+
+
+def _hits(material: Material, foreseen: Sequence[Trial]) -> str:
+    noise = material.wired.noise_sd if material.wired else 0.0
+    errors = [abs((t.outputs or {})[material.output[0]] - (t.origin.mean or 0.0)) for t in foreseen]
+    median = f"Median error {quantity(float(np.median(errors)), material.output[1])} over {len(foreseen)} trials."
+    if not any(trial.origin.sd for trial in foreseen):
+        return f"{median} Each trial was foreseen by the model that proposed it, which states no standard deviation."
+    sds = [float(np.hypot(trial.origin.sd or 0.0, noise)) for trial in foreseen]
+    inside = sum(error <= 2 * sd for error, sd in zip(errors, sds, strict=True))
+    return (
+        f"{median} Each trial was foreseen by the model that proposed it; bars are two standard deviations, and "
+        f"long ones are cut. With the noise of a reading, {inside} of {len(foreseen)} readings lie within two."
+    )
+
+
+def residual_section(material: Material) -> Markup | None:
+    """What the prediction misses of the equation, where it learns from one."""
+    belief = material.belief
+    if belief is None or belief.missed is None:
+        return None
+    return section("Residual of the equation", _residual(material, belief, belief.missed))
+
+
+def _residual(material: Material, belief: Belief, missed: Missed) -> Markup:
+    rows = [
+        [where, number(float(np.mean(values)), 3), number(float(np.median(values)), 3), number(float(values.max()), 3)]
+        for where, values in (("over the domain", missed.values), ("at the collocation points", missed.at_points))
+        if where != "over the domain" or missed.axes is not None
+    ]
+    caption = (
+        f"How far the predicted mean is from solving N[f] = g over {', '.join(missed.names)}. To tell what is small: "
+        f"its second derivatives there have a root mean square of {number(missed.curvature, 3)}."
+    )
+    if missed.values.max() <= _ROUNDING * missed.curvature:
+        shown = note(f"The prediction solves the equation to rounding. {caption}")
+    else:
+        shown = picture(residual_chart(material, missed), "Residual of the equation", caption)
+    return joined([shown, table(["", "mean", "median", "largest"], rows, numbers=(1, 2, 3))])
+
+
+def time_section(material: Material) -> Markup | None:
+    """Seconds by trial, and what is spent and reserved against the budget."""
+    if not material.trials:
+        return None
+    spending, budget = material.spending, material.campaign.spec["budget"]
+    hours = budget.get("wall_time_h")
+    limit = None if hours is None else 3600 * hours
+    rows: list[list[Content]] = [
+        ["trials", str(spending.trials), "", str(budget["trials"])],
+        ["cost", _cost(material, spending.spent), _cost(material, spending.reserved), _limit(material)],
+        ["simulation time", duration(spending.seconds), duration(spending.seconds_reserved), limit and duration(limit)],
+    ]
+    caption = "Time of every trial's simulation, all its attempts together, and of the training that came before it."
+    shown = picture(time_chart(material), "Time by trial", caption)
+    return section("Time and cost", shown, table(["", "spent", "reserved", "budget"], rows, numbers=(1, 2, 3)))
+
+
+def _limit(material: Material) -> str:
+    limit = material.campaign.spec["budget"].get("cost")
+    return "no limit" if limit is None else _cost(material, limit)

@@ -1,0 +1,95 @@
+"""``fieldcraft report``: one campaign as one page, written to a file and attached to the campaign's MLflow run."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.errors import InputError
+from flows.exporting import tracker
+from flows.report.markup import page
+from flows.report.material import gather
+from flows.report.records import provenance_section, queue_section
+from flows.report.sections import (
+    best_section,
+    heading,
+    residual_section,
+    surrogate_section,
+    time_section,
+    trials_section,
+    trials_table,
+)
+from flows.settings import Settings
+from storage.ledger import Ledger
+from storage.records import Campaign
+from storage.tracking import TrackingError
+
+
+@dataclass(frozen=True)
+class Written:
+    """A page that was written.
+
+    Args:
+        file: Where.
+        size: Its bytes.
+        run: The MLflow run that it is attached to, or None.
+        problem: Why it is attached to none, or None.
+    """
+
+    file: Path
+    size: int
+    run: str | None
+    problem: str | None
+
+
+def write_report(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> Written:
+    """Write a campaign's page to ``file`` and, where the campaign is shown in MLflow, attach it there.
+
+    Raises:
+        InputError: the file is no .html file.
+    """
+    _require_html(file)
+    material = gather(settings, ledger, campaign)
+    text = page(
+        f"{campaign.name}: campaign report",
+        heading(material),
+        best_section(material),
+        trials_section(material),
+        surrogate_section(material),
+        residual_section(material),
+        queue_section(material),
+        time_section(material),
+        trials_table(material),
+        provenance_section(settings, material),
+    )
+    size = write_page(file, text)
+    run, problem = _attached(settings, ledger, campaign, file)
+    return Written(file, size, run, problem)
+
+
+def write_page(file: Path, text: str) -> int:
+    """Write a page whole or not at all; returns its size in bytes.
+
+    Raises:
+        InputError: the file is no .html file.
+    """
+    _require_html(file)
+    draft, content = file.with_name(f".{file.name}.{os.getpid()}"), text.encode("utf-8")
+    draft.write_bytes(content)
+    os.replace(draft, file)
+    return len(content)
+
+
+def _require_html(file: Path) -> None:
+    if file.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{file}: a page cannot be written as {file.suffix!r}. Name an .html file.")
+
+
+def _attached(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> tuple[str | None, str | None]:
+    """The MLflow run that the page is attached to now, or why it is attached to none."""
+    if settings.mlflow == "off":
+        return None, "FIELDCRAFT_MLFLOW is off"
+    try:
+        run = tracker(settings).attach(ledger, campaign.name, file, "report.html")
+    except TrackingError as error:
+        return None, str(error)
+    return run, None if run else "the campaign is not shown there; run `fieldcraft export mlflow`, then this again"

@@ -1,0 +1,125 @@
+"""What people do about trials that failed, that nobody can tell of, or that should stop: retry, abandon, cancel.
+
+A trial is moved first and its job stopped after: a crash in between leaves a job that nobody waits for, which the next
+pass stops (``flows.leftovers``).
+"""
+
+import time
+
+from flows.approval import expiry
+from flows.dispatcher import Handle
+from flows.errors import InputError
+from flows.identity import Person
+from flows.remarks import remark
+from flows.settings import Settings
+from flows.spec import CampaignSpec, parse
+from flows.wiring import dispatcher_of
+from storage.ledger import Ledger
+from storage.records import Trial, TrialState
+
+_RETRIED = frozenset({TrialState.FAILED, TrialState.HELD})
+_CANCELLED = frozenset({TrialState.STAGED, TrialState.RUNNING})
+_REMEDIES = {
+    TrialState.PROPOSED: "'fieldcraft reject' takes it back",
+    TrialState.APPROVED: "'fieldcraft reject' takes it back",
+    TrialState.STAGED: "'fieldcraft cancel' stops it",
+    TrialState.RUNNING: "'fieldcraft cancel' stops it",
+    TrialState.HELD: "'fieldcraft retry', 'abandon' or 'record' settles it",
+    TrialState.FAILED: "'fieldcraft retry' sends it again, 'fieldcraft abandon' gives it up",
+}
+
+
+def retry(ledger: Ledger, person: Person, trial_id: str, comment: str = "") -> Trial:
+    """Approve a failed or held trial afresh, for as many attempts as the campaign file says.
+
+    Raises:
+        identity.Refused: it costs more than the person may approve.
+        InputError: it neither failed nor is held, or its campaign has ended.
+        storage.ledger.StaleTrial: somebody was faster.
+    """
+    comment, trial = remark(comment, "comment"), _in(ledger, trial_id, _RETRIED, "sent again")
+    spec = _specification(ledger, trial)
+    if (ended := ledger.campaign(spec.name).finished) is not None:
+        raise InputError(f"Campaign {spec.name!r} has ended ({ended}) and sends nothing more. Nothing was changed.")
+    person.require_cost({trial.id: trial.cost})
+    return ledger.approve(
+        trial.id,
+        trial.expect,
+        trial.digest,
+        person.name,
+        comment,
+        "manual",
+        spec.dispatcher.attempts,
+        expiry(spec, time.time()),
+    )
+
+
+def abandon(ledger: Ledger, settings: Settings, person: Person, trial_id: str, reason: str) -> Trial:
+    """Give a trial up for good and stop its job; a result that still comes is kept and changes nothing.
+
+    Raises:
+        InputError: it was not sent, has a result or was given up, or there is no reason.
+        storage.ledger.StaleTrial: somebody was faster.
+    """
+    reason = _reason(reason)
+    trial = _in(ledger, trial_id, _RETRIED | _CANCELLED, "abandoned")
+    seconds = _elapsed(ledger, trial)
+    done = ledger.move(trial.id, TrialState.ABANDONED, trial.expect, person.name, reason, seconds=seconds)
+    if trial.state in _CANCELLED:
+        _stop(ledger, settings, trial)
+    return done
+
+
+def cancel(ledger: Ledger, settings: Settings, person: Person, trial_id: str, reason: str) -> Trial:
+    """Stop a trial that is running; it has failed as cancelled, and is repeated only on a person's word.
+
+    Raises:
+        InputError: it does not run, or there is no reason.
+        storage.ledger.StaleTrial: somebody was faster.
+    """
+    reason = _reason(reason)
+    trial = _in(ledger, trial_id, _CANCELLED, "cancelled")
+    done = ledger.move(
+        trial.id,
+        TrialState.FAILED,
+        trial.expect,
+        person.name,
+        reason,
+        failure="cancelled",
+        seconds=_elapsed(ledger, trial),
+    )
+    _stop(ledger, settings, trial)
+    return done
+
+
+def _elapsed(ledger: Ledger, trial: Trial) -> float | None:
+    """Wall time in seconds, up to its limit, of an attempt that runs; None where it is not known to."""
+    if trial.state is not TrialState.RUNNING:
+        return None
+    sent = max(e.created for e in ledger.history(trial.campaign, trial.id) if e.after is TrialState.RUNNING)
+    return min(max(0.0, time.time() - sent), _specification(ledger, trial).dispatcher.wall_time_s)
+
+
+def _stop(ledger: Ledger, settings: Settings, trial: Trial) -> None:
+    dispatcher = dispatcher_of(trial.campaign, _specification(ledger, trial).dispatcher, settings)
+    handle: Handle | None = trial.handle or dispatcher.find(f"{trial.id}-{trial.attempt}")
+    if handle is not None:
+        dispatcher.cancel(handle)
+
+
+def _specification(ledger: Ledger, trial: Trial) -> CampaignSpec:
+    return parse(ledger.campaign(trial.campaign).spec, f"campaign {trial.campaign}")
+
+
+def _reason(text: str) -> str:
+    if not remark(text, "reason").strip():
+        raise InputError("A trial given up without a reason teaches nobody: give one. Nothing was changed.")
+    return text
+
+
+def _in(ledger: Ledger, trial_id: str, states: frozenset[TrialState], what: str) -> Trial:
+    trial = ledger.trial(trial_id)
+    if trial.state not in states:
+        remedy = _REMEDIES.get(trial.state, "it is settled")
+        raise InputError(f"{trial.id} is {trial.state} and cannot be {what}: {remedy}. Nothing was changed.")
+    return trial

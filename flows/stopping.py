@@ -1,0 +1,85 @@
+"""Stop rules: each looks at what the ledger holds and says in words, beginning with its name, that it holds."""
+
+from collections.abc import Sequence
+
+from flows.sites import Site
+from flows.wiring import successful
+from storage.records import SETTLED, Trial, TrialState
+
+
+def stop_reason(site: Site, trials: Sequence[Trial]) -> str | None:
+    """The first stop rule that holds, in words; the budget is none of them.
+
+    Args:
+        site: The campaign.
+        trials: All its trials, none of which is out.
+    """
+    return _target(site, trials) or _no_improvement(site, trials) or _failure_rate(site, trials)
+
+
+def nothing_to_learn_from(site: Site, trials: Sequence[Trial]) -> str | None:
+    """That none of the trials of the start succeeded, so that no model can choose the next."""
+    if not site.campaign.algorithm.learns(len(trials)) or successful(trials):
+        return None
+    return f"failure: none of the first {len(trials)} trials succeeded, so there is nothing to learn from"
+
+
+def _target(site: Site, trials: Sequence[Trial]) -> str | None:
+    target, best = site.campaign.spec.stop.target, site.campaign.objective.best(successful(trials))
+    sign = 1 if site.campaign.objective.maximize else -1
+    if target is None or best is None or sign * (best - target) < 0:
+        return None
+    return f"target: a reading of {best:g} reached {target:g}"
+
+
+def _no_improvement(site: Site, trials: Sequence[Trial]) -> str | None:
+    """Counts the campaign's own completed trials since the best feasible reading, in order of completion."""
+    allowed = site.campaign.spec.stop.no_improvement
+    if allowed is None:
+        return None
+    objective = site.campaign.objective
+    sign, best, since = (1 if objective.maximize else -1), objective.best(_imported(trials)), 0
+    for trial in _settled(site, trials):
+        if trial.state is not TrialState.COMPLETED:
+            continue
+        value = objective.best([trial])
+        if value is not None and (best is None or sign * (value - best) > 0):
+            best, since = value, 0
+        elif best is not None:
+            since += 1
+    if since < allowed:
+        return None
+    return f"no improvement: {since} completed trials in a row were no better than the best reading of {best:g}"
+
+
+def _failure_rate(site: Site, trials: Sequence[Trial]) -> str | None:
+    """Counts failures of the last settled trials; what a person cancelled is neither failure nor success."""
+    rule = site.campaign.spec.stop.failure_rate
+    if rule is None:
+        return None
+    judged = [trial for trial in _settled(site, trials) if _failed(trial) or trial.state is TrialState.COMPLETED]
+    last = judged[-rule.over :]
+    failed = sum(_failed(trial) for trial in last)
+    if len(last) < rule.over or failed <= rule.above * rule.over:
+        return None
+    return f"failure rate: {failed} of the last {rule.over} trials failed, more than {rule.above:g} of them"
+
+
+def _failed(trial: Trial) -> bool:
+    given_up = trial.state in (TrialState.FAILED, TrialState.ABANDONED)
+    return given_up and trial.failure not in (None, "cancelled")
+
+
+def _imported(trials: Sequence[Trial]) -> list[Trial]:
+    return [trial for trial in successful(trials) if trial.origin.kind == "imported"]
+
+
+def _settled(site: Site, trials: Sequence[Trial]) -> list[Trial]:
+    """The campaign's own settled trials, in the order in which they came to be so."""
+    when = {
+        event.trial: event.id
+        for event in site.ledger.history(site.name)
+        if event.after in SETTLED and event.after is not event.before
+    }
+    own = [trial for trial in trials if trial.origin.kind != "imported" and trial.state in SETTLED]
+    return sorted(own, key=lambda trial: when[trial.id])

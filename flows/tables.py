@@ -1,0 +1,221 @@
+"""What people hand in, as data: tables (CSV) whose headers may carry units, and JSON; nothing is judged here.
+
+A header names a column and may state its unit: ``value [K]``, ``x1 [mm]``. Comma, semicolon or tab separate cells.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.errors import InputError
+from physics.space import Continuous, Design, Integer, SpaceError, Variable
+
+MAX_BYTES = 50_000_000
+_TITLE = re.compile(r"\s*(?P<name>.*?)\s*(?:\[(?P<unit>[^\[\]]*)\]\s*)?")
+_CLOSE = 1e-9  # spreadsheets keep 15 digits: a design read back to within this is the one that was asked for
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table.
+
+    Args:
+        place: File and line, for errors.
+        cells: What stands in each column, by its name without the unit; an empty cell is "".
+    """
+
+    place: str
+    cells: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Args:
+        file: Where it was read.
+        units: Unit of each column by its name; None where the header states none.
+        rows: Its lines, blank ones left out.
+    """
+
+    file: Path
+    units: Mapping[str, str | None]
+    rows: tuple[Row, ...]
+
+    def require_units(self, units: Mapping[str, str]) -> None:
+        """Accept the table if every unit that its header states is the one expected.
+
+        Raises:
+            InputError: a unit differs. Nothing is converted.
+        """
+        for name, unit in units.items():
+            given = self.units.get(name)
+            if given is not None and given != unit:
+                raise InputError(
+                    f"{self.file}: the header gives {name} in {given!r}, and it is in {unit or 'no unit'!r} here. "
+                    "Convert the column and its header; nothing was read."
+                )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What somebody says of one trial.
+
+    Args:
+        trial: Its id.
+        key: The attempt's key, where it was given; None for the present attempt.
+        values: Outputs in their units.
+        sd: Standard deviations of outputs, in the outputs' units.
+        ran: Variables of the design that was really run, as far as they were given.
+        field: A file of the field (netCDF, or a folder of zarr).
+        cost: Of the attempt, in budget units.
+        seconds: Wall time of the attempt.
+        note: Remarks.
+        more: Whatever else was handed in.
+        place: Where it stands, for errors.
+    """
+
+    trial: str
+    key: str | None = None
+    values: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    sd: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    ran: Design = dataclasses.field(default_factory=dict)
+    field: Path | None = None
+    cost: float | None = None
+    seconds: float | None = None
+    note: str = ""
+    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    place: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was measured: a line that nobody has filled in."""
+        return not self.values and self.field is None
+
+
+def read_table(file: Path, renamed: Mapping[str, str] | None = None) -> Table:
+    """Read a table with a header.
+
+    Args:
+        file: UTF-8 text.
+        renamed: Columns (with or without the unit) that stand for other names.
+
+    Raises:
+        InputError: it cannot be read, has no header, a column twice, or a line with more or fewer cells.
+    """
+    text = _text(file)
+    first = text.split("\n", 1)[0]
+    separator = max(",;\t", key=first.count)
+    try:
+        lines = [(n, line) for n, line in _numbered(text, separator) if any(cell.strip() for cell in line)]
+    except csv.Error as error:
+        raise InputError(f"{file}: is no table ({error}). Give a CSV with a header.") from None
+    if not lines:
+        raise InputError(f"{file}: is empty. Give a table with a header.")
+    titles = [_titled(title, renamed or {}) for title in lines[0][1]]
+    names = [name for name, _ in titles]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"{file}: column {twice!r} stands there twice. Remove one.")
+    for number, line in lines[1:]:
+        if len(line) != len(names):
+            raise InputError(
+                f"{file}: line {number} has {len(line)} cells and the header {len(names)}. Mend that line; a number "
+                "with a decimal comma is to be written with a point."
+            )
+    rows = (
+        Row(f"{file}: line {n}", {name: cell.strip() for name, cell in zip(names, line, strict=True)})
+        for n, line in lines[1:]
+    )
+    return Table(file, dict(titles), tuple(rows))
+
+
+def _text(file: Path) -> str:
+    try:
+        raw = file.read_bytes()[: MAX_BYTES + 1]
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror}). Check the path and your rights to it.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: is not UTF-8 text. Save it as UTF-8.") from None
+    if len(raw) > MAX_BYTES:
+        raise InputError(f"{file}: is over {MAX_BYTES} bytes, too large for a table. Check the path.")
+    return text.replace("\r\n", "\n")
+
+
+def _numbered(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True)
+    for line in reader:
+        yield reader.line_num, line
+
+
+def _titled(title: str, renamed: Mapping[str, str]) -> tuple[str, str | None]:
+    match = _TITLE.fullmatch(title)
+    assert match is not None  # the pattern matches every line
+    name, unit = match["name"], match["unit"]
+    return renamed.get(title.strip(), renamed.get(name, name)), unit
+
+
+def number(text: str, what: str) -> float:
+    """A finite number from text.
+
+    Raises:
+        InputError: it is none; ``what`` says of what.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"{what} is {text!r}, no number. Give one, with a decimal point.") from None
+    if not math.isfinite(value):
+        raise InputError(f"{what} is {text!r}. Give a finite number.")
+    return value
+
+
+def level(variable: Variable, text: str, what: str) -> float | int | str:
+    """A variable's value from text, within its type; bounds are not asked for.
+
+    Raises:
+        InputError: it is no number, no whole number or no level.
+    """
+    if isinstance(variable, Continuous):
+        return number(text, what)
+    if isinstance(variable, Integer):
+        value = number(text, what)
+        if value != round(value):
+            raise InputError(f"{what} is {text!r}. Give a whole number.")
+        return round(value)
+    try:
+        variable.check(text)
+    except SpaceError as error:
+        raise InputError(f"{what}: {error}") from None
+    return text
+
+
+def differs(variable: Variable, asked: object, given: object) -> bool:
+    """Whether a variable's value is another than the one asked for, beyond what a spreadsheet rounds."""
+    if isinstance(variable, Continuous):
+        span = variable.high - variable.low
+        return not math.isclose(float(str(asked)), float(str(given)), rel_tol=_CLOSE, abs_tol=_CLOSE * span)
+    return asked != given
+
+
+def read_json_results(file: Path) -> list[Mapping[str, Any]]:
+    """Results in JSON: one object, or a list of them.
+
+    Raises:
+        InputError: it cannot be read, or holds something else.
+    """
+    try:
+        data = json.loads(_text(file))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{file}: is no JSON ({error}). Mend that place.") from None
+    items: Sequence[Any] = data if isinstance(data, list) else [data]
+    if not items or not all(isinstance(item, dict) for item in items):
+        raise InputError(f"{file}: holds no result. Give an object with 'trial' and 'values', or a list of them.")
+    return list(items)

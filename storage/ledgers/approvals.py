@@ -1,0 +1,119 @@
+"""Leave to run: given for exactly what will run, asked for whenever a trial is sent. In an open write transaction."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, insert, select
+
+from storage.ledger import ForbiddenMove, InvalidRecord
+from storage.ledgers import budget, schema
+from storage.ledgers.rows import add_event, checked, get_trial, one, record_of
+from storage.ledgers.swaps import expected, permitted, swap, void, what_runs
+from storage.records import Approval, Grant, Trial, TrialState
+
+
+@dataclass(frozen=True)
+class Leave:
+    """What an approver grants, whichever trials it is for; the fields are those of ``Ledger.approve``."""
+
+    by: str
+    comment: str
+    policy: str
+    attempts: int
+    expires: float | None
+
+
+def approve(connection: Connection, grant: Grant, leave: Leave) -> Trial:
+    """Write an approval and move the trial to APPROVED; see ``Ledger.approve``."""
+    if leave.attempts < 1:
+        raise InvalidRecord(
+            f"An approval of {grant.trial} for {leave.attempts} attempts would approve nothing: give at least 1."
+        )
+    before = seen(connection, grant, TrialState.APPROVED)
+    void(connection, grant.trial, "replaced by a later approval")
+    ended = budget.settlement(connection, before, TrialState.APPROVED, None, None)
+    after = swap(connection, before, TrialState.APPROVED, **budget.added(before, ended))
+    terms = {"digest": grant.digest, "policy": leave.policy, "attempts": leave.attempts, "expires": leave.expires}
+    approval = checked(
+        Approval,
+        f"Approval of {grant.trial}",
+        id=0,
+        trial=grant.trial,
+        revision=before.revision,
+        by=leave.by,
+        comment=leave.comment,
+        version=after.version,
+        created=after.updated,
+        voided=None,
+        **terms,
+    )
+    connection.execute(insert(schema.approvals).values(approval.model_dump(mode="json", exclude={"id"})))
+    details = terms | budget.details(ended)
+    by, comment, campaign = leave.by, leave.comment, after.campaign
+    add_event(connection, campaign, "approve", by, comment, trial=after, before=before.expect, details=details)
+    return after
+
+
+def approve_all(connection: Connection, grants: Sequence[Grant], leave: Leave) -> tuple[Trial, ...]:
+    """Approve several trials, all or none; see ``Ledger.approve_all``."""
+    return tuple(approve(connection, grant, leave) for grant in distinct(grants))
+
+
+def distinct(grants: Sequence[Grant]) -> Sequence[Grant]:
+    """The grants, if there is at least one and each is for another trial."""
+    names = [grant.trial for grant in grants]
+    if not names:
+        raise InvalidRecord("The decision names no trial, so nothing was decided: name at least one.")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidRecord(f"The decision names {', '.join(twice)} more than once: name each trial once.")
+    return grants
+
+
+def seen(connection: Connection, grant: Grant, to: TrialState) -> Trial:
+    """The trial of a decision, if it still is what the person saw and may go where they want it."""
+    trial = expected(get_trial(connection, grant.trial), grant.expect)
+    permitted(trial, to)
+    if grant.digest != (runs := what_runs(connection, trial)):
+        raise ForbiddenMove(
+            f"The decision on {trial.id} names the digest {grant.digest}, but what would run has the digest {runs}. "
+            "Look at the trial again and decide on what it is now."
+        )
+    return trial
+
+
+def under_approval(connection: Connection, trial: Trial, to: TrialState) -> None:
+    """Refuse unless a live approval covers exactly what would run, has not expired and has an attempt left."""
+    approvals = schema.approvals
+    query = select(approvals).where(approvals.c.trial == trial.id, approvals.c.voided.is_(None))
+    row = one(connection, query.order_by(approvals.c.id.desc()))
+    if row is None:
+        raise ForbiddenMove(f"{trial.id} cannot be moved to {to}: it has no live approval. Approve it first.")
+    approval = record_of(Approval, row)
+    if approval.digest != (runs := what_runs(connection, trial)) or approval.revision != trial.revision:
+        raise ForbiddenMove(
+            f"{trial.id} cannot be moved to {to}: its approval names the digest {approval.digest} (revision "
+            f"{approval.revision}), but {runs} (revision {trial.revision}) would run. Approve what it is now."
+        )
+    if approval.expires is not None and approval.expires <= (now := time.time()):
+        raise ForbiddenMove(
+            f"{trial.id} cannot be moved to {to}: its approval by {approval.by} expired "
+            f"{(now - approval.expires) / 3600:.1f} h ago. Approve it again."
+        )
+    if (used := _used(connection, approval)) >= approval.attempts:
+        raise ForbiddenMove(
+            f"{trial.id} cannot be moved to {to}: {used} of the {approval.attempts} attempts approved are used up. "
+            "Approve it again for more."
+        )
+
+
+def _used(connection: Connection, approval: Approval) -> int:
+    """How often the trial was staged under an approval."""
+    events = schema.events
+    staged = select(func.count()).where(
+        events.c.trial == approval.trial,
+        events.c.after == TrialState.STAGED.value,
+        events.c.version > approval.version,
+        events.c.action == "move",
+    )
+    return connection.execute(staged).scalar_one()

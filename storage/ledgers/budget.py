@@ -1,0 +1,98 @@
+"""What a campaign may spend: reserved when a trial is staged, settled when its attempt ends.
+
+Let R be the expected cost of all trials that are out (STAGED, RUNNING, HELD) and S what ended attempts have cost. A
+trial of expected cost c is staged only if S + R + c <= limit; wall time is held to its limit in the same way, with the
+wall-time limit of one attempt as each one's expectation, and the number of trials ever sent to its own.
+"""
+
+from typing import Any
+
+from pydantic import Field
+from sqlalchemy import Connection, Integer, case, func, select
+
+from storage.ledger import BudgetSpent
+from storage.ledgers import schema
+from storage.ledgers.rows import checked
+from storage.records import OUT, Limits, Number, Record, Spending, Trial, TrialState
+
+_SLACK = 1e-9  # relative: a sum of costs may differ from the limit by rounding
+
+
+class Settlement(Record):
+    """What one attempt came to; kept in the details of the event that ended it."""
+
+    spent: Number = Field(ge=0)  # budget units
+    seconds: Number = Field(ge=0)
+
+
+def settlement(
+    connection: Connection, before: Trial, to: TrialState, cost: float | None, seconds: float | None
+) -> Settlement | None:
+    """What the attempt that a move to ``to`` ends came to: what was reserved, where it is not known.
+
+    Returns:
+        None when the move ends no attempt.
+    """
+    if before.state not in OUT or to in OUT:
+        return None
+    spent = before.cost if cost is None else cost
+    time = _limits(connection, before.campaign).attempt_seconds if seconds is None else seconds
+    return checked(Settlement, f"What attempt {before.attempt} of {before.id} came to", spent=spent, seconds=time)
+
+
+def added(before: Trial, ended: Settlement | None) -> dict[str, float]:
+    """The columns of a trial that an ended attempt changes."""
+    return {} if ended is None else {"spent": before.spent + ended.spent, "seconds": before.seconds + ended.seconds}
+
+
+def details(ended: Settlement | None) -> dict[str, Any]:
+    """What the event that ended an attempt keeps of it."""
+    return {} if ended is None else ended.model_dump()
+
+
+def reserve(connection: Connection, trial: Trial) -> None:
+    """Raise ``BudgetSpent`` unless the campaign's limits leave room for one more attempt of ``trial``."""
+    limits = _limits(connection, trial.campaign, lock=True)
+    if limits.trials is limits.cost is limits.seconds is None:
+        return
+    now = spending(connection, trial.campaign, limits)
+    wanted = (
+        ("trials", limits.trials, now.trials, 0 if trial.attempt else 1),
+        ("budget units", limits.cost, now.spent + now.reserved, trial.cost),
+        ("s of wall time", limits.seconds, now.seconds + now.seconds_reserved, limits.attempt_seconds),
+    )
+    for unit, limit, used, more in wanted:
+        if limit is not None and more > 0 and used + more > limit * (1 + _SLACK):
+            raise BudgetSpent(
+                f"{trial.id} cannot be sent: {used:g} of the {limit:g} {unit} of {trial.campaign!r} are spent or "
+                f"reserved, and it could take {more:g} more. Wait for what is out, or start a campaign with more."
+            )
+
+
+def spending(connection: Connection, campaign: str, limits: Limits | None = None) -> Spending:
+    """What a campaign has spent and reserved; see ``Ledger.spending``."""
+    table = schema.trials
+    limits = limits or _limits(connection, campaign)
+    out = table.c.state.in_([state.value for state in OUT])
+    query = select(
+        func.coalesce(func.sum(case((table.c.attempt > 0, 1), else_=0), type_=Integer), 0).label("trials"),
+        func.coalesce(func.sum(table.c.spent), 0.0).label("spent"),
+        func.coalesce(func.sum(case((out, table.c.cost), else_=0.0)), 0.0).label("reserved"),
+        func.coalesce(func.sum(table.c.seconds), 0.0).label("seconds"),
+        func.coalesce(func.sum(case((out, 1), else_=0), type_=Integer), 0).label("out"),
+    ).where(table.c.campaign == campaign)
+    row = connection.execute(query).mappings().one()
+    return Spending(
+        trials=row["trials"],
+        spent=row["spent"],
+        reserved=row["reserved"],
+        seconds=row["seconds"],
+        seconds_reserved=row["out"] * limits.attempt_seconds,
+    )
+
+
+def _limits(connection: Connection, campaign: str, *, lock: bool = False) -> Limits:
+    table = schema.campaigns
+    query = select(table.c.limits).where(table.c.name == campaign)
+    row = connection.execute(query.with_for_update() if lock else query).scalar_one()
+    return Limits(**row)

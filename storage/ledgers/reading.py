@@ -1,0 +1,180 @@
+"""What the ledger tells, over any SQL database: reads, each of one instant, which create nothing."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, RowMapping, select
+from sqlalchemy.exc import DBAPIError
+
+from storage.ledger import LedgerError, NotALedger
+from storage.ledgers import audit, budget, leases, schema
+from storage.ledgers.results import stored_results
+from storage.ledgers.rows import get_campaign, get_product, get_trial, many
+from storage.records import (
+    Approval,
+    Campaign,
+    Event,
+    Lease,
+    Notice,
+    OutboxItem,
+    Product,
+    Result,
+    Spending,
+    Step,
+    Trial,
+    TrialState,
+)
+
+
+class ReadingLedger(ABC):
+    """The reads of a ``storage.ledger.Ledger`` on an SQLAlchemy engine; all of them go through ``_reading``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @abstractmethod
+    def _explain(self, error: DBAPIError) -> LedgerError:
+        """Say in the ledger's terms what the database complained about, and the remedy."""
+
+    @abstractmethod
+    def _integrity(self, connection: Connection) -> list[str]:
+        """What the database itself finds wrong with its files."""
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """One read transaction: everything read in it is of one instant."""
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except DBAPIError as error:
+            raise self._explain(error) from error
+
+    def campaign(self, name: str) -> Campaign:
+        """Return the campaign of that name."""
+        with self._reading() as connection:
+            return get_campaign(connection, name)
+
+    def campaigns(self) -> tuple[Campaign, ...]:
+        """All campaigns, oldest first."""
+        table = schema.campaigns
+        with self._reading() as connection:
+            return many(connection, Campaign, select(table).order_by(table.c.created, table.c.name))
+
+    def holder(self, name: str) -> Lease | None:
+        """Who makes passes over a campaign now."""
+        with self._reading() as connection:
+            return leases.holder(connection, name)
+
+    def product(self, campaign: str, iteration: int, step: Step) -> Product | None:
+        """What the step of that iteration made, or None."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return get_product(connection, campaign, iteration, step)
+
+    def products(self, campaign: str) -> tuple[Product, ...]:
+        """All products of a campaign, oldest first."""
+        table = schema.products
+        query = select(table).where(table.c.campaign == campaign)
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return many(connection, Product, query.order_by(table.c.iteration, table.c.step))
+
+    def trials(
+        self, campaign: str, states: Collection[TrialState] | None = None, iteration: int | None = None
+    ) -> tuple[Trial, ...]:
+        """Trials of a campaign by number."""
+        table = schema.trials
+        query = select(table).where(table.c.campaign == campaign).order_by(table.c.number)
+        if states is not None:
+            query = query.where(table.c.state.in_([state.value for state in states]))
+        if iteration is not None:
+            query = query.where(table.c.iteration == iteration)
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return many(connection, Trial, query)
+
+    def trial(self, trial_id: str) -> Trial:
+        """Return the trial of that id."""
+        with self._reading() as connection:
+            return get_trial(connection, trial_id)
+
+    def history(self, campaign: str, trial: str | None = None) -> tuple[Event, ...]:
+        """Events of a campaign, or of one of its trials, oldest first."""
+        table = schema.events
+        query = select(table).where(table.c.campaign == campaign).order_by(table.c.id)
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            if trial is not None:
+                query = query.where(table.c.trial == get_trial(connection, trial).id)
+            return many(connection, Event, query)
+
+    def results(self, trial_id: str) -> tuple[Result, ...]:
+        """All results of a trial, oldest first."""
+        with self._reading() as connection:
+            return stored_results(connection, get_trial(connection, trial_id).id)
+
+    def readings(self, campaign: str) -> tuple[Result, ...]:
+        """All results of a campaign, oldest first."""
+        table, trials = schema.results, schema.trials
+        query = select(table).join(trials, trials.c.id == table.c.trial).where(trials.c.campaign == campaign)
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return many(connection, Result, query.order_by(table.c.id))
+
+    def spending(self, campaign: str) -> Spending:
+        """What a campaign has spent and reserved."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return budget.spending(connection, campaign)
+
+    def approvals(self, trial_id: str) -> tuple[Approval, ...]:
+        """All approvals of a trial, oldest first."""
+        table = schema.approvals
+        with self._reading() as connection:
+            trial = get_trial(connection, trial_id)
+            return many(connection, Approval, select(table).where(table.c.trial == trial.id).order_by(table.c.id))
+
+    def pending(self, campaign: str | None = None, limit: int = 1000) -> tuple[OutboxItem, ...]:
+        """The oldest outbox items not exported yet."""
+        table = schema.outbox
+        query = select(table).where(table.c.exported.is_(None)).order_by(table.c.id).limit(limit)
+        if campaign is not None:
+            query = query.where(table.c.campaign == campaign)
+        with self._reading() as connection:
+            return many(connection, OutboxItem, query)
+
+    def tracked(self, campaign: str) -> Mapping[str, str]:
+        """Tracking runs by what they show."""
+        table = schema.outbox
+        query = select(table).where(table.c.campaign == campaign, table.c.run_id.is_not(None)).order_by(table.c.id)
+        with self._reading() as connection:
+            return {_shown(row): row["run_id"] for row in connection.execute(query).mappings()}
+
+    def notices(self, campaign: str | None = None, limit: int = 100) -> tuple[Notice, ...]:
+        """The oldest notices that were not told yet."""
+        table = schema.notices
+        query = select(table).where(table.c.told.is_(None)).order_by(table.c.id).limit(limit)
+        if campaign is not None:
+            query = query.where(table.c.campaign == campaign)
+        with self._reading() as connection:
+            return many(connection, Notice, query)
+
+    def check(self) -> list[str]:
+        """Read everything and return what is wrong."""
+        try:
+            with self._reading() as connection:
+                return self._integrity(connection) or audit.audit(connection)
+        except NotALedger as error:  # damaged so badly that not even the check could run
+            return [str(error)]
+
+
+def _shown(row: RowMapping) -> str:
+    """What an outbox row shows; the campaign's own run also shows its end."""
+    match row["kind"]:
+        case "trial":
+            return f"trial:{row['payload']['id']}"
+        case "surrogate":
+            return f"surrogate:{row['payload']['iteration']}"
+        case _:
+            return "campaign"

@@ -1,0 +1,64 @@
+"""The compare-and-swap under every change of a trial, and what a change is held against."""
+
+import time
+
+from sqlalchemy import Connection, select, update
+
+from storage.ledger import ForbiddenMove, StaleTrial
+from storage.ledgers import schema
+from storage.ledgers.rows import get_trial, record_of
+from storage.records import TRANSITIONS, Expect, Trial, TrialState, trial_digest
+
+_CLEARS_FAILURE = frozenset({TrialState.APPROVED, TrialState.COMPLETED})
+
+
+def expected(trial: Trial, expect: Expect) -> Trial:
+    """The trial, if it has the state and version expected; otherwise ``StaleTrial`` saying which it has."""
+    state, version = expect
+    if trial.expect != (state, version):
+        raise StaleTrial(
+            f"{trial.id} is no longer {state} at version {version}: it is {trial.state} at version {trial.version}. "
+            "Nothing was changed; read it again and decide again.",
+            now=trial.expect,
+        )
+    return trial
+
+
+def permitted(trial: Trial, to: TrialState) -> None:
+    """Raise ``ForbiddenMove`` unless ``TRANSITIONS`` has the move."""
+    if to not in TRANSITIONS[trial.state]:
+        ways = ", ".join(sorted(TRANSITIONS[trial.state])) or "nowhere: it is final"
+        raise ForbiddenMove(
+            f"{trial.id} cannot go from {trial.state} to {to}. From {trial.state} it may go to: {ways}."
+        )
+
+
+def what_runs(connection: Connection, trial: Trial) -> str:
+    """Digest of what would run, computed afresh, so that a design changed behind the ledger's back never runs."""
+    table = schema.campaigns
+    digest = connection.execute(select(table.c.digest).where(table.c.name == trial.campaign)).scalar_one()
+    return trial_digest(trial.design, digest)
+
+
+def swap(connection: Connection, before: Trial, to: TrialState, **changes: object) -> Trial:
+    """The one statement that changes a trial's version: it takes effect only on the row that was read."""
+    table = schema.trials
+    if to in _CLEARS_FAILURE:
+        changes["failure"] = None
+    query = (
+        update(table)
+        .where(table.c.id == before.id, table.c.state == before.state.value, table.c.version == before.version)
+        .values(state=to.value, version=before.version + 1, updated=time.time(), **changes)
+        .returning(*table.c)
+    )
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        now = get_trial(connection, before.id)
+        return expected(now, before.expect)
+    return record_of(Trial, row)
+
+
+def void(connection: Connection, trial_id: str, reason: str) -> None:
+    """Let no approval of the trial hold any longer."""
+    table = schema.approvals
+    connection.execute(update(table).where(table.c.trial == trial_id, table.c.voided.is_(None)).values(voided=reason))

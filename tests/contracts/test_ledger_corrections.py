@@ -1,0 +1,230 @@
+"""Results that are partial, corrected, retracted, of another design, or older than the campaign. On every back end."""
+
+import math
+from pathlib import Path
+
+import pytest
+from ledgers import BACKENDS, S, begin, correct, everything, finish_trial, proposal, step, trial_in
+
+from storage.ledger import ForbiddenMove, InvalidRecord, Ledger, StaleTrial
+from storage.records import FieldRef, Known, Trial, digest_of, result_digest
+
+FIELD = FieldRef(digest="ab" * 32, size=1000)
+OTHER = {"x": 0.125, "n": 3, "material": "steel"}
+SOURCE = "cd" * 32
+
+
+@pytest.fixture(params=BACKENDS)
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
+    return BACKENDS[request.param](tmp_path)
+
+
+def verdicts(ledger: Ledger, trial: Trial) -> list[tuple[str, int | None]]:
+    return [(result.verdict, result.replaces) for result in ledger.results(trial.id)]
+
+
+def test_a_correction_replaces_the_value_and_keeps_the_old_result(ledger):
+    trial = trial_in(ledger, S.COMPLETED)
+    fixed, result = ledger.correct(trial.id, trial.expect, 1, {"y": 2.5}, FIELD, "ann", "the gauge", {"note": "cold"})
+    assert (fixed.state, fixed.version, fixed.outputs, fixed.field) == (S.COMPLETED, 6, {"y": 2.5}, FIELD)
+    assert verdicts(ledger, trial) == [("accepted", None), ("accepted", 1)]
+    assert [r.outputs for r in ledger.results(trial.id)] == [{"y": 1.5}, {"y": 2.5}]
+    assert (result.id, result.attempt, result.source, result.details) == (2, 1, "person", {"note": "cold"})
+    event = ledger.history("heat", trial.id)[-1]
+    assert (event.action, event.by, event.reason, event.details["replaces"]) == ("correct", "ann", "the gauge", 1)
+    assert [item.payload["outputs"] for item in ledger.pending() if item.kind == "trial"] == [{"y": 1.5}, {"y": 2.5}]
+    assert ledger.check() == []
+
+
+def test_corrections_form_a_chain_and_only_its_end_can_be_corrected(ledger):
+    trial = correct(ledger, correct(ledger, trial_in(ledger, S.COMPLETED), 2.5), 3.5)
+    assert verdicts(ledger, trial) == [("accepted", None), ("accepted", 1), ("accepted", 2)]
+    before = everything(ledger)
+    with pytest.raises(
+        ForbiddenMove, match="Result 2 of heat-0001 cannot be corrected: result 3 is the one that counts"
+    ):
+        ledger.correct(trial.id, trial.expect, 2, {"y": 4.5}, None, "ann", "", {})
+    with pytest.raises(ForbiddenMove, match="Result 3 of heat-0001 says this already"):
+        correct(ledger, trial, 3.5)
+    with pytest.raises(StaleTrial, match="is no longer COMPLETED at version 5"):
+        ledger.correct(trial.id, (S.COMPLETED, 5), 3, {"y": 4.5}, None, "ann", "", {})
+    with pytest.raises(InvalidRecord, match=r"outputs\.y = inf cannot be stored"):
+        correct(ledger, trial, math.inf)
+    with pytest.raises(InvalidRecord, match="without outputs says nothing"):
+        ledger.correct(trial.id, trial.expect, 3, {}, None, "ann", "", {})
+    assert everything(ledger) == before
+    assert ledger.check() == []
+
+
+def test_a_retraction_leaves_no_outputs_and_can_be_taken_back(ledger):
+    trial = ledger.record(*_of(trial_in(ledger, S.RUNNING)), {"y": 1.5}, FIELD, "pass", "local", {})[0]
+    gone = correct(ledger, trial, None)
+    assert (gone.state, gone.outputs, gone.field) == (S.COMPLETED, None, None)
+    assert ledger.results(trial.id)[-1].outputs == {}
+    with pytest.raises(ForbiddenMove, match="says this already"):
+        correct(ledger, gone, None)
+    back = correct(ledger, gone, 1.5)
+    assert back.outputs == {"y": 1.5}
+    assert verdicts(ledger, trial) == [("accepted", None), ("retraction", 1), ("accepted", 2)]
+    assert ledger.check() == []
+
+
+def _of(trial: Trial):
+    return trial.id, trial.expect
+
+
+def test_a_retraction_says_nothing_else(ledger):
+    trial = trial_in(ledger, S.COMPLETED)
+    with pytest.raises(InvalidRecord, match="retraction of heat-0001 with a field or a design"):
+        ledger.correct(trial.id, trial.expect, 1, None, FIELD, "ann", "", {})
+    with pytest.raises(InvalidRecord, match="retraction of heat-0001 with a field or a design"):
+        correct(ledger, trial, None, ran=OTHER)
+
+
+@pytest.mark.parametrize("state", sorted(set(S) - {S.COMPLETED}))
+def test_only_a_completed_trial_has_a_result_to_correct(ledger, state):
+    trial = trial_in(ledger, state)
+    with pytest.raises(ForbiddenMove, match=f"heat-0001 is {state}: only a COMPLETED trial"):
+        ledger.correct(trial.id, trial.expect, 1, {"y": 1.0}, None, "ann", "", {})
+
+
+def test_a_result_that_repeats_what_counts_after_a_correction_is_a_duplicate_and_what_was_before_is_not(ledger):
+    trial = correct(ledger, trial_in(ledger, S.COMPLETED), 2.5)
+    before = everything(ledger)
+    for value, verdict in ((2.5, "duplicate"), (1.5, "superseded")):
+        same, result = ledger.record(*_of(trial), {"y": value}, None, "test", "local", {})
+        assert (same, result.verdict) == (trial, verdict)
+    assert everything(ledger) == before
+
+
+def test_a_partial_result_is_kept_and_the_trial_goes_on_waiting(ledger):
+    trial = trial_in(ledger, S.RUNNING)
+    for _ in range(2):  # the same one twice is stored once
+        same, part = ledger.record(
+            *_of(trial), {"g": -1.0}, None, "ann", "person", {"note": "y tomorrow"}, partial=True
+        )
+        assert (same, part.verdict) == (trial, "partial")
+    ledger.record(*_of(trial), {"g": -2.0}, None, "ann", "person", {}, partial=True)
+    assert [r.outputs for r in ledger.results(trial.id)] == [{"g": -1.0}, {"g": -2.0}]
+    assert ledger.check() == []
+    done, whole = ledger.record(*_of(trial), {"y": 1.5, "g": -2.0}, None, "ann", "person", {})
+    assert (done.outputs, whole.verdict) == ({"y": 1.5, "g": -2.0}, "accepted")
+    assert ledger.check() == []
+
+
+def test_a_result_said_to_be_partial_at_first_and_whole_later_completes_the_trial(ledger):
+    trial = trial_in(ledger, S.HELD)
+    ledger.record(*_of(trial), {"y": 1.5}, None, "ann", "person", {}, partial=True)
+    assert finish_trial(ledger, trial).state is S.COMPLETED
+    assert verdicts(ledger, trial) == [("partial", None), ("accepted", None)]
+
+
+def test_a_partial_result_of_what_is_finished_or_was_never_sent_is_no_partial_result(ledger):
+    done = trial_in(ledger, S.COMPLETED)
+    assert ledger.record(*_of(done), {"g": 1.0}, None, "ann", "person", {}, partial=True)[1].verdict == "superseded"
+    staged = trial_in(ledger, S.STAGED, iteration=1)
+    with pytest.raises(ForbiddenMove, match="is only STAGED"):
+        ledger.record(*_of(staged), {"g": 1.0}, None, "ann", "person", {}, partial=True)
+
+
+def test_the_design_that_was_really_run_is_kept_and_is_what_a_model_learns_from(ledger):
+    trial = trial_in(ledger, S.RUNNING)
+    done, result = ledger.record(*_of(trial), {"y": 1.5}, None, "ann", "person", {}, ran=OTHER)
+    assert done.ran == result.ran == done.actual == OTHER
+    assert done.design == trial.design != OTHER
+    assert result.digest == digest_of({"outputs": {"y": 1.5}, "field": None, "ran": OTHER})
+    as_asked = finish_trial(ledger, trial_in(ledger, S.RUNNING, iteration=1), ran=dict(trial.design))
+    assert as_asked.ran is None and as_asked.actual == as_asked.design
+    assert ledger.results(as_asked.id)[0].digest == digest_of({"outputs": {"y": 1.5}, "field": None})
+    fixed = correct(ledger, done, 1.5)  # it was run as asked after all
+    assert fixed.ran is None
+    assert ledger.check() == []
+
+
+def test_a_design_that_was_run_has_the_variables_of_the_trial(ledger):
+    trial = trial_in(ledger, S.RUNNING)
+    with pytest.raises(InvalidRecord, match="what was run is said to have x"):
+        finish_trial(ledger, trial, ran={"x": 0.5})
+    with pytest.raises(InvalidRecord, match=r"ran\.x.* = nan cannot be stored"):
+        finish_trial(ledger, trial, ran={**OTHER, "x": math.nan})
+    assert ledger.results(trial.id) == ()
+
+
+def test_the_same_value_of_another_design_is_no_duplicate(ledger):
+    trial = trial_in(ledger, S.COMPLETED)
+    assert ledger.record(*_of(trial), {"y": 1.5}, None, "ann", "person", {}, ran=OTHER)[1].verdict == "superseded"
+
+
+def test_all_readings_of_a_campaign_are_told_in_order(ledger):
+    first, second = trial_in(ledger, S.RUNNING), trial_in(ledger, S.RUNNING, iteration=1)
+    done = finish_trial(ledger, second, 2.5)
+    correct(ledger, done, 3.5)
+    finish_trial(ledger, first)
+    begin(ledger, "other")
+    assert [(r.trial, r.outputs["y"]) for r in ledger.readings("heat")] == [
+        ("heat-0002", 2.5),
+        ("heat-0002", 3.5),
+        ("heat-0001", 1.5),
+    ]
+    assert ledger.readings("other") == ()
+
+
+def known(*values: float) -> list[Known]:
+    lines = enumerate(values, 2)
+    return [Known(design={**OTHER, "x": x}, outputs={"y": 10 * x}, details={"line": line}) for line, x in lines]
+
+
+def test_measurements_from_before_are_completed_trials_that_cost_nothing(ledger):
+    begin(ledger, trials=1, cost=1.0)
+    (proposed,) = ledger.propose("heat", 0, [proposal()], "test")
+    first, second = ledger.adopt("heat", known(0.25, 0.5), SOURCE, "import of data.csv", "ann")
+    assert [(t.id, t.iteration, t.slot) for t in (first, second)] == [("heat-0002", 1, 0), ("heat-0003", 1, 1)]
+    assert (first.state, first.outputs, first.attempt) == (S.COMPLETED, {"y": 2.5}, 0)
+    assert first.cost == first.spent == first.seconds == 0.0
+    assert (first.origin.kind, first.origin.data_digest) == ("imported", SOURCE)
+    (result,) = ledger.results(second.id)
+    assert (result.verdict, result.source, result.details) == ("accepted", "import", {"line": 3})
+    assert [(e.action, e.by) for e in ledger.history("heat", first.id)] == [("import", "ann")]
+    assert ledger.spending("heat").trials == 0
+    assert [i.payload["id"] for i in ledger.pending() if i.kind == "trial"] == ["heat-0002", "heat-0003"]
+    fixed = correct(ledger, first, 7.5)
+    assert fixed.outputs == {"y": 7.5}
+    step(ledger, ledger.approve(*_of(proposed), proposed.digest, "ann", "", "manual", 1), S.STAGED)
+    assert ledger.check() == []
+
+
+def test_a_source_is_adopted_once_and_another_one_after_it(ledger):
+    begin(ledger)
+    first = ledger.adopt("heat", known(0.25, 0.5), SOURCE, "import of data.csv", "ann")
+    before = everything(ledger)
+    assert ledger.adopt("heat", known(0.75), SOURCE, "import of data.csv", "ann") == first
+    assert everything(ledger) == before
+    (later,) = ledger.adopt("heat", known(0.75), "ef" * 32, "import of more.csv", "ann")
+    assert (later.id, later.iteration) == ("heat-0003", 1)
+
+
+def test_measurements_are_adopted_all_or_none(ledger):
+    begin(ledger)
+    before = everything(ledger)
+    with pytest.raises(InvalidRecord, match="Nothing was given to import into 'heat'"):
+        ledger.adopt("heat", [], SOURCE, "import", "ann")
+    bad = Known.model_construct(design=OTHER, outputs={"y": math.nan}, details={})
+    with pytest.raises(InvalidRecord, match=r"outputs\.y = nan cannot be stored"):
+        ledger.adopt("heat", [*known(0.25), bad], SOURCE, "import", "ann")
+    with pytest.raises(InvalidRecord, match="without outputs says nothing"):
+        ledger.adopt("heat", [Known(design=OTHER, outputs={})], SOURCE, "import", "ann")
+    with pytest.raises(InvalidRecord, match=r"data_digest = 'x' cannot be stored"):
+        ledger.adopt("heat", known(0.25), "x", "import", "ann")
+    assert everything(ledger) == before
+
+
+def test_a_later_result_of_an_imported_trial_is_kept_and_moves_nothing(ledger):
+    begin(ledger)
+    (trial,) = ledger.adopt("heat", known(0.25), SOURCE, "import", "ann")
+    assert ledger.record(*_of(trial), {"y": 2.5}, None, "ann", "person", {})[1].verdict == "duplicate"
+    assert ledger.record(*_of(trial), {"y": 9.5}, None, "ann", "person", {})[1].verdict == "superseded"
+    assert ledger.check() == []
+
+
+def test_the_digest_of_a_result_of_schema_1_stays_true():
+    assert result_digest({"y": 1.5}, None, None) == "ae86936a9ec08f41dcabc906b031d453065e32f9b7110059a45b6ad12bc273e7"

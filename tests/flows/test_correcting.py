@@ -1,0 +1,103 @@
+"""Corrections and models: each model is rebuilt from the very results it saw, and the next one sees what counts."""
+
+from pathlib import Path
+
+import pytest
+from bench import Bench, bench
+
+from flows import acquisition, deciding, training
+from flows.correcting import correct, retract
+from flows.recording import check_correction
+from flows.sites import Site, site_of
+from flows.tables import Reading
+from flows.wiring import observations, seen_by
+
+CAMPAIGN = """\
+name: bench
+seed: 3
+sense: minimize
+problem: {kind: branin}
+algorithm:
+  start: {n: 3}
+  surrogate: {kind: exact_gp}
+  acquisition: {kind: log_ei}
+  maximizer: {kind: multistart}
+approval: human
+dispatcher: {kind: lab}
+budget: {trials: 8}
+"""
+
+
+def trained(folder: Path, patch: pytest.MonkeyPatch) -> tuple[Bench, Site]:
+    """Three results are in, and the model of iteration 1 is trained; its designs are still to be proposed."""
+    made = bench(folder, CAMPAIGN, patch)
+    made.order()
+    for number, value in enumerate((25.0, 3.0, 120.0), start=1):
+        assert made.run("record", f"bench-{number:04d}", "--value", f"value={value}")[0] == 0
+    site = site_of(str(made.settings.home), "bench", None)
+    decision = deciding.decide(site)
+    assert (decision.propose, decision.iteration, decision.model) == (1, 1, True)
+    training.train(site, 1)
+    return made, site
+
+
+def designs(site: Site) -> list[object]:
+    return [trial.design for trial in acquisition.acquire(site, 1, 1)]
+
+
+def test_a_correction_between_training_and_acquisition_changes_no_proposal(tmp_path, monkeypatch):
+    (_, plain), (made, corrected), (_, retracted), (_, ran) = (
+        trained(tmp_path / name, monkeypatch) for name in ("plain", "corrected", "retracted", "ran")
+    )
+    expected = designs(plain)
+    reading = Reading("bench-0002", values={"value": 300.0})
+    done = correct(corrected, check_correction(corrected, reading), "ana", "misread")
+    assert list(done.models) == [1]
+    assert done.proposals == ()
+    retract(retracted, "bench-0002", "ana", "spilt")
+    other = Reading("bench-0002", ran={"x1": 0.0})
+    correct(ran, check_correction(ran, other), "ana", "another sample")
+    assert designs(corrected) == expected
+    assert designs(retracted) == expected
+    assert designs(ran) == expected
+    again = retract(corrected, "bench-0002", "ana", "spilt")
+    assert (again.models, again.proposals) == ({}, ())  # that model had seen the first value, not the second
+    assert made.ledger.check() == []
+
+
+def test_the_next_model_learns_what_counts_where_it_was_really_run(tmp_path, monkeypatch):
+    made, site = trained(tmp_path, monkeypatch)
+    first = made.ledger.product("bench", 1, "train")
+    reading = Reading("bench-0002", values={"value": 300.0}, ran={"x1": 0.0})
+    new = correct(site, check_correction(site, reading), "ana", "misread")
+    retract(site, "bench-0003", "ana", "spilt")
+    second = training.train(site, 2)
+    assert second.payload["trials"] == ["bench-0001", "bench-0002"]
+    assert second.payload["results"] == [made.ledger.results("bench-0001")[0].id, new.result]
+    seen = seen_by(second, site.ledger.trials("bench"), site.ledger.readings("bench"))
+    data = observations(site.campaign, seen, None)
+    assert data.digest == second.payload["data_digest"] != first.payload["data_digest"]
+    assert data.y.tolist() == [25.0, 300.0]
+    assert site.campaign.space.decode(data.X)[1]["x1"] == pytest.approx(0.0, abs=1e-12)
+    assert made.ledger.product("bench", 1, "train") == first
+
+
+def test_a_retraction_names_the_models_and_the_trials_they_proposed(tmp_path, monkeypatch):
+    made, site = trained(tmp_path, monkeypatch)
+    (proposed,) = acquisition.acquire(site, 1, 1)
+    done = made.json("retract", "bench-0001", "--reason", "spilt")
+    assert done["models"] == {"1": made.ledger.product("bench", 1, "train").digest}
+    assert done["proposals"] == [proposed.id]
+    out = made.run("correct", "bench-0002", "--value", "value=4", "--reason", "misread")[1]
+    assert "the model of iteration 1 had seen the old value (" in out
+    assert f"\n  {proposed.id} was proposed by such a model\n" in out
+
+
+def test_a_rejected_design_is_not_proposed_again(tmp_path, monkeypatch):
+    made, site = trained(tmp_path, monkeypatch)
+    (proposed,) = acquisition.acquire(site, 1, 1)
+    assert made.run("reject", proposed.id, "--reason", "too hot")[0] == 0
+    training.train(site, 2)
+    (instead,) = acquisition.acquire(site, 2, 1)
+    gap = max(abs(float(instead.design[name]) - float(proposed.design[name])) for name in ("x1", "x2"))
+    assert gap > 0.1

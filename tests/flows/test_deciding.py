@@ -1,0 +1,119 @@
+"""What a pass decides: the stop rules by name, and for whom or what it waits."""
+
+import pytest
+from rig import eventually, rig
+
+from flows.cli import main
+from flows.deciding import Decision
+from storage.records import Known
+
+
+@pytest.fixture(autouse=True)
+def _plugins(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    monkeypatch.setenv("FIELDCRAFT_HOME", str(tmp_path / "home"))
+    (tmp_path / "plugins").mkdir()
+
+
+def test_a_target_is_reached_by_a_reading_that_meets_the_constraints(tmp_path):
+    at = rig(tmp_path, budget={"trials": 9}, stop={"target": 5.0})
+    at.tell("answer 4", "answer 6 0.5", "answer 5")
+    assert at.finish() == "target: a reading of 5 reached 5"
+    assert len(at.trials()) == 3
+
+
+def test_no_improvement_counts_completed_trials_since_the_best_feasible_reading(tmp_path):
+    at = rig(tmp_path, budget={"trials": 9}, stop={"no_improvement": 3})
+    at.tell("answer 1 1", "answer 4", "answer 3", "raise", "answer 5", "answer 5", "answer 9 1", "answer 4")
+    assert at.finish() == "no improvement: 3 completed trials in a row were no better than the best reading of 5"
+    assert len(at.trials()) == 8
+
+
+def test_what_was_imported_is_the_best_reading_to_improve_on(tmp_path):
+    at = rig(tmp_path, budget={"trials": 9}, stop={"no_improvement": 2})
+    at.ledger.adopt("b", [Known(design={"x": 0.5}, outputs={"value": 7.0, "excess": -1.0})], "0" * 64, "import", "ana")
+    at.tell("answer 6", "answer 7")
+    assert at.finish() == "no improvement: 2 completed trials in a row were no better than the best reading of 7"
+
+
+def test_a_failure_rate_ends_a_campaign_whose_last_trials_fail(tmp_path):
+    at = rig(tmp_path, budget={"trials": 9}, stop={"failure_rate": {"above": 0.5, "over": 4}})
+    at.tell("raise", "answer 1", "infeasible", "answer 1", "answer 2", "raise", "infeasible", "raise")
+    assert at.finish() == "failure rate: 3 of the last 4 trials failed, more than 0.5 of them"
+    assert len(at.trials()) == 8
+
+
+def test_what_a_person_cancelled_is_no_failure(tmp_path):
+    at = rig(tmp_path, budget={"trials": 2}, stop={"failure_rate": {"above": 0.0, "over": 1}})
+    at.tell("wait", "answer 1")
+    at.send()
+    assert main(["cancel", "b-0001", "--reason", "too slow"]) == 0
+    assert at.finish() == "budget: 2 of 2 trials"
+
+
+def test_a_start_of_which_nothing_succeeded_ends_by_its_name(tmp_path):
+    words = {"surrogate": {"kind": "exact_gp"}, "acquisition": {"kind": "log_ei"}, "maximizer": {"kind": "multistart"}}
+    at = rig(tmp_path, budget={"trials": 4}, algorithm={"start": {"n": 2}, **words})
+    at.tell("raise", "raise")
+    assert at.finish() == "failure: none of the first 2 trials succeeded, so there is nothing to learn from"
+
+
+def test_trials_that_are_out_finish_before_a_stop_rule_ends_the_campaign(tmp_path):
+    at = rig(
+        tmp_path,
+        budget={"trials": 9},
+        algorithm={"start": {"n": 2}},
+        stop={"target": 5.0},
+        dispatcher={"parallel": 2},
+    )
+    at.tell("answer 6", "wait")
+    at.steps(lambda _: sorted(state for state, _ in at.trials()) == ["COMPLETED", "RUNNING"])
+    assert at.step().decision == Decision(wait="simulations")
+    at.let_go()
+    assert at.finish() == "target: a reading of 6 reached 5"
+    assert [state for state, _ in at.trials()] == ["COMPLETED", "COMPLETED"]
+
+
+def test_a_stop_rule_rejects_proposals_that_wait_for_a_person_and_does_not_wait_for_them(tmp_path):
+    at = rig(tmp_path, human=True, budget={"trials": 9}, algorithm={"start": {"n": 2}}, stop={"target": 5.0})
+    at.tell("answer 6")
+    assert at.steps(lambda decision: decision.wait) == Decision(wait="person")
+    assert main(["approve", "b-0001"]) == 0
+    assert at.finish() == "target: a reading of 6 reached 5"
+    assert [state for state, _ in at.trials()] == ["COMPLETED", "REJECTED"]
+    assert at.ledger.history("b", "b-0002")[-1].reason == "target: a reading of 6 reached 5"
+
+
+def test_a_campaign_with_proposals_and_a_simulation_waits_for_the_simulation(tmp_path):
+    at = rig(tmp_path, human=True, algorithm={"start": {"n": 2}})
+    at.tell("wait")
+    at.step()
+    assert main(["approve", "b-0001"]) == 0
+    assert at.step().decision == Decision(wait="simulations")
+    eventually(lambda: at.started())
+    at.let_go()
+    assert at.steps(lambda decision: decision.wait != "simulations") == Decision(wait="person")
+    assert [state for state, _ in at.trials()] == ["COMPLETED", "PROPOSED"]
+
+
+def test_a_batch_of_which_one_trial_is_undecided_waits_for_a_person(tmp_path):
+    at = rig(tmp_path, approval="batch", algorithm={"start": {"n": 2}})
+    at.step()
+    first = at.trial(1)
+    at.ledger.approve(first.id, first.expect, first.digest, "ana", "", "manual", 1)
+    assert at.step().decision == Decision(wait="person")
+    assert [state for state, _ in at.trials()] == ["APPROVED", "PROPOSED"]
+
+
+def test_an_ended_campaign_sends_nothing_more_and_says_why_it_ended(tmp_path):
+    at = rig(tmp_path, budget={"trials": 1})
+    reason, history = at.finish(), len(at.ledger.history("b"))
+    assert at.step().decision == Decision(finished=reason)
+    assert len(at.ledger.history("b")) == history
+
+
+def test_a_laboratory_is_not_waited_for(tmp_path):
+    at = rig(tmp_path, simulator=None, dispatcher={"kind": "lab"}, algorithm={"start": {"n": 3}}, budget={"trials": 3})
+    decision = at.steps(lambda decision: decision.wait)
+    assert decision == Decision(wait="laboratory")
+    assert at.trials() == [("RUNNING", None)] * 3, "people take as many orders as there are"

@@ -1,0 +1,384 @@
+"""The page of a campaign: it stands alone, shows what users wrote and never obeys it, and tells what models believe."""
+
+import base64
+import json
+import re
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import mlflow.tracking
+import numpy as np
+import pytest
+from scipy.interpolate import RectBivariateSpline
+from small import SMALL
+
+from flows.cli import main
+from flows.collocation import collocate
+from flows.report.belief import believed
+from flows.report.markup import element, page, table
+from flows.running import created
+from flows.settings import settings_from
+from flows.sites import Site
+from flows.spec import read_campaign
+from flows.training import train
+from flows.views import best_trial
+from flows.wiring import rewire, wire
+from storage.fields import FieldStore
+from storage.ledger import Ledger, open_ledger
+from storage.records import Origin, Proposal, TrialState
+
+HOSTILE = "</td><script>alert(1)</script><img src='http://example.org/x.png' onerror=\"steal()\"> $\\frac{ & é \u202e"
+SECTIONS = (
+    "Best so far",
+    "Where the trials lie",
+    "Surrogate beside simulator",
+    "Queue and decisions",
+    "Time and cost",
+    "Trials",
+    "Provenance",
+)
+
+
+class Read(HTMLParser):
+    """A page as a browser takes it: its elements, their attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.texts)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def written(home: Path, name: str = "small") -> str:
+    """The page of a campaign."""
+    file = home.parent / f"{name}.html"
+    assert main(["report", name, "--html", str(file), "--home", str(home)]) == 0
+    return file.read_text(encoding="utf-8")
+
+
+def ledger_of(home: Path) -> Ledger:
+    return open_ledger(home / "ledger.sqlite")
+
+
+def site_of(home: Path, name: str, plugins: tuple[Path, ...] = ()) -> Site:
+    """A campaign's site, to be read."""
+    settings = settings_from({"FIELDCRAFT_PLUGINS": ":".join(map(str, plugins))}, home=home)
+    return Site(rewire(ledger_of(home).campaign(name).spec, settings), ledger_of(home), FieldStore(settings.fields))
+
+
+VESSEL = """
+from dataclasses import dataclass
+from physics.problem import Output, Problem
+from physics.space import Categorical, Continuous, Integer, SearchSpace
+
+
+@dataclass(frozen=True)
+class Vessel(Problem):
+    @property
+    def space(self):
+        return SearchSpace(
+            (Continuous("idle", 0.0, 1.0), Continuous("width", 1.0, 3.0, "m"), Integer("ribs", 0, 8),
+             Categorical("paint", ("red", "blue")))
+        )
+
+    @property
+    def outputs(self):
+        return (Output("cost", "$"),)
+"""
+VESSEL_FILE = """
+name: vessel
+seed: 5
+sense: minimize
+problem: {kind: vessel}
+simulator: {kind: function}
+algorithm:
+  start: {n: 24}
+  surrogate: {kind: exact_gp}
+  acquisition: {kind: log_ei}
+  maximizer: {kind: multistart}
+budget: {trials: 30}
+"""
+PLATE = """
+name: plate
+seed: 5
+sense: maximize
+problem: {kind: heat, boundary: 2}
+simulator: {kind: heat, cells: 32}
+noise: {sd: 0.1}
+algorithm:
+  start: {n: 12}
+  surrogate: {kind: physics_informed, engine: basis, degree: 12}
+  acquisition: {kind: log_ei}
+  maximizer: {kind: multistart}
+  collocation: {n: 16}
+budget: {trials: 20}
+"""
+
+
+DOME = """
+from dataclasses import dataclass
+from physics.domain import Axis, Domain
+from physics.operators import poisson
+from physics.problem import Output, Problem
+from physics.space import Continuous, SearchSpace
+
+
+@dataclass(frozen=True)
+class Dome(Problem):
+    @property
+    def space(self):
+        return SearchSpace((Continuous("x", 0.0, 4.0, "m"), Continuous("y", 0.0, 1.0, "m")))
+
+    @property
+    def domain(self):
+        return Domain((Axis("x", 0.0, 4.0, "m"), Axis("y", 0.0, 1.0, "m")))
+
+    @property
+    def equation(self):
+        return poisson(2, -4.0)
+
+    @property
+    def outputs(self):
+        return (Output("height", "m"),)
+"""
+DOME_FILE = (
+    PLATE.replace("name: plate", "name: dome")
+    .replace("{kind: heat, boundary: 2}", "{kind: dome}")
+    .replace("{kind: heat, cells: 32}", "{kind: function}")
+    .replace("sd: 0.1", "sd: 0.001")
+    .replace("degree: 12", "degree: 4")
+)
+
+
+def began(folder: Path, text: str, plugins: tuple[Path, ...] = ()) -> Site:
+    """The site of a campaign that was just created."""
+    file, name = folder / "own.yaml", re.search(r"name: (\w+)", text)[1]
+    file.write_text(text)
+    settings = settings_from({"FIELDCRAFT_PLUGINS": ":".join(map(str, plugins))}, home=folder / "home")
+    assert created(open_ledger(settings.ledger, create=True), wire(read_campaign(file), settings), file) is None
+    return site_of(settings.home, name, plugins)
+
+
+def read(site: Site, n: int, formula: Callable[[dict], float]) -> None:
+    """Complete n trials at designs of the space, and train on them."""
+    space, output = site.campaign.space, site.campaign.objective.output
+    designs = space.decode(space.sample(n, np.random.default_rng(1)))
+    origins = [Origin(kind="initial", algorithm="sobol", iteration=0, slot=slot) for slot in range(n)]
+    proposals = [Proposal(design=design, origin=origin) for design, origin in zip(designs, origins, strict=True)]
+    for trial in site.ledger.propose(site.name, 0, proposals, "test"):
+        sent = site.ledger.approve(trial.id, trial.expect, trial.digest, "test", "", "auto", 1)
+        for state in (TrialState.STAGED, TrialState.RUNNING):
+            sent = site.ledger.move(sent.id, state, sent.expect, "test", "by hand")
+        site.ledger.record(sent.id, sent.expect, {output: formula(trial.design)}, None, "test", "person", {})
+    collocate(site, 1)
+    train(site, 1)
+
+
+@pytest.fixture
+def vessel(tmp_path: Path) -> Site:
+    """Four variables of which one does nothing and one is categorical, and a unit that mathematics would take amiss."""
+    (tmp_path / "mine" / "problems").mkdir(parents=True)
+    (tmp_path / "mine" / "problems" / "vessel.py").write_text(VESSEL)
+    site = began(tmp_path, VESSEL_FILE, (tmp_path / "mine",))
+    read(site, 24, lambda d: (d["width"] - 1.7) ** 2 + 0.05 * d["ribs"] + 1.0 * (d["paint"] == "red"))
+    return site
+
+
+@pytest.fixture
+def plate(tmp_path: Path) -> Site:
+    """Exact temperatures, learnt by a prior over the equation's own solutions."""
+    site = began(tmp_path, PLATE)
+    read(site, 12, lambda d: float(site.campaign.problem.exact(np.array([[d["x"], d["y"]]]))[0]))
+    return site
+
+
+def test_a_page_stands_alone_and_has_every_section(finished):
+    text = written(finished / "home")
+    shown = Read(text)
+    assert [tag for tag, _ in shown.elements if tag in ("script", "link", "iframe", "object", "form", "a")] == []
+    assert all(image["src"].startswith("data:image/svg+xml;base64,") for image in shown.all("img"))
+    assert len(shown.all("img")) >= 4
+    assert all(image["alt"] for image in shown.all("img"))
+    (policy,) = [meta["content"] for meta in shown.all("meta") if "http-equiv" in meta]
+    assert "default-src 'none'" in policy
+    for title in SECTIONS:
+        assert title in shown.texts
+
+
+def test_a_page_tells_best_trial_regret_spending_and_provenance(finished):
+    home = finished / "home"
+    shown, ledger = Read(written(home)).text, ledger_of(home)
+    campaign, trials = ledger.campaign("small"), ledger.trials("small")
+    best = min(trials, key=lambda trial: trial.outputs["value"])
+    assert f"in {best.id}" in shown
+    assert f"{best.outputs['value']:.6g}" in shown
+    assert "true optimum 0.397887" in shown
+    assert "3 of 3" in shown
+    assert campaign.digest in shown
+    assert campaign.environment["commit"] in shown
+    (model,) = [product for product in ledger.products("small") if product.step == "train"]
+    for digest in (model.digest, model.payload["data_digest"], model.reference.digest):
+        assert digest[:12] in shown
+    assert str(home) not in shown
+
+
+def test_every_picture_is_well_formed_and_asks_for_nothing(finished):
+    for image in Read(written(finished / "home")).all("img"):
+        picture = base64.b64decode(image["src"].partition(",")[2])
+        drawn = ElementTree.fromstring(picture)
+        assert drawn.tag.endswith("svg")
+        links = [value for node in drawn.iter() for name, value in node.attrib.items() if name.endswith("href")]
+        assert all(link.startswith(("#", "data:")) for link in links)
+
+
+def test_what_people_wrote_is_shown_and_never_obeyed(finished):
+    home, ledger = finished / "home", ledger_of(finished / "home")
+    origin = Origin(kind="initial", algorithm="sobol", iteration=9, slot=0)
+    design = {"x1": 1.0, "x2": 2.0}
+    proposals = [Proposal(design=design, origin=origin.model_copy(update={"slot": slot})) for slot in range(3)]
+    approved, refused, waiting = ledger.propose("small", 9, proposals, "test")
+    ledger.approve(approved.id, approved.expect, approved.digest, f"ada{HOSTILE}", HOSTILE, "manual", 1)
+    before = len(Read(written(home)).all("img"))
+    ledger.move(refused.id, TrialState.REJECTED, refused.expect, "bob", HOSTILE)
+    shown = Read(written(home))
+    assert shown.texts.count(HOSTILE) >= 3  # the decision and the approval, and the rejection
+    assert f"ada{HOSTILE}" in shown.texts
+    assert not {"script", "form"} & {tag for tag, _ in shown.elements}
+    assert not any("onerror" in attributes for _, attributes in shown.elements)
+    assert before == len([image for image in shown.all("img") if image["src"].startswith("data:")])
+    assert "proposed to rejected" in shown.texts
+    assert "approved (manual, 1 attempts)" in shown.texts
+    queue = shown.texts[shown.texts.index("Waiting for a person") : shown.texts.index("Decisions")]
+    assert waiting.id in queue
+    assert not {approved.id, refused.id} & set(queue)
+
+
+def test_control_characters_and_half_characters_do_not_reach_a_page():
+    made = page("a\x00b", table(["<b>"], [["c\x1b[31md", 5], [element("p", "\ud800"), None]]))
+    assert not {"\x00", "\x1b", "\ud800"} & set(made)
+    assert made.count("\ufffd") == 3
+    assert "<b>" in Read(made).texts
+
+
+def test_the_prediction_of_the_page_is_the_one_that_was_foreseen(finished):
+    home = finished / "home"
+    trial = ledger_of(home).trial("small-0003")
+    belief = believed(site_of(home, "small"), trial)
+    assert belief.trials == 2
+    assert sorted(belief.plane.names) == ["x1", "x2"]
+    place = [float(trial.design[name]) for name in belief.plane.names]
+    mean, sd = (
+        float(RectBivariateSpline(*belief.plane.axes, v)(*place)[0, 0]) for v in (belief.plane.mean, belief.plane.sd)
+    )
+    assert mean == pytest.approx(trial.origin.mean, rel=1e-3)
+    assert sd == pytest.approx(trial.origin.sd, rel=1e-2)
+
+
+def test_the_slice_is_over_the_variables_that_matter_with_the_others_at_the_best_design(vessel):
+    best = best_trial(vessel.ledger.campaign("vessel"), vessel.ledger.trials("vessel"))
+    plane = believed(vessel, best).plane
+    assert set(plane.names) == {"width", "ribs"}
+    assert plane.held == {"idle": best.design["idle"], "paint": best.design["paint"]}
+    assert plane.shares["idle"] < 0.02
+    assert sum(plane.shares.values()) == pytest.approx(1.0)
+    width = plane.names.index("width")
+    assert plane.axes[width][[0, -1]].tolist() == [1.0, 3.0]
+    place = [float(best.design[name]) for name in plane.names]
+    there = RectBivariateSpline(*plane.axes, plane.mean)(*place)[0, 0]
+    assert there == pytest.approx(best.outputs["cost"], abs=0.2)
+    lowest = np.unravel_index(np.argmin(plane.mean), plane.mean.shape)[width]
+    assert plane.axes[width][lowest] == pytest.approx(1.7, abs=0.15)
+
+
+def test_designs_that_are_no_places_are_drawn_in_parallel_coordinates(vessel, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(vessel.campaign.settings.plugins[0]))
+    shown = Read(written(vessel.campaign.settings.home, "vessel"))
+    assert "One line a completed trial" in shown.text
+    assert "share of the total effect: width" in shown.text
+    assert "really run" not in shown.text
+
+
+def test_solutions_of_the_equation_have_no_residual_and_other_functions_have(plate):
+    best = best_trial(plate.ledger.campaign("plate"), plate.ledger.trials("plate"))
+    missed = believed(plate, best, ("x", "y")).missed
+    assert missed.values.shape == (61, 61)
+    assert missed.curvature > 1.0
+    assert missed.values.max() < 1e-7 * missed.curvature
+    assert missed.at_points.shape == (16,)
+    assert np.array_equal(missed.axes[0][[0, -1]], [0.0, 2 * np.pi])
+
+
+def test_the_residual_is_that_of_the_equation_in_physical_units(tmp_path):
+    (tmp_path / "mine" / "problems").mkdir(parents=True)
+    (tmp_path / "mine" / "problems" / "dome.py").write_text(DOME)
+    site = began(tmp_path, DOME_FILE, (tmp_path / "mine",))
+    read(site, 20, lambda d: 3.0 - d["x"] ** 2 - d["y"] ** 2 + d["x"] * d["y"])
+    missed = believed(site, site.ledger.trials("dome")[0]).missed
+    assert missed.values.max() < 1e-6  # of f_xx + f_yy = -4, on a box that is longer than it is wide
+    assert missed.curvature == pytest.approx(np.sqrt((4 + 4 + 1 + 1) / 4), rel=0.02)
+
+
+def test_a_lost_checkpoint_is_named_on_a_page_that_is_written_all_the_same(finished):
+    home = finished / "home"
+    (model,) = [product for product in ledger_of(home).products("small") if product.step == "train"]
+    shutil.rmtree(FieldStore(home / "fields").path(model.reference))
+    shown = Read(written(home))
+    assert "manifest.json is missing" in shown.text
+    assert all(title in shown.texts for title in SECTIONS)
+
+
+def test_a_campaign_whose_problem_is_gone_is_told_from_its_records(vessel):
+    shown = Read(written(vessel.campaign.settings.home, "vessel"))  # without its plug-ins
+    assert "Not shown, components: No kind 'vessel' in problems" in shown.text
+    assert "24 completed" in shown.text
+
+
+def test_a_campaign_without_a_trial_has_a_page(tmp_path):
+    site = began(tmp_path, SMALL)
+    shown = Read(written(site.campaign.settings.home))
+    assert "No trial has a result yet." in shown.text
+    assert shown.all("img") == []
+
+
+def test_a_page_is_refused_under_another_ending_and_nothing_is_written(finished, capsys):
+    assert main(["report", "small", "--html", str(finished / "page.pdf"), "--home", str(finished / "home")]) == 2
+    assert "a page cannot be written as '.pdf'. Name an .html file." in capsys.readouterr().err
+    assert not (finished / "page.pdf").exists()
+
+
+def test_a_report_is_attached_to_the_run_in_mlflow_once_that_is_there(finished, capsys, monkeypatch, tmp_path):
+    home, file = finished / "home", finished / "page.html"
+    words = ["report", "small", "--html", str(file), "--home", str(home), "--json"]
+    assert main(words) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["mlflow"], said["problem"]) == (None, "FIELDCRAFT_MLFLOW is off")
+    assert said["bytes"] == file.stat().st_size
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", uri)
+    assert main(words) == 0
+    assert "not shown there; run `fieldcraft export mlflow`" in json.loads(capsys.readouterr().out)["problem"]
+    assert main(["export", "mlflow", "--home", str(home)]) == 0
+    capsys.readouterr()
+    assert main(words) == 0
+    said = json.loads(capsys.readouterr().out)
+    client = mlflow.tracking.MlflowClient(uri)
+    assert client.get_run(said["mlflow"]).data.tags["fieldcraft.kind"] == "campaign"
+    stored = Path(client.download_artifacts(said["mlflow"], "report.html", str(tmp_path)))
+    assert stored.read_bytes() == file.read_bytes()

@@ -1,0 +1,141 @@
+"""Beginning a campaign, going on with one of an earlier version, and what is said where a campaign waits for people."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rig import Rig, rig
+from small import SMALL, command
+
+from flows.cli import main
+from flows.errors import InputError
+from flows.running import awaited, created
+from flows.settings import settings_from
+from flows.spec import read_campaign
+from flows.wiring import wire
+from storage.ledger import Ledger, open_ledger
+from storage.records import TrialState
+
+ASSETS = Path(__file__).resolve().parents[1] / "storage" / "assets"
+HOLD = """
+import sys, time
+from storage.ledger import open_ledger
+open_ledger(sys.argv[1]).acquire("b")
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _plugins(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    monkeypatch.setenv("FIELDCRAFT_HOME", str(tmp_path / "home"))
+    (tmp_path / "plugins").mkdir()
+
+
+def small(folder: Path, text: str) -> str | None:
+    """Create ``small`` from a text beside the ledger of schema 1; why it has ended."""
+    (folder / "small.yaml").write_text(text)
+    campaign = wire(read_campaign(folder / "small.yaml"), settings_from({}, folder / "home"))
+    return created(open_ledger(campaign.settings.ledger), campaign, folder / "small.yaml")
+
+
+def test_a_campaign_stored_by_an_earlier_version_goes_on_if_its_file_says_the_same(tmp_path):
+    (tmp_path / "home").mkdir()
+    shutil.copy(ASSETS / "ledger-v1.sqlite", tmp_path / "home" / "ledger.sqlite")
+    assert small(tmp_path, SMALL) == "budget: 3 of 3 trials"
+    before = open_ledger(tmp_path / "home" / "ledger.sqlite").campaign("small").spec
+    assert before["approval"] == "auto" and "wall_time_h" not in before["budget"], "it stays as it was stored"
+    with pytest.raises(InputError, match=r"another specification \(noise.sd: 0.5 -> 0.25\)\. Restore these keys"):
+        small(tmp_path, SMALL.replace("sd: 0.5", "sd: 0.25"))
+    with pytest.raises(InputError, match=r"\(approval.policy: auto -> human\)"):
+        small(tmp_path, SMALL + "approval: human\n")
+
+
+def test_create_writes_a_campaign_down_and_makes_no_pass(tmp_path, capsys):
+    (tmp_path / "small.yaml").write_text(SMALL)
+    assert main(["create", str(tmp_path / "small.yaml")]) == 0
+    assert capsys.readouterr().out == "small: ready for its passes\n"
+    ledger = open_ledger(tmp_path / "home" / "ledger.sqlite")
+    assert ledger.trials("small") == ()
+    assert ledger.campaign("small").limits.trials == 3
+    assert main(["create", str(tmp_path / "small.yaml"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["finished"] is None
+    assert len(ledger.history("small")) == 1
+
+
+@pytest.mark.parametrize("words", [["create", "b.yaml"], ["run", "b.yaml"], ["iterate", "b"]])
+def test_who_is_no_operator_makes_no_campaign_and_no_pass(tmp_path, capsys, monkeypatch, words):
+    at = rig(tmp_path)
+    (tmp_path / "people.yaml").write_text("users: {}\n")
+    (tmp_path / "people.yaml").chmod(0o600)
+    monkeypatch.setenv("FIELDCRAFT_PEOPLE", str(tmp_path / "people.yaml"))
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    assert "is a viewer and may not operate: ask an operator" in capsys.readouterr().err
+    assert at.ledger.trials("b") == ()
+
+
+def test_what_is_awaited_names_each_thing_and_the_command_that_settles_it(tmp_path):
+    at = rig(tmp_path, human=True, algorithm={"start": {"n": 2}})
+    at.step()
+    assert awaited(at.campaign, at.ledger) == (
+        "Campaign 'b' waits. 2 proposed trials wait for a decision: 'fieldcraft queue b' shows them. "
+        "The same command then goes on; nothing is lost."
+    )
+    hold(at.ledger, at)
+    assert (
+        "b-0001 is held (the power went): 'fieldcraft record', 'retry' or 'abandon' b-0001 says what became of it"
+        in awaited(at.campaign, at.ledger)
+    )
+
+
+def hold(ledger: Ledger, at: Rig) -> None:
+    first = at.trial()
+    approved = ledger.approve(first.id, first.expect, first.digest, "ana", "", "manual", 1)
+    staged = ledger.move(first.id, TrialState.STAGED, approved.expect, "ana", "")
+    ledger.move(first.id, TrialState.HELD, staged.expect, "ana", "the power went")
+
+
+def test_work_orders_that_are_out_are_said_to_be_with_the_laboratory(tmp_path):
+    at = rig(tmp_path, simulator=None, dispatcher={"kind": "lab"})
+    at.steps(lambda decision: decision.wait == "laboratory")
+    assert f"1 work orders are with the laboratory: {tmp_path / 'home' / 'lab' / 'b'}" in awaited(
+        at.campaign, at.ledger
+    )
+
+
+def test_run_ends_with_3_where_a_person_has_to_decide_and_goes_on_after_that(tmp_path):
+    at = rig(tmp_path, human=True, budget={"trials": 1})
+    at.tell("answer 2")
+    waits = command("run", tmp_path / "b.yaml")
+    assert waits.returncode == 3
+    assert "1 proposed trials wait for a decision: 'fieldcraft queue b' shows them" in waits.stderr
+    assert at.ledger.holder("b") is None
+    assert main(["approve", "b-0001"]) == 0
+    ended = command("run", tmp_path / "b.yaml")
+    assert ended.returncode == 0, ended.stderr
+    assert "ended by budget: 1 of 1 trials" in ended.stdout
+
+
+def test_iterate_is_refused_while_another_process_makes_passes_unless_told_that_it_is_gone(tmp_path):
+    at = rig(tmp_path)
+    other = subprocess.Popen([sys.executable, "-c", HOLD, str(at.settings.ledger)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        refused = command("iterate", "b")
+        assert refused.returncode == 2
+        assert f"pid {other.pid}" in refused.stderr
+        assert at.ledger.trials("b") == ()
+        broken = command("iterate", "b", "--break-lease")
+        assert broken.returncode == 0, broken.stderr
+        assert len(at.ledger.trials("b")) == 1
+        assert at.ledger.holder("b") is None
+    finally:
+        other.send_signal(signal.SIGKILL)
+        other.communicate()

@@ -1,0 +1,186 @@
+"""A Prefect server with a process worker, as docs/operations.md sets them up, in one temporary folder."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+PASSWORD = "fieldcraft:of-this-test"
+ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+PATIENCE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A flow run that has ended.
+
+    Args:
+        type: Prefect's state type.
+        name: Name of its state.
+        message: What its state says.
+        scheduled: Whether a schedule asked for it.
+    """
+
+    type: str
+    name: str
+    message: str
+    scheduled: bool
+
+
+@dataclass(frozen=True)
+class Site:
+    """The site.
+
+    Args:
+        home: The stores, FIELDCRAFT_HOME of the worker.
+        environment: Environment of a person's shell.
+        api: Speaks to the server.
+    """
+
+    home: Path
+    environment: dict[str, str]
+    api: httpx.Client
+
+    def command(self, module: str, *words: str) -> "subprocess.CompletedProcess[str]":
+        """A command in the checkout, as a person types it there."""
+        return subprocess.run(
+            [sys.executable, "-m", module, *words], env=self.environment, cwd=ROOT, capture_output=True, text=True
+        )
+
+    def ask(self, path: str, body: Any = None) -> Any:
+        """POST to the server's API, or GET where there is no body; a server whose database is busy is asked again."""
+
+        def answer() -> httpx.Response | None:
+            found = self.api.get(path) if body is None else self.api.post(path, json=body)
+            return None if found.status_code == httpx.codes.SERVICE_UNAVAILABLE else found
+
+        found = until(answer, f"the server to answer {path}")
+        assert found.is_success, found.text
+        return found.json()
+
+    def deployment(self, name: str) -> Any:
+        """The deployment FLOW/NAME."""
+        return self.ask(f"/deployments/name/{name}")
+
+    def ask_for(self, deployment_id: str, parameters: dict[str, Any], due: float, environment: dict[str, str]) -> str:
+        """Create a flow run that is due at a time; its id."""
+        when = datetime.fromtimestamp(due, UTC).isoformat()
+        body = {
+            "parameters": parameters,
+            "state": {"type": "SCHEDULED", "state_details": {"scheduled_time": when}},
+            "job_variables": {"env": environment},
+        }
+        return str(self.ask(f"/deployments/{deployment_id}/create_flow_run", body)["id"])
+
+    def run(self, deployment: str, environment: dict[str, str] | None = None, **parameters: Any) -> Run:
+        """Have the worker run a deployment now; how that ended."""
+        place = self.deployment(deployment)["id"]
+        return self.ended(self.ask_for(place, parameters, time.time(), environment or {}))
+
+    def ended(self, flow_run_id: str) -> Run:
+        """How a flow run ended, waiting for it."""
+        return until(lambda: self._ended(self.ask(f"/flow_runs/{flow_run_id}")), f"flow run {flow_run_id} to end")
+
+    def runs(self, deployment: str) -> list[Run]:
+        """All flow runs of a deployment that have ended."""
+        chosen = {"deployments": {"name": {"any_": [deployment.partition("/")[2]]}}}
+        return [run for found in self.ask("/flow_runs/filter", chosen) if (run := self._ended(found))]
+
+    def _ended(self, found: Any) -> Run | None:
+        if found["state_type"] not in ENDED:
+            return None
+        return Run(found["state_type"], found["state_name"], found["state"]["message"] or "", found["auto_scheduled"])
+
+
+def until(look: Callable[[], Any], what: str) -> Any:
+    """What ``look`` returns once that is true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"Waited {PATIENCE_S:.0f} s for {what}.")
+
+
+@contextmanager
+def site(folder: Path) -> Iterator[Site]:
+    """A server, the deployments of prefect.yaml and one worker."""
+    (folder / "prefect").mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "FIELDCRAFT"))}
+    environment |= _settings(folder, port := _free_port())
+    subprocess.run([sys.executable, "-P", "-m", "flows.prefect_server", "--prepare"], env=environment, check=True)
+    shutil.copy(_migrated(environment), folder / "prefect" / "prefect.db")  # as for a run: spares 18 s of migrations
+    user, _, password = PASSWORD.partition(":")
+    with (
+        httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=(user, password), timeout=60) as api,
+        _process(folder, environment, "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"),
+    ):
+        made = Site(folder / "runs", environment, api)
+        until(lambda: _healthy(api), "the server to start")
+        for words in (("work-pool", "create", "local", "--type", "process"), ("--no-prompt", "deploy", "--all")):
+            done = made.command("prefect", *words)
+            assert done.returncode == 0, done.stdout + done.stderr
+        with _process(folder, environment, "worker", "start", "--pool", "local", "--limit", "2"):
+            yield made
+
+
+@contextmanager
+def _process(folder: Path, environment: dict[str, str], *words: str) -> Iterator[None]:
+    with (folder / f"{words[0]}.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "prefect", *words], env=environment, cwd=ROOT, stdout=log, stderr=log
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            finally:
+                process.kill()
+
+
+def _settings(folder: Path, port: int) -> dict[str, str]:
+    return {
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "FIELDCRAFT_HOME": str(folder / "runs"),
+        "DO_NOT_TRACK": "1",
+        "PREFECT_HOME": str(folder / "prefect"),
+        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_API_AUTH_STRING": PASSWORD,
+        "PREFECT_SERVER_API_AUTH_STRING": PASSWORD,
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+    }
+
+
+def _migrated(environment: dict[str, str]) -> Path:
+    cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "fieldcraft" / f"prefect-{version('prefect')}.db"
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _healthy(api: httpx.Client) -> bool:
+    try:
+        return api.get("/health").is_success
+    except httpx.TransportError:
+        return False
