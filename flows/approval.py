@@ -49,13 +49,19 @@ def expire(site: Site) -> tuple[Trial, ...]:
     if site.campaign.spec.approval.expires_h is None:
         return ()
     approved = site.ledger.trials(site.name, states={TrialState.APPROVED})
-    return tuple(done for trial in approved if _has_expired(site, trial) and (done := _expire(site, trial)) is not None)
+    return tuple(done for trial in approved if has_expired(site, trial) and (done := _expire(site, trial)) is not None)
 
 
 def expiry(spec: CampaignSpec, now: float) -> float | None:
     """Until when an approval that a person gives now may be used, in seconds since the epoch; None for ever."""
     hours = spec.approval.expires_h
     return None if hours is None else now + 3600.0 * hours
+
+
+def has_expired(site: Site, trial: Trial) -> bool:
+    """Whether the approval that a trial stands under has run out."""
+    live = [approval for approval in site.ledger.approvals(trial.id) if approval.live]
+    return any(approval.expires is not None and approval.expires <= time.time() for approval in live)
 
 
 def ready(spec: CampaignSpec, trials: Sequence[Trial]) -> list[Trial]:
@@ -93,11 +99,6 @@ def _reason(spec: CampaignSpec, trial: Trial) -> str:
             return f"it comes after the first {spec.approval.first} trials"
         case _:
             return ""
-
-
-def _has_expired(site: Site, trial: Trial) -> bool:
-    live = [approval for approval in site.ledger.approvals(trial.id) if approval.live]
-    return any(approval.expires is not None and approval.expires <= time.time() for approval in live)
 
 
 def _expire(site: Site, trial: Trial) -> Trial | None:

@@ -101,7 +101,7 @@ def approve(
     _require_whole_batches(ledger, spec, trials, {TrialState.PROPOSED})
     person.require_cost({trial.id: trial.cost for trial in trials})
     given = _attempts(spec, person, attempts)
-    with _one_winner(ledger, trials):
+    with one_winner(ledger, trials):
         return ledger.approve_all(_grants(trials), person.name, comment, "manual", given, expiry(spec, time.time()))
 
 
@@ -111,7 +111,7 @@ def reject(ledger: Ledger, person: Person, choices: Sequence[Choice], reason: st
         raise InputError("A rejection without a reason teaches nobody: give one. Nothing was changed.")
     trials = _seen(ledger, choices, _UNSENT)
     _require_whole_batches(ledger, _specification(ledger, trials), trials, _UNSENT)
-    with _one_winner(ledger, trials):
+    with one_winner(ledger, trials):
         return ledger.reject_all(_grants(trials), person.name, reason)
 
 
@@ -143,7 +143,7 @@ def edit(
         campaign.space.check(design)
     except ValueError as error:
         raise InputError(f"{before.id}: {error} Nothing was changed.") from None
-    with _one_winner(ledger, [before]):
+    with one_winner(ledger, [before]):
         after = ledger.edit(before.id, before.expect, design, campaign.problem.cost(design), person.name, reason)
     return before, after
 
@@ -258,7 +258,7 @@ def _grants(trials: Sequence[Trial]) -> list[Grant]:
 
 
 @contextmanager
-def _one_winner(ledger: Ledger, trials: Sequence[Trial]) -> Iterator[None]:
+def one_winner(ledger: Ledger, trials: Sequence[Trial]) -> Iterator[None]:
     """A lost compare-and-swap, told as who was faster."""
     try:
         yield

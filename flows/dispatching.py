@@ -2,13 +2,13 @@
 
 import time
 
-from flows.approval import expire, ready
+from flows.approval import expire, has_expired, ready
 from flows.budget import obstacle
 from flows.dispatcher import CannotTell, Dispatcher, Job
 from flows.progress import tell
 from flows.retries import retries
 from flows.sites import ACTOR, Site
-from storage.ledger import BudgetSpent, StaleTrial
+from storage.ledger import BudgetSpent, ForbiddenMove, StaleTrial
 from storage.records import Trial, TrialState
 
 
@@ -64,6 +64,10 @@ def _claim(site: Site, trial: Trial) -> Trial | None:
         return site.ledger.move(trial.id, TrialState.STAGED, trial.expect, ACTOR, "claimed for dispatch")
     except (StaleTrial, BudgetSpent):
         return None
+    except ForbiddenMove:
+        if has_expired(site, trial):  # since the look at the beginning of this step
+            return None
+        raise
 
 
 def _send(site: Site, dispatcher: Dispatcher, staged: Trial) -> int:

@@ -40,7 +40,7 @@ class Display:
             case "proposed":
                 return [_row(t, "acquire", self._design(t) + _foreseen(t)) for t in details["trials"]]
             case "started":
-                return [_row(details["trial"], "dispatch", "simulating")]
+                return [_row(details["trial"], "dispatch", "sent")]
             case "completed":
                 return [self._completed(details["trial"], details["seconds"])]
             case "failed" | "held" | "cancelled" | "late" | "retry":

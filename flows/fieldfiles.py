@@ -13,7 +13,7 @@ def read_field(file: Path) -> "xr.Dataset":
     """A field in memory, its attributes as plain JSON.
 
     Args:
-        file: netCDF (``.nc``; netCDF 4 where the package h5netcdf or netCDF4 is installed), or a folder of zarr.
+        file: netCDF 3 or 4, or a folder of zarr.
 
     Raises:
         InputError: it is not there, is something else, or is damaged.
@@ -29,8 +29,7 @@ def read_field(file: Path) -> "xr.Dataset":
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, EOFError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InputError(
-            f"{file}: cannot be read as a field ({reason}). Give netCDF 3, netCDF 4 with the package h5netcdf "
-            "installed, or a zarr folder."
+            f"{file}: cannot be read as a field ({reason}). Give a netCDF file or a zarr folder."
         ) from None
     if not dataset.data_vars:
         raise InputError(f"{file}: holds no variable. Give the file that holds the field.")

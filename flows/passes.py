@@ -122,6 +122,8 @@ def make_pass(ref: Ref, call: Caller = directly) -> Passed:
         proposed = call(acquire_step, at, decision.iteration, decision.propose, decision.model)
     if proposed or decision.wait:
         approved = call(approve_step, at)
+    if approved:  # what a policy let through need not wait for the next tick of a schedule
+        sent += call(dispatch_step, at)
     site = site_of(**at)
     deliver(site.campaign.settings, site.ledger, ref.name)
     return Passed(harvested, sent, proposed, approved, decision)

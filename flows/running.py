@@ -11,6 +11,7 @@ from flows.deciding import Decision
 from flows.errors import InputError, Unfinished
 from flows.exporting import BackgroundExport
 from flows.identity import acting
+from flows.notifying import deliver
 from flows.prefect_server import Server, without_heartbeats
 from flows.progress import Listener, listening, tell
 from flows.settings import Settings
@@ -55,6 +56,7 @@ def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = 
         ledger = open_ledger(settings.ledger, create=True)
         known = created(ledger, campaign, file)
         if known is not None:
+            deliver(settings, ledger, spec.name)
             return Ran(spec.name, known, False, time.monotonic() - began)
         lease = ledger.acquire(spec.name, break_lease=break_lease)
         try:
@@ -121,7 +123,7 @@ def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) ->
                 return decision.finished
             if decision.wait in ("person", "laboratory") and not passed["approved"]:
                 raise Unfinished(awaited(campaign, ledger))
-            if decision.wait and not passed["approved"]:
+            if passed["sent"] or (decision.wait and not passed["approved"]):
                 pause(campaign, ledger, decision)
 
 
@@ -132,7 +134,7 @@ def pause(campaign: Campaign, ledger: Ledger, decision: Decision) -> None:
     handles = [trial.handle for trial in running if trial.handle]
     if handles and not campaign.dispatcher.by_people:
         campaign.dispatcher.wait(handles, seconds)
-    else:
+    elif decision.wait:
         time.sleep(seconds)
 
 

@@ -68,6 +68,25 @@ class Settings:
         return self.home / "work"
 
 
+_SECRET = frozenset(
+    {
+        "FIELDCRAFT_TOKEN",
+        "FIELDCRAFT_WEBHOOK_TOKEN",
+        "FIELDCRAFT_LAB_URL",
+        "FIELDCRAFT_NOTIFY_URL",
+        "PREFECT_API_AUTH_STRING",
+        "PREFECT_SERVER_API_AUTH_STRING",
+        "MLFLOW_TRACKING_PASSWORD",
+        "MLFLOW_TRACKING_TOKEN",
+    }
+)
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a process that has no business with tokens, passwords and webhooks: a simulation."""
+    return {name: value for name, value in environment.items() if name not in _SECRET}
+
+
 def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Settings:
     """Read the settings; ``home`` (a command's ``--home``) wins over the environment.
 

@@ -7,6 +7,7 @@ pass stops (``flows.leftovers``).
 import time
 
 from flows.approval import expiry
+from flows.decisions import one_winner
 from flows.dispatcher import Handle
 from flows.errors import InputError
 from flows.identity import Person
@@ -35,23 +36,24 @@ def retry(ledger: Ledger, person: Person, trial_id: str, comment: str = "") -> T
     Raises:
         identity.Refused: it costs more than the person may approve.
         InputError: it neither failed nor is held, or its campaign has ended.
-        storage.ledger.StaleTrial: somebody was faster.
+        decisions.Overtaken: somebody was faster.
     """
     comment, trial = remark(comment, "comment"), _in(ledger, trial_id, _RETRIED, "sent again")
     spec = _specification(ledger, trial)
     if (ended := ledger.campaign(spec.name).finished) is not None:
         raise InputError(f"Campaign {spec.name!r} has ended ({ended}) and sends nothing more. Nothing was changed.")
     person.require_cost({trial.id: trial.cost})
-    return ledger.approve(
-        trial.id,
-        trial.expect,
-        trial.digest,
-        person.name,
-        comment,
-        "manual",
-        spec.dispatcher.attempts,
-        expiry(spec, time.time()),
-    )
+    with one_winner(ledger, [trial]):
+        return ledger.approve(
+            trial.id,
+            trial.expect,
+            trial.digest,
+            person.name,
+            comment,
+            "manual",
+            spec.dispatcher.attempts,
+            expiry(spec, time.time()),
+        )
 
 
 def abandon(ledger: Ledger, settings: Settings, person: Person, trial_id: str, reason: str) -> Trial:
@@ -59,12 +61,13 @@ def abandon(ledger: Ledger, settings: Settings, person: Person, trial_id: str, r
 
     Raises:
         InputError: it was not sent, has a result or was given up, or there is no reason.
-        storage.ledger.StaleTrial: somebody was faster.
+        decisions.Overtaken: somebody was faster.
     """
     reason = _reason(reason)
     trial = _in(ledger, trial_id, _RETRIED | _CANCELLED, "abandoned")
     seconds = _elapsed(ledger, trial)
-    done = ledger.move(trial.id, TrialState.ABANDONED, trial.expect, person.name, reason, seconds=seconds)
+    with one_winner(ledger, [trial]):
+        done = ledger.move(trial.id, TrialState.ABANDONED, trial.expect, person.name, reason, seconds=seconds)
     if trial.state in _CANCELLED:
         _stop(ledger, settings, trial)
     return done
@@ -75,19 +78,20 @@ def cancel(ledger: Ledger, settings: Settings, person: Person, trial_id: str, re
 
     Raises:
         InputError: it does not run, or there is no reason.
-        storage.ledger.StaleTrial: somebody was faster.
+        decisions.Overtaken: somebody was faster.
     """
     reason = _reason(reason)
     trial = _in(ledger, trial_id, _CANCELLED, "cancelled")
-    done = ledger.move(
-        trial.id,
-        TrialState.FAILED,
-        trial.expect,
-        person.name,
-        reason,
-        failure="cancelled",
-        seconds=_elapsed(ledger, trial),
-    )
+    with one_winner(ledger, [trial]):
+        done = ledger.move(
+            trial.id,
+            TrialState.FAILED,
+            trial.expect,
+            person.name,
+            reason,
+            failure="cancelled",
+            seconds=_elapsed(ledger, trial),
+        )
     _stop(ledger, settings, trial)
     return done
 

@@ -142,7 +142,7 @@ class Dispatch(_Part):
 
     Attributes:
         kind: Dispatcher.
-        parallel: How many may run at once.
+        parallel: How many may run at once; people take as many work orders as they are given.
         wall_time_s: Limit of one simulation in seconds; its whole process group is then killed.
         attempts: How often a trial may be sent when its simulator is idempotent or failed in passing.
         backoff_s: Wait in seconds before the first retry; doubled for each further one, up to an hour.

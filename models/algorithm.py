@@ -10,7 +10,7 @@ from torch import Tensor
 
 from models.acquisition import Acquisition
 from models.maximizer import Candidates, Maximizer
-from models.observations import Array, Observations
+from models.observations import Observations
 from models.proposer import Proposer
 from models.surrogate import Posterior, Report, Surrogate, no_report
 from physics.space import SearchSpace
@@ -52,23 +52,6 @@ class Algorithm:
         """Whether the next design, after ``proposed`` of them, comes from the model and not from the proposer."""
         return self.surrogate is not None and proposed >= self.n_initial
 
-    def begin(self, space: SearchSpace, proposed: int, q: int, rng: np.random.Generator) -> Array:
-        """The next q designs of the initial sequence, encoded, shape (q, d).
-
-        Fewer than q where the model takes over before: a batch never mixes the two. ``rng`` must be freshly made from
-        the same address at every call (see Proposer).
-
-        Raises:
-            ValueError: the initial designs have all been proposed and a surrogate is there to go on.
-        """
-        if self.learns(proposed):
-            raise ValueError(
-                f"All {self.n_initial} initial designs have been proposed ({proposed} so far): fit and propose instead."
-            )
-        if self.surrogate is not None:
-            q = min(q, self.n_initial - proposed)
-        return self.initial.propose(space, proposed, q, rng)
-
     def fit(
         self,
         data: Observations,
@@ -109,5 +92,7 @@ class Algorithm:
 
     def _words(self) -> tuple[Surrogate, Acquisition, Maximizer]:
         if self.surrogate is None or self.acquisition is None or self.maximizer is None:
-            raise ValueError("This algorithm has no surrogate: it only proposes from its initial sequence; use begin.")
+            raise ValueError(
+                "This algorithm has no surrogate: it only proposes from its initial sequence; use `initial`."
+            )
         return self.surrogate, self.acquisition, self.maximizer

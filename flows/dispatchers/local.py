@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Place, Running
 from flows.processes import boot, end_group, is_alive, start_time
+from flows.settings import without_secrets
 from storage.fields import load_group
 from storage.staging import sync
 
@@ -64,6 +65,7 @@ class Local:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=without_secrets(os.environ),
                 start_new_session=True,
             )
         self._children[child.pid] = child

@@ -315,9 +315,9 @@ def test_a_trial_the_dispatcher_cannot_tell_of_is_held_after_its_lease_and_goes_
 def test_a_staged_trial_of_which_nobody_can_tell_whether_it_was_sent_is_held_and_sent_once_it_was_not(tmp_path):
     at = rig(tmp_path, budget={"trials": 1}, dispatcher={"kind": "remote"})
     at.tell("answer 2")
-    at.step()
     (at.settings.work).mkdir(exist_ok=True)
     (at.settings.work / "cut").touch()
+    at.step()
     assert at.step().decision.wait == "person"
     assert (at.trials(), moves(at)[-1].reason) == ([("HELD", None)], "the line is cut; a person must say")
     (at.settings.work / "cut").unlink()

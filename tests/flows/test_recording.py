@@ -164,13 +164,13 @@ def field(folder: Path, **more: float) -> xr.Dataset:
     return xr.Dataset({"map": grid, **{name: ((), value) for name, value in more.items()}}, attrs={"made": "by hand"})
 
 
-@pytest.mark.parametrize("kind", ["netcdf", "zarr"])
-def test_a_field_file_is_stored_and_read_for_its_outputs(oven, tmp_path, kind):
-    given, file = field(tmp_path, strength=41.5, porosity=-0.25), tmp_path / f"field.{kind}"
-    if kind == "netcdf":
-        given.to_netcdf(file, engine="scipy")
-    else:
+@pytest.mark.parametrize("engine", ["scipy", "h5netcdf", "zarr"])  # netCDF 3, netCDF 4, zarr
+def test_a_field_file_is_stored_and_read_for_its_outputs(oven, tmp_path, engine):
+    given, file = field(tmp_path, strength=41.5, porosity=-0.25), tmp_path / f"field.{engine}"
+    if engine == "zarr":
         given.to_zarr(file, consolidated=False)
+    else:
+        given.to_netcdf(file, engine=engine)
     assert "recorded, strength 41.5 MPa" in oven.run("record", "oven-0001", "--field", file)[1]
     stored = oven.site.fields.read(oven.ledger.trial("oven-0001").field)
     np.testing.assert_array_equal(stored["map"], given["map"])

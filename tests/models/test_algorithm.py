@@ -34,27 +34,12 @@ def observed(n):
     return Observations(X=X, y=objective(X), maximize=True)
 
 
-def test_the_start_is_the_same_asked_for_in_one_piece_or_point_by_point():
-    whole = GP_EI.begin(SPACE, 0, 5, rng())
-    pieces = [GP_EI.begin(SPACE, i, 1, rng()) for i in range(5)]
-    np.testing.assert_array_equal(whole, np.vstack(pieces))
-
-
-def test_a_batch_never_mixes_the_start_with_the_model():
-    assert len(GP_EI.begin(SPACE, 3, 4, rng())) == 2
-
-
 def test_the_model_takes_over_after_the_start():
     assert [GP_EI.learns(n) for n in (0, 4, 5, 6)] == [False, False, True, True]
-    with pytest.raises(ValueError, match=r"All 5 initial designs have been proposed \(5 so far\)"):
-        GP_EI.begin(SPACE, 5, 1, rng())
 
 
 def test_without_a_surrogate_the_start_goes_on_for_ever():
     assert not START_ONLY.learns(1000)
-    np.testing.assert_array_equal(
-        START_ONLY.begin(SPACE, 1000, 3, rng()), Sobol().propose(SPACE, 0, 1003, rng())[1000:]
-    )
     with pytest.raises(ValueError, match="This algorithm has no surrogate"):
         START_ONLY.fit(observed(5), rng())
 
