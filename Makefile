@@ -3,13 +3,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check clean
+.PHONY: demo test browser check clean
 
 demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+browser: $(READY)
+	@command -v /usr/bin/chromium > /dev/null || { echo "no /usr/bin/chromium: apt-get install chromium"; exit 1; }
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test,browser]'
+	$(BIN)/python -m pytest tests/browser
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -4,19 +4,21 @@ import time
 from collections.abc import Sequence
 
 from flows.identity import AUTOMATIC
+from flows.progress import tell
 from flows.sites import ACTOR, Site
 from flows.spec import Approval, CampaignSpec
-from storage.ledger import StaleTrial
+from storage.ledger import ForbiddenMove, StaleTrial
 from storage.records import Trial, TrialState, digest_of
 
 EXPIRED = "approval expired"
+_WAITING = "approval waiting"
 
 
 def approve(site: Site) -> tuple[Trial, ...]:
     """Approve what the policy lets through, each trial bound to the digest of exactly what will run.
 
-    What is left waits for a person, and a notice says so, one for each set of waiting trials. A policy's approval does
-    not expire: the policy would only give it again.
+    What is left waits for a person, and a notice says so whenever a trial has come to wait that no earlier notice tells
+    of. A policy's approval does not expire: the policy would only give it again.
     """
     expire(site)
     spec, trials = site.campaign.spec, site.ledger.trials(site.name)
@@ -80,7 +82,7 @@ def ready(spec: CampaignSpec, trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _approve(site: Site, trial: Trial) -> Trial | None:
-    """Approve by policy; None where a person was faster, whose word holds."""
+    """Approve by policy; None where a person was faster, whose word holds, or the ledger finds the trial altered."""
     policy, attempts = site.campaign.spec.approval.policy, site.campaign.spec.dispatcher.attempts
     comment = _reason(site.campaign.spec, trial)
     try:
@@ -88,6 +90,9 @@ def _approve(site: Site, trial: Trial) -> Trial | None:
             trial.id, trial.expect, trial.digest, f"{AUTOMATIC}{policy}", comment, policy, attempts
         )
     except StaleTrial:
+        return None
+    except ForbiddenMove as error:  # what would run is not what was proposed
+        tell("unsent", trial=trial, reason=str(error))
         return None
 
 
@@ -110,12 +115,15 @@ def _expire(site: Site, trial: Trial) -> Trial | None:
 
 def _notify(site: Site) -> None:
     waiting = site.ledger.trials(site.name, states={TrialState.PROPOSED})
-    if not waiting:
+    earlier = (notice.payload for notice in site.ledger.noticed(site.name, _WAITING))
+    known = {pair for told in earlier for pair in zip(told["trials"], told.get("versions", ()), strict=False)}
+    news = [(trial.id, trial.version) for trial in waiting if (trial.id, trial.version) not in known]
+    if not news:
         return
-    key = f"approval:{digest_of([[trial.id, trial.version] for trial in waiting])}"
     payload = {
         "trials": [trial.id for trial in waiting],
+        "versions": [trial.version for trial in waiting],
         "cost": sum(trial.cost for trial in waiting),
         "remedy": f"'fieldcraft queue {site.name}' shows them",
     }
-    site.ledger.notify(site.name, "approval waiting", key, payload)
+    site.ledger.notify(site.name, _WAITING, f"approval:{digest_of(news)}", payload)

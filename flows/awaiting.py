@@ -1,10 +1,12 @@
-"""What waits, as data and as text: proposals for a person, approved trials for their turn, held ones, retries."""
+"""What waits, as data and as text: proposals for a person, approved trials for their turn, work orders, retries."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from flows.decisions import ago, label
+from flows.choices import label
+from flows.decisions import ago
+from flows.dispatching import attempt_key
 from flows.remarks import one_line
 from flows.retries import Retry, retries
 from flows.spec import parse
@@ -28,6 +30,7 @@ def queue_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
         "expires_h": spec.approval.expires_h,
         "waiting": listed(TrialState.PROPOSED, lambda trial: _edited(ledger, trial)),
         "approved": listed(TrialState.APPROVED, lambda trial: _approved(ledger, trial)),
+        "laboratory": [] if spec.simulator else listed(TrialState.RUNNING, lambda trial: _ordered(ledger, trial)),
         "held": listed(TrialState.HELD, lambda trial: _held(ledger, trial)),
         "retries": [_retry(ledger, campaign, retry) for retry in retries(ledger, spec.dispatcher, trials)],
     }
@@ -41,6 +44,9 @@ def queue_text(data: Mapping[str, Any], now: float) -> str:
         ],
         "approved, not sent yet": [
             line for entry in data["approved"] for line in _lines(data, entry, _approved_text(entry, now))
+        ],
+        "with the laboratory": [
+            line for entry in data["laboratory"] for line in _lines(data, entry, _ordered_text(entry, now))
         ],
         "held: a person must say what became of them": [
             line for entry in data["held"] for line in _lines(data, entry, [entry["reason"], *entry["remedies"]])
@@ -93,6 +99,11 @@ def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:
     approval = _live(ledger, trial)
     kept = {"by", "comment", "policy", "attempts", "expires", "created"}
     return {"approval": approval and approval.model_dump(mode="json", include=kept)}
+
+
+def _ordered(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+    event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.after is TrialState.RUNNING)
+    return {"order": attempt_key(trial), "since": event.created}
 
 
 def _held(ledger: Ledger, trial: Trial) -> dict[str, Any]:
@@ -148,6 +159,11 @@ def _approved_text(entry: Mapping[str, Any], now: float) -> list[str]:
     expires = approval["expires"]
     until = "" if expires is None else f"; expires in {ago(expires, now)}" if expires > now else "; has expired"
     return [f"approved by {approval['by']}{comment}{until}"]
+
+
+def _ordered_text(entry: Mapping[str, Any], now: float) -> list[str]:
+    asked = f"order {entry['order']}, given {ago(entry['since'], now)} ago"
+    return [f"{asked}: 'fieldcraft record {entry['trial']} --value NAME=NUMBER' takes its result"]
 
 
 def _retry_text(entry: Mapping[str, Any], now: float) -> list[str]:

@@ -14,6 +14,7 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Completed
 
 from flows.exporting import export_mlflow
+from flows.holding import held
 from flows.passes import Passed, Ref, make_pass
 from flows.schedules import CatchUp, Tick, tick
 from flows.settings import settings_from
@@ -57,8 +58,8 @@ def iterate(
     """
     settings = settings_from(home=Path(home) if home else None)
 
-    def make(held: Lease) -> Passed:
-        return make_pass(Ref(str(settings.home), name, held.model_dump()), through_prefect)
+    def make(under: Lease) -> Passed:
+        return make_pass(Ref(str(settings.home), name, under.model_dump()), through_prefect)
 
     if lease is not None:
         return asdict(make(Lease.model_validate(lease)))
@@ -66,11 +67,8 @@ def iterate(
     if (due := _due()) is not None:
         # Prefect takes a state for a result; only its own engine ever sees this one.
         return cast(dict[str, Any], _state(name, tick(ledger, name, Tick(due, catch_up), make)))
-    taken = ledger.acquire(name)
-    try:
+    with held(ledger, name) as taken:
         return asdict(make(taken))
-    finally:
-        ledger.release(taken)
 
 
 @flow(name="export", persist_result=False, retries=0)

@@ -52,6 +52,13 @@ def labelled(name: str, unit: str) -> str:
     return f"{name} ({unit})" if unit else name
 
 
+def whole_numbers(axis: Any) -> None:
+    """Ticks of the horizontal axis at whole numbers alone: there is no trial 2.5."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
 def completed(trials: Sequence[Trial]) -> list[Trial]:
     """Trials with an accepted result, by number."""
     return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
@@ -68,6 +75,7 @@ def progress(axis: Any, campaign: Campaign, trials: Sequence[Trial], optimum: fl
     if optimum is not None:
         axis.axhline(optimum, color=INK, linestyle=":", label="true optimum")
     axis.set(xlabel="trial", ylabel=labelled(output["name"], output["unit"]))
+    whole_numbers(axis)
     axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)  # hides no reading
 
 
@@ -114,11 +122,11 @@ def places(axis: Any, campaign: Campaign, trials: Sequence[Trial], names: tuple[
     """Completed trials as marks in the plane of two variables, the best as a star."""
     units, done = campaign.environment["units"], completed(trials)
     for kind, marker, label in _MARKS:
-        points = [[float(trial.design[name]) for name in names] for trial in done if trial.origin.kind == kind]
+        points = [[float(trial.actual[name]) for name in names] for trial in done if trial.origin.kind == kind]
         if points:
             axis.scatter(*np.array(points).T, marker=marker, s=26, c="white", edgecolors="black", label=label)
     if best := best_trial(campaign, done):
-        place = [[float(best.design[name])] for name in names]
+        place = [[float(best.actual[name])] for name in names]
         axis.scatter(*place, marker="*", s=230, c="cyan", edgecolors="black", label="best")
     across = [labelled(name, units.get(name, "")) for name in names]
     axis.set(xlabel=across[0], ylabel=across[1])
@@ -133,7 +141,7 @@ def parallel(axis: Any, campaign: Campaign, trials: Sequence[Trial]) -> None:
 
     done, output = completed(trials), campaign.environment["outputs"][0]
     names = list(campaign.environment["units"])
-    scales = [_scale([trial.design[name] for trial in done]) for name in names]
+    scales = [_scale([trial.actual[name] for trial in done]) for name in names]
     values = np.array([(trial.outputs or {})[output["name"]] for trial in done], dtype=float)
     scales.append(_scale(list(values)))
     heights = np.stack([heights for heights, _ in scales], axis=1)

@@ -10,6 +10,7 @@ from flows.commands import campaigns, decisions, reading, reports, results, tria
 from flows.commands.shared import Command
 from flows.display import complain
 from flows.errors import FieldcraftError, InputError, Unfinished
+from flows.identity import acting
 from flows.settings import settings_from
 from storage.ledger import LedgerError
 from storage.staging import FieldError
@@ -35,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(words)
         command: Command = options.command
-        return command(options, settings_from(home=options.home))
+        settings = settings_from(home=options.home)
+        acting(settings, "read")
+        return command(options, settings)
     except Unfinished as waiting:
         complain(str(waiting), as_json)
         return 3

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flows.errors import InputError
+from flows.remarks import one_line
 from flows.settings import Settings
 from flows.spec import differing
 from flows.summary import regret_of
@@ -102,7 +103,7 @@ FACTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "design": lambda side: side["best_design"] or "-",
     "regret": lambda side: "not known" if side["regret"] is None else quantity(side["regret"], side["unit"]),
     "spent": lambda side: quantity(side["spent"], side["cost_unit"]),
-    "simulation": lambda side: f"{side['seconds']:.1f} s",
+    "experiments": lambda side: f"{side['seconds']:.1f} s",
     "training": lambda side: f"{side['training_seconds']:.1f} s",
 }
 """What is said of a campaign, by the name of the line: a side of ``compare`` to text."""
@@ -121,7 +122,7 @@ def comparison_text(data: Mapping[str, Any]) -> str:
     """The same as text, the two side by side."""
     sides = data["campaigns"]
     rows = [("", *(side["campaign"] for side in sides))]
-    rows += [(name, *(say(side) for side in sides)) for name, say in FACTS.items()]
+    rows += [(name, *(one_line(say(side)) for side in sides)) for name, say in FACTS.items()]
     if data["comparable"]:
         unit = sides[0]["unit"]
         rows += [
@@ -133,4 +134,4 @@ def comparison_text(data: Mapping[str, Any]) -> str:
     if not data["comparable"]:
         lines.append(NOT_COMPARABLE)
     differences = data["differences"] or ["none but the name"]
-    return "\n".join([*lines, "differences", *(f"  {line}" for line in differences)])
+    return "\n".join([*lines, "differences", *(f"  {one_line(line)}" for line in differences)])

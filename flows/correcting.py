@@ -1,10 +1,11 @@
 """Corrections and retractions: a new result that names the old one, and who had seen the old value."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flows.actual import run_design
 from flows.errors import InputError
-from flows.recording import Finding, persistently
+from flows.recording import Finding, kept, persistently
 from flows.remarks import remark
 from flows.sites import Site
 from flows.wiring import standing
@@ -47,20 +48,21 @@ def correct(site: Site, finding: Finding, by: str, reason: str) -> Corrected:
         storage.ledger.ForbiddenMove: nothing would change.
     """
     remark(reason, "reason")
-    reading = finding.reading
-    stored = None if finding.dataset is None else site.fields.write(reading.trial, finding.dataset)
+    ready = kept(site, finding)
+    reading = ready.reading
 
     def write() -> Corrected:
         trial, old = _counting(site.ledger, reading.trial)
-        outputs = {**(trial.outputs or {}), **finding.values}
+        results = site.ledger.results(trial.id)
+        outputs = {**(trial.outputs or {}), **ready.values}
         missing = [output.name for output in site.campaign.problem.outputs if output.name not in outputs]
         if missing:
             raise InputError(f"{trial.id} was retracted: give all its outputs again; missing: {', '.join(missing)}.")
-        ran = finding.ran if reading.ran else trial.ran
-        details = {"sd": dict(reading.sd), "note": reading.note}
-        kept = {name: value for name, value in details.items() if value}
+        ran = run_design(site.campaign, trial, results, old.attempt, ready.said)
+        details = {"sd": {**_known_sd(results, old.attempt), **reading.sd}, "note": reading.note}
+        said = {name: value for name, value in details.items() if value}
         done, new = site.ledger.correct(
-            trial.id, trial.expect, old.id, outputs, stored or trial.field, by, reason, kept, ran
+            trial.id, trial.expect, old.id, outputs, ready.field or trial.field, by, reason, said, ran
         )
         return _told(site.ledger, done, old, new)
 
@@ -82,6 +84,15 @@ def retract(site: Site, trial_id: str, by: str, reason: str) -> Corrected:
         return _told(site.ledger, done, old, new)
 
     return persistently(write)
+
+
+def _known_sd(results: Sequence[Result], attempt: int) -> dict[str, float]:
+    """Standard deviations of the outputs that count: those of the last accepted result, and what was added to it."""
+    known: dict[str, float] = {}
+    for result in results:
+        if result.attempt == attempt and result.verdict in ("accepted", "duplicate"):
+            known |= result.details.get("sd", {})
+    return known
 
 
 def _counting(ledger: Ledger, trial_id: str) -> tuple[Trial, Result]:

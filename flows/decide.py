@@ -5,7 +5,6 @@ first act is to blank the token where it is stored, and the parameters are valid
 token of a run that ends before its first act is blanked by a hook.
 """
 
-from pathlib import Path
 from typing import Any, Literal
 
 from prefect import flow, runtime
@@ -16,6 +15,7 @@ from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from flows import decisions
+from flows.choices import Choice
 from flows.errors import FieldcraftError
 from flows.identity import bearer
 from flows.remarks import one_line
@@ -35,7 +35,6 @@ class _Form(BaseModel):
     decision: Literal["approve", "reject"]
     token: SecretStr
     comment: str
-    home: str | None
 
 
 def _blank(flow_run: str) -> None:
@@ -64,23 +63,21 @@ def decide(
     decision: Literal["approve", "reject"],
     token: SecretStr,
     comment: str = "",
-    home: str | None = None,
 ) -> State[None]:
     """Approve or reject trials in the name of the token's owner, never in that of the account the worker runs under.
 
     Args:
-        trials: Ids such as heat-0007, all of one campaign; heat-0007@3fa81c02d1e29b47, as 'fieldcraft queue' shows it,
-            is refused should the trial have been edited meanwhile.
+        trials: Ids such as heat-0007, all of one campaign; heat-0007@2-3fa81c02d1e29b47, as 'fieldcraft queue' shows
+            it, is refused should the trial have been edited meanwhile.
         decision: Holds for all the trials named, or for none.
         token: Says who decides. It is blanked in Prefect's database as soon as the run begins.
         comment: Kept with the decision; a rejection needs one.
-        home: Folder of the stores; the worker's own when left empty.
 
     Returns:
         Completed with what was decided, or Failed with the one reason why nothing was.
     """
     _blank(runtime.flow_run.id)
-    given = {"trials": trials, "decision": decision, "token": token, "comment": comment, "home": home}
+    given = {"trials": trials, "decision": decision, "token": token, "comment": comment}
     try:
         form = _Form.model_validate(given)
         name, done = _decided(form)
@@ -95,8 +92,8 @@ def decide(
 
 def _decided(form: _Form) -> tuple[str, tuple[Trial, ...]]:
     """Who decided, and the trials."""
-    settings = settings_from(home=Path(form.home) if form.home else None)
+    settings = settings_from()
     person, ledger = bearer(settings, form.token.get_secret_value(), "decide"), open_ledger(settings.ledger)
-    choices = [decisions.Choice.of(word) for word in form.trials]
+    choices = [Choice.of(word) for word in form.trials]
     decided = decisions.approve if form.decision == "approve" else decisions.reject
     return person.name, decided(ledger, person, choices, form.comment)

@@ -10,9 +10,9 @@ from flows.dispatching import room_for
 from flows.progress import tell
 from flows.retries import retries
 from flows.sites import ACTOR, Site
-from flows.stopping import nothing_to_learn_from, stop_reason
+from flows.stopping import mendable, nothing_to_learn_from, stop_reason
 from storage.ledger import StaleTrial
-from storage.records import OUT, Spending, Trial, TrialState
+from storage.records import Spending, Trial, TrialState
 
 Wait = Literal["simulations", "retry", "laboratory", "person"]
 
@@ -46,11 +46,16 @@ def decide(site: Site) -> Decision:
         return Decision(finished=known)
     trials, spending = site.ledger.trials(site.name), site.ledger.spending(site.name)
     _warn(site, spending)
+    if reason := stop_reason(site, trials):
+        out = _out(site, trials)
+        return Decision(wait=out) if out else _finished(site, trials, reason)
     waits = _waits(site, trials, spending)
-    if waits is not None and not _only_pointless_proposals(site, trials, waits):
+    if waits is not None:
         return waits
-    if reason := _end(site, trials, spending):
-        return _finished(site, trials, reason)
+    if spent := _spent(site, trials, spending):
+        return _finished(site, trials, f"budget: {spent}")
+    if reason := nothing_to_learn_from(site.campaign, trials):
+        return Decision(wait="person") if mendable(trials) else _finished(site, trials, reason)
     return _next(site, trials)
 
 
@@ -59,43 +64,38 @@ def _waits(site: Site, trials: tuple[Trial, ...], spending: Spending) -> Decisio
     spec, dispatcher = site.campaign.spec, site.campaign.dispatcher
     affordable = [trial for trial in trials if obstacle(trial, site.campaign.limits, spending, spec.budget) is None]
     goes = automatic(spec.approval, trials) | {trial.id for trial in ready(spec, trials)}
-    sent = any(trial.state in (TrialState.STAGED, TrialState.RUNNING) for trial in trials)
+    out = _out(site, trials)
     again = retries(site.ledger, spec.dispatcher, affordable)
     due = again[0].due if again else None
     if any(trial.id in goes for trial in affordable) and room_for(site, dispatcher, trials) > 0:
         return Decision(wait="simulations", due=due)
-    if sent and not dispatcher.by_people:
+    if out == "simulations":
         return Decision(wait="simulations", due=due)
     if again:
         return Decision(wait="retry", due=due)
-    if sent:
-        return Decision(wait="laboratory")
-    undecided = any(trial.state in (TrialState.PROPOSED, TrialState.APPROVED) for trial in affordable)
-    if undecided or any(trial.state is TrialState.HELD for trial in trials):
+    if out is None and any(trial.state in (TrialState.PROPOSED, TrialState.APPROVED) for trial in affordable):
         return Decision(wait="person")
-    return None
+    return Decision(wait=out) if out else None
 
 
-def _only_pointless_proposals(site: Site, trials: tuple[Trial, ...], waits: Decision) -> bool:
-    """Whether all that is left are proposals to a person, and a stop rule that holds makes them pointless."""
-    left = {trial.state for trial in trials} & (OUT | {TrialState.APPROVED})
-    return waits.wait == "person" and not left and stop_reason(site, trials) is not None
+def _out(site: Site, trials: tuple[Trial, ...]) -> Wait | None:
+    """For whom to wait because of what is out; None where nothing is."""
+    states = {trial.state for trial in trials}
+    if states & {TrialState.STAGED, TrialState.RUNNING}:
+        return "laboratory" if site.campaign.dispatcher.by_people else "simulations"
+    return "person" if TrialState.HELD in states else None
 
 
-def _end(site: Site, trials: tuple[Trial, ...], spending: Spending) -> str | None:
-    """Why the campaign ends now that nothing is out, in words that begin with the rule's name."""
+def _spent(site: Site, trials: tuple[Trial, ...], spending: Spending) -> str | None:
+    """What of the budget is spent, now that nothing is out, so that nothing more can be sent."""
     limits, budget = site.campaign.limits, site.campaign.spec.budget
-    if reason := stop_reason(site, trials):
-        return reason
     stuck = [
         why
         for trial in trials
         if trial.state in (TrialState.PROPOSED, TrialState.APPROVED)
         and (why := obstacle(trial, limits, spending, budget)) is not None
     ]
-    if spent := exhausted(limits, spending, budget) or next(iter(stuck), None):
-        return f"budget: {spent}"
-    return nothing_to_learn_from(site, _counted(trials))
+    return exhausted(limits, spending, budget) or next(iter(stuck), None)
 
 
 def _finished(site: Site, trials: tuple[Trial, ...], reason: str) -> Decision:

@@ -10,9 +10,9 @@ import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from flows.approval import expiry
+from flows.choices import Choice, label
 from flows.errors import FieldcraftError, InputError
 from flows.identity import Person, Refused
 from flows.remarks import one_line, remark
@@ -24,7 +24,6 @@ from storage.ledger import Ledger, StaleTrial
 from storage.records import Event, Grant, Level, Trial, TrialState
 
 _UNSENT = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
-_SHOWN = 16  # hexadecimal digits of a digest that name what was seen; 64 bits cannot be met by chance or by search
 _HIGHEST = 1_000_000
 _WHAT_HAPPENED: Mapping[TrialState, str] = {
     TrialState.PROPOSED: "put back to the proposals",
@@ -41,39 +40,6 @@ _WHAT_HAPPENED: Mapping[TrialState, str] = {
 
 class Overtaken(FieldcraftError):
     """The trial is no longer what the person saw; the message says who did what, and when."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A trial that a person decides on.
-
-    Args:
-        trial: Its id.
-        digest: First digits of the digest of what they saw; None for whatever it is at this moment.
-    """
-
-    trial: str
-    digest: str | None = None
-
-    @classmethod
-    def of(cls, word: str) -> "Choice":
-        """``heat-0007``, or ``heat-0007@3fa81c02d1e29b47`` with at least the 16 digits that ``queue`` shows.
-
-        Raises:
-            InputError: what stands after the ``@`` is no digest.
-        """
-        trial, found, digest = word.strip().partition("@")
-        if found and not re.fullmatch(f"[0-9a-f]{{{_SHOWN},64}}", digest):
-            raise InputError(
-                f"{one_line(word)!r} names no digest: after the @ give {_SHOWN} to 64 hexadecimal digits, as "
-                "'fieldcraft queue' shows them."
-            )
-        return cls(trial, digest or None)
-
-
-def label(trial: Trial) -> str:
-    """The trial as a person should name it to decide on exactly this: ``heat-0007@3fa81c02d1e29b47``."""
-    return f"{trial.id}@{trial.digest[:_SHOWN]}"
 
 
 def approve(
@@ -118,12 +84,12 @@ def reject(ledger: Ledger, person: Person, choices: Sequence[Choice], reason: st
 def edit(
     ledger: Ledger, settings: Settings, person: Person, choice: Choice, values: Mapping[str, str], reason: str = ""
 ) -> tuple[Trial, Trial]:
-    """Change variables of a trial that was not sent yet; it needs an approval afresh.
+    """Change variables of a trial that was not sent yet; a person, or the policy, then approves it afresh.
 
     Args:
         ledger: Where it is.
         settings: Where the campaign's problem is looked up.
-        person: Who edits.
+        person: Who edits; their cost limit holds for the new design, which the policy may approve at once.
         choice: The trial.
         values: New values as text, in the variables' units; the other variables keep theirs.
         reason: Why.
@@ -133,6 +99,7 @@ def edit(
 
     Raises:
         Overtaken: it was sent or decided upon, or is not what was seen.
+        identity.Refused: the new design costs more than the person may approve.
         InputError: the design is not one of the campaign's space, or the reason cannot be.
     """
     reason = remark(reason, "reason")
@@ -143,20 +110,29 @@ def edit(
         campaign.space.check(design)
     except ValueError as error:
         raise InputError(f"{before.id}: {error} Nothing was changed.") from None
+    cost = campaign.problem.cost(design)
+    person.require_cost({before.id: cost})
     with one_winner(ledger, [before]):
-        after = ledger.edit(before.id, before.expect, design, campaign.problem.cost(design), person.name, reason)
+        after = ledger.edit(before.id, before.expect, design, cost, person.name, reason)
     return before, after
 
 
 def prioritise(ledger: Ledger, person: Person, trial: str, priority: int, reason: str = "") -> Trial:
     """Set a trial's priority: of the approved trials those of greater priority are sent first.
 
+    Args:
+        ledger: Where it is.
+        person: Who sets it.
+        trial: Its id or label; what was seen of it plays no part.
+        priority: 0 at first.
+        reason: Why.
+
     Raises:
         InputError: the priority or the reason cannot be.
     """
     if abs(priority) > _HIGHEST:
         raise InputError(f"A priority of {priority} is out of reach: give one from {-_HIGHEST} to {_HIGHEST}.")
-    return ledger.prioritise(trial, priority, person.name, remark(reason, "reason"))
+    return ledger.prioritise(Choice.of(trial).trial, priority, person.name, remark(reason, "reason"))
 
 
 def batch(ledger: Ledger, word: str, states: Collection[TrialState]) -> list[Choice]:
@@ -167,8 +143,8 @@ def batch(ledger: Ledger, word: str, states: Collection[TrialState]) -> list[Cho
         Overtaken: it has no such trial any more; says who decided.
     """
     name, _, number = word.rpartition(":")
-    if not name or not number.isdecimal():
-        raise InputError(f"{one_line(word)!r} names no batch: give NAME:ITERATION, such as heat:3.")
+    if not name or not re.fullmatch("[0-9]{1,9}", number):
+        raise InputError(f"{one_line(word)[:200]!r} names no batch: give NAME:ITERATION, such as heat:3.")
     trials = ledger.trials(name, iteration=int(number))
     if not trials:
         last = max((trial.iteration for trial in ledger.trials(name)), default=None)
@@ -197,12 +173,21 @@ def _seen(ledger: Ledger, choices: Sequence[Choice], states: Collection[TrialSta
     for choice, trial in zip(choices, trials, strict=True):
         if trial.state not in states:
             raise _overtaken(ledger, trial)
-        if choice.digest is not None and not trial.digest.startswith(choice.digest):
-            raise Overtaken(
-                f"{trial.id} is not what you saw: it is {label(trial)} now, not {choice.digest[:_SHOWN]}"
-                f"; it {_decision(ledger, trial)}. Look at it again ('fieldcraft queue'). Nothing was changed."
-            )
+        require_seen(ledger, choice, trial)
     return trials
+
+
+def require_seen(ledger: Ledger, choice: Choice, trial: Trial) -> None:
+    """Accept a decision on a trial that still is what the person saw of it.
+
+    Raises:
+        Overtaken: it is not; says who changed it.
+    """
+    if not choice.names(trial):
+        raise Overtaken(
+            f"{trial.id} is not what you saw: it is {label(trial)} now, not {choice.word}; it "
+            f"{_decision(ledger, trial)}. Look at it again ('fieldcraft queue'). Nothing was changed."
+        )
 
 
 def _specification(ledger: Ledger, trials: Sequence[Trial]) -> CampaignSpec:
@@ -234,6 +219,8 @@ def _attempts(spec: CampaignSpec, person: Person, wanted: int | None) -> int:
         return usual
     if wanted < 1:
         raise InputError(f"An approval for {wanted} attempts would approve nothing: give at least 1.")
+    if wanted > _HIGHEST:
+        raise InputError(f"An approval for {wanted} attempts is out of reach: give at most {_HIGHEST}.")
     if wanted > usual and person.role != "operator":  # each attempt may cost as much as the first
         raise Refused(
             f"{person.name} is an {person.role} and may give the {usual} attempts of the campaign file, not {wanted}: "

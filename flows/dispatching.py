@@ -2,12 +2,13 @@
 
 import time
 
-from flows.approval import expire, has_expired, ready
+from flows.approval import EXPIRED, expire, has_expired, ready
 from flows.budget import obstacle
 from flows.dispatcher import CannotTell, Dispatcher, Job
 from flows.progress import tell
 from flows.retries import retries
 from flows.sites import ACTOR, Site
+from flows.stopping import stop_reason
 from storage.ledger import BudgetSpent, ForbiddenMove, StaleTrial
 from storage.records import Trial, TrialState
 
@@ -25,13 +26,16 @@ def attempt_keys(trial: Trial) -> list[str]:
 def dispatch(site: Site) -> int:
     """Send approved trials as far as there is room; returns how many were sent.
 
-    Trials that a person moved meanwhile, and those that the budget does not cover now, are left as they are.
+    While a stop rule holds none is claimed. Trials that a person moved meanwhile, and those that neither budget nor
+    approval covers now, are left as they are.
     """
     dispatcher = site.campaign.dispatcher
     sent = sum(_send(site, dispatcher, trial) for trial in site.ledger.trials(site.name, states={TrialState.STAGED}))
     if site.ledger.campaign(site.name).finished is not None:
         return sent
     expire(site)
+    if stop_reason(site, site.ledger.trials(site.name)) is not None:
+        return sent
     _retry(site)
     trials = site.ledger.trials(site.name)
     room = room_for(site, dispatcher, trials)
@@ -64,10 +68,9 @@ def _claim(site: Site, trial: Trial) -> Trial | None:
         return site.ledger.move(trial.id, TrialState.STAGED, trial.expect, ACTOR, "claimed for dispatch")
     except (StaleTrial, BudgetSpent):
         return None
-    except ForbiddenMove:
-        if has_expired(site, trial):  # since the look at the beginning of this step
-            return None
-        raise
+    except ForbiddenMove as error:  # the approval has run out just now, or is not for what would run
+        tell("unsent", trial=trial, reason=str(error))
+        return None
 
 
 def _send(site: Site, dispatcher: Dispatcher, staged: Trial) -> int:
@@ -76,6 +79,8 @@ def _send(site: Site, dispatcher: Dispatcher, staged: Trial) -> int:
     try:
         handle = dispatcher.find(key)
         reason = "found again after a crash" if handle else "submitted"
+        if handle is None and has_expired(site, staged):
+            return _lapse(site, staged)
         if handle is None:
             handle = dispatcher.submit(Job(staged.id, key, _request(site, staged)))
         site.ledger.move(staged.id, TrialState.RUNNING, staged.expect, ACTOR, reason, handle=handle)
@@ -87,6 +92,16 @@ def _send(site: Site, dispatcher: Dispatcher, staged: Trial) -> int:
         return 0
     tell("started", trial=staged)
     return 1
+
+
+def _lapse(site: Site, staged: Trial) -> int:
+    """Take a trial back that was never sent and may not be any more; to go again it needs another approval."""
+    reason = f"{EXPIRED} before it was sent"
+    site.ledger.move(
+        staged.id, TrialState.FAILED, staged.expect, ACTOR, reason, failure="transient", cost=0.0, seconds=0.0
+    )
+    tell("failed", trial=staged, reason=reason)
+    return 0
 
 
 def _hold(site: Site, staged: Trial, reason: str) -> int:
@@ -124,5 +139,8 @@ def _retry(site: Site) -> None:
         try:
             site.ledger.move(retry.trial.id, TrialState.APPROVED, retry.trial.expect, ACTOR, reason)
         except StaleTrial:
+            continue
+        except ForbiddenMove as error:
+            tell("unsent", trial=retry.trial, reason=str(error))
             continue
         tell("retry", trial=retry.trial, reason=reason)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flows.remarks import one_line
-from flows.views import best_trial, design_text, outputs_text
+from flows.views import best_trial, counted, design_text, outputs_text
 from storage.ledger import Ledger
 from storage.records import Trial
 
@@ -43,8 +43,8 @@ class Display:
                 return [_row(details["trial"], "dispatch", "sent")]
             case "completed":
                 return [self._completed(details["trial"], details["seconds"])]
-            case "failed" | "held" | "cancelled" | "late" | "retry":
-                step = "dispatch" if event == "retry" else "harvest"
+            case "failed" | "held" | "cancelled" | "late" | "retry" | "unsent":
+                step = "dispatch" if event in ("retry", "unsent") else "harvest"
                 return [_row(details["trial"], step, f"{event}: {one_line(details['reason'])}")]
             case "refused":
                 return [f"laboratory: {one_line(details['file'])} is refused: {one_line(details['reason'])}"]
@@ -54,7 +54,7 @@ class Display:
                 return [f"a notice could not be told: {one_line(details['reason'])}"]
             case "trained":
                 metrics = ", ".join(f"{name} {value:.3g}" for name, value in list(details["metrics"].items())[:4])
-                what = f"{details['trials']} trials in {details['seconds']:.1f} s: {metrics}"
+                what = f"{counted(details['trials'], 'trial')} in {details['seconds']:.1f} s: {metrics}"
                 return [f"iteration {details['iteration']:3d}  train      {what}"]
             case "training resumed":
                 return [f"               train      goes on from step {details['step']}"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from flows.dispatcher import CannotTell, Dispatcher, Failed, Finished, Lost
 from flows.dispatching import attempt_key, attempt_keys
 from flows.errors import InputError
+from flows.notifying import current
 from flows.remarks import one_line
 from flows.settings import Settings
 from flows.sites import unfinished
@@ -40,7 +41,7 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Everything that is wrong with the stores of a home or waits in them; empty when there is nothing to say."""
-    ledger, fields = open_ledger(settings.ledger), FieldStore(settings.fields)
+    ledger, fields = open_ledger(settings.ledger, upgrade=False), FieldStore(settings.fields)
     findings = [Finding("ledger", text) for text in ledger.check()]
     used: set[str] = set()
     try:
@@ -139,7 +140,7 @@ def _waiting(ledger: Ledger, campaign: Campaign) -> Iterator[Finding]:
         elif any(a.live and a.expires is not None and a.expires <= now for a in ledger.approvals(trial.id)):
             yield Finding(WAITING, f"{trial.id}: its approval has expired. The next pass asks for another.")
     yield from _unheard(ledger, campaign, now)
-    if failing := [notice for notice in ledger.notices(name) if notice.tries]:
+    if failing := [notice for notice in current(ledger, ledger.notices(name)) if notice.tries]:
         yield Finding(
             WAITING,
             f"{counted(len(failing), 'notice')} of {name} could not be told ({sum(n.tries for n in failing)} tries). "

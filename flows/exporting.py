@@ -10,11 +10,13 @@ from types import TracebackType
 from typing import Self
 
 from flows.errors import InputError
+from flows.remarks import one_line
 from flows.settings import Settings
 from flows.views import corrections, objective_of
+from flows.wiring import standing
 from storage.fields import FieldStore
 from storage.ledger import LeaseHeld, Ledger, open_ledger
-from storage.records import Trial, TrialState
+from storage.records import Result, Trial, TrialState
 from storage.tracking import Tracker, TrackingError
 
 DRAIN_S = 120.0  # how long a run that has ended waits for tracking to catch up
@@ -31,19 +33,26 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
 
     Columns: ``trial``, ``state``, ``priority``, ``cost`` (expected of an attempt) and ``spent`` in budget units,
     ``seconds`` of wall time, ``corrected`` (empty, ``corrected`` or ``retracted``), ``design.NAME`` as asked,
-    ``ran.NAME`` where something else was run, and ``output.NAME``. Numbers read back to the same bits.
+    ``ran.NAME`` where something else was run, ``output.NAME``, ``sd.NAME`` (of the output, in its unit) and ``note``.
+    Numbers read back to the same bits.
+
+    Raises:
+        InputError: ``file`` cannot be written where it is said to be.
     """
+    require_place(file)
     campaign, trials = ledger.campaign(name), ledger.trials(name)
     outputs = [output["name"] for output in campaign.environment["outputs"]]
     names = list(campaign.environment["units"])
-    changed = corrections(trials, ledger.readings(name))
+    readings = ledger.readings(name)
+    changed, counting = corrections(trials, readings), standing(readings)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     with draft.open("w", newline="") as out:
         writer = csv.writer(out)
-        groups = [("design", names), ("ran", names), ("output", outputs)]
-        writer.writerow([*_ABOUT, *(f"{group}.{name}" for group, members in groups for name in members)])
+        groups = [("design", names), ("ran", names), ("output", outputs), ("sd", outputs)]
+        writer.writerow([*_ABOUT, *(f"{group}.{name}" for group, members in groups for name in members), "note"])
         for trial in trials:
-            writer.writerow([*_about(trial, changed.get(trial.id, "")), *_values(trial, names, outputs)])
+            about, said = _about(trial, changed.get(trial.id, "")), _said(counting.get(trial.id), outputs)
+            writer.writerow([*about, *_values(trial, names, outputs), *said])
     os.replace(draft, file)
     return len(trials)
 
@@ -59,6 +68,25 @@ def _values(trial: Trial, names: Sequence[str], outputs: Sequence[str]) -> list[
     ran, read = trial.ran or {}, trial.outputs or {}
     differing = [ran[name] if name in ran and ran[name] != trial.design[name] else "" for name in names]
     return [*(trial.design[name] for name in names), *differing, *(read.get(name, "") for name in outputs)]
+
+
+def _said(result: Result | None, outputs: Sequence[str]) -> list[str | float]:
+    """Standard deviations and note of the result that counts."""
+    details = {} if result is None else result.details
+    sd = details.get("sd", {})
+    return [*(sd.get(name, "") for name in outputs), one_line(str(details.get("note", "")))]
+
+
+def require_place(file: Path) -> None:
+    """Accept a file that a command is to write if its folder is there.
+
+    Raises:
+        InputError: it is not, or a folder stands where the file should.
+    """
+    if not file.parent.is_dir():
+        raise InputError(f"{file}: there is no folder {file.parent}. Make it first, or name another place.")
+    if file.is_dir():
+        raise InputError(f"{file}: is a folder. Name a file in it.")
 
 
 def export_fields(ledger: Ledger, fields: FieldStore, name: str, folder: Path) -> int:

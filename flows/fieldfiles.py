@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def read_field(file: Path) -> "xr.Dataset":
-    """A field in memory, its attributes as plain JSON.
+    """A field in memory, its attributes as plain JSON; times stay the numbers, with units, that they are stored as.
 
     Args:
         file: netCDF 3 or 4, or a folder of zarr.
@@ -20,13 +20,17 @@ def read_field(file: Path) -> "xr.Dataset":
     """
     import xarray as xr
 
-    if not file.exists():
-        raise InputError(f"{file}: there is no such file. Give a netCDF file or a zarr folder.")
+    if not _exists(file):
+        raise InputError(f"{str(file)[:300]}: there is no such file. Give a netCDF file or a zarr folder.")
     try:
-        opened = xr.open_zarr(file, consolidated=False) if file.is_dir() else xr.open_dataset(file)
+        opened = (
+            xr.open_zarr(file, consolidated=False, decode_times=False)
+            if file.is_dir()
+            else xr.open_dataset(file, decode_times=False)
+        )
         with opened:
             dataset = opened.load()
-    except (OSError, ValueError, KeyError, RuntimeError, TypeError, EOFError) as error:
+    except Exception as error:  # the outermost edge of a damaged file: libraries raise what they stumble over
         reason = " ".join(str(error).split())[:300]
         raise InputError(
             f"{file}: cannot be read as a field ({reason}). Give a netCDF file or a zarr folder."
@@ -34,6 +38,13 @@ def read_field(file: Path) -> "xr.Dataset":
     if not dataset.data_vars:
         raise InputError(f"{file}: holds no variable. Give the file that holds the field.")
     return _plain(dataset)
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
+    except (OSError, ValueError):  # a name that is too long, or holds NUL
+        return False
 
 
 def _plain(dataset: "xr.Dataset") -> "xr.Dataset":

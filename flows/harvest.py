@@ -71,7 +71,8 @@ def _reconsidered(site: Site, dispatcher: Dispatcher, held: Trial) -> Trial | No
     try:
         handle = held.handle or dispatcher.find(attempt_key(held))
         if handle is None:
-            _send_anew(site, held)
+            if not dispatcher.by_people:  # people are asked twice on a person's word alone
+                _send_anew(site, held)
             return None
         outcome = dispatcher.look(handle)
         if isinstance(outcome, Finished):

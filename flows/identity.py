@@ -14,16 +14,17 @@ import hashlib
 import hmac
 import os
 import pwd
+import re
 import secrets
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from flows.errors import FieldcraftError
+from flows.errors import FieldcraftError, InputError
 from flows.settings import Settings
 from flows.spec import load_yaml
 
@@ -35,6 +36,7 @@ RIGHTS: Mapping[Role, frozenset[Right]] = {
     "approver": frozenset({"read", "decide"}),
     "operator": frozenset({"read", "decide", "operate"}),
 }
+ACTOR = "fieldcraft"  # who acts when no person does; no person can bear that name
 AUTOMATIC = "policy:"  # how the author of an automatic decision begins; no person can bear such a name
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -91,6 +93,8 @@ class Person:
 
 
 def _person_name(name: str) -> str:
+    if name.casefold() == ACTOR:
+        raise ValueError(f"{ACTOR!r} is what passes write as; choose another (the account is {account(ACTOR)!r})")
     if name.startswith(AUTOMATIC) or name != name.strip() or not name.isprintable():
         raise ValueError(f"it begins with {AUTOMATIC!r}, or with a space, or holds a control character; choose another")
     return name
@@ -186,9 +190,14 @@ def operating_system_user() -> str:
     """Name of the account this process runs under: what the system says, not USER or LOGNAME, which anyone can set."""
     number = os.geteuid()
     try:
-        return pwd.getpwuid(number).pw_name
+        return account(pwd.getpwuid(number).pw_name)
     except KeyError:  # a container may run under a number that has no name
         return f"uid:{number}"
+
+
+def account(name: str) -> str:
+    """How the ledger and the file of people name an account: as the system does, but never as passes write."""
+    return f"account:{name}" if name.casefold() == ACTOR else name
 
 
 def fresh_token() -> str:
@@ -221,7 +230,12 @@ def _user(settings: Settings) -> Person:
 
 
 def _read(path: Path) -> _People:
-    data = load_yaml(path)
+    if not os.access(path, os.R_OK):
+        raise Refused(f"{path}: cannot be read. Check FIELDCRAFT_PEOPLE and your rights to it. Nothing was changed.")
+    try:
+        data = load_yaml(path)
+    except InputError as error:
+        raise _unreadable(path, str(error)) from None
     if path.stat().st_mode & _WRITABLE_BY_OTHERS:
         raise Refused(
             f"{path} can be written by others, who could give themselves any role: 'chmod go-w {path}' and look "
@@ -233,13 +247,26 @@ def _read(path: Path) -> _People:
         raise Refused(f"{path}: {_explained(error)} Nothing was changed.") from None
 
 
+def _unreadable(path: Path, problem: str) -> Refused:
+    """What the reader of YAML found, without its words: they quote the file, and so perhaps a token pasted into it."""
+    line = re.search(r"\bline (\d{1,6})\b", problem.removeprefix(str(path)))
+    place = f"from line {line[1]} on it" if line else "it"
+    return Refused(
+        f"{path}: {place} is not as a file of people must be: YAML with users and tokens, no tag, no anchor and no key "
+        "twice (docs/security.md). Nothing was changed."
+    )
+
+
 def _explained(error: ValidationError) -> str:
     """What is wrong and where, without the values: one of them may be a token that was pasted into the wrong place."""
-    faults = [
-        f"{'.'.join(map(str, fault['loc'])) or 'people'}: {fault['msg'].removeprefix('Value error, ')}."
-        for fault in error.errors(include_input=False, include_context=False)
-    ]
-    return " ".join(faults)
+    faults = error.errors(include_input=False, include_context=False)
+    return " ".join(f"{_place(fault)}: {fault['msg'].removeprefix('Value error, ')}." for fault in faults)
+
+
+def _place(fault: Mapping[str, Any]) -> str:
+    """Where a fault is; a key that is not known is no place but something that somebody typed."""
+    known = fault["loc"][:-1] if fault["type"] == "extra_forbidden" else fault["loc"]
+    return ".".join(map(str, known)) or "people"
 
 
 def _a(role: str) -> str:

@@ -1,6 +1,7 @@
 """``fieldcraft import``: measurements from before the campaign, validated as a whole and adopted all or none."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,10 +46,12 @@ def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[st
     Raises:
         InputError: a column is missing or in another unit, a value is missing, not finite or outside the space, or
             the campaign has ended. Names line and column; nothing was imported.
+        storage.ledger.LeaseHeld: a pass is under way, which would propose without these measurements.
     """
     campaign = wire(read_campaign(file), settings)
+    _require_names(campaign, renamed)
     known = _known(campaign, read_table(data, renamed))
-    digest = hashlib.sha256(data.read_bytes()).hexdigest()
+    digest = _digest(data, renamed)
     ledger = open_ledger(settings.ledger, create=True)
     ended = created(ledger, campaign, file)
     before = _adopted(ledger, campaign.name, digest)
@@ -56,8 +59,30 @@ def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[st
         return Imported(campaign.name, tuple(trial.id for trial in before), False)
     if ended is not None:
         raise InputError(f"Campaign {campaign.name!r} has ended ({ended}). Give the file another name to start anew.")
-    trials = ledger.adopt(campaign.name, known, digest, f"import of {data.name}", by)
+    lease = ledger.acquire(campaign.name)
+    try:
+        trials = ledger.fenced(lease).adopt(campaign.name, known, digest, f"import of {data.name}", by)
+    finally:
+        ledger.release(lease, done=False)  # no pass was made
     return Imported(campaign.name, tuple(trial.id for trial in trials), True)
+
+
+def _require_names(campaign: Campaign, renamed: Mapping[str, str]) -> None:
+    """Accept what columns are said to stand for."""
+    outputs = [output.name for output in campaign.problem.outputs]
+    known = [*campaign.problem.space.names, *outputs, *(f"{name} sd" for name in outputs)]
+    for column, name in renamed.items():
+        if name not in known:
+            raise InputError(
+                f"--map {column}={name}: {name!r} is no variable or output of {campaign.name}."
+                f"{suggestion(name, known)} Known: {', '.join(known)}. Nothing was imported."
+            )
+
+
+def _digest(data: Path, renamed: Mapping[str, str]) -> str:
+    """SHA-256 of a table and of how its columns were understood."""
+    understood = json.dumps(dict(renamed), sort_keys=True).encode() if renamed else b""
+    return hashlib.sha256(data.read_bytes() + understood).hexdigest()
 
 
 def _adopted(ledger: Ledger, name: str, digest: str) -> list[Trial]:

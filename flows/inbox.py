@@ -21,9 +21,10 @@ from flows.errors import InputError
 from flows.plugins import explain
 from flows.posting import NotDelivered
 from flows.progress import tell
-from flows.recording import NotYet, Recorded, check, known_trial, record
+from flows.recording import NotYet, Recorded, check, kept, known_trial, record
+from flows.remarks import one_line
 from flows.sites import ACTOR, Site
-from flows.tables import Reading, Row, Table, level, number, read_json_results, read_table
+from flows.tables import OWN_COLUMNS, Reading, Row, Table, level, number, read_json_results, read_table
 from flows.wiring import Campaign
 from storage.fields import FieldError
 from storage.ledger import ForbiddenMove, InvalidRecord, Ledger
@@ -32,7 +33,7 @@ from storage.records import TrialState
 from storage.staging import sync
 
 QUIET_S = 1.0  # a file that was written to more recently may be half-written
-_OWN = ("key", "trial", "cost", "seconds", "field", "notes")
+_NAME_BYTES = 180  # of a file that is moved aside: room for what is added to it, within what a disk takes
 _OUT = frozenset({TrialState.STAGED, TrialState.RUNNING, TrialState.HELD})
 
 
@@ -72,7 +73,7 @@ class _Handed(BaseModel):
 
 
 def record_file(site: Site, file: Path, by: str, source: str, within: Path | None = None) -> Batch:
-    """Record every line of a file; all are looked at before the first is recorded.
+    """Record every line of a file; all are looked at, and their fields stored, before the first is recorded.
 
     Recording the same file again changes nothing, so one that was cut off by a crash is simply recorded again.
 
@@ -87,11 +88,13 @@ def record_file(site: Site, file: Path, by: str, source: str, within: Path | Non
         InputError: something in it is wrong; nothing of it was recorded.
         flows.recording.NotYet: one of its trials is only being sent; nothing of it was recorded.
     """
+    if one_line(file.name) != file.name:
+        raise InputError(f"{one_line(file.name)}: the file's name holds what cannot be kept. Give it another name.")
     readings = [reading for reading in readings_of(site.campaign, file, within) if not reading.empty]
     findings = [check(site, reading) for reading in readings]
     if not findings:
         raise InputError(f"{file}: no result is filled in. Fill in a column of an output, or name a field file.")
-    recorded = tuple(record(site, finding, by, source) for finding in findings)
+    recorded = tuple(record(site, finding, by, source) for finding in [kept(site, finding) for finding in findings])
     iterations = {site.ledger.trial(one.trial).iteration for one in recorded}
     waiting = [t.id for t in site.ledger.trials(site.name, states=_OUT) if t.iteration in iterations]
     return Batch(recorded, tuple(waiting))
@@ -141,7 +144,7 @@ def _from_row(campaign: Campaign, table: Table, row: Row, within: Path | None) -
         for name in (*outputs, *(f"{name} sd" for name in outputs), "cost", "seconds")
         if name in cells
     }
-    known = {*_OWN, *variables, *numbers}
+    known = {*OWN_COLUMNS, *variables, *numbers}
     trial, key = _named(cells.get("trial"), cells.get("key"), row.place)
     return Reading(
         trial=trial,
@@ -149,6 +152,7 @@ def _from_row(campaign: Campaign, table: Table, row: Row, within: Path | None) -
         values={name: numbers[name] for name in outputs if name in numbers},
         sd={name: numbers[f"{name} sd"] for name in outputs if f"{name} sd" in numbers},
         ran={n: level(v, cells[n], f"{row.place}: {n}") for n, v in variables.items() if n in cells},
+        restated=True,
         field=_field(cells.get("field"), table.file, row.place, within),
         cost=numbers.get("cost"),
         seconds=numbers.get("seconds"),
@@ -195,13 +199,22 @@ def _field(named: str | None, file: Path, place: str, within: Path | None) -> Pa
     if named is None:
         return None
     path = file.parent / named
-    if within is not None and not path.resolve().is_relative_to(within.resolve()):
+    try:
+        inside = within is None or path.resolve().is_relative_to(within.resolve())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{place}: the field file {named[:80]!r} cannot be ({error}). Name a file.") from None
+    if not inside:
         raise InputError(f"{place}: the field file {named!r} lies outside {within}. Put it beside the table.")
     return path
 
 
 def collect(site: Site, dispatcher: Lab) -> int:
-    """Read the watched folder and file the orders of trials that are settled; returns how many were completed."""
+    """Read the watched folder and file the orders of trials that are settled; returns how many were completed.
+
+    Raises:
+        InputError: the folder of orders is not the campaign's own, or holds an order that nobody approved.
+    """
+    dispatcher.require_folder()
     completed = 0
     for file in _ready(dispatcher.place.orders / "results"):
         batch = _take(site, file)
@@ -211,32 +224,41 @@ def collect(site: Site, dispatcher: Lab) -> int:
 
 
 def _ready(folder: Path) -> Iterator[Path]:
-    """Files of results that nobody seems to be writing to, by name."""
+    """Files of results that nobody seems to be writing to, by name; links are not followed."""
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
-        meant = file.suffix.lower() in (".csv", ".json") and not file.name.startswith(".") and file.is_file()
-        if meant and abs(time.time() - file.stat().st_mtime) >= QUIET_S:
+        if file.suffix.lower() not in (".csv", ".json") or file.name.startswith(".") or file.is_symlink():
+            continue
+        if file.is_file() and (seen := _stamp(file)) and abs(time.time() - seen[1] / 1e9) >= QUIET_S:
             yield file
 
 
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    """What changes when a file is written again: size, time and inode; None where it is gone."""
+    with suppress(FileNotFoundError):
+        found = file.stat()
+        return found.st_size, found.st_mtime_ns, found.st_ino
+    return None
+
+
 def _take(site: Site, file: Path) -> Batch:
-    nothing = Batch((), ())
-    before = file.stat()
+    """Record a file and move it aside; one that was saved again meanwhile, or is gone, is left to the next pass."""
+    before = _stamp(file)
     try:
-        batch = record_file(site, file, ACTOR, f"results/{file.name}", file.parent)
+        batch = record_file(site, file, ACTOR, f"results/{one_line(file.name)}", file.parent)
     except (NotYet, ForbiddenMove):  # a trial is only being sent: the next pass knows more
-        return nothing
+        return Batch((), ())
     except (InputError, FieldError, InvalidRecord) as error:
-        after = file.stat()
-        if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
+        if before is not None and _stamp(file) == before:
             _put(file, "refused", "why", [f"{error}", "Nothing of this file was recorded: mend it and drop it again."])
-            tell("refused", file=file.name, reason=str(error))
-        return nothing
+            tell("refused", file=one_line(file.name), reason=str(error))
+        return Batch((), ())
     for one in batch.recorded:
         if one.verdict == "accepted":
             trial = site.ledger.trial(one.trial)
             tell("completed", trial=trial, seconds=trial.seconds)
-    _put(file, "taken", "said", batch.lines)
-    tell("taken", file=file.name, lines=batch.lines)
+    if _stamp(file) == before:
+        _put(file, "taken", "said", batch.lines)
+        tell("taken", file=file.name, lines=batch.lines)
     return batch
 
 
@@ -244,13 +266,16 @@ def _put(file: Path, folder: str, about: str, lines: Sequence[str]) -> None:
     """Move a file aside, under a name of its own, with a text beside it that says what became of it."""
     target = file.parent / folder
     target.mkdir(exist_ok=True)
-    n, moved = 1, target / file.name
+    stem = one_line(file.stem).encode()[:_NAME_BYTES].decode(errors="ignore")
+    n, moved = 1, target / f"{stem}{file.suffix}"
     while moved.exists():
         n += 1
-        moved = target / f"{file.stem}-{n}{file.suffix}"
-    moved.with_name(f"{moved.name}.{about}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        moved = target / f"{stem}-{n}{file.suffix}"
+    text = "".join(f"{line}\n" for line in lines)
+    moved.with_name(f"{moved.name}.{about}.txt").write_text(text, encoding="utf-8", errors="backslashreplace")
     commit_point("inbox.moved.before")
-    os.rename(file, moved)
+    with suppress(FileNotFoundError):  # taken away just now; what became of it is told all the same
+        os.rename(file, moved)
     sync(target)
     sync(file.parent)
     commit_point("inbox.moved.after")
@@ -258,12 +283,20 @@ def _put(file: Path, folder: str, about: str, lines: Sequence[str]) -> None:
 
 def _file_orders(site: Site, dispatcher: Lab) -> None:
     """Close the orders whose trials are settled, or were sent anew, and bring the tables in line."""
-    for key, trial_id in dispatcher.at_large().items():
-        trial = site.ledger.trial(trial_id)
+    trials = {trial.id: trial for trial in site.ledger.trials(site.name)}
+    for key, order in dispatcher.at_large().items():
+        trial = trials.get(order["trial"])
+        if trial is None:  # nobody's here
+            continue
+        if order["digest"] not in {approval.digest for approval in site.ledger.approvals(trial.id)}:
+            raise InputError(
+                f"{dispatcher.place.orders}: order {key} is for a design that nobody approved for {trial.id}. Another "
+                "store may have put it there: find out, and take it away. Nothing was sent."
+            )
         if trial.state is TrialState.COMPLETED:
             dispatcher.forget(key)
         elif trial.state not in _OUT or attempt_key(trial) != key:
-            with suppress(NotDelivered):  # the order stays open, and the next pass tries again
+            with suppress(NotDelivered):  # the order stays among those to be cancelled, and the next pass tries again
                 dispatcher.cancel({"key": key})
     if dispatcher.place.orders.is_dir():
         dispatcher.write_tables()

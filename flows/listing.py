@@ -3,20 +3,37 @@
 Comments, reasons and notes were written by people and simulators: whatever could move a cursor is escaped.
 """
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flows.notifying import due_at, text_of
 from flows.remarks import one_line
-from flows.views import budget_unit, counted, design_text, next_steps, outputs_text, quantity, revisions, status_data
+from flows.views import (
+    budget_unit,
+    clock,
+    counted,
+    design_text,
+    next_steps,
+    outputs_text,
+    quantity,
+    revisions,
+    status_data,
+)
 from storage.ledger import Ledger
 from storage.records import Approval, Campaign, Event, Notice, Result, Trial, TrialState
 
+_TIMES = frozenset({"created", "expires"})  # keys of a lineage, in seconds since the epoch
 
-def status_text(ledger: Ledger, campaign: Campaign) -> str:
-    """Where a campaign stands, what it has spent, and what a person can do next."""
+
+def status_text(ledger: Ledger, campaign: Campaign, *, telling: bool = True) -> str:
+    """Where a campaign stands, what it has spent, and what a person can do next.
+
+    Args:
+        ledger: Where it is.
+        campaign: The campaign.
+        telling: Whether anybody is told of notices; those that wait for nobody are not spoken of.
+    """
     data = status_data(ledger, campaign)
     lines = [f"{campaign.name}: {_condition(data)}", _trials(data), *_costs(data)]
     if found := data["best"]:
@@ -26,7 +43,7 @@ def status_text(ledger: Ledger, campaign: Campaign) -> str:
         lines.append(f"  results  {data['corrected']} corrected, {data['retracted']} retracted")
     lines += [f"  held     {item['trial']}: {one_line(item['reason'])}" for item in data["waiting"]["held"]]
     lines += [f"  retry    {item['trial']} {_until(item['due'])}" for item in data["waiting"]["retries"]]
-    lines += _notices(data)
+    lines += _notices(data, telling)
     if data["untracked"]:
         lines.append(f"  MLflow   {data['untracked']} events wait; 'fieldcraft export mlflow' shows them")
     return "\n".join([*lines, *(f"  next     {step}" for step in next_steps(data))])
@@ -64,11 +81,11 @@ def _costs(data: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _notices(data: Mapping[str, Any]) -> list[str]:
+def _notices(data: Mapping[str, Any], telling: bool) -> list[str]:
     name, failing, waiting = data["campaign"], data["notices"]["failing"], data["notices"]["waiting"]
     if failing:
         return [f"  notices  {failing} could not be told; 'fieldcraft notices {name} --deliver' tries and says why"]
-    return [f"  notices  {waiting} not told; 'fieldcraft notices {name}' shows them"] if waiting else []
+    return [f"  notices  {waiting} not told; 'fieldcraft notices {name}' shows them"] if waiting and telling else []
 
 
 def show_text(ledger: Ledger, trial: Trial) -> str:
@@ -145,8 +162,10 @@ def _result(campaign: Campaign, result: Result) -> str:
         verdict = f"{'retraction' if verdict == 'retraction' else 'correction'} of {result.replaces}"
     text = f"{result.id}  {clock(result.created)}  {verdict}, attempt {result.attempt}"
     if result.outputs:
-        text += f": {outputs_text(campaign, result.outputs)}"
-    return f"{text}, by {one_line(result.by)} ({one_line(result.source)})"
+        text += f": {outputs_text(campaign, result.outputs, result.details.get('sd'))}"
+    text += f", by {one_line(result.by)} ({one_line(result.source)})"
+    note = result.details.get("note")
+    return f"{text}: {one_line(str(note))}" if note else text
 
 
 def _event(event: Event) -> str:
@@ -169,6 +188,8 @@ def _lines(data: Mapping[str, Any], depth: int) -> list[str]:
                 lines += [f"{'  ' * depth}{key} {number + 1}", *_lines(item, depth + 1)]
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            if key in _TIMES and value is not None:
+                text = clock(value)
             lines.append(f"{'  ' * depth}{key:<14} {'-' if text is None else one_line(str(text))}")
     return lines
 
@@ -186,8 +207,3 @@ def _notice(notice: Notice) -> str:
 def _until(at: float) -> str:
     left = at - time.time()
     return "with the next pass" if left <= 0 else f"in {left:.0f} s"
-
-
-def clock(at: float) -> str:
-    """Local date and time to a tenth of a second."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) + f".{math.floor(at % 1 * 10)}"

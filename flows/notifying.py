@@ -20,7 +20,7 @@ from flows.progress import tell
 from flows.remarks import one_line
 from flows.settings import Settings
 from storage.ledger import Ledger, LedgerError
-from storage.records import Campaign, Notice, digest_of
+from storage.records import Campaign, Notice, Trial, TrialState, digest_of
 
 PATIENCE_S = 15.0  # that a pass may spend on telling, in all
 WEBHOOK_S = 10.0
@@ -73,6 +73,8 @@ def deliver(settings: Settings, ledger: Ledger, campaign: str | None = None) -> 
 def tell_all(settings: Settings, ledger: Ledger, notices: Sequence[Notice], patience_s: float) -> Told:
     """Tell these notices, due or not; a channel that does not answer at all is not tried again.
 
+    What nobody needs to hear of any more is marked as told, and told to nobody.
+
     Args:
         settings: With the webhook and the command.
         ledger: Where the outcome is noted.
@@ -86,7 +88,10 @@ def tell_all(settings: Settings, ledger: Ledger, notices: Sequence[Notice], pati
     campaigns = {name: ledger.campaign(name) for name in {notice.campaign for notice in notices}}
     ways, dead = channels(settings), dict[Channel, str]()
     told, problems = list[int](), dict[int, str]()
-    for notice in notices:
+    standing = current(ledger, notices)
+    for gone in {notice.id for notice in notices} - {notice.id for notice in standing}:
+        ledger.told(gone, True)
+    for notice in standing:
         if deadline - time.monotonic() < _LEAST_S and len(dead) < len(ways):
             break
         problem = _tell_one(ways, dead, message_of(campaigns[notice.campaign], notice), deadline)
@@ -97,6 +102,25 @@ def tell_all(settings: Settings, ledger: Ledger, notices: Sequence[Notice], pati
         else:
             told.append(notice.id)
     return Told(tuple(told), problems)
+
+
+def current(ledger: Ledger, notices: Sequence[Notice]) -> list[Notice]:
+    """The notices that are not past, in the same order."""
+    trials = {name: ledger.trials(name) for name in {notice.campaign for notice in notices}}
+    return [notice for notice in notices if not is_past(notice, trials[notice.campaign])]
+
+
+def is_past(notice: Notice, trials: Sequence[Trial]) -> bool:
+    """Whether a notice asks nobody for anything any more: it waits for approvals, and all were decided on.
+
+    Args:
+        notice: Any notice.
+        trials: All trials of its campaign.
+    """
+    if notice.event != "approval waiting":
+        return False
+    named = set(notice.payload.get("trials", ()))
+    return bool(named) and named <= {trial.id for trial in trials if trial.state is not TrialState.PROPOSED}
 
 
 def _tell_one(ways: Sequence[Channel], dead: dict[Channel, str], message: Mapping[str, Any], deadline: float) -> str:
@@ -180,8 +204,11 @@ def due_at(notice: Notice) -> float:
 
 
 def message_of(campaign: Campaign, notice: Notice) -> dict[str, Any]:
-    """What is told of a notice, as JSON; ``key`` is the same at every telling and another for every other notice."""
-    identity = digest_of([campaign.name, campaign.digest, campaign.created])[:16]
+    """What is told of a notice, as JSON; ``key`` is the same at every telling and another for every other notice.
+
+    A ledger that was restored from a copy gives the same number to another notice, but not the same moment.
+    """
+    identity = digest_of([campaign.name, campaign.digest, campaign.created, notice.key, notice.created])[:16]
     return {
         "key": f"fieldcraft-{identity}-{notice.id}",
         "id": notice.id,

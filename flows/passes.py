@@ -110,8 +110,15 @@ def directly(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def make_pass(ref: Ref, call: Caller = directly) -> Passed:
-    """One pass over a campaign, under a lease that the caller holds; what needs a person is told at its end."""
-    at = asdict(ref)
+    """One pass over a campaign, under a lease that the caller holds; what needs a person is told however it ends."""
+    site = site_of(**asdict(ref))
+    try:
+        return _steps(asdict(ref), call)
+    finally:
+        deliver(site.campaign.settings, site.ledger, ref.name)
+
+
+def _steps(at: Mapping[str, Any], call: Caller) -> Passed:
     harvested, sent = call(harvest_step, at), call(dispatch_step, at)
     decision = Decision(**call(decide_step, at))
     proposed = approved = 0
@@ -124,6 +131,4 @@ def make_pass(ref: Ref, call: Caller = directly) -> Passed:
         approved = call(approve_step, at)
     if approved:  # what a policy let through need not wait for the next tick of a schedule
         sent += call(dispatch_step, at)
-    site = site_of(**at)
-    deliver(site.campaign.settings, site.ledger, ref.name)
     return Passed(harvested, sent, proposed, approved, decision)

@@ -6,6 +6,7 @@ from typing import Any
 
 from flows.charts import new_figure, over_field, progress
 from flows.errors import InputError
+from flows.exporting import require_place
 from flows.settings import Settings
 from flows.views import best_trial
 from flows.wiring import rewire
@@ -18,13 +19,15 @@ def draw(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> 
     """Best reading by trial, and where the design is a place in a two-dimensional field, the trials over that field.
 
     Raises:
-        InputError: the file's ending is that of no picture.
+        InputError: the file's ending is that of no picture, or its folder is not there.
     """
+    require_place(file)
     trials = ledger.trials(campaign.name)
     field = field_of_places(settings, campaign, trials)
     panels = 1 if field is None else 2
     figure = new_figure(5.5 * panels, 4.4)
-    if file.suffix.lstrip(".") not in figure.canvas.get_supported_filetypes():
+    ending = file.suffix.lstrip(".").lower()
+    if ending not in figure.canvas.get_supported_filetypes():
         raise InputError(f"{file}: a picture cannot be written as {file.suffix!r}. Name a .png, .svg or .pdf file.")
     axes = figure.subplots(1, panels, squeeze=False)[0]
     if field is not None:
@@ -33,7 +36,7 @@ def draw(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> 
     optimum = wired.problem.optimum(campaign.spec["sense"])
     progress(axes[-1], campaign, trials, None if optimum is None else optimum.value)
     figure.suptitle(f"{campaign.name}: {wired.spec.algorithm.sentence}")
-    figure.savefig(file, dpi=130)
+    figure.savefig(file, dpi=130, format=ending)
 
 
 def field_of_places(settings: Settings, campaign: Campaign, trials: Sequence[Trial]) -> Any:

@@ -119,7 +119,7 @@ def explain(error: ValidationError, where: str, known: Callable[[tuple[int | str
         else:
             message = fault["msg"].removeprefix("Value error, ")
             value = "" if isinstance(fault["input"], dict) else f" (given: {fault['input']!r})"
-            lines.append(f"{path}: {message}{value}")
+            lines.append(f"{path}: {message}{value}" if path else f"{message}{value}")
     return " ".join(lines)
 
 

@@ -21,6 +21,7 @@ class NotDelivered(FieldcraftError):
 
     Attributes:
         status: What they said instead, an HTTP status or a command's exit status; None when they said nothing.
+        reached: Whether they may have heard anything at all.
     """
 
     def __init__(self, message: str, status: int | None = None, *, reached: bool = True) -> None:
@@ -41,7 +42,7 @@ def post(url: str, body: Any, key: str, token: str | None, seconds: float) -> No
         seconds: Limit of the whole exchange, look-up of the name and a server that dawdles included.
 
     Raises:
-        NotDelivered: it was refused, or there was no answer in time.
+        NotDelivered: it was refused, there was no answer in time, or the request cannot be made.
     """
     parts = urlsplit(url)
     headers = {"Content-Type": "application/json", "Idempotency-Key": key, "User-Agent": "fieldcraft"}
@@ -66,6 +67,8 @@ def post(url: str, body: Any, key: str, token: str | None, seconds: float) -> No
     except (OSError, http.client.HTTPException) as error:
         why = str(error) or type(error).__name__
         raise NotDelivered(f"{where} cannot be reached: {why}.", reached=connected.is_set()) from None
+    except ValueError:  # what is wrong with a name or a header would quote it
+        raise NotDelivered(f"{where} was sent nothing: the request cannot be made.", reached=False) from None
     finally:
         connection.close()
     if not 200 <= status < 300:

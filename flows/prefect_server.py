@@ -7,6 +7,7 @@ ends when the pipe to its parent closes (even if the parent was killed).
 """
 
 import asyncio
+import logging
 import os
 import secrets
 import shutil
@@ -50,6 +51,7 @@ _LOCAL = {
     **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in _UNUSED_SERVICES},
 }
 START_S = 120.0
+_DRAIN_S = 5.0  # for the events of flows that have ended
 
 
 class Server:
@@ -127,9 +129,24 @@ class Server:
     def close(self) -> None:
         """End the child; one that has not begun has written nothing and need not come to the end of its imports."""
         if self.child is not None:
-            if not self.begun:
+            if self.begun:
+                _send_events()
+            else:
                 self.child.kill()
             self.child.communicate()
+
+
+def _send_events() -> None:
+    """Let Prefect send the events it still holds, while there is a server.
+
+    Left to the end of the process, it would try for a minute to reach the server that has ended, and print why not.
+    """
+    if "prefect.events.worker" not in sys.modules:
+        return
+    from prefect.events.worker import EventsWorker
+
+    logging.getLogger(EventsWorker.__name__).setLevel(logging.CRITICAL)
+    EventsWorker.drain_all(timeout=_DRAIN_S)
 
 
 @contextmanager

@@ -1,24 +1,26 @@
 """What people measured, judged and kept: recorded, in parts or whole, corrected, retracted. Nothing is ever dropped."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flows.dispatching import attempt_key
+from flows.actual import run_design, said_to_be_run, unusual
+from flows.dispatching import attempt_keys
 from flows.errors import FieldcraftError, InputError
 from flows.fieldfiles import read_field
 from flows.plugins import suggestion
 from flows.remarks import remark
 from flows.settings import Settings
 from flows.sites import Site
-from flows.tables import Reading, differs
-from flows.wiring import Campaign, rewire
-from physics.space import Design, SpaceError
+from flows.tables import Reading
+from flows.wiring import Campaign, rewire, standing
+from physics.space import Design
 from storage.fields import FieldStore
 from storage.ledger import Ledger, StaleTrial, UnknownTrial, open_ledger
-from storage.records import FieldRef, Result, Trial, TrialState
+from storage.records import TRANSITIONS, FieldRef, Result, Trial, TrialState
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -39,17 +41,19 @@ class Finding:
         reading: What was handed in.
         attempt: Which attempt it belongs to.
         values: Outputs in their units; from the field where no values were given.
-        ran: The whole design that was run; None where it is the one asked for.
-        dataset: The field.
+        said: Variables of which it says what was really run.
+        dataset: The field, while it is not stored.
+        field: The stored field.
         warnings: What is unusual and kept all the same.
     """
 
     reading: Reading
     attempt: int
     values: Mapping[str, float]
-    ran: Design | None
+    said: Design
     dataset: "xr.Dataset | None"
     warnings: tuple[str, ...]
+    field: FieldRef | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ def known_trial(ledger: Ledger, trial_id: str) -> Trial:
         InputError: there is none; names the nearest.
     """
     try:
-        return ledger.trial(trial_id)
+        return _trial(ledger, trial_id)
     except UnknownTrial:
         known = [trial.id for campaign in ledger.campaigns() for trial in ledger.trials(campaign.name)]
         raise InputError(
@@ -102,12 +106,18 @@ def attempt_named(ledger: Ledger, word: str) -> tuple[str, str | None]:
     """Trial id, and the attempt's key where the word is the key of a work order (``heat-0007-2``)."""
     owner, _, digits = word.rpartition("-")
     try:
-        ledger.trial(word)
+        _trial(ledger, word)
     except UnknownTrial:
         if digits.isdecimal() and owner:
             with suppress(UnknownTrial):
-                return ledger.trial(owner).id, word
+                return _trial(ledger, owner).id, word
     return word, None
+
+
+def _trial(ledger: Ledger, trial_id: str) -> Trial:
+    if not trial_id.isprintable():  # a ledger cannot even be asked for some of these
+        raise UnknownTrial(f"No trial has the id {trial_id!r}.")
+    return ledger.trial(trial_id)
 
 
 def check(site: Site, reading: Reading) -> Finding:
@@ -134,7 +144,9 @@ def check_correction(site: Site, reading: Reading) -> Finding:
     Raises:
         InputError: nothing is corrected, the trial is unknown, or a value, a name or a file is wrong.
     """
-    finding = _sound(site, known_trial(site.ledger, reading.trial), reading, 0)
+    trial = known_trial(site.ledger, reading.trial)
+    counting = standing(site.ledger.results(trial.id)).get(trial.id)
+    finding = _sound(site, trial, reading, counting.attempt if counting else trial.attempt)
     if not (finding.values or reading.ran):
         raise InputError(f"{reading.trial}: nothing to correct. Give --value, --ran or --field.")
     return finding
@@ -147,7 +159,9 @@ def _where(reading: Reading) -> str:
 def _sound(site: Site, trial: Trial, reading: Reading, attempt: int) -> Finding:
     where = _where(reading)
     remark(reading.note, "note")
-    ran, warnings = _ran(site.campaign, trial, reading, where)
+    said = said_to_be_run(site.campaign, trial, reading, where)
+    ran = run_design(site.campaign, trial, site.ledger.results(trial.id), attempt, said)
+    warnings = unusual(site.campaign, trial, ran, where) if said and ran else ()
     dataset = None if reading.field is None else read_field(reading.field)
     values = _values(site.campaign, reading.values, f"{where}{trial.id}", "value")
     _values(site.campaign, reading.sd, f"{where}{trial.id}", "standard deviation")
@@ -158,7 +172,7 @@ def _sound(site: Site, trial: Trial, reading: Reading, attempt: int) -> Finding:
             raise InputError(f"{where}{trial.id}: {name} is {amount}. Give a finite number that is not negative.")
     if dataset is not None and not values:
         values = _evaluated(site.campaign, trial, ran, dataset, where)
-    return Finding(reading, attempt, values, ran, dataset, warnings)
+    return Finding(reading, attempt, values, said, dataset, warnings)
 
 
 def _attempt(trial: Trial, reading: Reading, where: str) -> int:
@@ -171,13 +185,13 @@ def _attempt(trial: Trial, reading: Reading, where: str) -> int:
         raise InputError(f"{where}{trial.id} was never sent, so it can have no result. {remedy}")
     attempt = trial.attempt
     if reading.key is not None:
-        owner, _, digits = reading.key.rpartition("-")
-        if owner != trial.id or not digits.isdecimal() or not 1 <= int(digits) <= trial.attempt:
+        keys = attempt_keys(trial)
+        if reading.key not in keys:
             raise InputError(
-                f"{where}{reading.key!r} is no order of {trial.id} (the last is {attempt_key(trial)}). Take the key "
+                f"{where}{reading.key[:100]!r} is no order of {trial.id} (the last is {keys[-1]}). Take the key "
                 "from the work order, or leave it out."
             )
-        attempt = int(digits)
+        attempt = 1 + keys.index(reading.key)
     if trial.state is TrialState.STAGED and attempt == trial.attempt:
         raise NotYet(
             f"{where}{trial.id} is STAGED: a pass has still to say whether it was sent. Make a pass ('fieldcraft "
@@ -202,32 +216,6 @@ def _known(campaign: Campaign) -> str:
     return ", ".join(f"{output.name} [{output.unit or '-'}]" for output in campaign.problem.outputs)
 
 
-def _ran(
-    campaign: Campaign, trial: Trial, reading: Reading, where: str
-) -> tuple[dict[str, float | int | str] | None, tuple[str, ...]]:
-    """The design that was really run where it differed, and a warning where it lies outside the space."""
-    variables = {variable.name: variable for variable in campaign.problem.space.variables}
-    for name in reading.ran:
-        if name not in variables:
-            raise InputError(
-                f"{where}{trial.id}: {name!r} is no variable.{suggestion(name, variables)} Known: "
-                f"{', '.join(variables)}."
-            )
-    changed = {n: v for n, v in reading.ran.items() if differs(variables[n], trial.design[n], v)}
-    if not changed:
-        return None, ()
-    ran = {**trial.design, **changed}
-    try:
-        campaign.space.encode([ran])
-    except SpaceError as error:
-        raise InputError(f"{where}{trial.id}: {error}") from None
-    try:
-        campaign.space.check(ran)
-    except SpaceError as error:
-        return ran, (f"{trial.id}: what was run lies outside the campaign's space and is kept as it is: {error}",)
-    return ran, ()
-
-
 def _evaluated(
     campaign: Campaign, trial: Trial, ran: Design | None, dataset: "xr.Dataset", where: str
 ) -> dict[str, float]:
@@ -250,8 +238,16 @@ def record(site: Site, finding: Finding, by: str, source: str) -> Recorded:
         by: Who records.
         source: Where it came from.
     """
-    stored = None if finding.dataset is None else site.fields.write(finding.reading.trial, finding.dataset)
-    return persistently(lambda: _record(site, finding, stored, by, source))
+    ready = kept(site, finding)
+    return persistently(lambda: _record(site, ready, by, source))
+
+
+def kept(site: Site, finding: Finding) -> Finding:
+    """The finding with its field stored, which no result names yet."""
+    if finding.dataset is None:
+        return finding
+    stored = site.fields.write(finding.reading.trial, finding.dataset)
+    return dataclasses.replace(finding, dataset=None, field=stored)
 
 
 def persistently(write: Callable[[], T]) -> T:
@@ -264,37 +260,53 @@ def persistently(write: Callable[[], T]) -> T:
     return write()
 
 
-def _record(site: Site, finding: Finding, stored: FieldRef | None, by: str, source: str) -> Recorded:
+def _record(site: Site, finding: Finding, by: str, source: str) -> Recorded:
     trial, reading = site.ledger.trial(finding.reading.trial), finding.reading
-    parts = [
-        result
-        for result in site.ledger.results(trial.id)
-        if result.verdict == "partial" and result.attempt == finding.attempt
-    ]
+    results = [result for result in site.ledger.results(trial.id) if result.attempt == finding.attempt]
+    parts = [result for result in results if result.verdict == "partial"]
     whole = trial.state is TrialState.COMPLETED
     known = trial.outputs or {} if whole else {name: v for part in parts for name, v in part.outputs.items()}
-    field = trial.field if whole else _last(parts, lambda part: part.field)
-    ran = trial.ran if whole else _last(parts, lambda part: part.ran)
-    missing = [o.name for o in site.campaign.problem.outputs if o.name not in {**known, **finding.values}]
-    news = stored not in (None, field) or finding.ran not in (None, ran) or finding.values.items() - known.items()
-    if not news and (missing or len(finding.values) < len(known)):
-        return _said(site, trial, "duplicate", None, tuple(missing), finding.warnings)
-    outputs = {**({} if whole else known), **finding.values}
+    missing = tuple(o.name for o in site.campaign.problem.outputs if o.name not in {**known, **finding.values})
+    agrees = finding.values.items() <= known.items()
+    outputs = {**known, **finding.values} if agrees or not whole else finding.values
+    field = finding.field or (trial.field if whole and agrees else _last(parts, lambda part: part.field))
+    ran = run_design(site.campaign, trial, results, finding.attempt, finding.said)
+    same = [r for r in _alike(trial, finding.attempt, results) if (r.outputs, r.field, r.ran) == (outputs, field, ran)]
+    if same and not _adds(reading, same if whole else results):
+        verdict = "duplicate" if missing or trial.outputs == outputs else "superseded"
+        return _said(site, trial, verdict, None, missing, finding.warnings)
     done, result = site.ledger.record(
         trial.id,
         trial.expect,
         outputs,
-        stored or _last(parts, lambda part: part.field),
+        field,
         by,
         source,
         _details(reading, parts),
         finding.attempt,
-        finding.ran or _last(parts, lambda part: part.ran),
+        ran,
         _last(parts, lambda part: part.details.get("cost"), reading.cost),
         _last(parts, lambda part: part.details.get("seconds"), reading.seconds),
         bool(missing),
     )
-    return _said(site, done, result.verdict, result.id, tuple(missing), finding.warnings)
+    return _said(site, done, result.verdict, result.id, missing, finding.warnings)
+
+
+def _alike(trial: Trial, attempt: int, results: Sequence[Result]) -> Sequence[Result]:
+    """The results that a reading may repeat: while it can still count only what stands, else any of its attempt."""
+    if attempt == trial.attempt and TrialState.COMPLETED in TRANSITIONS[trial.state]:
+        return [result for result in results if result.verdict == "partial"][-1:]
+    return [result for result in results if result.verdict != "retraction"]
+
+
+def _adds(reading: Reading, same: Sequence[Result]) -> bool:
+    """Whether a reading says something beside its values that none of these results says."""
+    given = {"note": reading.note, "cost": reading.cost, "seconds": reading.seconds, "columns": dict(reading.more)}
+    sd = {name: value for result in same for name, value in result.details.get("sd", {}).items()}
+    return any(sd.get(name) != value for name, value in reading.sd.items()) or any(
+        value not in (None, "", {}) and all(result.details.get(name) != value for result in same)
+        for name, value in given.items()
+    )
 
 
 def _last(parts: Sequence[Result], what: Callable[[Result], Any], given: Any = None) -> Any:
@@ -329,6 +341,8 @@ def _said(
             text = f"{trial.id}: kept as a part; still missing: {', '.join(missing)}."
         case "duplicate" if missing:
             text = f"{trial.id}: nothing new; still missing: {', '.join(missing)}."
+        case "duplicate" if result is not None:
+            text = f"{trial.id}: the values of before; it is {trial.state}, and what is new beside them is kept."
         case "duplicate":
             text = f"{trial.id}: a duplicate; it is {trial.state} with these values already, nothing was changed."
         case _:

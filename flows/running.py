@@ -1,7 +1,7 @@
 """``fieldcraft run``: passes inside one Prefect context until a rule ends the campaign, or it waits for people."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +10,18 @@ from typing import Any
 from flows.deciding import Decision
 from flows.errors import InputError, Unfinished
 from flows.exporting import BackgroundExport
+from flows.holding import held
 from flows.identity import acting
 from flows.notifying import deliver
 from flows.prefect_server import Server, without_heartbeats
 from flows.progress import Listener, listening, tell
 from flows.settings import Settings
 from flows.spec import differing, read_campaign
+from flows.stopping import mendable, nothing_to_learn_from
+from flows.views import counted
 from flows.wiring import Campaign, rewire, wire
 from storage.ledger import Ledger, SpecChanged, open_ledger
-from storage.records import Lease, TrialState
+from storage.records import Lease, Trial, TrialState
 
 WAIT_S = 2.0  # between looks at running simulations when none reports its end
 
@@ -58,14 +61,11 @@ def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = 
         if known is not None:
             deliver(settings, ledger, spec.name)
             return Ran(spec.name, known, False, time.monotonic() - began)
-        lease = ledger.acquire(spec.name, break_lease=break_lease)
-        try:
+        with held(ledger, spec.name, break_lease=break_lease) as lease:
             server.begin()
             with BackgroundExport(settings, spec.name) as export:
                 reason = _passes(campaign, ledger, lease, server)
             tell("exported", problem=export.problem)
-        finally:
-            ledger.release(lease)
     return Ran(spec.name, reason, True, time.monotonic() - began)
 
 
@@ -144,9 +144,8 @@ def awaited(campaign: Campaign, ledger: Ledger) -> str:
     state = {wanted: [t for t in trials if t.state is wanted] for wanted in TrialState}
     waits = []
     if undecided := state[TrialState.PROPOSED]:
-        waits.append(
-            f"{len(undecided)} proposed trials wait for a decision: 'fieldcraft queue {campaign.name}' shows them"
-        )
+        proposals = counted(len(undecided), "proposal")
+        waits.append(f"{proposals} to decide on: 'fieldcraft queue {campaign.name}' shows what waits")
     for trial in state[TrialState.HELD]:
         why = next(e.reason for e in reversed(ledger.history(campaign.name, trial.id)) if e.after is TrialState.HELD)
         waits.append(
@@ -154,5 +153,18 @@ def awaited(campaign: Campaign, ledger: Ledger) -> str:
         )
     if campaign.dispatcher.by_people and (out := state[TrialState.STAGED] + state[TrialState.RUNNING]):
         orders = (campaign.settings.lab or campaign.settings.home / "lab") / campaign.name
-        waits.append(f"{len(out)} work orders are with the laboratory: {orders}; 'fieldcraft record' takes results")
+        given = counted(len(out), "work order")
+        waits.append(f"{given} with the laboratory: {orders}; 'fieldcraft record' takes results")
+    if not waits and (reason := nothing_to_learn_from(campaign, trials)) is not None:
+        waits.append(f"{reason.removeprefix('failure: ').capitalize()}; {_mending(mendable(trials))}")
     return f"Campaign {campaign.name!r} waits. {'; '.join(waits)}. The same command then goes on; nothing is lost."
+
+
+def _mending(trials: Sequence[Trial]) -> str:
+    """The commands that get readings of trials without one."""
+    retracted = [trial.id for trial in trials if trial.state is TrialState.COMPLETED]
+    failed = [trial.id for trial in trials if trial.state is TrialState.FAILED]
+    ways = [f"'fieldcraft correct' gives a retracted one its result ({', '.join(retracted)})"] if retracted else []
+    if failed:
+        ways.append(f"'fieldcraft retry' or 'abandon' decides on what failed ({', '.join(failed)})")
+    return "; ".join(ways)

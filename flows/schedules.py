@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from flows.holding import held
 from flows.passes import Passed
 from storage.ledger import LeaseHeld, Ledger, PassServed
 from storage.records import Lease
@@ -46,10 +47,7 @@ def tick(ledger: Ledger, name: str, at: Tick, make_pass: Callable[[Lease], Passe
     if reason := at.missed(time.time()):
         return reason
     try:
-        lease = ledger.acquire(name, due=at.due)
+        with held(ledger, name, due=at.due) as lease:
+            return make_pass(lease)
     except (LeaseHeld, PassServed) as error:
         return str(error)
-    try:
-        return make_pass(lease)
-    finally:
-        ledger.release(lease)

@@ -68,33 +68,28 @@ class Settings:
         return self.home / "work"
 
 
-_SECRET = frozenset(
-    {
-        "FIELDCRAFT_TOKEN",
-        "FIELDCRAFT_WEBHOOK_TOKEN",
-        "FIELDCRAFT_LAB_URL",
-        "FIELDCRAFT_NOTIFY_URL",
-        "PREFECT_API_AUTH_STRING",
-        "PREFECT_SERVER_API_AUTH_STRING",
-        "MLFLOW_TRACKING_PASSWORD",
-        "MLFLOW_TRACKING_TOKEN",
-    }
-)
+_OURS = ("FIELDCRAFT_", "PREFECT_", "MLFLOW_")
+_HARMLESS = frozenset({"FIELDCRAFT_HOME", "FIELDCRAFT_PLUGINS", "FIELDCRAFT_DIE_AT", "FIELDCRAFT_POINTS_LOG"})
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a process that has no business with tokens, passwords and webhooks: a simulation."""
-    return {name: value for name, value in environment.items() if name not in _SECRET}
+    """The environment for a process that has no business with tokens, passwords and webhooks: a simulation.
+
+    Of fieldcraft's, Prefect's and MLflow's own variables it keeps only those that hold no secret and that it needs.
+    """
+    return {name: value for name, value in environment.items() if name in _HARMLESS or not name.startswith(_OURS)}
 
 
 def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Settings:
     """Read the settings; ``home`` (a command's ``--home``) wins over the environment.
 
     Raises:
-        InputError: a plug-in directory does not exist, a webhook is none, or a command's quotes do not match.
+        InputError: a plug-in directory does not exist, a path or a webhook is none, a token cannot be sent, or a
+            command's quotes do not match.
     """
-    place = (home or Path(environment.get("FIELDCRAFT_HOME") or "runs")).expanduser().resolve()
-    listed = [Path(part).expanduser() for part in environment.get("FIELDCRAFT_PLUGINS", "").split(os.pathsep) if part]
+    place = _path(home, "--home") if home else _path(environment.get("FIELDCRAFT_HOME") or "runs", "FIELDCRAFT_HOME")
+    parts = [part for part in environment.get("FIELDCRAFT_PLUGINS", "").split(os.pathsep) if part]
+    listed = [_path(part, "FIELDCRAFT_PLUGINS") for part in parts]
     for directory in listed:
         if not directory.is_dir():
             raise InputError(
@@ -104,16 +99,23 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
     people, lab = environment.get("FIELDCRAFT_PEOPLE"), environment.get("FIELDCRAFT_LAB")
     return Settings(
         home=place,
-        plugins=tuple(directory.resolve() for directory in listed),
+        plugins=tuple(listed),
         mlflow=mlflow,
-        people=Path(people).expanduser().resolve() if people else None,
+        people=_path(people, "FIELDCRAFT_PEOPLE") if people else None,
         token=environment.get("FIELDCRAFT_TOKEN") or None,
-        lab=Path(lab).expanduser().resolve() if lab else None,
+        lab=_path(lab, "FIELDCRAFT_LAB") if lab else None,
         lab_url=_webhook(environment, "FIELDCRAFT_LAB_URL"),
         notify_url=_webhook(environment, "FIELDCRAFT_NOTIFY_URL"),
         notify_command=_words(environment, "FIELDCRAFT_NOTIFY_COMMAND"),
-        webhook_token=environment.get("FIELDCRAFT_WEBHOOK_TOKEN") or None,
+        webhook_token=_webhook_token(environment),
     )
+
+
+def _path(given: str | Path, name: str) -> Path:
+    try:
+        return Path(given).expanduser().resolve()
+    except (RuntimeError, ValueError) as error:  # ~ of nobody, a null byte
+        raise InputError(f"{name} is {str(given)!r}, which is no path ({error}). Give another.") from None
 
 
 def _webhook(environment: Mapping[str, str], name: str) -> str | None:
@@ -123,14 +125,26 @@ def _webhook(environment: Mapping[str, str], name: str) -> str | None:
         return None
     try:
         parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, brackets that do not close
+        host = (parts.hostname or "").encode("idna")  # as it is looked up
+        sound = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
+    except ValueError:  # a port that is no number, brackets that do not close, a part of a name that is empty or long
         sound = False
     if not sound or not url.isascii() or not url.isprintable() or " " in url:
         raise InputError(f"{name} is no webhook: give a URL that begins with https:// or http:// and names a host.")
     if parts.username is not None:
         raise InputError(f"{name} holds a user name or password: take it out; FIELDCRAFT_WEBHOOK_TOKEN is for that.")
     return url
+
+
+def _webhook_token(environment: Mapping[str, str]) -> str | None:
+    """What is sent in a header; an error does not quote it."""
+    token = environment.get("FIELDCRAFT_WEBHOOK_TOKEN") or None
+    if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
+        raise InputError(
+            "FIELDCRAFT_WEBHOOK_TOKEN cannot be sent in a header: it holds a space, a line break or a letter beyond "
+            "ASCII. Set it again without."
+        )
+    return token
 
 
 def _words(environment: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -7,9 +7,10 @@ pass stops (``flows.leftovers``).
 import time
 
 from flows.approval import expiry
-from flows.decisions import one_winner
-from flows.dispatcher import Handle
-from flows.errors import InputError
+from flows.choices import Choice
+from flows.decisions import one_winner, require_seen
+from flows.dispatcher import CannotTell, Handle
+from flows.errors import FieldcraftError, InputError
 from flows.identity import Person
 from flows.remarks import remark
 from flows.settings import Settings
@@ -30,15 +31,26 @@ _REMEDIES = {
 }
 
 
-def retry(ledger: Ledger, person: Person, trial_id: str, comment: str = "") -> Trial:
+class NotStopped(FieldcraftError):
+    """The trial has been moved, and whoever does it could not be told; the next pass tells them."""
+
+
+def retry(ledger: Ledger, person: Person, named: str, comment: str = "") -> Trial:
     """Approve a failed or held trial afresh, for as many attempts as the campaign file says.
+
+    Args:
+        ledger: Where it is.
+        person: Who approves.
+        named: Its id, or its label, which binds the approval to what was seen.
+        comment: What they say to it.
 
     Raises:
         identity.Refused: it costs more than the person may approve.
         InputError: it neither failed nor is held, or its campaign has ended.
-        decisions.Overtaken: somebody was faster.
+        decisions.Overtaken: somebody was faster, or the trial is not what was seen.
     """
-    comment, trial = remark(comment, "comment"), _in(ledger, trial_id, _RETRIED, "sent again")
+    comment, trial = remark(comment, "comment"), _in(ledger, named, _RETRIED, "sent again")
+    require_seen(ledger, Choice.of(named), trial)
     spec = _specification(ledger, trial)
     if (ended := ledger.campaign(spec.name).finished) is not None:
         raise InputError(f"Campaign {spec.name!r} has ended ({ended}) and sends nothing more. Nothing was changed.")
@@ -56,32 +68,34 @@ def retry(ledger: Ledger, person: Person, trial_id: str, comment: str = "") -> T
         )
 
 
-def abandon(ledger: Ledger, settings: Settings, person: Person, trial_id: str, reason: str) -> Trial:
+def abandon(ledger: Ledger, settings: Settings, person: Person, named: str, reason: str) -> Trial:
     """Give a trial up for good and stop its job; a result that still comes is kept and changes nothing.
 
     Raises:
         InputError: it was not sent, has a result or was given up, or there is no reason.
         decisions.Overtaken: somebody was faster.
+        NotStopped: it has been moved, but its job could not be stopped.
     """
     reason = _reason(reason)
-    trial = _in(ledger, trial_id, _RETRIED | _CANCELLED, "abandoned")
+    trial = _in(ledger, named, _RETRIED | _CANCELLED, "abandoned")
     seconds = _elapsed(ledger, trial)
     with one_winner(ledger, [trial]):
         done = ledger.move(trial.id, TrialState.ABANDONED, trial.expect, person.name, reason, seconds=seconds)
     if trial.state in _CANCELLED:
-        _stop(ledger, settings, trial)
+        _stop(ledger, settings, trial, done)
     return done
 
 
-def cancel(ledger: Ledger, settings: Settings, person: Person, trial_id: str, reason: str) -> Trial:
+def cancel(ledger: Ledger, settings: Settings, person: Person, named: str, reason: str) -> Trial:
     """Stop a trial that is running; it has failed as cancelled, and is repeated only on a person's word.
 
     Raises:
         InputError: it does not run, or there is no reason.
         decisions.Overtaken: somebody was faster.
+        NotStopped: it has been moved, but its job could not be stopped.
     """
     reason = _reason(reason)
-    trial = _in(ledger, trial_id, _CANCELLED, "cancelled")
+    trial = _in(ledger, named, _CANCELLED, "cancelled")
     with one_winner(ledger, [trial]):
         done = ledger.move(
             trial.id,
@@ -92,23 +106,37 @@ def cancel(ledger: Ledger, settings: Settings, person: Person, trial_id: str, re
             failure="cancelled",
             seconds=_elapsed(ledger, trial),
         )
-    _stop(ledger, settings, trial)
+    _stop(ledger, settings, trial, done)
     return done
 
 
 def _elapsed(ledger: Ledger, trial: Trial) -> float | None:
-    """Wall time in seconds, up to its limit, of an attempt that runs; None where it is not known to."""
-    if trial.state is not TrialState.RUNNING:
+    """Wall time in seconds, up to its limit, of an attempt that runs; None where it is not known to, or people work."""
+    spec = _specification(ledger, trial)
+    if trial.state is not TrialState.RUNNING or spec.simulator is None:
         return None
-    sent = max(e.created for e in ledger.history(trial.campaign, trial.id) if e.after is TrialState.RUNNING)
-    return min(max(0.0, time.time() - sent), _specification(ledger, trial).dispatcher.wall_time_s)
+    history = ledger.history(trial.campaign, trial.id)
+    claimed = max(event.id for event in history if event.after is TrialState.STAGED)
+    sent = next(e.created for e in history if e.id > claimed and e.after is TrialState.RUNNING)
+    return min(max(0.0, time.time() - sent), spec.dispatcher.wall_time_s)
 
 
-def _stop(ledger: Ledger, settings: Settings, trial: Trial) -> None:
-    dispatcher = dispatcher_of(trial.campaign, _specification(ledger, trial).dispatcher, settings)
-    handle: Handle | None = trial.handle or dispatcher.find(f"{trial.id}-{trial.attempt}")
-    if handle is not None:
-        dispatcher.cancel(handle)
+def _stop(ledger: Ledger, settings: Settings, trial: Trial, done: Trial) -> None:
+    """Stop the job of a trial that has been moved from ``trial`` to ``done``.
+
+    Raises:
+        NotStopped: whoever does it could not be told.
+    """
+    try:
+        dispatcher = dispatcher_of(trial.campaign, _specification(ledger, trial).dispatcher, settings)
+        handle: Handle | None = trial.handle or dispatcher.find(f"{trial.id}-{trial.attempt}")
+        if handle is not None:
+            dispatcher.cancel(handle)
+    except (CannotTell, FieldcraftError) as error:
+        raise NotStopped(
+            f"{trial.id} is {done.state} now, but whoever does it could not be told ({str(error).rstrip('.')}): the "
+            "next pass tries again."
+        ) from None
 
 
 def _specification(ledger: Ledger, trial: Trial) -> CampaignSpec:
@@ -121,8 +149,9 @@ def _reason(text: str) -> str:
     return text
 
 
-def _in(ledger: Ledger, trial_id: str, states: frozenset[TrialState], what: str) -> Trial:
-    trial = ledger.trial(trial_id)
+def _in(ledger: Ledger, named: str, states: frozenset[TrialState], what: str) -> Trial:
+    """The trial of an id or label, if it is in one of these states."""
+    trial = ledger.trial(Choice.of(named).trial)
     if trial.state not in states:
         remedy = _REMEDIES.get(trial.state, "it is settled")
         raise InputError(f"{trial.id} is {trial.state} and cannot be {what}: {remedy}. Nothing was changed.")

@@ -74,8 +74,8 @@ def _work(folder: Path) -> int:
         refused = _simulate(folder)
         if refused is not None:
             reason, cost = refused
-            _explain(folder, "infeasible", reason, time.monotonic() - began, stage="gate", cost=cost)
-    except Exception as error:  # the outermost edge of a user's simulator: whatever it raises is recorded
+            _explain(folder, "infeasible", reason, time.monotonic() - began, cost=cost)
+    except (Exception, SystemExit) as error:  # the outermost edge of a user's simulator: what it raises is recorded
         traceback.print_exc()
         kind, reason = _judged(error)
         _explain(folder, kind, reason, time.monotonic() - began)
@@ -86,7 +86,7 @@ def _work(folder: Path) -> int:
     return 0
 
 
-def _judged(error: Exception) -> "tuple[FailureKind, str]":
+def _judged(error: Exception | SystemExit) -> "tuple[FailureKind, str]":
     """The kind of failure that an exception of a simulator is, and the reason in words."""
     from physics.problem import Infeasible, Transient
 
@@ -95,7 +95,7 @@ def _judged(error: Exception) -> "tuple[FailureKind, str]":
         return "infeasible", words
     if isinstance(error, Transient):
         return "transient", words
-    return "unknown", f"{type(error).__name__}: {error}"
+    return "unknown", f"{type(error).__name__}: {error}" if str(error) else words
 
 
 def _simulate(folder: Path) -> tuple[str, float] | None:

@@ -7,13 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from flows.identity import ACTOR as ACTOR
 from flows.settings import Settings, settings_from
 from flows.wiring import Campaign, rewire
 from storage.fields import FieldStore
 from storage.ledger import Ledger, open_ledger
 from storage.records import Lease, canonical
-
-ACTOR = "fieldcraft"  # who acts when no person does
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,12 @@ class Approval(_Part):
     def _in_short(cls, given: Any) -> Any:
         if isinstance(given, str):
             return {"policy": given}
-        if isinstance(given, Mapping) and "policy" not in given:
+        if not isinstance(given, Mapping):
+            return given
+        named = [key for key in ("policy", *cls.short) if key in given]
+        if len(named) > 1:
+            raise ValueError(f"{' and '.join(named)} each name a policy: give one of them")
+        if named != ["policy"]:
             for policy, option in cls.short.items():
                 if policy in given:
                     rest = {key: value for key, value in given.items() if key != policy}
@@ -165,14 +170,14 @@ class Budget(_Part):
     Attributes:
         trials: Number of trials sent, those of the start included; imported data count nothing.
         cost: Budget units (``unit``), crashed and pending attempts included; no limit when left out.
-        wall_time_h: Hours of simulation, added up over all attempts; no limit when left out.
+        wall_time_h: Hours of simulation, added up over all attempts; no limit when left out, as for people it must be.
         unit: Name of the budget unit, such as EUR or node-hours.
     """
 
     trials: int = Field(ge=1)
     cost: float | None = Field(default=None, gt=0)
     wall_time_h: float | None = Field(default=None, gt=0)
-    unit: str = ""
+    unit: str = Field(default="", max_length=20, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")  # no control characters
 
 
 class FailureRate(_Part):
@@ -351,11 +356,14 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def differing(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Dotted keys in which two specifications differ, with both values."""
+    """Dotted keys in which two specifications differ, with both values; null is as good as absent."""
     old, new = dict(_leaves(stored)), dict(_leaves(given))
-    absent = "(absent)"
+
+    def said(value: Any) -> str:
+        return "(absent)" if value is None else str(value) or "''"
+
     return [
-        f"{key}: {old.get(key, absent)} -> {new.get(key, absent)}"
+        f"{key}: {said(old.get(key))} -> {said(new.get(key))}"
         for key in sorted({*old, *new})
-        if old.get(key, absent) != new.get(key, absent)
+        if old.get(key) != new.get(key)
     ]

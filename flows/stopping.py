@@ -2,26 +2,43 @@
 
 from collections.abc import Sequence
 
+from flows.retries import retries
 from flows.sites import Site
-from flows.wiring import successful
+from flows.wiring import Campaign, successful
 from storage.records import SETTLED, Trial, TrialState
 
 
 def stop_reason(site: Site, trials: Sequence[Trial]) -> str | None:
     """The first stop rule that holds, in words; the budget is none of them.
 
+    While one holds nothing more is sent, and once nothing is out the campaign ends.
+
     Args:
         site: The campaign.
-        trials: All its trials, none of which is out.
+        trials: All its trials.
     """
     return _target(site, trials) or _no_improvement(site, trials) or _failure_rate(site, trials)
 
 
-def nothing_to_learn_from(site: Site, trials: Sequence[Trial]) -> str | None:
+def nothing_to_learn_from(campaign: Campaign, trials: Sequence[Trial]) -> str | None:
     """That none of the trials of the start succeeded, so that no model can choose the next."""
-    if not site.campaign.algorithm.learns(len(trials)) or successful(trials):
+    tried = sum(trial.state is not TrialState.REJECTED for trial in trials)
+    if not campaign.algorithm.learns(tried) or successful(trials):
         return None
-    return f"failure: none of the first {len(trials)} trials succeeded, so there is nothing to learn from"
+    return f"failure: none of the first {tried} trials succeeded, so there is nothing to learn from"
+
+
+def mendable(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials that a person may yet get a reading of: retracted ones, and failures that may be repeated."""
+    return [trial for trial in trials if _retracted(trial) or _repeatable(trial)]
+
+
+def _retracted(trial: Trial) -> bool:
+    return trial.state is TrialState.COMPLETED and trial.outputs is None
+
+
+def _repeatable(trial: Trial) -> bool:
+    return trial.state is TrialState.FAILED and trial.failure != "infeasible"
 
 
 def _target(site: Site, trials: Sequence[Trial]) -> str | None:
@@ -33,14 +50,17 @@ def _target(site: Site, trials: Sequence[Trial]) -> str | None:
 
 
 def _no_improvement(site: Site, trials: Sequence[Trial]) -> str | None:
-    """Counts the campaign's own completed trials since the best feasible reading, in order of completion."""
+    """Counts the campaign's own completed trials since the best feasible reading, in order of completion.
+
+    One whose result was retracted counts neither way.
+    """
     allowed = site.campaign.spec.stop.no_improvement
     if allowed is None:
         return None
     objective = site.campaign.objective
     sign, best, since = (1 if objective.maximize else -1), objective.best(_imported(trials)), 0
     for trial in _settled(site, trials):
-        if trial.state is not TrialState.COMPLETED:
+        if trial.state is not TrialState.COMPLETED or _retracted(trial):
             continue
         value = objective.best([trial])
         if value is not None and (best is None or sign * (value - best) > 0):
@@ -53,11 +73,16 @@ def _no_improvement(site: Site, trials: Sequence[Trial]) -> str | None:
 
 
 def _failure_rate(site: Site, trials: Sequence[Trial]) -> str | None:
-    """Counts failures of the last settled trials; what a person cancelled is neither failure nor success."""
+    """Counts failures of the last settled trials.
+
+    What a person cancelled is neither failure nor success, and what goes again by itself is not settled yet.
+    """
     rule = site.campaign.spec.stop.failure_rate
     if rule is None:
         return None
-    judged = [trial for trial in _settled(site, trials) if _failed(trial) or trial.state is TrialState.COMPLETED]
+    again = {retry.trial.id for retry in retries(site.ledger, site.campaign.spec.dispatcher, trials)}
+    settled = [trial for trial in _settled(site, trials) if trial.id not in again]
+    judged = [trial for trial in settled if _failed(trial) or trial.state is TrialState.COMPLETED]
     last = judged[-rule.over :]
     failed = sum(_failed(trial) for trial in last)
     if len(last) < rule.over or failed <= rule.above * rule.over:

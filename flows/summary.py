@@ -30,10 +30,10 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
         "best": best
         and {
             "trial": best.id,
-            "design": dict(best.design),
+            "design": dict(best.actual),
             "outputs": dict(best.outputs or {}),
             "text": f"{outputs_text(campaign, best.outputs)} in {best.id}",
-            "at": design_text(campaign, best.design),
+            "at": design_text(campaign, best.actual),
         },
         "regret": best and regret_of(problem, campaign.spec["sense"], best),
         "unit": problem.outputs[0].unit,
@@ -46,12 +46,17 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
 
 
 def regret_of(problem: Problem, sense: Any, best: Trial) -> dict[str, Any] | None:
-    """How far the best trial's design is from the true optimum, without noise where the exact objective is known."""
+    """How far the best trial is from the true optimum, without noise where the exact objective is known.
+
+    The design is the one that was really run. A design with categorical variables is no point of ``Problem.exact``:
+    its reading stands for it.
+    """
     optimum = problem.optimum(sense)
     if optimum is None:
         return None
     names = problem.domain.names if problem.domain else problem.space.names
-    exact = problem.exact(np.array([[float(best.design[name]) for name in names]]))
+    place = [best.actual[name] for name in names]
+    exact = None if any(isinstance(v, str) for v in place) else problem.exact(np.array([place], dtype=float))
     value = float((best.outputs or {})[problem.outputs[0].name]) if exact is None else float(exact[0])
     sign = 1.0 if sense == "maximize" else -1.0
     return {

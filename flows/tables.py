@@ -18,6 +18,7 @@ from flows.errors import InputError
 from physics.space import Continuous, Design, Integer, SpaceError, Variable
 
 MAX_BYTES = 50_000_000
+OWN_COLUMNS = ("key", "trial", "cost", "seconds", "field", "notes")  # beside variables, outputs and "OUTPUT sd"
 _TITLE = re.compile(r"\s*(?P<name>.*?)\s*(?:\[(?P<unit>[^\[\]]*)\]\s*)?")
 _CLOSE = 1e-9  # spreadsheets keep 15 digits: a design read back to within this is the one that was asked for
 
@@ -74,6 +75,8 @@ class Reading:
         values: Outputs in their units.
         sd: Standard deviations of outputs, in the outputs' units.
         ran: Variables of the design that was really run, as far as they were given.
+        restated: Whether ``ran`` repeats what was asked, as a work order's table does, so that it says something only
+            where it differs from that.
         field: A file of the field (netCDF, or a folder of zarr).
         cost: Of the attempt, in budget units.
         seconds: Wall time of the attempt.
@@ -87,6 +90,7 @@ class Reading:
     values: Mapping[str, float] = dataclasses.field(default_factory=dict)
     sd: Mapping[str, float] = dataclasses.field(default_factory=dict)
     ran: Design = dataclasses.field(default_factory=dict)
+    restated: bool = False
     field: Path | None = None
     cost: float | None = None
     seconds: float | None = None
@@ -155,6 +159,11 @@ def _numbered(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
         yield reader.line_num, line
 
 
+def readable(name: str) -> bool:
+    """Whether a column of this name can be read back from a header."""
+    return name.isprintable() and _titled(name, {}) == (name, None)
+
+
 def _titled(title: str, renamed: Mapping[str, str]) -> tuple[str, str | None]:
     match = _TITLE.fullmatch(title)
     assert match is not None  # the pattern matches every line
@@ -213,7 +222,7 @@ def read_json_results(file: Path) -> list[Mapping[str, Any]]:
     """
     try:
         data = json.loads(_text(file))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise InputError(f"{file}: is no JSON ({error}). Mend that place.") from None
     items: Sequence[Any] = data if isinstance(data, list) else [data]
     if not items or not all(isinstance(item, dict) for item in items):

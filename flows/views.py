@@ -3,10 +3,12 @@
 Reads records alone: no torch, no solver.
 """
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flows.notifying import is_past
 from flows.remarks import one_line
 from flows.retries import retries
 from flows.spec import Approval, Dispatch
@@ -37,7 +39,7 @@ def best_trial(campaign: Campaign, trials: Sequence[Trial]) -> Trial | None:
 def quantity(value: float | int | str, unit: str) -> str:
     """A value with its unit, to six figures."""
     text = f"{value:.6g}" if isinstance(value, float) else one_line(str(value))
-    return f"{text} {unit}" if unit else text
+    return f"{text} {one_line(unit)}" if unit else text
 
 
 def counted(count: int, noun: str) -> str:
@@ -51,16 +53,27 @@ def design_text(campaign: Campaign, design: Mapping[str, float | int | str]) -> 
     return ", ".join(f"{name} {quantity(value, units.get(name, ''))}" for name, value in design.items())
 
 
-def outputs_text(campaign: Campaign, outputs: Mapping[str, float] | None) -> str:
-    """Outputs with units: ``temperature 575.2 K``."""
+def outputs_text(campaign: Campaign, outputs: Mapping[str, float] | None, sd: Mapping[str, float] | None = None) -> str:
+    """Outputs with units, and standard deviations in the same units: ``strength 51 MPa (sd 0.8)``."""
     units = {output["name"]: output["unit"] for output in campaign.environment["outputs"]}
-    return ", ".join(f"{name} {quantity(value, units.get(name, ''))}" for name, value in (outputs or {}).items()) or "-"
+    known = sd or {}
+    texts = [
+        f"{name} {quantity(value, units.get(name, ''))}" + (f" (sd {known[name]:.6g})" if name in known else "")
+        for name, value in (outputs or {}).items()
+    ]
+    return ", ".join(texts) or "-"
+
+
+def clock(at: float) -> str:
+    """Date and time in UTC, and that it is: ``2025-03-01 14:05:09 UTC``."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
 
 
 def status_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
     """Where a campaign stands, what it has spent, and what waits for a person."""
     name = campaign.name
-    trials, notices = ledger.trials(name), ledger.notices(name, limit=1000)
+    trials = ledger.trials(name)
+    notices = [notice for notice in ledger.notices(name, limit=1000) if not is_past(notice, trials)]
     changed = Counter(corrections(trials, ledger.readings(name)).values())
     best, holder = best_trial(campaign, trials), ledger.holder(name)
     return {

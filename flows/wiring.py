@@ -13,6 +13,7 @@ from flows.errors import InputError
 from flows.plugins import build, load, options_of
 from flows.settings import Settings
 from flows.spec import CampaignSpec, Component, Dispatch, parse
+from flows.tables import OWN_COLUMNS, readable
 from physics.domain import Domain
 from physics.operators import Equation
 from physics.problem import Problem, Simulator
@@ -124,8 +125,8 @@ def wire(spec: CampaignSpec, settings: Settings, *, algorithm: bool = True) -> C
         algorithm: Build the algorithm too, which validates its words and imports torch.
 
     Raises:
-        InputError: an unknown kind, a misspelt or impossible option, bounds outside the problem's, or noise that
-            cannot be known.
+        InputError: an unknown kind, a misspelt or impossible option, bounds outside the problem's, noise that cannot
+            be known, or names that a laboratory's tables cannot bear.
     """
     problem: Problem = build("problems", spec.problem.model_dump(), settings.plugins, "problem")
     simulator = _simulator(spec, settings)
@@ -133,6 +134,8 @@ def wire(spec: CampaignSpec, settings: Settings, *, algorithm: bool = True) -> C
         space = problem.space.narrowed(spec.space) if spec.space else problem.space
     except ValueError as error:
         raise InputError(f"space: {error}") from None
+    if simulator is None:
+        _require_columns(problem)
     campaign = Campaign(spec, settings, problem, simulator, space, _noise_sd(spec, problem))
     if not algorithm:
         return campaign
@@ -173,6 +176,7 @@ def _simulator(spec: CampaignSpec, settings: Settings) -> Simulator | None:
     by_people: bool = load("dispatchers", kind, settings.plugins).by_people
     if spec.simulator is None:
         if by_people:
+            _require_no_wall_time(spec)
             return None
         raise InputError(f"simulator: missing. The dispatcher {kind!r} needs one; only people do without.")
     if by_people:
@@ -182,6 +186,31 @@ def _simulator(spec: CampaignSpec, settings: Settings) -> Simulator | None:
         )
     made: Simulator = build("simulators", spec.simulator.model_dump(), settings.plugins, "simulator")
     return made
+
+
+def _require_no_wall_time(spec: CampaignSpec) -> None:
+    if spec.budget.wall_time_h is not None:
+        raise InputError(
+            f"budget.wall_time_h: {spec.budget.wall_time_h:g} is given, but with the dispatcher "
+            f"{spec.dispatcher.kind!r} people do the experiments, and nothing ends their work at a limit. Leave it "
+            "out, and limit budget.cost instead."
+        )
+
+
+def _require_columns(problem: Problem) -> None:
+    """Accept a problem if each of its variables and outputs can be a column of a laboratory's table."""
+    outputs = [output.name for output in problem.outputs]
+    taken = {name: f"the table's own column {name!r}" for name in OWN_COLUMNS}
+    taken |= {f"{name} sd": f"the standard deviation of {name!r}" for name in outputs}
+    for name in (*problem.space.names, *outputs):
+        if name in taken:
+            raise InputError(f"problem: {name!r} would be a column's name twice: {taken[name]} has it. Rename it.")
+        if not readable(name) or "=" in name:
+            raise InputError(
+                f"problem: {name!r} cannot be a column of a laboratory's table. Leave out brackets at its end, '=' "
+                "and spaces around it."
+            )
+        taken[name] = f"another variable or output {name!r}"
 
 
 def _noise_sd(spec: CampaignSpec, problem: Problem) -> float:

@@ -1,29 +1,32 @@
 """The ledger: trials that move through one small state machine, with every move recorded.
 
-This module is the contract. ``open_ledger`` finds the back end; importing the module imports none.
-
-    LedgerError
-    +-- NoLedger           nothing there
-    +-- NotALedger         something else is there
-    +-- NewerSchema        written by a newer fieldcraft
-    +-- OldSchema          written by an older one, and not to be upgraded just now
-    +-- NetworkFileSystem  the file lies where SQLite's locks cannot be trusted
-    +-- LedgerBusy         another writer held it for too long
-    +-- InvalidRecord      NaN, a wrong digest, a name that is none
-    +-- UnknownCampaign, UnknownTrial
-    +-- SpecChanged        the campaign exists with another specification
-    +-- StaleTrial         the compare-and-swap was lost
-    +-- ForbiddenMove      not in the table, or without a live approval
-    +-- BudgetSpent        to send the trial could exceed what the campaign may spend
-    +-- LeaseHeld          another process makes the passes
-    +-- PassServed         a later pass has done what this one was to do
-    +-- LeaseLost          this process no longer does
+This module is the contract. ``open_ledger`` finds the back end; importing the module imports none. What can go
+wrong stands in ``storage.ledger_errors``.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from storage.ledger_errors import (
+    BudgetSpent,
+    ForbiddenMove,
+    InvalidRecord,
+    LeaseHeld,
+    LeaseLost,
+    LedgerBusy,
+    LedgerError,
+    NetworkFileSystem,
+    NewerSchema,
+    NoLedger,
+    NotALedger,
+    OldSchema,
+    PassServed,
+    SpecChanged,
+    StaleTrial,
+    UnknownCampaign,
+    UnknownTrial,
+)
 from storage.records import (
     UNLIMITED,
     Approval,
@@ -47,6 +50,31 @@ from storage.records import (
     Trial,
     TrialState,
 )
+
+__all__ = [
+    "COMMIT_POINTS",
+    "EXPORTER",
+    "TRANSACTIONS",
+    "BudgetSpent",
+    "ForbiddenMove",
+    "InvalidRecord",
+    "LeaseHeld",
+    "LeaseLost",
+    "Ledger",
+    "LedgerBusy",
+    "LedgerError",
+    "NetworkFileSystem",
+    "NewerSchema",
+    "NoLedger",
+    "NotALedger",
+    "OldSchema",
+    "PassServed",
+    "SpecChanged",
+    "StaleTrial",
+    "UnknownCampaign",
+    "UnknownTrial",
+    "open_ledger",
+]
 
 TRANSACTIONS: tuple[str, ...] = (
     "schema",
@@ -73,98 +101,6 @@ TRANSACTIONS: tuple[str, ...] = (
 )
 COMMIT_POINTS: tuple[str, ...] = tuple(f"ledger.{name}.{when}" for name in TRANSACTIONS for when in ("before", "after"))
 EXPORTER = ":exporter"  # the lease under which one process exports; no campaign can bear this name
-
-
-class LedgerError(Exception):
-    """Something about the ledger is wrong; the message states the value, the problem and the remedy."""
-
-
-class NoLedger(LedgerError):
-    """There is no ledger at the place named."""
-
-
-class NotALedger(LedgerError):
-    """The file is not a ledger, or is damaged beyond reading."""
-
-
-class NewerSchema(LedgerError):
-    """The ledger was written by a newer schema than this code knows; nothing was changed."""
-
-
-class OldSchema(LedgerError):
-    """The ledger was written by an older schema and cannot be upgraded just now; nothing was changed."""
-
-
-class NetworkFileSystem(LedgerError):
-    """The ledger would lie on a network file system, where SQLite's locks cannot be trusted."""
-
-
-class LedgerBusy(LedgerError):
-    """Another writer held the ledger for longer than the busy timeout."""
-
-
-class InvalidRecord(LedgerError):
-    """A value that may not be stored: NaN or infinite, a wrong digest, a name that is none."""
-
-
-class UnknownCampaign(LedgerError):
-    """The ledger holds no campaign of that name."""
-
-
-class UnknownTrial(LedgerError):
-    """The ledger holds no trial of that id."""
-
-
-class SpecChanged(LedgerError):
-    """The campaign exists with another specification.
-
-    Attributes:
-        stored: The specification that the ledger holds.
-    """
-
-    def __init__(self, message: str, stored: Mapping[str, Any]) -> None:
-        super().__init__(message)
-        self.stored = stored
-
-
-class StaleTrial(LedgerError):
-    """The trial has moved since the caller read it.
-
-    Attributes:
-        now: The state and version it has.
-    """
-
-    def __init__(self, message: str, now: Expect) -> None:
-        super().__init__(message)
-        self.now = now
-
-
-class ForbiddenMove(LedgerError):
-    """The move is not in ``TRANSITIONS``, or lacks what it needs (a live approval, an attempt, a failure)."""
-
-
-class BudgetSpent(LedgerError):
-    """To send the trial could spend more than the campaign's limits; nothing was changed."""
-
-
-class LeaseHeld(LedgerError):
-    """Another process holds the lease.
-
-    Attributes:
-        holder: Its lease.
-    """
-
-    def __init__(self, message: str, holder: Lease) -> None:
-        super().__init__(message)
-        self.holder = holder
-
-
-class PassServed(LedgerError):
-    """A pass that began after this one was due has done what it was to do; nothing was changed."""
-
-
-class LeaseLost(LedgerError):
-    """The lease was taken over; the write was refused and nothing was changed."""
 
 
 class Ledger(Protocol):
@@ -231,8 +167,13 @@ class Ledger(Protocol):
         """
         ...
 
-    def release(self, lease: Lease) -> None:
-        """Give the lease back; one that was taken over meanwhile is left to its new holder."""
+    def release(self, lease: Lease, done: bool = True) -> None:
+        """Give the lease back; one that was taken over meanwhile is left to its new holder.
+
+        Args:
+            lease: The lease.
+            done: Whether its passes did what they were to do; otherwise nothing that was due before counts as served.
+        """
         ...
 
     def holder(self, name: str) -> Lease | None:
@@ -420,8 +361,9 @@ class Ledger(Protocol):
         """Append a result and judge it; an accepted one moves the trial to COMPLETED.
 
         Accepted: the present attempt's, where ``TRANSITIONS`` lets the trial complete (RUNNING, FAILED, HELD).
-        Duplicate: the trial is COMPLETED with these very outputs, field and design; of the same attempt it is not even
-        stored again. Superseded: any other (ABANDONED, an earlier attempt, another value): stored, and moves nothing.
+        Duplicate: the trial is COMPLETED with these very outputs, field and design. A result of the same attempt with
+        the same details too is not even stored again. Superseded: any other (ABANDONED, an earlier attempt, another
+        value): stored, and moves nothing.
         Partial: said to be, where it would have been accepted: stored, and moves nothing.
 
         Args:
@@ -434,8 +376,9 @@ class Ledger(Protocol):
             details: Whatever else is worth keeping, as JSON (wall time, exit status).
             attempt: Which attempt it belongs to; None for the present one.
             ran: The design that was really run, where it differed from the trial's.
-            cost: What the attempt cost; the expected cost where it is not known.
-            seconds: Its wall time; what was reserved for it where it is not known.
+            cost: What the attempt cost; the expected cost where it is not known. Of an attempt that was settled before
+                (FAILED), what it came to beyond what was charged is added.
+            seconds: Its wall time, likewise; what was reserved for it where it is not known.
             partial: Outputs are still missing, so that the trial must not complete yet.
 
         Raises:
@@ -541,6 +484,10 @@ class Ledger(Protocol):
         """The oldest ``limit`` notices that were not told yet, oldest first."""
         ...
 
+    def noticed(self, campaign: str, event: str) -> tuple[Notice, ...]:
+        """All notices of one kind (``Notice.event``) that a campaign ever had, told or not, oldest first."""
+        ...
+
     def told(self, notice_id: int, success: bool) -> None:
         """Mark a notice as told, or count a try that failed; one that was told stays told."""
         ...
@@ -550,18 +497,20 @@ class Ledger(Protocol):
         ...
 
 
-def open_ledger(place: str | Path, create: bool = False) -> Ledger:
+def open_ledger(place: str | Path, create: bool = False, upgrade: bool = True) -> Ledger:
     """Open the ledger at a path or URL; one of an older schema is upgraded in place, in one transaction.
 
     Args:
         place: A file path, or ``sqlite:///`` followed by one.
         create: Make the ledger (and its folder) when there is none; otherwise opening creates nothing.
+        upgrade: Upgrade a ledger of an older schema; otherwise it is left as it is.
 
     Raises:
         NoLedger: There is none and ``create`` is false.
         NotALedger: The file is something else.
         NewerSchema: It was written by a newer schema.
-        OldSchema: It was written by an older schema, and a live process holds a lease, or it may only be read.
+        OldSchema: It was written by an older schema, and a live process holds a lease, it may only be read, or
+            ``upgrade`` is false.
         NetworkFileSystem: It lies on a network file system.
         LedgerError: The URL's scheme is unknown.
     """
@@ -572,4 +521,4 @@ def open_ledger(place: str | Path, create: bool = False) -> Ledger:
         )
     from storage.ledgers import sqlite  # here, so that importing this module does not import SQLAlchemy
 
-    return sqlite.open_ledger(Path(rest.removeprefix("/") if found else place), create=create)
+    return sqlite.open_ledger(Path(rest.removeprefix("/") if found else place), create=create, upgrade=upgrade)

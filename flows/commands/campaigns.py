@@ -23,17 +23,20 @@ def add(command: Add) -> None:
 
 
 def _check(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.affording import warning
     from flows.spec import read_campaign
     from flows.wiring import wire
 
     campaign = wire(read_campaign(options.file), settings)
-    data = {"campaign": campaign.name, "digest": campaign.digest, "spec": campaign.data}
+    warned = warning(campaign)
+    data = {"campaign": campaign.name, "digest": campaign.digest, "spec": campaign.data, "warning": warned}
 
     def text() -> str:
         import yaml
 
         plain = yaml.safe_dump(campaign.data, sort_keys=False)
-        return f"{plain}\n{options.file}: valid: {campaign.spec.algorithm.sentence}, digest {campaign.digest[:12]}"
+        valid = f"{options.file}: valid: {campaign.spec.algorithm.sentence}, digest {campaign.digest[:12]}"
+        return "\n".join([plain, *([f"{options.file}: {warned}"] if warned else []), valid])
 
     show(options.json, data, text)
     return 0

@@ -12,7 +12,7 @@ from storage.ledger import Ledger, open_ledger
 from storage.records import Trial, TrialState
 
 if TYPE_CHECKING:
-    from flows.decisions import Choice
+    from flows.choices import Choice
 
 _BATCH = "NAME:ITERATION"
 
@@ -29,7 +29,7 @@ def add(command: Add) -> None:
     reject = command("reject", _reject, "reject trials that were not sent yet")
     _trials(reject)
     reject.add_argument("--reason", required=True, help="why")
-    edit = command("edit", _edit, "change a trial that was not sent yet; it then needs an approval afresh")
+    edit = command("edit", _edit, "change a trial that was not sent yet; it is then approved afresh")
     edit.add_argument("trial", metavar="TRIAL")
     edit.add_argument("values", nargs="+", metavar="VAR=VALUE", help="in the variable's unit; the others stay")
     edit.add_argument("--reason", default="", help="why")
@@ -44,16 +44,14 @@ def add(command: Add) -> None:
 
 
 def _trials(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trials", nargs="*", metavar="TRIAL", help="id, or id@digest as 'queue' shows it")
+    parser.add_argument("trials", nargs="*", metavar="TRIAL", help="id, or id@revision-digest as 'queue' shows it")
     parser.add_argument("--batch", metavar=_BATCH, help="all trials of an iteration instead")
     parser.add_argument("--digest", action="append", help="what was seen of each TRIAL, in their order (queue --json)")
 
 
 def _queue(options: argparse.Namespace, settings: Settings) -> int:
     from flows.awaiting import queue_of
-    from flows.identity import acting
 
-    acting(settings, "read")
     ledger = open_ledger(settings.ledger)
     chosen = [campaign_of(ledger, options.name)] if options.name else list(ledger.campaigns())
     data, text = queue_of(ledger, chosen)
@@ -83,19 +81,25 @@ def _reject(options: argparse.Namespace, settings: Settings) -> int:
 
 def _edit(options: argparse.Namespace, settings: Settings) -> int:
     from flows import decisions
+    from flows.approval import automatic
+    from flows.choices import Choice
     from flows.identity import acting
+    from flows.spec import parse
     from flows.views import design_text
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
-    choice = decisions.Choice.of(options.trial)
+    choice = Choice.of(options.trial)
     before, after = decisions.edit(ledger, settings, person, choice, _values(options.values), options.reason)
     campaign = ledger.campaign(after.campaign)
-    data = {"before": before.model_dump(mode="json"), "after": after.model_dump(mode="json")}
+    policy = parse(campaign.spec, f"campaign {campaign.name}").approval
+    at_once = after.id in automatic(policy, ledger.trials(campaign.name))
+    needs = f"which the policy {policy.policy} approves in the next pass" if at_once else "which needs an approval"
+    data = {"before": before.model_dump(mode="json"), "after": after.model_dump(mode="json"), "by_policy": at_once}
     show(
         options.json,
         data,
         lambda: (
-            f"{after.id}: revision {after.revision}, which needs an approval\n"
+            f"{after.id}: revision {after.revision}, {needs}\n"
             f"  was  {design_text(campaign, before.design)} (cost {before.cost:g})\n"
             f"  now  {design_text(campaign, after.design)} (cost {after.cost:g})"
         ),
@@ -129,7 +133,8 @@ def _token(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _choices(ledger: Ledger, options: argparse.Namespace, states: Collection[TrialState]) -> list["Choice"]:
-    from flows.decisions import Choice, batch
+    from flows.choices import Choice
+    from flows.decisions import batch
 
     words, digests = options.trials, options.digest or []
     if (options.batch is None) == (not words):

@@ -15,10 +15,10 @@ _PATIENCE_S = 120.0  # a person who asks for the telling waits longer than a pas
 def add(command: Add) -> None:
     """Register the commands."""
     command("status", _status, "where campaigns stand").add_argument("name", nargs="?")
-    command("show", _show, "a trial with its history").add_argument("trial")
-    command("trace", _trace, "a trial's lineage: model, data, collocation, seed, code, run, field").add_argument(
-        "trial"
-    )
+    show = command("show", _show, "a trial with its history")
+    trace = command("trace", _trace, "a trial's lineage: model, data, collocation, seed, code, run, field")
+    for parser in (show, trace):
+        parser.add_argument("trial", metavar="TRIAL", help="id, or the label that 'queue' shows")
     export = command("export", _export, "copy a campaign out: --csv FILE, --fields DIR, or to MLflow")
     export.add_argument("name", help="campaign, or the word mlflow to bring MLflow up to date")
     export.add_argument("--csv", type=Path, help="one row per trial")
@@ -31,35 +31,39 @@ def add(command: Add) -> None:
 
 def _status(options: argparse.Namespace, settings: Settings) -> int:
     from flows.listing import status_text
+    from flows.notifying import channels
     from flows.views import status_data
 
     ledger = open_ledger(settings.ledger)
     chosen = [campaign_of(ledger, options.name)] if options.name else list(ledger.campaigns())
+    telling = bool(channels(settings))
     show(
         options.json,
         [status_data(ledger, campaign) for campaign in chosen],
-        lambda: "\n".join(status_text(ledger, campaign) for campaign in chosen) or "No campaign yet.",
+        lambda: "\n".join(status_text(ledger, campaign, telling=telling) for campaign in chosen) or "No campaign yet.",
     )
     return 0
 
 
 def _show(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.choices import Choice
     from flows.listing import show_text
     from flows.views import show_data
 
     ledger = open_ledger(settings.ledger)
-    trial = ledger.trial(options.trial)
+    trial = ledger.trial(Choice.of(options.trial).trial)
     show(options.json, show_data(ledger, trial), lambda: show_text(ledger, trial))
     return 0
 
 
 def _trace(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.choices import Choice
     from flows.listing import trace_text
     from flows.views import trace_data
     from storage.fields import FieldStore
 
     ledger, fields = open_ledger(settings.ledger), FieldStore(settings.fields)
-    trial = ledger.trial(options.trial)
+    trial = ledger.trial(Choice.of(options.trial).trial)
     model = ledger.product(trial.campaign, trial.origin.model.iteration, "train") if trial.origin.model else None
     data = trace_data(
         ledger,
@@ -73,10 +77,12 @@ def _trace(options: argparse.Namespace, settings: Settings) -> int:
 
 def _export(options: argparse.Namespace, settings: Settings) -> int:
     from flows.exporting import export_csv, export_fields, export_mlflow
+    from flows.identity import acting
     from storage.fields import FieldStore
 
     ledger, done = open_ledger(settings.ledger), {}
     if options.name == "mlflow":
+        acting(settings, "operate")
         done["mlflow"] = export_mlflow(settings, None)
     elif options.csv is None and options.fields is None:
         raise InputError("export needs --csv FILE or --fields DIR, or the word mlflow instead of a campaign.")
@@ -97,12 +103,13 @@ def _export(options: argparse.Namespace, settings: Settings) -> int:
 
 def _notices(options: argparse.Namespace, settings: Settings) -> int:
     from flows.listing import notices_text
+    from flows.notifying import current
 
     ledger = open_ledger(settings.ledger)
     name = campaign_of(ledger, options.name).name if options.name else None
     if options.deliver:
         return _deliver(options, settings, ledger, name)
-    waiting = ledger.notices(name, limit=1000)
+    waiting = current(ledger, ledger.notices(name, limit=1000))
     show(options.json, [notice.model_dump(mode="json") for notice in waiting], lambda: notices_text(waiting))
     return 0
 

@@ -37,6 +37,10 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     from flows.comparing import compare, comparison_text
 
     ledger = open_ledger(settings.ledger)
+    if options.html is not None:
+        from flows.report.writing import require_page
+
+        require_page(options.html)
     first, second = (campaign_of(ledger, name).name for name in (options.first, options.second))
     data = compare(settings, ledger, (first, second))
     if options.html is not None:

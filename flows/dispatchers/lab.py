@@ -5,10 +5,13 @@ ORDERS/instructions.txt     what the campaign file tells the laboratory
 ORDERS/open/KEY.json        one work order, there whole or not at all: it is with the laboratory
 ORDERS/sending/KEY.json     the webhook has been asked to take it and has not said that it did
 ORDERS/done/KEY.json        its result is in the ledger
+ORDERS/cancelling/KEY.json  it must not be done any more, and the webhook is still to be told
 ORDERS/cancelled/KEY.json   it must not be done any more
 ORDERS/results/             where filled-in tables are dropped (``flows.inbox`` reads them)
+ORDERS/campaign.json        whose folder this is (``flows.orderfolder``)
 
-Only passes write here, one at a time, under the campaign's lease; people write into ``results`` alone.
+Passes write here, one at a time, under the campaign's lease, and so do the commands ``abandon`` and ``cancel``, which
+take an order back at once; people write into ``results`` alone.
 """
 
 import csv
@@ -23,6 +26,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from flows.dispatcher import CannotTell, Failed, Handle, Job, Lost, NotSent, Outcome, Place, Running
 from flows.dispatchers.local import read_json, write_json
+from flows.errors import InputError
+from flows.orderfolder import OrderFolder
 from flows.posting import NotDelivered, post
 from storage.fields import FieldDamaged
 from storage.points import commit_point
@@ -31,8 +36,11 @@ from storage.staging import sync
 if TYPE_CHECKING:
     import xarray as xr
 
-_OPEN, _SENDING, _DONE, _CANCELLED = "open", "sending", "done", "cancelled"
+_OPEN, _SENDING, _DONE = "open", "sending", "done"
+_CANCELLING, _CANCELLED = "cancelling", "cancelled"
 _WEBHOOK_S = 10.0
+# Answers by which a webhook certainly did not take an order; after any other it may have.
+_NOT_TAKEN = frozenset({301, 302, 307, 308, 400, 401, 403, 404, 405, 410, 413, 415, 422, 429})
 
 
 @dataclass(frozen=True)
@@ -46,9 +54,24 @@ class Lab:
     place: Place
     by_people: ClassVar[bool] = True
 
+    @property
+    def _folder(self) -> OrderFolder:
+        return OrderFolder(self.place.campaign, self.place.orders, self.place.folder / "orders.json")
+
+    def require_folder(self) -> None:
+        """Accept the folder of orders if it is the campaign's own, or nobody's yet.
+
+        Raises:
+            InputError: it is another's, or not there now; says which one was used and the remedy.
+        """
+        if (problem := self._folder.obstacle()) is not None:
+            raise InputError(problem)
+
     def submit(self, job: Job) -> Handle:
         """Write the order, and send it where there is a webhook: the intent first, the success after."""
-        for name in (_OPEN, _SENDING, _DONE, _CANCELLED, "results"):
+        if (problem := self._folder.claim()) is not None:
+            raise NotSent(problem)
+        for name in (_OPEN, _SENDING, _DONE, _CANCELLING, _CANCELLED, "results"):
             (self.place.orders / name).mkdir(parents=True, exist_ok=True)
         if self.place.instructions:
             _replace(self.place.orders / "instructions.txt", f"{self.place.instructions}\n")
@@ -82,8 +105,7 @@ class Lab:
         try:
             post(webhook, order, key, self.place.webhook_token, _WEBHOOK_S)
         except NotDelivered as error:
-            refused = error.status is not None and 300 <= error.status < 500
-            if error.reached and not refused:
+            if error.reached and error.status not in _NOT_TAKEN:
                 raise CannotTell(f"{error} Whether it took order {key} is unknown") from None
             self._file(_SENDING, key).unlink(missing_ok=True)
             raise NotSent(
@@ -96,9 +118,12 @@ class Lab:
         """The handle of an order that was handed over; None when it certainly was not.
 
         Raises:
-            CannotTell: the webhook was asked to take it, and what it answered was not written down.
+            CannotTell: the webhook was asked to take it, and what it answered was not written down; or the folder of
+                orders is not the one that was used.
         """
-        if any(self._file(state, key).exists() for state in (_OPEN, _DONE, _CANCELLED)):
+        if (problem := self._folder.obstacle()) is not None:
+            raise CannotTell(problem)
+        if any(self._file(state, key).exists() for state in (_OPEN, _DONE, _CANCELLING, _CANCELLED)):
             return {"key": key}
         if self._file(_SENDING, key).exists():
             raise CannotTell(f"Order {key} was being sent to the webhook when the pass ended")
@@ -115,6 +140,8 @@ class Lab:
             return Lost(f"order {key} is gone from {self.place.orders}")
         if self._file(_CANCELLED, key).exists():
             return Failed("cancelled", f"order {key} was cancelled")
+        if self._file(_DONE, key).exists():
+            return Lost(f"order {key} is filed as done")
         return Running()
 
     def poll(self, handle: Handle) -> Outcome:
@@ -126,34 +153,37 @@ class Lab:
         raise FieldDamaged(f"Order {handle['key']} has no field to fetch: record its result with 'fieldcraft record'.")
 
     def cancel(self, handle: Handle) -> None:
-        """Tell the webhook, where there is one, and then put the order with the cancelled ones.
+        """Take the order back, so that nobody begins it any more, and tell the webhook, where there is one.
 
         Raises:
-            flows.posting.NotDelivered: the webhook could not be told; the order stays, to be cancelled again.
+            flows.posting.NotDelivered: the webhook could not be told; the order stays among those to be cancelled.
+            InputError: the folder of orders is not the one that was used.
         """
+        self.require_folder()
         key, webhook = handle["key"], self.place.webhook
-        order = self._at_large().get(key)
+        order = self.at_large().get(key)
         if order is None:
             return
         if webhook is not None:
+            self._close(key, _CANCELLING)
+            self.write_tables()
             told = {"event": "cancelled", "key": key, "trial": order["trial"]}
             post(webhook, told, f"{key}-cancelled", self.place.webhook_token, _WEBHOOK_S)
         self._close(key, _CANCELLED)
+        self.write_tables()
 
     def forget(self, key: str) -> None:
         """File the order of a trial whose result the ledger holds as done."""
-        if key in self._at_large():
+        if key in self.at_large():
             self._close(key, _DONE)
 
     def wait(self, handles: list[Handle], seconds: float) -> None:
         """Return at once: nobody waits for a laboratory."""
 
-    def at_large(self) -> dict[str, str]:
-        """Keys of the orders that the laboratory has or may have, and the trial of each."""
-        return {key: order["trial"] for key, order in self._at_large().items()}
-
-    def _at_large(self) -> dict[str, dict[str, Any]]:
-        return {order["key"]: order for state in (_SENDING, _OPEN) for order in self._orders(state)}
+    def at_large(self) -> dict[str, dict[str, Any]]:
+        """The orders that the laboratory has or may have, by their keys."""
+        states = (_CANCELLING, _SENDING, _OPEN)
+        return {order["key"]: order for state in states for order in self._orders(state)}
 
     def _orders(self, state: str) -> list[dict[str, Any]]:
         files = sorted((self.place.orders / state).glob("[!.]*.json"))
@@ -163,7 +193,10 @@ class Lab:
         return self.place.orders / state / f"{key}.json"
 
     def _close(self, key: str, state: str) -> None:
-        for before in (_SENDING, _OPEN):
+        (self.place.orders / state).mkdir(exist_ok=True)
+        for before in (_SENDING, _OPEN, _CANCELLING):
+            if before == state:
+                continue
             with suppress(FileNotFoundError):
                 os.replace(self._file(before, key), self._file(state, key))
                 sync(self.place.orders / state)
@@ -195,7 +228,8 @@ class Lab:
             _replace(file, text.getvalue())
 
     def _set_aside(self, file: Path) -> None:
-        os.replace(file, self.place.orders / _DONE / f"{file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.csv")
+        with suppress(FileNotFoundError):  # set aside by whoever renewed the tables just now
+            os.replace(file, self.place.orders / _DONE / f"{file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.csv")
 
 
 def _header(order: Mapping[str, Any]) -> list[str]:
@@ -218,7 +252,7 @@ def _row(order: Mapping[str, Any]) -> list[str]:
 
 
 def _rows(file: Path, header: list[str]) -> dict[str, list[str]] | None:
-    """Rows of a table on disk by key, as people left them; None for a table that is not of this form."""
+    """Rows of a table on disk by key, as people left them; None for one of another form, or with a key twice."""
     try:
         rows = [row for row in csv.reader(io.StringIO(file.read_text(encoding="utf-8"))) if row]
     except FileNotFoundError:
@@ -227,7 +261,8 @@ def _rows(file: Path, header: list[str]) -> dict[str, list[str]] | None:
         return None
     if not rows or rows[0] != header or any(len(row) != len(header) for row in rows):
         return None
-    return {row[0]: row for row in rows[1:]}
+    by_key = {row[0]: row for row in rows[1:]}
+    return by_key if len(by_key) == len(rows) - 1 else None
 
 
 def _replace(file: Path, text: str) -> None:

@@ -15,7 +15,7 @@ from flows.sites import Site
 from flows.wiring import as_state, observations, seen_by
 from physics.operators import Jet
 from physics.operators import residual as missed
-from physics.space import Categorical, SearchSpace
+from physics.space import Categorical, Design, SearchSpace
 from storage.records import Product, Trial
 
 if TYPE_CHECKING:
@@ -152,14 +152,24 @@ def _slice(posterior: "Posterior", space: SearchSpace, best: Trial, wanted: tupl
         return None
     along = np.linspace(-1.0, 1.0, _GRID)
     mesh = np.meshgrid(*[along] * len(names), indexing="ij")
-    X = np.repeat(space.encode([best.design]), mesh[0].size, axis=0)
+    centre = _inside(space, best.actual)
+    X = np.repeat(space.encode([centre]), mesh[0].size, axis=0)
     for name, values in zip(names, mesh, strict=True):
         X[:, columns[name]] = values.ravel()
     mean, sd = (values.reshape(mesh[0].shape) for values in _predicted(posterior, X))
     scales = {v.name: v.scale for v in space.variables if not isinstance(v, Categorical)}
     axes = tuple(scales[name][0] + scales[name][1] * along for name in names)
-    held = {name: value for name, value in best.design.items() if name not in names}
+    held = {name: value for name, value in centre.items() if name not in names}
     return Slice(names, axes, mean, sd, held, shares)
+
+
+def _inside(space: SearchSpace, design: Design) -> dict[str, float | int | str]:
+    """The design with its numbers clipped to the space: what was really run may lie outside it."""
+    found = dict(design)
+    for variable in space.variables:
+        if not isinstance(variable, Categorical):
+            found[variable.name] = min(max(found[variable.name], variable.low), variable.high)
+    return found
 
 
 def _missed(posterior: "Posterior", physics: "Physics", site: Site) -> Missed:

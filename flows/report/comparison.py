@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.charts import ACCENT, BEST, INK, as_data_uri, labelled, new_figure
+from flows.charts import ACCENT, BEST, INK, as_data_uri, labelled, new_figure, whole_numbers
 from flows.comparing import FACTS, NOT_COMPARABLE, milestones
 from flows.report.markup import Content, element, facts, page, picture, section, table
 from flows.report.sections import note, number
@@ -56,5 +56,6 @@ def _chart(data: Mapping[str, Any], names: Sequence[str]) -> str:
     if len(optima) == 1:
         axis.axhline(optima.pop(), color=INK, linestyle=":", label="true optimum")
     axis.set(xlabel="completed trials", ylabel=labelled(f"best {side['objective']}", side["unit"]))
+    whole_numbers(axis)
     axis.legend(loc="best")
     return as_data_uri(figure)

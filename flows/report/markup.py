@@ -34,7 +34,8 @@ figure img { max-width: 100%; height: auto; display: block; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .84rem; line-height: 1.35; margin: .5rem 0 1rem; }
 th, td { text-align: left; vertical-align: top; padding: .32rem 1rem .32rem 0; border-bottom: 1px solid var(--line);
-  unicode-bidi: isolate; overflow-wrap: anywhere; }
+  unicode-bidi: isolate; overflow-wrap: break-word; }
+td:first-child { white-space: nowrap; }
 th { font-weight: 600; color: var(--soft); white-space: nowrap; overflow-wrap: normal; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr.best td { background: #eef4fb; }

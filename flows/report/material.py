@@ -64,6 +64,16 @@ class Material:
         return found
 
     @property
+    def by_people(self) -> bool:
+        """Whether people do the experiments, in a laboratory."""
+        return self.campaign.spec["simulator"] is None
+
+    @property
+    def work(self) -> str:
+        """What one attempt is: an experiment of people, or a simulation."""
+        return "experiment" if self.by_people else "simulation"
+
+    @property
     def output(self) -> tuple[str, str]:
         """Name and unit of the objective."""
         first = self.campaign.environment["outputs"][0]

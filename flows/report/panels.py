@@ -19,10 +19,16 @@ from flows.charts import (
     over_field,
     parallel,
     progress,
+    whole_numbers,
 )
 from flows.report.belief import Missed, Slice
 from flows.report.material import Material
 from storage.records import Trial
+
+
+def source_of(material: Material) -> str:
+    """What answers a design, in a word."""
+    return "experiment" if material.by_people else "simulator"
 
 
 def best_chart(material: Material) -> str:
@@ -66,7 +72,7 @@ def _plane_chart(material: Material, plane: Slice) -> str:
         axes[-1].set_title("simulator: field")
     else:
         _readings(axes[-1], material, plane, limits)
-        axes[-1].set_title("simulator: readings")
+        axes[-1].set_title(f"{source_of(material)}: readings")
     same_unit = len({material.units[axis] for axis in plane.names}) == 1
     for axis in axes:
         across, up = (labelled(axis_name, material.units[axis_name]) for axis_name in plane.names)
@@ -86,7 +92,7 @@ def _limits(material: Material, plane: Slice) -> tuple[float, float]:
 
 def _readings(axis: Any, material: Material, plane: Slice, limits: tuple[float, float]) -> None:
     done = completed(material.trials)
-    points = np.array([[float(trial.design[name]) for name in plane.names] for trial in done])
+    points = np.array([[float(trial.actual[name]) for name in plane.names] for trial in done])
     values = [_value(material, trial) for trial in done]
     options = {"cmap": "inferno", "vmin": limits[0], "vmax": limits[1], "edgecolors": INK, "s": 42}
     image = axis.scatter(*points.T, c=values, **options)
@@ -103,7 +109,8 @@ def _line_chart(material: Material, plane: Slice) -> str:
     axis.fill_between(along, plane.mean - 2 * plane.sd, plane.mean + 2 * plane.sd, color=ACCENT, alpha=0.15, lw=0)
     axis.plot(along, plane.mean, color=ACCENT, label="surrogate: mean and two standard deviations")
     values = [_value(material, trial) for trial in done]
-    axis.plot([float(t.design[name]) for t in done], values, "o", ms=4.5, color=INK, label="simulator: readings")
+    places, label = [float(trial.actual[name]) for trial in done], f"{source_of(material)}: readings"
+    axis.plot(places, values, "o", ms=4.5, color=INK, label=label)
     axis.set(xlabel=labelled(name, material.units[name]), ylabel=labelled(*material.output))
     axis.legend(loc="best")
     return as_data_uri(figure)
@@ -147,11 +154,11 @@ def residual_chart(material: Material, missed: Missed) -> str:
 
 
 def time_chart(material: Material) -> str:
-    """Seconds of every trial's simulation, and of the training before it."""
+    """Seconds of every trial's simulation or experiment, and of the training before it."""
     figure = new_figure(7.4, 2.9)
     axis = figure.subplots()
     numbers = [trial.number for trial in material.trials]
-    axis.bar(numbers, [trial.seconds for trial in material.trials], color=ACCENT, label="simulation")
+    axis.bar(numbers, [trial.seconds for trial in material.trials], color=ACCENT, label=material.work)
     first = {trial.iteration: trial for trial in reversed(material.trials)}
     trained = [p for p in material.products if p.step == "train" and p.iteration in first]
     if trained:
@@ -159,5 +166,6 @@ def time_chart(material: Material) -> str:
         seconds, under = [p.payload["seconds"] for p in trained], [trial.seconds for trial in before]
         axis.bar([trial.number for trial in before], seconds, bottom=under, color=BEST, alpha=0.75, label="training")
     axis.set(xlabel="trial", ylabel="time (s)")
+    whole_numbers(axis)
     axis.legend(loc="best")
     return as_data_uri(figure)

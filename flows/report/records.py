@@ -7,10 +7,10 @@ import yaml
 
 from flows.report.markup import Content, Markup, element, pairs, section, table
 from flows.report.material import Material
-from flows.report.sections import clock, note, number
+from flows.report.sections import beside_values, note, number, when
 from flows.settings import Settings
 from flows.sites import ACTOR
-from flows.views import design_text, outputs_text
+from flows.views import counted, design_text, outputs_text
 from storage.records import Approval, Event, Product, Result, TrialState
 
 _WAITING = (TrialState.PROPOSED, TrialState.HELD)
@@ -23,14 +23,14 @@ def queue_section(material: Material) -> Markup:
     decided = [event for event in material.history if _is_decision(event)]
     people = [event for event in decided if not _is_automatic(event)]
     automatic = len(decided) - len(people)
-    remark = f"{automatic} approvals were given automatically, by policy; the table of approvals has them."
+    given = f"{counted(automatic, 'approval')} {'was' if automatic == 1 else 'were'} given automatically, by policy"
     return section(
         "Queue and decisions",
         element("h3", "Waiting for a person"),
         _waiting(material),
         element("h3", "Decisions"),
         _decisions(material, people),
-        note(remark) if automatic else None,
+        note(f"{given}; the table of approvals has all.") if automatic else None,
         element("h3", "Approvals"),
         _approvals(material),
         *_corrections(material),
@@ -49,11 +49,11 @@ def _waiting(material: Material) -> Markup:
             design_text(material.campaign, trial.design),
             number(trial.origin.mean, 5),
             number(trial.cost, 4),
-            clock(trial.updated),
+            when(trial.updated),
         ]
         for trial in sorted(trials, key=lambda trial: (-trial.priority, trial.number))
     ]
-    head = ["trial", "state", "priority", "design", "foreseen", "expected cost", "since (UTC)"]
+    head = ["trial", "state", "priority", "design", "foreseen", "expected cost", "since"]
     return table(head, rows, numbers=(2, 4, 5))
 
 
@@ -66,24 +66,26 @@ def _is_decision(event: Event) -> bool:
 
 
 def _is_automatic(event: Event) -> bool:
-    return event.action == "approve" and (event.by == ACTOR or event.by.startswith("policy:"))
+    return event.action == "approve" and event.details["policy"] != "manual"
 
 
 def _decisions(material: Material, events: list[Event]) -> Markup:
     if not events:
         return note("None by a person.")
-    rows = [[clock(e.created), e.trial, _what(material, e), e.by, e.reason] for e in events]
-    return table(["when (UTC)", "trial", "decision", "who", "comment"], rows)
+    rows = [[when(e.created), e.trial, _what(material, e), e.by, e.reason] for e in events]
+    return table(["when", "trial", "decision", "who", "comment"], rows)
 
 
 def _what(material: Material, event: Event) -> str:
     details = event.details
     match event.action:
         case "approve":
-            return f"approved ({details['policy']}, {details['attempts']} attempts)"
+            return f"approved ({details['policy']}, {counted(details['attempts'], 'attempt')})"
         case "edit":
             old, new = details["was"], details["design"]
             return f"edited: {design_text(material.campaign, old)} became {design_text(material.campaign, new)}"
+        case "correct":
+            return "retracted" if details["verdict"] == "retraction" else "corrected"
         case "prioritise":
             return f"priority {details['priority']}"
         case "move":
@@ -100,10 +102,10 @@ def _approvals(material: Material) -> Markup:
         "revision",
         "policy",
         "who",
-        "when (UTC)",
+        "when",
         "comment",
         "attempts",
-        "expires (UTC)",
+        "expires",
         "holds",
         "digest",
     ]
@@ -116,10 +118,10 @@ def _approval_row(approval: Approval) -> list[Content]:
         str(approval.revision),
         approval.policy,
         approval.by,
-        clock(approval.created),
+        when(approval.created),
         approval.comment,
         str(approval.attempts),
-        clock(approval.expires),
+        when(approval.expires),
         "yes" if approval.live else f"no: {approval.voided}",
         element("code", approval.digest[:12]),
     ]
@@ -130,15 +132,16 @@ def _corrections(material: Material) -> list[Markup]:
     odd = [r for results in material.results.values() for r in results if r.verdict != "accepted" or r.replaces]
     if not odd:
         return []
-    head = ["trial", "when (UTC)", "judged", "values", "source", "who", "remarks"]
+    head = ["trial", "when", "judged", "values", "source", "who", "remarks"]
     return [element("h3", "Results beside the first ones"), table(head, [_result_row(material, r) for r in odd])]
 
 
 def _result_row(material: Material, result: Result) -> list[Content]:
     judged = f"{result.verdict}, replaces result {result.replaces}" if result.replaces else result.verdict
-    remarks = "; ".join(f"{key} {value}" for key, value in result.details.items() if value not in (None, ""))
+    more = (f"{key} {value}" for key, value in result.details.items() if key not in ("sd", "note") and value)
+    remarks = "; ".join([*beside_values(material, result), *more])
     values = outputs_text(material.campaign, result.outputs)
-    return [result.trial, clock(result.created), judged, values, result.source, result.by, remarks]
+    return [result.trial, when(result.created), judged, values, result.source, result.by, remarks]
 
 
 def provenance_section(settings: Settings, material: Material) -> Markup:
@@ -175,7 +178,9 @@ def _origins(settings: Settings, material: Material) -> list[tuple[str, Content]
 def _machine(environment: Mapping[str, Any]) -> str:
     gpu = environment.get("gpu")
     threads, python = environment.get("threads"), environment.get("python")
-    return f"{environment.get('machine')}, {threads} threads, {f'{gpu}, ' if gpu else ''}Python {python}"
+    return (
+        f"{environment.get('machine')}, {counted(threads or 0, 'thread')}, {f'{gpu}, ' if gpu else ''}Python {python}"
+    )
 
 
 def _models(material: Material) -> Markup:

@@ -14,19 +14,21 @@ from flows.report.panels import (
     best_chart,
     foreseen_chart,
     residual_chart,
+    source_of,
     surrogate_chart,
     time_chart,
     trials_chart,
 )
-from flows.views import design_text, outputs_text, quantity
-from storage.records import Trial
+from flows.views import clock, counted, design_text, outputs_text, quantity, spending_data
+from flows.wiring import standing
+from storage.records import Result, Trial, TrialState
 
 _ROUNDING = 1e-10  # of the second derivatives: what a residual may be and still be rounding
 
 
-def clock(at: float | None) -> str:
-    """A time in UTC, to the minute."""
-    return "" if at is None else time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
+def when(at: float | None) -> str:
+    """A time, as ``flows.views.clock`` says it; nothing for None."""
+    return "" if at is None else clock(at)
 
 
 def number(value: float | None, figures: int = 6) -> str:
@@ -48,7 +50,7 @@ def heading(material: Material) -> Markup:
         stands = f"Running (process {material.holder.pid} on {material.holder.host})."
     else:
         stands = "Not finished; no process is working on it."
-    made = f"As of {clock(time.time())} UTC; begun {clock(campaign.created)} UTC."
+    made = f"As of {clock(time.time())}; begun {clock(campaign.created)}."
     return joined(
         [
             element("h1", campaign.name),
@@ -79,8 +81,9 @@ def _cards(material: Material) -> list[tuple[str, str, str]]:
         how = "without noise" if regret["noise_free"] else "by its reading"
         true, optimum = quantity(regret["true"], unit), quantity(regret["optimum"], unit)
         cards.append(("regret", quantity(regret["value"], unit), f"{how} {true}; true optimum {optimum}"))
-    cards.append(("trials", f"{len(material.trials)} of {material.campaign.spec['budget']['trials']}", states))
-    cards.append(("time simulated", duration(spending.seconds), f"{duration(_trained_s(material))} of training"))
+    sent = spending_data(material.campaign, spending)["trials"]
+    cards.append(("trials", f"{sent['spent']} of {sent['limit']} sent", states))
+    cards.append((f"{material.work} time", duration(spending.seconds), f"{duration(_trained_s(material))} of training"))
     cards.append(("spent", _cost(material, spending.spent), _of_budget(material)))
     return cards
 
@@ -117,7 +120,9 @@ def _best_design(material: Material) -> Markup | None:
 def best_section(material: Material) -> Markup | None:
     """The best so far."""
     if not completed(material.trials):
-        return section("Best so far", note("No trial has a result yet."))
+        retracted = sum(t.state is TrialState.COMPLETED and t.outputs is None for t in material.trials)
+        why = f"No reading counts: {retracted} retracted." if retracted else "No trial has a result yet."
+        return section("Best so far", note(why))
     caption = "Every reading by trial number, and the best of those that meet the constraints up to then."
     return section("Best so far", picture(best_chart(material), "Best reading by trial", caption))
 
@@ -176,26 +181,46 @@ def _remark(material: Material, trial: Trial) -> str:
         remarks.append(f"{trial.failure}: {why[-1] if why else 'no reason given'}")
     if trial.attempt > 1:
         remarks.append(f"{trial.attempt} attempts")
-    return "; ".join(remarks)
+    return "; ".join([*remarks, *_said(material, trial)])
+
+
+def _said(material: Material, trial: Trial) -> list[str]:
+    """What the result that counts says beside its values, and whether it stands in for another."""
+    result = standing(material.results[trial.id]).get(trial.id)
+    if result is None:
+        return []
+    stands_in = [] if result.replaces is None else ["retracted" if result.verdict == "retraction" else "corrected"]
+    return [*stands_in, *beside_values(material, result)]
+
+
+def beside_values(material: Material, result: Result) -> list[str]:
+    """Standard deviations with their units, and the note, as far as they were told."""
+    sd, words = result.details.get("sd"), result.details.get("note")
+    return [*([f"sd {outputs_text(material.campaign, sd)}"] if sd else []), *([str(words)] if words else [])]
 
 
 def surrogate_section(material: Material) -> Markup | None:
     """The prediction beside the simulator, and what was foreseen against what was read."""
-    belief = material.belief
+    belief, title = material.belief, f"Surrogate beside {source_of(material)}"
     if belief is None:
         why = "The campaign uses no surrogate, or none is trained yet."
-        return section("Surrogate beside simulator", note(material.missing.get("surrogate", why)))
+        return section(title, note(material.missing.get("surrogate", why)))
     parts: list[Content] = [
-        note(f"The model of iteration {belief.product.iteration}, trained on {belief.trials} trials.")
+        note(f"The model of iteration {belief.product.iteration}, trained on {counted(belief.trials, 'trial')}.")
     ]
     if belief.plane is not None:
         caption = _slice_caption(material, belief.plane)
         parts.append(picture(surrogate_chart(material, belief.plane), "Prediction", caption))
-    foreseen = [trial for trial in completed(material.trials) if trial.origin.mean is not None]
+    foreseen = [trial for trial in completed(material.trials) if _as_foreseen(trial)]
     if foreseen:
         parts.append(element("h3", "Foreseen and read"))
         parts.append(picture(foreseen_chart(material, foreseen), "Foreseen and read", _hits(material, foreseen)))
-    return section("Surrogate beside simulator", *parts)
+    return section(title, *parts)
+
+
+def _as_foreseen(trial: Trial) -> bool:
+    """Whether a model foresaw the very design that was run: neither edited nor run elsewhere."""
+    return trial.origin.mean is not None and trial.revision == 1 and trial.ran is None
 
 
 def _slice_caption(material: Material, plane: Slice) -> str:
@@ -213,7 +238,8 @@ def _slice_caption(material: Material, plane: Slice) -> str:
 def _hits(material: Material, foreseen: Sequence[Trial]) -> str:
     noise = material.wired.noise_sd if material.wired else 0.0
     errors = [abs((t.outputs or {})[material.output[0]] - (t.origin.mean or 0.0)) for t in foreseen]
-    median = f"Median error {quantity(float(np.median(errors)), material.output[1])} over {len(foreseen)} trials."
+    median = quantity(float(np.median(errors)), material.output[1])
+    median = f"Median error {median} over {counted(len(foreseen), 'trial')}."
     if not any(trial.origin.sd for trial in foreseen):
         return f"{median} Each trial was foreseen by the model that proposed it, which states no standard deviation."
     sds = [float(np.hypot(trial.origin.sd or 0.0, noise)) for trial in foreseen]
@@ -254,16 +280,22 @@ def time_section(material: Material) -> Markup | None:
     if not material.trials:
         return None
     spending, budget = material.spending, material.campaign.spec["budget"]
-    hours = budget.get("wall_time_h")
-    limit = None if hours is None else 3600 * hours
     rows: list[list[Content]] = [
         ["trials", str(spending.trials), "", str(budget["trials"])],
         ["cost", _cost(material, spending.spent), _cost(material, spending.reserved), _limit(material)],
-        ["simulation time", duration(spending.seconds), duration(spending.seconds_reserved), limit and duration(limit)],
+        [f"{material.work} time", *map(duration, (spending.seconds, spending.seconds_reserved)), _time_limit(material)],
     ]
-    caption = "Time of every trial's simulation, all its attempts together, and of the training that came before it."
-    shown = picture(time_chart(material), "Time by trial", caption)
+    caption = (
+        f"Time of every trial's {material.work}, all its attempts together, and of the training that came before it."
+    )
+    timed = any(trial.seconds for trial in material.trials) or _trained_s(material) > 0
+    shown = picture(time_chart(material), "Time by trial", caption) if timed else note("No time was told.")
     return section("Time and cost", shown, table(["", "spent", "reserved", "budget"], rows, numbers=(1, 2, 3)))
+
+
+def _time_limit(material: Material) -> str:
+    hours = material.campaign.spec["budget"].get("wall_time_h")
+    return "no limit" if hours is None else duration(3600 * hours)
 
 
 def _limit(material: Material) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows.errors import InputError
-from flows.exporting import tracker
+from flows.exporting import require_place, tracker
 from flows.report.markup import page
 from flows.report.material import gather
 from flows.report.records import provenance_section, queue_section
@@ -45,9 +45,9 @@ def write_report(settings: Settings, ledger: Ledger, campaign: Campaign, file: P
     """Write a campaign's page to ``file`` and, where the campaign is shown in MLflow, attach it there.
 
     Raises:
-        InputError: the file is no .html file.
+        InputError: the file is no .html file, or its folder is not there.
     """
-    _require_html(file)
+    require_page(file)
     material = gather(settings, ledger, campaign)
     text = page(
         f"{campaign.name}: campaign report",
@@ -70,16 +70,22 @@ def write_page(file: Path, text: str) -> int:
     """Write a page whole or not at all; returns its size in bytes.
 
     Raises:
-        InputError: the file is no .html file.
+        InputError: the file is no .html file, or its folder is not there.
     """
-    _require_html(file)
+    require_page(file)
     draft, content = file.with_name(f".{file.name}.{os.getpid()}"), text.encode("utf-8")
     draft.write_bytes(content)
     os.replace(draft, file)
     return len(content)
 
 
-def _require_html(file: Path) -> None:
+def require_page(file: Path) -> None:
+    """Accept a file that a page is to be written to.
+
+    Raises:
+        InputError: it is no .html file, or its folder is not there.
+    """
+    require_place(file)
     if file.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{file}: a page cannot be written as {file.suffix!r}. Name an .html file.")
 

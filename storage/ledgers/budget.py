@@ -40,6 +40,31 @@ def settlement(
     return checked(Settlement, f"What attempt {before.attempt} of {before.id} came to", spent=spent, seconds=time)
 
 
+def supplement(connection: Connection, before: Trial, cost: float | None, seconds: float | None) -> Settlement | None:
+    """What a late result adds to its attempt, which has ended: as much as it came to beyond what was charged.
+
+    Returns:
+        None when nothing is added, as where nothing new is known, or the attempt ended under schema 1.
+    """
+    charged = _charged(connection, before)
+    if charged is None:
+        return None
+    spent, time = (charged.spent if cost is None else cost), (charged.seconds if seconds is None else seconds)
+    said = checked(Settlement, f"What attempt {before.attempt} of {before.id} came to", spent=spent, seconds=time)
+    more = Settlement(spent=max(0.0, said.spent - charged.spent), seconds=max(0.0, said.seconds - charged.seconds))
+    return more if more.spent or more.seconds else None
+
+
+def _charged(connection: Connection, trial: Trial) -> Settlement | None:
+    """What the last settlement of a trial came to."""
+    events = schema.events
+    query = select(events.c.details).where(events.c.trial == trial.id).order_by(events.c.id.desc())
+    for told in connection.execute(query).scalars():
+        if "spent" in told:
+            return Settlement(spent=told["spent"], seconds=told["seconds"])
+    return None
+
+
 def added(before: Trial, ended: Settlement | None) -> dict[str, float]:
     """The columns of a trial that an ended attempt changes."""
     return {} if ended is None else {"spent": before.spent + ended.spent, "seconds": before.seconds + ended.seconds}

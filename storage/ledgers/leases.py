@@ -48,11 +48,11 @@ def holder(connection: Connection, name: str) -> Lease | None:
     return lease if lease is not None and lives(lease) else None
 
 
-def release(connection: Connection, lease: Lease) -> None:
-    """Free the lease, if it is still the one given; the row stays, with its token and its time."""
+def release(connection: Connection, lease: Lease, done: bool) -> None:
+    """Free the lease, if it is still the one given; the row stays, with its token and, of passes done, its time."""
     table = schema.leases
     ours = update(table).where(table.c.campaign == lease.campaign, table.c.token == lease.token)
-    connection.execute(ours.values(host=None, pid=None, started=None))
+    connection.execute(ours.values(host=None, pid=None, started=None, **({} if done else {"acquired": None})))
 
 
 def hold(connection: Connection, lease: Lease) -> None:

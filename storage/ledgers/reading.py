@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, RowMapping, select
 from sqlalchemy.exc import DBAPIError
 
-from storage.ledger import LedgerError, NotALedger
+from storage.ledger import InvalidRecord, LedgerError, NotALedger
 from storage.ledgers import audit, budget, leases, schema
 from storage.ledgers.results import stored_results
 from storage.ledgers.rows import get_campaign, get_product, get_trial, many
@@ -49,6 +49,8 @@ class ReadingLedger(ABC):
                 yield connection
         except DBAPIError as error:
             raise self._explain(error) from error
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise unstorable(error) from error
 
     def campaign(self, name: str) -> Campaign:
         """Return the campaign of that name."""
@@ -160,6 +162,13 @@ class ReadingLedger(ABC):
         with self._reading() as connection:
             return many(connection, Notice, query)
 
+    def noticed(self, campaign: str, event: str) -> tuple[Notice, ...]:
+        """All notices of one kind that a campaign ever had, oldest first."""
+        table = schema.notices
+        query = select(table).where(table.c.campaign == campaign, table.c.event == event).order_by(table.c.id)
+        with self._reading() as connection:
+            return many(connection, Notice, query)
+
     def check(self) -> list[str]:
         """Read everything and return what is wrong."""
         try:
@@ -167,6 +176,12 @@ class ReadingLedger(ABC):
                 return self._integrity(connection) or audit.audit(connection)
         except NotALedger as error:  # damaged so badly that not even the check could run
             return [str(error)]
+
+
+def unstorable(error: OverflowError | UnicodeEncodeError) -> InvalidRecord:
+    """What is said of a number or a text that no database takes, whether it is to be stored or looked up."""
+    value = f"The text {error.object!r}"[:200] if isinstance(error, UnicodeEncodeError) else "A number"
+    return InvalidRecord(f"{value} cannot be in a ledger ({error}). Nothing was changed; name it as it is.")
 
 
 def _shown(row: RowMapping) -> str:

@@ -59,6 +59,7 @@ def record(
     after, ended = before, None
     if verdict == "accepted":
         ended = budget.settlement(connection, before, TrialState.COMPLETED, cost, seconds)
+        ended = ended or budget.supplement(connection, before, cost, seconds)
         after = swap(connection, before, TrialState.COMPLETED, **_counted(result), **budget.added(before, ended))
         add_outbox(connection, after.campaign, "trial", after)
     told = {"result": result.id, "attempt": result.attempt, "verdict": verdict, "digest": result.digest}
@@ -168,7 +169,8 @@ def _judge(trial: Trial, result: Result, stored: tuple[Result, ...], *, partial:
     if counts and not partial:
         return "accepted", None
     same = [other for other in stored if other.digest == result.digest]
-    repeated = next((o for o in same if o.attempt == result.attempt and (o.verdict == "partial") == counts), None)
+    twins = [o for o in same if o.attempt == result.attempt and o.details == result.details]
+    repeated = next((other for other in twins if (other.verdict == "partial") == counts), None)
     if counts:
         return "partial", repeated
     counting = next((other for other in reversed(stored) if other.verdict in COUNTING), None)

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 
 from storage.ledger import EXPORTER, InvalidRecord, SpecChanged
 from storage.ledgers import approvals, designs, leases, moves, results, schema
-from storage.ledgers.reading import ReadingLedger
+from storage.ledgers.reading import ReadingLedger, unstorable
 from storage.ledgers.rows import add_event, add_notice, add_outbox, checked, get_campaign, get_product, one, record_of
 from storage.points import commit_point
 from storage.records import (
@@ -61,6 +61,8 @@ class SqlLedger(ReadingLedger):
             raise self._explain(error) from error
         except StatementError as error:  # a parameter that could not be made ready for the database
             raise InvalidRecord(f"A value is not JSON, so nothing was written: {error.orig}.") from error
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise unstorable(error) from error
 
     def create_campaign(
         self,
@@ -110,10 +112,10 @@ class SqlLedger(ReadingLedger):
         with self._transaction("lease.acquire") as connection:
             return leases.acquire(connection, name, break_lease, due)
 
-    def release(self, lease: Lease) -> None:
+    def release(self, lease: Lease, done: bool = True) -> None:
         """Give the lease back; unfenced, because one that was lost needs no release."""
         with type(self)(self._engine)._transaction("lease.release") as connection:
-            leases.release(connection, lease)
+            leases.release(connection, lease, done)
 
     def fenced(self, lease: Lease) -> Self:
         """Return this ledger with every write checked against ``lease``."""

@@ -64,7 +64,7 @@ class SqliteLedger(SqlLedger):
         ]
 
 
-def open_ledger(path: Path, create: bool) -> SqliteLedger:
+def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
     """Open the ledger in the file ``path``; see ``storage.ledger.open_ledger``."""
     path = path.expanduser().absolute()
     if kind := network_file_system(path, _mounts()):
@@ -85,7 +85,7 @@ def open_ledger(path: Path, create: bool) -> SqliteLedger:
             ) from error
     engine = _engine(path, create)
     try:
-        _settle_schema(engine, path, create)
+        _settle_schema(engine, path, create=create, may_upgrade=upgrade)
     except DBAPIError as error:
         engine.dispose()
         raise _explain(error, str(path)) from error
@@ -154,7 +154,7 @@ def _begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("write") else "BEGIN")
 
 
-def _settle_schema(engine: Engine, path: Path, create: bool) -> None:
+def _settle_schema(engine: Engine, path: Path, *, create: bool, may_upgrade: bool) -> None:
     """Make the tables of a new ledger and upgrade an old one; refuse a file that is something else, or is newer."""
     with engine.connect() as connection:
         tables = set(inspect(connection).get_table_names())
@@ -173,6 +173,12 @@ def _settle_schema(engine: Engine, path: Path, create: bool) -> None:
             f"{schema.SCHEMA_VERSION}. Nothing was changed. Use the fieldcraft that wrote it, or a newer one."
         )
     elif found["schema_version"] < schema.SCHEMA_VERSION:
+        if not may_upgrade:
+            raise OldSchema(
+                f"The ledger {path} has schema version {found['schema_version']} and this fieldcraft reads "
+                f"{schema.SCHEMA_VERSION}. Any other command, such as `fieldcraft status`, upgrades it; back it up "
+                "first. Nothing was changed."
+            )
         _upgrade(engine, path)
 
 

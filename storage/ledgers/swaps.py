@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select, update
 from storage.ledger import ForbiddenMove, StaleTrial
 from storage.ledgers import schema
 from storage.ledgers.rows import get_trial, record_of
-from storage.records import TRANSITIONS, Expect, Trial, TrialState, trial_digest
+from storage.records import TRANSITIONS, Expect, Trial, TrialState, digest_of, trial_digest
 
 _CLEARS_FAILURE = frozenset({TrialState.APPROVED, TrialState.COMPLETED})
 
@@ -34,10 +34,10 @@ def permitted(trial: Trial, to: TrialState) -> None:
 
 
 def what_runs(connection: Connection, trial: Trial) -> str:
-    """Digest of what would run, computed afresh, so that a design changed behind the ledger's back never runs."""
+    """Digest of what would run, computed afresh: nothing runs that was changed behind the ledger's back."""
     table = schema.campaigns
-    digest = connection.execute(select(table.c.digest).where(table.c.name == trial.campaign)).scalar_one()
-    return trial_digest(trial.design, digest)
+    spec = connection.execute(select(table.c.spec).where(table.c.name == trial.campaign)).scalar_one()
+    return trial_digest(trial.design, digest_of(spec))
 
 
 def swap(connection: Connection, before: Trial, to: TrialState, **changes: object) -> Trial:

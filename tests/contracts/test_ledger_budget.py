@@ -74,13 +74,30 @@ def test_a_held_attempt_that_is_sent_again_is_settled(ledger, door):
     assert ledger.check() == []
 
 
-def test_an_attempt_is_settled_once_however_late_its_result_comes(ledger):
+def test_a_late_result_adds_what_its_attempt_cost_beyond_what_was_charged_and_gives_nothing_back(ledger):
+    begin(ledger, attempt_seconds=10.0)
+    first, second = approved(ledger, 2, cost=2.0)
+    again = step(ledger, step(ledger, running(ledger, first), S.FAILED), S.APPROVED)
+    failed = step(ledger, running(ledger, again), S.FAILED, cost=0.5, seconds=1.0)
+    assert spent(failed) == (2.5, 11.0)
+    done = finish_trial(ledger, failed, cost=7.0, seconds=0.25)
+    assert spent(done) == (9.0, 11.0)
+    assert ledger.history("heat", done.id)[-1].details["spent"] == 6.5
+    assert spent(correct(ledger, done, 2.5)) == (9.0, 11.0)
+    cancelled = step(ledger, running(ledger, second), S.FAILED, failure="cancelled", seconds=3.0)
+    with pytest.raises(InvalidRecord, match=r"What attempt 1 of heat-0002 came to: spent = -1.0 cannot be stored"):
+        finish_trial(ledger, cancelled, cost=-1.0)
+    assert spent(finish_trial(ledger, cancelled, cost=1.0, seconds=4.0)) == (2.0, 4.0)
+    assert ledger.spending("heat").spent == 11.0
+    assert ledger.check() == []
+
+
+def test_a_late_result_of_which_no_cost_is_told_adds_nothing(ledger):
     begin(ledger, attempt_seconds=10.0)
     (trial,) = approved(ledger, 1, cost=2.0)
-    failed = step(ledger, running(ledger, trial), S.FAILED)
-    done = finish_trial(ledger, failed, cost=7.0, seconds=7.0)
+    done = finish_trial(ledger, step(ledger, running(ledger, trial), S.FAILED))
     assert spent(done) == (2.0, 10.0)
-    assert spent(correct(ledger, done, 2.5)) == (2.0, 10.0)
+    assert "spent" not in ledger.history("heat", done.id)[-1].details
     assert ledger.check() == []
 
 

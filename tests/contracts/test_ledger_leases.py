@@ -43,6 +43,19 @@ def test_what_was_due_before_a_pass_that_is_over_began_is_served_and_nothing_is_
     assert ledger.acquire("heat", due=lease.acquired).token == 2
 
 
+def test_what_was_due_before_a_pass_that_ended_in_an_error_began_is_not_served(ledger):
+    ledger.release(ledger.acquire("heat"))
+    failed = ledger.acquire("heat")
+    ledger.release(failed, done=False)
+    again = ledger.acquire("heat", due=failed.acquired - 5.0)
+    assert again.token == failed.token + 1
+    ledger.release(failed, done=False)  # late: it is another's by now
+    assert ledger.holder("heat") == again
+    ledger.release(again)
+    with pytest.raises(PassServed, match="'heat' that began"):
+        ledger.acquire("heat", due=failed.acquired)
+
+
 def test_what_was_due_before_a_pass_that_was_killed_began_is_not_served(ledger):
     due = time.time() - 5.0
     assert in_child(lambda: ledger.acquire("heat", due=due)) == 0  # ends without giving it back

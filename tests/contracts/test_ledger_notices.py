@@ -49,6 +49,17 @@ def test_a_notice_waits_until_it_was_told_and_tries_that_failed_are_counted(ledg
     assert again.told is not None and again.tries == 2
 
 
+def test_all_notices_of_a_kind_are_listed_told_or_not(ledger):
+    begin(ledger)
+    begin(ledger, "other")
+    first = ledger.notify("heat", "approval waiting", "one", {})
+    ledger.notify("heat", "budget nearly spent", "budget", {})
+    ledger.notify("other", "approval waiting", "one", {})
+    second = ledger.notify("heat", "approval waiting", "two", {})
+    ledger.told(first.id, success=True)
+    assert [notice.id for notice in ledger.noticed("heat", "approval waiting")] == [first.id, second.id]
+
+
 def test_a_trial_that_is_held_and_a_campaign_that_ends_leave_a_notice(ledger):
     held = trial_in(ledger, S.HELD)
     running = step(ledger, held, S.RUNNING)

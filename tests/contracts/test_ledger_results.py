@@ -27,9 +27,20 @@ def test_a_field_and_a_result_are_kept_with_the_trial(ledger):
 def test_a_result_that_comes_twice_is_stored_once(ledger):
     trial = trial_in(ledger, S.COMPLETED)
     before = everything(ledger)
-    same, result = ledger.record(trial.id, trial.expect, {"y": 1.5}, None, "test", "local", {"again": True})
+    (first,) = ledger.results(trial.id)
+    same, result = ledger.record(trial.id, trial.expect, {"y": 1.5}, None, "test", "local", first.details)
     assert (same, result.verdict) == (trial, "duplicate")
     assert everything(ledger) == before
+
+
+def test_what_is_said_later_of_the_same_values_is_kept_once_and_moves_nothing(ledger):
+    trial = trial_in(ledger, S.COMPLETED)
+    for _ in range(2):
+        same, result = ledger.record(trial.id, trial.expect, {"y": 1.5}, None, "test", "local", {"sd": {"y": 0.1}})
+        assert (same, result.verdict) == (trial, "duplicate")
+    first, second = ledger.results(trial.id)
+    assert (first.details, second.details) == ({}, {"sd": {"y": 0.1}})
+    assert ledger.check() == []
 
 
 def test_another_result_of_a_completed_trial_is_kept_and_moves_nothing(ledger):

@@ -5,14 +5,18 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from small import alter
 from waiting import PLUGINS, Waiting, campaign
 
 from flows import acquisition
 from flows.approval import _approve, ready
-from flows.decisions import Choice, approve, edit, prioritise, reject
+from flows.approval import approve as policy_approves
+from flows.choices import Choice
+from flows.decisions import approve, edit, prioritise, reject
 from flows.identity import Person
 from flows.sites import site_of
 from flows.spec import parse
+from storage.ledgers.sqlite import close_idle
 from storage.records import Known, TrialState
 
 ANA = Person("ana", "operator")
@@ -68,7 +72,7 @@ def test_human_leaves_every_proposal_to_a_person_and_sends_what_was_approved(beg
     assert (approval.by, approval.comment, approval.policy, approval.digest) == ("ana", "go", "manual", first.digest)
 
 
-def test_a_notice_tells_of_each_set_of_waiting_trials_once(begin):
+def test_a_notice_tells_of_trials_that_no_earlier_one_told_of(begin):
     waiting = begin("human")
     waiting.make_pass()
     (notice,) = waiting.ledger.notices(waiting.name)
@@ -80,7 +84,11 @@ def test_a_notice_tells_of_each_set_of_waiting_trials_once(begin):
     assert len(waiting.ledger.notices(waiting.name)) == 2
     reject(waiting.ledger, ANA, choices(waiting.trials()[:2]), "no")
     waiting.make_pass()
-    assert waiting.ledger.notices(waiting.name)[-1].payload["trials"] == ["priced-0003"]
+    assert len(waiting.ledger.notices(waiting.name)) == 2, "fewer that wait are no news"
+    for notice in waiting.ledger.notices(waiting.name):
+        waiting.ledger.told(notice.id, success=True)
+    waiting.make_pass()
+    assert waiting.ledger.notices(waiting.name) == (), "what was told is known, too"
 
 
 def test_auto_below_cost_leaves_the_dear_ones_to_a_person(begin):
@@ -119,6 +127,18 @@ def test_after_first_asks_a_person_for_the_first_trials_by_number_and_then_nobod
     waiting.make_pass()
     assert "PROPOSED" not in waiting.states()
     assert {a.by for t in waiting.trials()[2:] for a in waiting.ledger.approvals(t.id)} == {"policy:after_first"}
+
+
+def test_a_proposal_changed_behind_the_ledgers_back_is_not_approved_by_policy_and_holds_up_no_other(begin):
+    waiting = begin("auto")
+    lease = waiting.ledger.acquire(waiting.name)
+    site = site_of(str(waiting.settings.home), waiting.name, lease.model_dump())
+    acquisition.begin(site, 0, 3)
+    close_idle()
+    alter(waiting.settings.home, "UPDATE trials SET design = json_set(design, '$.t', 30.5) WHERE number = 1")
+    assert len(policy_approves(site)) == 2
+    assert waiting.states() == ["PROPOSED", "APPROVED", "APPROVED"]
+    waiting.ledger.release(lease)
 
 
 def test_imported_trials_are_not_among_the_first(begin):

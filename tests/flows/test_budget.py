@@ -137,3 +137,14 @@ def test_a_trial_that_was_sent_before_needs_no_place_among_the_trials(tmp_path):
     assert obstacle(at.trial(), limits, spending, at.campaign.spec.budget) is None
     unsent = at.trial().model_copy(update={"attempt": 0})
     assert obstacle(unsent, limits, spending, at.campaign.spec.budget) == "1 of 1 trials"
+
+
+def test_nobody_charges_wall_time_for_people_and_what_a_late_result_cost_more_is_charged(tmp_path):
+    at = rig(tmp_path, simulator=None, dispatcher={"kind": "lab"}, budget={"trials": 1, "cost": 100.0})
+    at.steps(lambda decision: decision.wait == "laboratory")
+    assert main(["cancel", "b-0001", "--reason", "the oven is needed"]) == 0
+    assert (at.trial().spent, at.trial().seconds) == (1.0, 0.0)
+    assert main(["record", "b-0001", "--value", "value=3", "--value", "excess=-1", "--cost", "50"]) == 0
+    assert at.trials() == [("COMPLETED", None)]
+    assert at.ledger.spending("b").spent == 50.0
+    assert at.ledger.check() == []

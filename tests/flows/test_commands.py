@@ -13,6 +13,7 @@ import xarray as xr
 from small import SMALL, alter, command, contents
 
 from flows.cli import main
+from flows.errors import InputError
 from flows.running import created
 from flows.settings import settings_from
 from flows.spec import read_campaign
@@ -116,7 +117,7 @@ def test_what_a_kind_refuses_is_one_line_when_run_and_no_store_is_made(tmp_path,
         (["notices"], "There is no ledger at"),
         (["sttaus"], "invalid choice: 'sttaus'"),
         (["status", "--jsn"], "unrecognized arguments: --jsn"),
-        (["show"], "the following arguments are required: trial"),
+        (["show"], "the following arguments are required: TRIAL"),
         ([], "the following arguments are required: COMMAND"),
     ],
 )
@@ -140,6 +141,38 @@ def test_a_plugin_directory_that_is_missing_is_an_error_of_every_command(tmp_pat
     assert "nowhere', which is no directory" in refused(capsys, "status")
 
 
+@pytest.mark.parametrize("path", ["~nobody-of-that-name/x", "a\0b"])
+def test_a_path_that_is_none_is_an_error_that_names_its_setting(capsys, monkeypatch, path):
+    assert f"--home is {path!r}, which is no path" in refused(capsys, "status", "--home", path)
+    for name in ("FIELDCRAFT_HOME", "FIELDCRAFT_PEOPLE", "FIELDCRAFT_LAB", "FIELDCRAFT_PLUGINS"):
+        with pytest.raises(InputError, match=f"{name} is .* which is no path"):
+            settings_from({name: path})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["approve", "--batch", "small:99999999999999999999"],
+        ["approve", "small-0001", "--attempts", "9" * 5000],
+        ["show", "small-\ud800"],
+        ["status", "\ud800"],
+        ["retry", "small-\ud800"],
+        ["report", "\ud800", "--html", "x.html"],
+    ],
+)
+def test_numbers_and_texts_that_no_ledger_holds_are_one_clear_error(finished, capsys, words):
+    assert refused(capsys, *words, "--home", finished / "home")
+
+
+def test_a_viewer_may_not_export_to_mlflow(finished, capsys, monkeypatch):
+    people = finished / "people.yaml"
+    people.write_text("users: {}\n")
+    people.chmod(0o600)
+    monkeypatch.setenv("FIELDCRAFT_PEOPLE", str(people))
+    assert "may not operate" in refused(capsys, "export", "mlflow", "--home", finished / "home")
+    assert told(capsys, "status", "--home", finished / "home")
+
+
 def test_check_prints_all_that_a_file_says_with_every_default(tmp_path, capsys):
     file = write(tmp_path, SMALL)
     said = told(capsys, "check", file, "--home", tmp_path / "home")
@@ -152,6 +185,15 @@ def test_check_prints_all_that_a_file_says_with_every_default(tmp_path, capsys):
     assert data["spec"]["noise"] == {"sd": 0.5, "of_sd": None}
     assert f"digest {data['digest'][:12]}" in said
     assert [path.name for path in tmp_path.iterdir()] == ["campaign.yaml"]
+
+
+def test_check_warns_of_a_budget_that_pays_for_no_trial_of_the_start(tmp_path, capsys):
+    dear = SMALL.replace("{trials: 3}", "{trials: 3, cost: 0.5, unit: EUR}")
+    said = told(capsys, "check", write(tmp_path, dear))
+    warned = "warning: budget.cost is 0.5 EUR and the cheapest design of the start costs 1 EUR: none would be sent."
+    assert warned in said
+    enough = told(capsys, "check", write(tmp_path, dear.replace("0.5, unit", "1.0, unit")))
+    assert "warning" not in enough
 
 
 def test_an_unknown_campaign_or_trial_is_named_with_what_there_is(finished, capsys):
@@ -256,7 +298,10 @@ def test_a_csv_holds_every_trial_and_its_numbers_read_back_to_the_bit(finished, 
     with file.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     about = ["trial", "state", "priority", "cost", "spent", "seconds", "corrected"]
-    assert list(rows[0]) == [*about, "design.x1", "design.x2", "ran.x1", "ran.x2", "output.value"]
+    assert list(rows[0]) == [
+        *about,
+        *("design.x1", "design.x2", "ran.x1", "ran.x2", "output.value", "sd.value", "note"),
+    ]
     trials = open_ledger(home / "ledger.sqlite").trials("small")
     assert [(row["trial"], row["state"]) for row in rows] == [(trial, "COMPLETED") for trial in TRIALS]
     for row, trial in zip(rows, trials, strict=True):
@@ -290,7 +335,7 @@ def test_exported_fields_open_as_one_dataset_along_the_trials(finished, capsys):
 def test_where_a_copy_cannot_be_written_nothing_is_left(finished, capsys):
     before = contents(finished)
     said = refused(capsys, "export", "small", "--csv", finished / "nowhere" / "x.csv", "--home", finished / "home")
-    assert "No such file or directory" in said
+    assert f"nowhere/x.csv: there is no folder {finished / 'nowhere'}. Make it first" in said
     assert contents(finished) == before
 
 

@@ -139,3 +139,13 @@ print(sorted({{"torch", "prefect", "mlflow"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_text_of_many_lines_stays_on_its_own(home, capsys):
+    (home.parent / "lines.yaml").write_text(
+        OTHER.replace("name: other", "name: lines") + 'dispatcher: {instructions: "one\\nregret  0 K"}\n'
+    )
+    finish(home.parent / "lines.yaml", home)
+    said = told(capsys, home, "other", "lines").splitlines()
+    assert "  dispatcher.instructions: '' -> one regret  0 K" in said
+    assert sum(line.startswith("regret") for line in said) == 1

@@ -5,7 +5,11 @@ from rig import eventually, rig
 
 from flows.cli import main
 from flows.deciding import Decision
+from flows.running import awaited
 from storage.records import Known
+
+WORDS = {"surrogate": {"kind": "exact_gp"}, "acquisition": {"kind": "log_ei"}, "maximizer": {"kind": "multistart"}}
+LAB = {"kind": "lab"}
 
 
 @pytest.fixture(autouse=True)
@@ -51,11 +55,71 @@ def test_what_a_person_cancelled_is_no_failure(tmp_path):
     assert at.finish() == "budget: 2 of 2 trials"
 
 
-def test_a_start_of_which_nothing_succeeded_ends_by_its_name(tmp_path):
-    words = {"surrogate": {"kind": "exact_gp"}, "acquisition": {"kind": "log_ei"}, "maximizer": {"kind": "multistart"}}
-    at = rig(tmp_path, budget={"trials": 4}, algorithm={"start": {"n": 2}, **words})
-    at.tell("raise", "raise")
+def test_a_start_of_which_every_design_is_infeasible_ends_by_its_name(tmp_path):
+    at = rig(tmp_path, budget={"trials": 4}, algorithm={"start": {"n": 2}, **WORDS})
+    at.tell("infeasible", "infeasible")
     assert at.finish() == "failure: none of the first 2 trials succeeded, so there is nothing to learn from"
+
+
+def test_a_start_that_failed_waits_for_a_person_who_may_have_it_repeated_or_give_it_up(tmp_path):
+    at = rig(tmp_path, budget={"trials": 4}, algorithm={"start": {"n": 2}, **WORDS})
+    at.tell("infeasible", "raise", "raise")
+    assert at.steps(lambda decision: decision.wait == "person") == Decision(wait="person")
+    assert awaited(at.campaign, at.ledger) == (
+        "Campaign 'b' waits. None of the first 2 trials succeeded, so there is nothing to learn from; 'fieldcraft "
+        "retry' or 'abandon' decides on what failed (b-0002). The same command then goes on; nothing is lost."
+    )
+    assert main(["retry", "b-0002"]) == 0
+    assert at.steps(lambda decision: decision.wait == "person") == Decision(wait="person")
+    assert at.trial(2).attempt == 2
+    assert main(["abandon", "b-0002", "--reason", "the mesh is no good"]) == 0
+    assert at.finish() == "failure: none of the first 2 trials succeeded, so there is nothing to learn from"
+
+
+def test_a_start_that_was_retracted_waits_for_its_correction(tmp_path):
+    at = rig(tmp_path, budget={"trials": 2}, algorithm={"start": {"n": 1}, **WORDS}, simulator=None, dispatcher=LAB)
+    at.steps(lambda decision: decision.wait == "laboratory")
+    assert main(["record", "b-0001", "--value", "value=3", "--value", "excess=-1"]) == 0
+    assert main(["retract", "b-0001", "--reason", "the gauge was off"]) == 0
+    assert at.step().decision == Decision(wait="person")
+    assert "'fieldcraft correct' gives a retracted one its result (b-0001)" in awaited(at.campaign, at.ledger)
+    assert main(["correct", "b-0001", "--value", "value=2", "--value", "excess=-1", "--reason", "weighed again"]) == 0
+    assert at.step().decision == Decision(propose=1, iteration=1, model=True)
+
+
+def test_a_retracted_trial_counts_neither_way_towards_no_improvement(tmp_path):
+    keys = {"algorithm": {"start": {"n": 3}}, "simulator": None, "dispatcher": LAB, "stop": {"no_improvement": 2}}
+    at = rig(tmp_path, budget={"trials": 9}, **keys)
+    at.steps(lambda decision: decision.wait == "laboratory")
+    for number, value in ((1, 5), (2, 4), (3, 3)):
+        assert main(["record", f"b-000{number}", "--value", f"value={value}", "--value", "excess=-1"]) == 0
+    assert main(["retract", "b-0003", "--reason", "the gauge was off"]) == 0
+    assert at.step().decision == Decision(propose=1, iteration=1)
+
+
+def test_while_a_stop_rule_holds_nothing_more_is_sent_and_what_was_not_is_rejected_with_its_reason(tmp_path):
+    at = rig(tmp_path, budget={"trials": 9}, algorithm={"start": {"n": 4}}, stop={"target": 5.0})
+    at.tell("answer 6")
+    reason = at.finish()
+    assert reason == "target: a reading of 6 reached 5"
+    assert [state for state, _ in at.trials()] == ["COMPLETED", "REJECTED", "REJECTED", "REJECTED"]
+    assert at.ledger.history("b", "b-0004")[-1].reason == reason
+    assert len(at.started()) == 1
+
+
+def test_a_failure_in_passing_that_goes_again_is_no_failure_yet(tmp_path):
+    at = rig(tmp_path, budget={"trials": 2}, stop={"failure_rate": {"above": 0.0, "over": 1}})
+    at.tell("transient", "answer 1", "answer 2")
+    assert at.finish() == "budget: 2 of 2 trials"
+
+
+def test_a_stop_rule_waits_for_a_trial_that_is_held(tmp_path):
+    at = rig(tmp_path, budget={"trials": 9}, algorithm={"start": {"n": 3}}, stop={"target": 5.0})
+    at.tell("die", "answer 6")
+    assert at.steps(lambda decision: decision.wait == "person") == Decision(wait="person")
+    assert [state for state, _ in at.trials()] == ["HELD", "COMPLETED", "APPROVED"]
+    assert main(["abandon", "b-0001", "--reason", "nobody can tell"]) == 0
+    assert at.finish() == "target: a reading of 6 reached 5"
 
 
 def test_trials_that_are_out_finish_before_a_stop_rule_ends_the_campaign(tmp_path):

@@ -12,14 +12,15 @@ import pytest
 from small import command
 from waiting import PLUGINS, Waiting, campaign
 
+from flows.choices import Choice, label
 from flows.cli import main
 from flows.commands.shared import show
-from flows.decisions import Choice, Overtaken, ago, approve, batch, edit, label, prioritise, reject
+from flows.decisions import Overtaken, ago, approve, batch, edit, prioritise, reject
 from flows.display import complain
 from flows.errors import InputError
 from flows.identity import Person, Refused, digest_of_token, operating_system_user
 from flows.remarks import LONGEST, one_line, printable, remark
-from storage.ledger import ForbiddenMove, UnknownCampaign, UnknownTrial
+from storage.ledger import ForbiddenMove, InvalidRecord, UnknownCampaign, UnknownTrial
 from storage.records import TrialState
 
 ANA, BEN = Person("ana", "operator"), Person("ben", "approver", 100.0)
@@ -95,7 +96,9 @@ def test_what_was_edited_after_it_was_seen_is_not_approved(begin):
     waiting = begin()
     seen = choices(waiting, 1)
     edit(waiting.ledger, waiting.settings, BEN, Choice(FIRST), {"t": "44"}, "cooler")
-    for choice in (seen[0], Choice(FIRST, seen[0].digest[:16])):
+    # A digest's first digits can be made to agree by search, so the revision is compared too.
+    alike = Choice(FIRST, waiting.ledger.trial(FIRST).digest[:16], revision=1)
+    for choice in (seen[0], Choice(FIRST, seen[0].digest[:16], revision=2), alike):
         with pytest.raises(Overtaken, match=r"not what you saw.*it was edited by ben \d+ s ago \(cooler\)\. Look at"):
             approve(waiting.ledger, ANA, [choice])
     approve(waiting.ledger, ANA, [Choice.of(label(waiting.ledger.trial(FIRST)))])
@@ -176,8 +179,9 @@ def test_the_approval_is_for_as_often_as_the_file_says_unless_an_operator_says_m
     approve(waiting.ledger, ANA, choices(waiting, 3), attempts=5)
     assert [waiting.ledger.approvals(t.id)[0].attempts for t in waiting.trials()] == [2, 1, 5]
     edit(waiting.ledger, waiting.settings, ANA, Choice(FIRST), {"t": "22"})
-    with pytest.raises(InputError, match="An approval for 0 attempts would approve nothing"):
-        approve(waiting.ledger, ANA, choices(waiting, 1), attempts=0)
+    for attempts, message in ((0, "An approval for 0 attempts would approve nothing"), (10**20, "is out of reach")):
+        with pytest.raises(InputError, match=message):
+            approve(waiting.ledger, ANA, choices(waiting, 1), attempts=attempts)
 
 
 def test_a_cost_limit_stops_an_approver_and_nobody_else(begin):
@@ -192,6 +196,17 @@ def test_a_cost_limit_stops_an_approver_and_nobody_else(begin):
         approve(waiting.ledger, Person("ben", "approver", sum(costs.values()) - 0.5), choices(waiting, 1, 2, 3))
     assert rows(waiting) == before
     assert len(approve(waiting.ledger, ANA, choices(waiting, 1, 2, 3))) == 3
+
+
+def test_an_edit_does_not_lead_round_a_cost_limit_where_the_policy_approves_what_comes_of_it(begin, say):
+    waiting = begin({"after_first": 2}, dispatcher={"parallel": 1}, algorithm={"start": {"n": 4}})
+    last = waiting.trials(TrialState.APPROVED)[-1].id
+    before = rows(waiting)
+    with pytest.raises(Refused, match=f"{last} costs 8 and ben may approve up to 5"):
+        edit(waiting.ledger, waiting.settings, Person("ben", "approver", 5.0), Choice(last), {"n": "4", "t": "20"})
+    assert rows(waiting) == before
+    assert "which the policy after_first approves in the next pass" in say(waiting, "edit", last, "t=20.5")[1]
+    assert "revision 2, which needs an approval" in say(waiting, "edit", FIRST, "t=20.5")[1]
 
 
 def test_a_rejection_needs_a_reason_and_ends_the_trial(begin, say):
@@ -220,6 +235,7 @@ def test_nothing_is_approved_in_a_campaign_that_has_ended(begin):
         ([Choice("priced-0099")], UnknownTrial, "priced-0099"),
         ([Choice("'; DROP TABLE trials; --")], UnknownTrial, "DROP TABLE"),
         ([Choice("../../etc/passwd")], UnknownTrial, "passwd"),
+        ([Choice("priced-\ud800")], InvalidRecord, "cannot be in a ledger"),
     ],
 )
 def test_a_choice_that_cannot_be_is_refused(begin, chosen, error, message):
@@ -230,10 +246,31 @@ def test_a_choice_that_cannot_be_is_refused(begin, chosen, error, message):
     assert rows(waiting) == before
 
 
-@pytest.mark.parametrize("word", [f"{FIRST}@", f"{FIRST}@abc", f"{FIRST}@{'g' * 64}", f"{FIRST}@{'0' * 65}"])
-def test_what_is_no_digest_is_refused(word):
-    with pytest.raises(InputError, match="names no digest"):
-        Choice.of(word)
+SEEN = ["", "abc", "g" * 64, "0" * 65, "0" * 16, "1-abc", f"0-{'0' * 16}", f"1-{'0' * 65}", f"{'9' * 5000}-{'0' * 16}"]
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_what_is_no_label_is_refused(seen):
+    with pytest.raises(InputError, match="names nothing that was seen"):
+        Choice.of(f"{FIRST}@{seen}")
+
+
+def test_a_label_names_revision_and_digest(begin):
+    trial = begin().ledger.trial(FIRST)
+    assert label(trial) == f"{FIRST}@1-{trial.digest[:16]}"
+    assert Choice.of(label(trial)) == Choice(FIRST, trial.digest[:16], 1)
+    assert Choice.of(f"{FIRST}@{trial.digest}") == Choice(FIRST, trial.digest)
+
+
+def test_a_label_stands_for_its_trial_wherever_one_is_named(begin, say):
+    waiting = begin()
+    seen = label(waiting.ledger.trial(FIRST))
+    edit(waiting.ledger, waiting.settings, BEN, Choice(FIRST), {"t": "30"})
+    assert say(waiting, "prioritise", seen, "2") == (0, f"{FIRST}: priority 2")
+    for word in ("show", "trace"):
+        assert FIRST in say(waiting, word, seen)[1]
+    assert f"{FIRST} is PROPOSED and cannot be cancelled" in say(waiting, "cancel", seen, "--reason", "no")[1]
+    assert f"{FIRST} is PROPOSED and cannot be abandoned" in say(waiting, "abandon", seen, "--reason", "no")[1]
 
 
 # -- batches
@@ -262,6 +299,9 @@ def test_a_batch_is_decided_as_a_whole(begin, say):
         ("priced", InputError, "names no batch: give NAME:ITERATION"),
         ("priced:x", InputError, "names no batch"),
         ("priced:-1", InputError, "names no batch"),
+        ("priced:99999999999999999999", InputError, "names no batch"),
+        (f"priced:{'9' * 5000}", InputError, "names no batch"),
+        ("pri\udc80ced:0", InvalidRecord, r"'pri\\udc80ced' cannot be in a ledger"),
         ("priced:7", InputError, "has no iteration 7: its last one is 0"),
         ("prised:0", UnknownCampaign, "prised"),
     ],

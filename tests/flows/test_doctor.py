@@ -291,6 +291,14 @@ def test_everything_wrong_is_said_at_once_with_one_line_each(finished, capsys):
     assert [line.partition(":")[0] for line in lines] == ["trial", "staging", "orphan"]
 
 
+def test_a_ledger_of_an_older_schema_is_left_as_it_is(tmp_path, capsys):
+    shutil.copy(Path(__file__).parents[1] / "storage" / "assets" / "ledger-v1.sqlite", tmp_path / "ledger.sqlite")
+    before = contents(tmp_path)
+    assert main(["doctor", "--home", str(tmp_path)]) == 2
+    assert "has schema version 1" in capsys.readouterr().err
+    assert contents(tmp_path) == before
+
+
 def test_the_next_pass_removes_what_doctor_says_it_removes(finished, capsys):
     from flows.harvest import harvest
 

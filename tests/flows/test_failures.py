@@ -2,19 +2,24 @@
 
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from rig import Rig, eventually, rig
-from small import command
+from small import alter, command
 
+from flows.choices import label
 from flows.cli import main
 from flows.deciding import Decision
 from flows.processes import is_alive, start_time
+from flows.progress import listening
 from flows.retries import LONGEST_S, backoff
 from flows.spec import Dispatch
+from storage.ledgers.sqlite import close_idle
 from storage.records import Event, TrialState
 
 
@@ -136,6 +141,81 @@ def test_a_cancelled_trial_has_its_processes_killed_and_is_not_repeated_but_on_a
     assert main(["retry", "b-0001"]) == 0
     assert at.finish() == "budget: 1 of 1 trials"
     assert (at.trial().attempt, at.trials()) == (2, [("COMPLETED", None)])
+
+
+def unsent(at: Rig) -> tuple[int, list[tuple[str, str]]]:
+    """How many trials a pass sends and which it does not, once the first was changed behind the ledger's back."""
+    close_idle()
+    alter(at.settings.home, "UPDATE trials SET design = '{\"x\": 0.5}' WHERE number = 1")
+    told: list[tuple[str, str]] = []
+
+    def listen(event: str, about: dict[str, Any]) -> None:
+        if event == "unsent":
+            told.append((about["trial"].id, about["reason"]))
+
+    with listening(listen):
+        return at.step().sent, told
+
+
+def test_a_trial_that_is_not_what_was_approved_holds_up_neither_the_pass_nor_other_trials(tmp_path):
+    at = rig(tmp_path, human=True, algorithm={"start": {"n": 2}})
+    at.step()
+    assert main(["approve", "b-0001", "b-0002"]) == 0
+    sent, ((trial, reason),) = unsent(at)
+    assert (sent, trial, at.trials()) == (1, "b-0001", [("APPROVED", None), ("RUNNING", None)])
+    assert "b-0001 cannot be moved to STAGED: its approval names the digest" in reason
+
+
+def test_a_failed_trial_that_is_not_what_was_approved_is_not_sent_again_and_holds_up_nothing(tmp_path):
+    at = rig(tmp_path, budget={"trials": 1})
+    at.tell("wait")
+    sent = at.send()
+    at.ledger.move(sent.id, TrialState.FAILED, sent.expect, "ana", "the line broke", failure="transient")
+    again, ((trial, reason),) = unsent(at)
+    at.let_go()
+    assert (again, trial, at.trials()) == (0, "b-0001", [("FAILED", "transient")])
+    assert "b-0001 cannot be moved to APPROVED: its approval names the digest" in reason
+
+
+def test_an_approval_given_afresh_is_bound_to_what_a_label_says_was_seen(tmp_path, capsys):
+    at = rig(tmp_path, budget={"trials": 3})
+    at.tell("raise", "answer 2")
+    at.steps(lambda decision: at.trial().state is TrialState.FAILED)
+    wrong = f"b-0001@1-{'0' * 16}"
+    assert main(["retry", wrong]) == 2
+    assert f"b-0001 is not what you saw: it is {label(at.trial())} now, not {wrong}" in capsys.readouterr().err
+    assert at.trials()[0] == ("FAILED", "unknown")
+    assert main(["retry", label(at.trial())]) == 0
+
+
+def test_a_cancelled_trial_is_charged_from_its_first_start_on_though_it_was_held_meanwhile(tmp_path):
+    at = rig(tmp_path, budget={"trials": 2})
+    at.tell("transient", "wait")
+    at.steps(lambda _: at.present(1) and (at.trial().attempt, at.trial().state) == (2, TrialState.RUNNING))
+    eventually(lambda: len(at.started()) == 2)
+    held = at.ledger.move("b-0001", TrialState.HELD, at.trial().expect, "ana", "looks dead")
+    again = at.ledger.move("b-0001", TrialState.RUNNING, held.expect, "ana", "lives", handle=held.handle)
+    assert main(["cancel", "b-0001", "--reason", "too slow"]) == 0
+    first, resumed = [event for event in moves(at) if event.after is TrialState.RUNNING][-2:]
+    charged = moves(at)[-1].details["seconds"]
+    assert charged > resumed.created - first.created
+    assert charged <= at.trial().updated - first.created
+    assert again.attempt == 2
+
+
+def test_a_claimed_trial_whose_approval_has_run_out_is_not_sent(tmp_path):
+    at = rig(tmp_path, simulator=None, dispatcher={"kind": "lab"}, approval="human")
+    at.step()
+    first, expires = at.trial(), time.time() + 1.0
+    approved = at.ledger.approve(first.id, first.expect, first.digest, "ana", "", "manual", 3, expires)
+    at.ledger.move(first.id, TrialState.STAGED, approved.expect, "a pass that was killed before it sent it", "")
+    eventually(lambda: time.time() > expires)
+    assert at.step().sent == 0
+    assert at.trials()[0] == ("FAILED", "transient")
+    assert (at.trial().spent, at.trial().seconds) == (0.0, 0.0)
+    assert moves(at)[-1].reason == "approval expired before it was sent"
+    assert main(["retry", "b-0001"]) == 0
+    assert at.step().sent == 1
 
 
 def test_what_does_not_run_yet_is_rejected_and_not_cancelled(tmp_path, capsys):

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 from small import command
 
-from flows.identity import RIGHTS, Person, Refused, acting, bearer, digest_of_token, fresh_token, operating_system_user
+from flows.identity import (
+    RIGHTS,
+    Person,
+    Refused,
+    account,
+    acting,
+    bearer,
+    digest_of_token,
+    fresh_token,
+    operating_system_user,
+)
 from flows.settings import Settings, settings_from
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -113,7 +123,16 @@ def test_a_file_that_others_can_write_is_refused_with_the_remedy(tmp_path, mode)
 
 D = "0" * 64
 WRONG = {
-    "unknown key": ("user: {}\n", "user: Extra inputs are not permitted"),
+    "unknown key": ("user: {}\n", "people: Extra inputs are not permitted"),
+    "token for a key": (f"users: {{ana: {{role: viewer, {TOKEN}: 1}}}}\n", "users.ana: Extra inputs are not permitted"),
+    "token where YAML breaks off": (
+        f"tokens:\n  - {{name: a\n    {TOKEN}: [\n",
+        "from line 2 on it is not",
+    ),
+    "anchor": (f"users: &{TOKEN.replace('-', '')}\n  ana: {{role: viewer}}\n", "from line 1 on it is not"),
+    "token for a key twice": (f"users:\n  {TOKEN}: {{}}\n  {TOKEN}: {{}}\n", "from line 2 on it is not"),
+    "empty file": ("", "people.yaml: it is not as a file of people must be: YAML with users and tokens"),
+    "name of the passes": ("users: {FieldCraft: {role: viewer}}\n", "'fieldcraft' is what passes write as"),
     "unknown role": ("users: {ana: {role: admin}}\n", "users.ana.role: Input should be 'viewer', 'approver' or"),
     "approver without a limit": ("users: {ana: {role: approver}}\n", "an approver needs a cost_limit"),
     "limit of an operator": ("users: {ana: {role: operator, cost_limit: 5}}\n", "nobody else has one"),
@@ -141,7 +160,28 @@ def test_a_file_that_cannot_be_is_refused_with_its_place_and_without_its_values(
         acting(people(tmp_path, text), "read")
     assert message in str(refusal.value)
     assert TOKEN not in str(refusal.value)
+    assert TOKEN.replace("-", "") not in str(refusal.value)
     assert len(str(refusal.value).splitlines()) == 1
+
+
+def test_a_file_of_people_that_is_not_there_is_no_absence_of_one(tmp_path):
+    settings = listed(tmp_path)
+    settings.people.unlink()
+    with pytest.raises(Refused, match=r"people\.yaml: cannot be read\. Check FIELDCRAFT_PEOPLE"):
+        acting(settings, "read")
+
+
+def test_an_account_named_as_the_passes_is_told_from_them():
+    assert account("fieldcraft") == "account:fieldcraft"
+    assert account("ana") == "ana"
+
+
+@pytest.mark.parametrize("words", [["status"], ["show", "small-0001"], ["doctor"], ["notices"], ["check", "x.yaml"]])
+def test_an_unknown_token_is_refused_by_every_command(tmp_path, words):
+    settings = listed(tmp_path)
+    done = command(*words, FIELDCRAFT_PEOPLE=str(settings.people), FIELDCRAFT_TOKEN=f"{TOKEN}x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "The token given is not known" in done.stderr
 
 
 def test_the_roles_rise():

@@ -51,11 +51,36 @@ def test_the_same_file_twice_changes_nothing_and_says_so(oven):
     assert len(oven.ledger.trials("oven")) == 4
 
 
+def test_the_same_file_read_another_way_is_another_import(oven):
+    text = DATA.replace("sample,T [K]", "Tmin,Tmax").replace("A7", "990").replace("A8", "1090")
+    for column in ("Tmin", "Tmax", "Tmax"):
+        assert imported(oven, text, "--map", f"{column}=T")[0] == 0
+    assert [trial.actual["T"] for trial in oven.ledger.trials("oven")] == [990.0, 1090.0, 1000.0, 1100.25]
+
+
+def test_nothing_is_imported_beside_a_pass(oven):
+    imported(oven, DATA)
+    lease = oven.ledger.acquire("oven")
+    status, _, error = imported(oven, DATA.replace("30.5", "31.5"))
+    assert (status, "The campaign 'oven' is being worked on by pid" in error) == (2, True), error
+    assert len(oven.ledger.trials("oven")) == 2
+    oven.ledger.release(lease)
+    assert imported(oven, DATA.replace("30.5", "31.5"))[0] == 0
+    assert oven.ledger.holder("oven") is None
+
+
 def test_columns_of_other_names_are_mapped(oven):
     text = DATA.replace("T [K]", "Temp [K]").replace("strength [MPa]", "sigma [MPa]")
     assert "no column 'T'" in imported(oven, text)[2]
     status, _, error = imported(oven, text, "--map", "Temp=T", "--map", "sigma [MPa]=strength")
     assert status == 0, error
+
+
+def test_a_column_cannot_stand_for_what_is_not_there(oven):
+    status, _, error = imported(oven, DATA, "--map", "sample=gass")
+    assert status == 2
+    assert "--map sample=gass: 'gass' is no variable or output of oven. Did you mean 'gas'? Known: T, t, gas," in error
+    assert not oven.settings.ledger.exists()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +119,7 @@ def test_imported_trials_count_as_data_but_neither_in_the_sequence_nor_in_the_bu
     assert without.make_pass().proposed == 3
     (own,) = [trial for trial in with_data.ledger.trials("small") if trial.origin.kind == "initial"]
     assert own.design == without.ledger.trials("small")[0].design
-    assert with_data.ledger.spending("small").trials == 0
+    assert with_data.ledger.spending("small").trials == 1, "its own, which was sent"
 
 
 def test_a_campaign_with_enough_data_begins_with_its_model(tmp_path, monkeypatch):

@@ -1,9 +1,11 @@
 """The dispatcher ``lab`` with real folders and a real HTTP server standing in for the laboratory."""
 
 import csv
+import dataclasses
 import json
 import multiprocessing
 import os
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -124,7 +126,7 @@ def test_the_table_of_a_batch_follows_the_open_orders(tmp_path):
     dispatcher.write_tables()
     assert [row[0] for row in table(tmp_path / "bench/batch-0000.csv")] == ["key", "bench-0002-1"]
     assert not (tmp_path / "bench/batch-0001.csv").exists()
-    assert dispatcher.at_large() == {"bench-0002-1": "bench-0002"}
+    assert list(dispatcher.at_large()) == ["bench-0002-1"]
 
 
 def test_what_people_wrote_into_a_table_survives_its_renewal(tmp_path):
@@ -151,6 +153,18 @@ def test_a_table_that_people_made_their_own_is_set_aside(tmp_path):
     assert kept.read_text() == "sample;value\nA;3\n"
 
 
+def test_a_table_with_two_rows_of_one_order_is_set_aside_with_both(tmp_path):
+    dispatcher = lab(tmp_path)
+    dispatcher.submit(job(1))
+    file = tmp_path / "bench/batch-0000.csv"
+    header, row = file.read_text().splitlines()
+    file.write_text(f"{header}\n{row.replace('N2,,', 'N2,30,')}\n{row.replace('N2,,', 'N2,32,')}\n")
+    dispatcher.write_tables()
+    assert table(file)[1:] == [["bench-0001-1", "bench-0001", "0.1", "N2", "", "", ""]]
+    (kept,) = (tmp_path / "bench/done").glob("batch-0000-*.csv")
+    assert [row[4] for row in table(kept)[1:]] == ["30", "32"]
+
+
 def test_an_order_can_be_cancelled_or_done_but_not_vanish(tmp_path):
     dispatcher = lab(tmp_path)
     handles = [dispatcher.submit(job(number)) for number in (1, 2, 3)]
@@ -159,6 +173,7 @@ def test_an_order_can_be_cancelled_or_done_but_not_vanish(tmp_path):
     (tmp_path / "bench/open/bench-0003-1.json").unlink()
     assert dispatcher.poll(handles[0]) == Failed("cancelled", "order bench-0001-1 was cancelled")
     assert dispatcher.find("bench-0002-1") == handles[1]
+    assert isinstance(dispatcher.poll(handles[1]), Lost)
     assert isinstance(dispatcher.poll(handles[2]), Lost)
     dispatcher.cancel(handles[0])  # again: nothing is left to do
     dispatcher.forget("bench-0002-1")
@@ -177,7 +192,7 @@ def test_the_webhook_gets_each_order_once_with_key_and_token(tmp_path, laborator
     assert "s3cret" not in repr(dispatcher)
 
 
-@pytest.mark.parametrize("answer", [400, 403, 422, 307])
+@pytest.mark.parametrize("answer", [400, 403, 404, 422, 429, 302, 307])
 def test_an_order_that_the_webhook_refuses_is_not_sent_and_can_be_sent_later(tmp_path, laboratory, answer):
     laboratory.answers = [answer]
     dispatcher = lab(tmp_path, laboratory.url)
@@ -188,6 +203,14 @@ def test_an_order_that_the_webhook_refuses_is_not_sent_and_can_be_sent_later(tmp
     assert dispatcher.find("bench-0001-1") == {"key": "bench-0001-1"}
 
 
+def test_a_request_that_cannot_be_made_is_not_sent_and_quotes_no_token(tmp_path, laboratory):
+    dispatcher = lab(tmp_path, laboratory.url, "s3cret\nX: y")
+    with pytest.raises(NotSent, match=r"127\.0\.0\.1 was sent nothing: the request cannot be made") as error:
+        dispatcher.submit(job())
+    assert "s3cret" not in str(error.value)
+    assert (dispatcher.find("bench-0001-1"), laboratory.got) == (None, [])
+
+
 def test_an_order_to_a_webhook_that_cannot_be_reached_is_not_sent(tmp_path):
     dispatcher = lab(tmp_path, URL_OF_NOBODY)
     with pytest.raises(NotSent, match=r"cannot be reached.*FIELDCRAFT_LAB_URL"):
@@ -195,7 +218,7 @@ def test_an_order_to_a_webhook_that_cannot_be_reached_is_not_sent(tmp_path):
     assert dispatcher.find("bench-0001-1") is None
 
 
-@pytest.mark.parametrize("answer", [500, 503, None])
+@pytest.mark.parametrize("answer", [303, 304, 408, 409, 425, 451, 500, 503, None])
 def test_an_order_that_may_have_arrived_is_never_sent_again(tmp_path, laboratory, answer):
     laboratory.answers = [answer]
     dispatcher = lab(tmp_path, laboratory.url)
@@ -210,15 +233,69 @@ def test_an_order_that_may_have_arrived_is_never_sent_again(tmp_path, laboratory
     assert dispatcher.at_large() == {}
 
 
-def test_a_cancellation_that_cannot_be_told_leaves_the_order_open(tmp_path, laboratory):
+def test_a_cancellation_that_cannot_be_told_takes_the_order_back_and_is_told_later(tmp_path, laboratory):
     dispatcher = lab(tmp_path, laboratory.url)
     handle = dispatcher.submit(job())
     laboratory.answers = [503]
     with pytest.raises(NotDelivered, match="answered 503"):
         dispatcher.cancel(handle)
     assert dispatcher.poll(handle) == Running()
+    assert list((tmp_path / "bench/open").iterdir()) == []
+    assert not (tmp_path / "bench/batch-0000.csv").exists()
+    assert list(dispatcher.at_large()) == ["bench-0001-1"]
     dispatcher.cancel(handle)
     assert dispatcher.at_large() == {}
+    assert [body["event"] for _, body in laboratory.got] == ["order", "cancelled", "cancelled"]
+    assert isinstance(dispatcher.poll(handle), Failed)
+
+
+def test_an_order_is_not_looked_for_in_another_folder_than_the_one_it_was_put_into(tmp_path):
+    dispatcher = lab(tmp_path)
+    handle = dispatcher.submit(job())
+    (tmp_path / "away").mkdir()
+    moved = dataclasses.replace(dispatcher.place, orders=tmp_path / "away" / "bench")
+    both = re.escape(
+        f"{tmp_path}/away/bench: holds no campaign.json, and the orders of 'bench' lie in {tmp_path}/bench"
+    )
+    for ask in (lambda: Lab(moved).find("bench-0002-1"), lambda: Lab(moved).poll(handle)):
+        with pytest.raises(CannotTell, match=both):
+            ask()
+    with pytest.raises(NotSent, match=f"{both}.*Mount that folder"):
+        Lab(moved).submit(job(2))
+    with pytest.raises(InputError, match=both):
+        Lab(moved).cancel(handle)
+    assert not moved.orders.exists()
+    dispatcher.place.orders.rename(moved.orders)  # whole, with its mark
+    assert Lab(moved).find("bench-0001-1") == handle
+    Lab(moved).submit(job(2))
+    with pytest.raises(CannotTell, match=f"lie in {re.escape(str(moved.orders))}"):
+        dispatcher.find("bench-0001-1")
+
+
+@pytest.mark.parametrize("mark", [None, "torn {"])
+def test_two_stores_cannot_share_a_folder_of_orders(tmp_path, mark):
+    lab(tmp_path).submit(job())
+    if mark is not None:
+        (tmp_path / "bench" / "campaign.json").write_text(mark)
+    other = Lab(Place("bench", tmp_path / "other", 600.0, "", tmp_path / "bench"))
+    with pytest.raises(NotSent, match=r"its campaign.json is of another store\. Use another folder, by FIELDCRAFT_LAB"):
+        other.submit(job())
+    with pytest.raises(CannotTell, match="of another store"):
+        other.find("bench-0001-1")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_folder_whose_claim_was_cut_off_is_claimed_again(tmp_path, marked):
+    dispatcher, pin = lab(tmp_path), tmp_path / "work" / "orders.json"
+    handle = dispatcher.submit(job())
+    pin.write_text(json.dumps({**json.loads(pin.read_text()), "marked": False}))
+    if not marked:
+        (tmp_path / "bench" / "campaign.json").unlink()
+    assert dispatcher.find("bench-0001-1") == handle
+    dispatcher.submit(job(2))
+    assert json.loads(pin.read_text())["marked"]
+    assert lab(tmp_path).find("bench-0002-1") == {"key": "bench-0002-1"}
 
 
 def submit_and_die(folder: Path, webhook: str | None, at: str) -> None:
@@ -275,6 +352,14 @@ def test_people_need_no_simulator_and_are_never_idempotent(tmp_path):
     assert made.limits.attempt_seconds == 0
     assert made.dispatcher.by_people
     assert made.dispatcher.place.orders == tmp_path / "lab" / "bench"
+
+
+def test_a_limit_of_wall_time_for_people_is_refused_since_nothing_could_enforce_it(tmp_path):
+    spec = {**SPEC, "dispatcher": {"kind": "lab"}, "budget": {"trials": 2, "wall_time_h": 1.5}}
+    with pytest.raises(
+        InputError, match=r"budget\.wall_time_h: 1\.5 is given, .* 'lab' people do .* limit budget\.cost"
+    ):
+        wire(parse(spec, "x"), settings_from({}, home=tmp_path))
 
 
 def test_a_simulator_beside_people_and_none_beside_a_machine_are_refused(tmp_path):

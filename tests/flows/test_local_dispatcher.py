@@ -40,7 +40,7 @@ class Acting(Simulator):
     """See the test."""
 
     folder: str
-    act: Literal["answer", "wait", "raise", "die", "stall", "refuse", "impossible", "busy"] = "answer"
+    act: Literal["answer", "wait", "raise", "die", "stall", "refuse", "impossible", "busy", "leave", "exit"] = "answer"
     gate_cost: ClassVar[float] = 0.25
 
     def gate(self, problem, design, rng):
@@ -59,6 +59,10 @@ class Acting(Simulator):
             raise Transient("no licence is free")
         if self.act == "raise":
             raise RuntimeError("the mesh is twisted")
+        if self.act == "leave":
+            raise SystemExit
+        if self.act == "exit":
+            raise SystemExit("the mesher returned 3")
         if self.act == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.act == "stall":
@@ -162,6 +166,23 @@ def test_a_job_is_submitted_runs_and_its_fields_are_fetched(work, local):
     assert len(runs(work)) == 1
 
 
+def test_a_simulation_sees_no_secret(work, local, monkeypatch):
+    kept = {name: os.environ[name] for name in ("FIELDCRAFT_PLUGINS", "PATH")} | {"FIELDCRAFT_HOME": str(work)}
+    monkeypatch.setenv("FIELDCRAFT_HOME", str(work))
+    secret = ("TOKEN", "PEOPLE", "WEBHOOK_TOKEN", "LAB", "LAB_URL", "NOTIFY_URL", "NOTIFY_COMMAND", "MLFLOW", "NEXT")
+    names = [f"FIELDCRAFT_{name}" for name in secret]
+    names += ["PREFECT_API_AUTH_STRING", "PREFECT_API_KEY", "PREFECT_API_URL", "MLFLOW_TRACKING_PASSWORD"]
+    for name in [*names, "MLFLOW_TRACKING_URI"]:
+        monkeypatch.setenv(name, "s3cret")
+    handle = local.submit(job(work, "wait"))
+    until(lambda: runs(work))
+    seen = psutil.Process(runs(work)[0]).environ()
+    (work.parent / "gate").touch()
+    assert isinstance(ended(local, handle), Finished)
+    assert "s3cret" not in seen.values()
+    assert {name: seen[name] for name in kept} == kept
+
+
 def test_a_key_submitted_twice_runs_once(work, local):
     first, second = local.submit(job(work, "answer")), local.submit(job(work, "answer"))
     assert first["pid"] != second["pid"]
@@ -257,13 +278,19 @@ def test_a_simulator_says_itself_of_which_kind_its_failure_is(work, local, act, 
     assert len(runs(work)) == 1
 
 
+@pytest.mark.parametrize(("act", "reason"), [("leave", "SystemExit"), ("exit", "SystemExit: the mesher returned 3")])
+def test_a_simulator_that_leaves_without_a_result_has_failed_and_is_not_lost(work, local, act, reason):
+    outcome = ended(local, local.submit(job(work, act)))
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.reason) == ("unknown", reason)
+
+
 def test_a_design_that_the_gate_refuses_is_infeasible_at_the_cost_of_the_gate_and_never_runs(work, local):
     outcome = ended(local, local.submit(job(work, "refuse")))
     assert isinstance(outcome, Failed)
     assert (outcome.kind, outcome.reason) == ("infeasible", "refused by the gate: x1 is too close to the wall")
     assert outcome.cost == 0.25
     assert outcome.seconds is not None and 0.0 <= outcome.seconds < 60.0
-    assert read_json(work / "t-0001-1" / "outcome.json")["stage"] == "gate"
     assert runs(work) == []
 
 

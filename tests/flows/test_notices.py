@@ -112,6 +112,8 @@ def test_a_viewer_may_list_notices_but_not_deliver_them(ledger, tmp_path, capsys
         ("hooks.example.org/s3cret", "is no webhook"),
         ("http://", "is no webhook"),
         ("http://host:port/s3cret", "is no webhook"),
+        ("http://a..b/s3cret", "is no webhook"),
+        (f"http://{'a' * 64}.org/s3cret", "is no webhook"),
         ("http://host/s3cret\r\nX: y", "is no webhook"),
         ("https://user:s3cret@host/", "holds a user name or password"),
     ],
@@ -121,6 +123,13 @@ def test_a_webhook_that_is_none_is_refused_and_not_quoted(name, value, problem):
     with pytest.raises(InputError, match=f"{name} {problem}") as caught:
         settings_from({name: value})
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("token", ["s3cret\nX: y", "s3cret key", "s3crét", "s3cret\udc80"])
+def test_a_webhook_token_that_no_header_takes_is_refused_and_not_quoted(token):
+    with pytest.raises(InputError, match="FIELDCRAFT_WEBHOOK_TOKEN cannot be sent in a header") as caught:
+        settings_from({"FIELDCRAFT_WEBHOOK_TOKEN": token})
+    assert "s3cr" not in str(caught.value)
 
 
 def test_a_command_whose_quotes_do_not_match_is_refused():

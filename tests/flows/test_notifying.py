@@ -94,6 +94,14 @@ def test_the_same_campaign_in_another_store_has_other_keys(ledger, tmp_path):
     assert len(keys) == 2
 
 
+def test_a_restored_ledger_gives_another_notice_another_key_under_the_same_number(ledger):
+    campaign, first = ledger.campaign("heat"), notify(ledger)
+    (again,) = ledger.notices()
+    assert message_of(campaign, again)["key"] == message_of(campaign, first)["key"]
+    for changed in ({"key": "two"}, {"created": first.created + 1.0}):
+        assert message_of(campaign, first.model_copy(update=changed))["key"] != message_of(campaign, first)["key"]
+
+
 def test_with_nobody_to_tell_notices_are_kept_and_no_try_is_counted(ledger, tmp_path):
     notice = notify(ledger)
     assert deliver(settings(tmp_path), ledger) == 0
@@ -357,3 +365,15 @@ def test_a_trial_that_is_held_and_a_campaign_that_ends_are_told_with_what_to_do(
 def test_one_trial_is_not_called_several(ledger):
     notice = ledger.notify("heat", "approval waiting", "one", {"trials": ["heat-0001"]})
     assert text_of(notice) == "1 trial of heat waits for approval: fieldcraft queue heat"
+
+
+def test_a_notice_of_approvals_that_were_given_is_settled_and_told_to_nobody(webhook, tmp_path):
+    made = store(tmp_path / "home")
+    origin = Origin(kind="initial", algorithm="sobol", iteration=0, slot=0)
+    (trial,) = made.propose("heat", 0, [Proposal(design={"x": 1.0}, origin=origin)], "test")
+    made.notify("heat", "approval waiting", "gone", {"trials": [trial.id]})
+    made.notify("heat", "approval waiting", "half", {"trials": [trial.id, "heat-0002"]})
+    made.approve(trial.id, trial.expect, trial.digest, "ana", "", "manual", 1)
+    assert deliver(at(webhook, tmp_path), made) == 1
+    assert [body["payload"]["trials"] for _, _, body in webhook.got] == [[trial.id, "heat-0002"]]
+    assert made.notices() == ()

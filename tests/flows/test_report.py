@@ -12,9 +12,11 @@ from xml.etree import ElementTree
 import mlflow.tracking
 import numpy as np
 import pytest
+from bench import OVEN_CAMPAIGN, bench
 from scipy.interpolate import RectBivariateSpline
 from small import SMALL
 
+from flows.charts import new_figure, parallel, places, progress
 from flows.cli import main
 from flows.collocation import collocate
 from flows.report.belief import believed
@@ -230,7 +232,7 @@ def test_a_page_tells_best_trial_regret_spending_and_provenance(finished):
     assert f"in {best.id}" in shown
     assert f"{best.outputs['value']:.6g}" in shown
     assert "true optimum 0.397887" in shown
-    assert "3 of 3" in shown
+    assert "3 of 3 sent" in shown
     assert campaign.digest in shown
     assert campaign.environment["commit"] in shown
     (model,) = [product for product in ledger.products("small") if product.step == "train"]
@@ -264,10 +266,21 @@ def test_what_people_wrote_is_shown_and_never_obeyed(finished):
     assert not any("onerror" in attributes for _, attributes in shown.elements)
     assert before == len([image for image in shown.all("img") if image["src"].startswith("data:")])
     assert "proposed to rejected" in shown.texts
-    assert "approved (manual, 1 attempts)" in shown.texts
+    assert "approved (manual, 1 attempt)" in shown.texts
     queue = shown.texts[shown.texts.index("Waiting for a person") : shown.texts.index("Decisions")]
     assert waiting.id in queue
     assert not {approved.id, refused.id} & set(queue)
+
+
+def test_an_approval_is_a_persons_by_its_policy_and_not_by_a_name(finished):
+    home, ledger = finished / "home", ledger_of(finished / "home")
+    origin = Origin(kind="initial", algorithm="sobol", iteration=9, slot=0)
+    proposal = Proposal(design={"x1": 1.0, "x2": 2.0}, origin=origin)
+    (trial,) = ledger.propose("small", 9, [proposal], "test")
+    ledger.approve(trial.id, trial.expect, trial.digest, "fieldcraft", "", "manual", 1)
+    shown = Read(written(home)).texts
+    assert "approved (manual, 1 attempt)" in shown
+    assert any(text.startswith("3 approvals were given automatically") for text in shown)
 
 
 def test_control_characters_and_half_characters_do_not_reach_a_page():
@@ -305,6 +318,34 @@ def test_the_slice_is_over_the_variables_that_matter_with_the_others_at_the_best
     assert there == pytest.approx(best.outputs["cost"], abs=0.2)
     lowest = np.unravel_index(np.argmin(plane.mean), plane.mean.shape)[width]
     assert plane.axes[width][lowest] == pytest.approx(1.7, abs=0.15)
+
+
+def test_the_slice_is_at_what_was_really_run_as_far_as_the_space_goes(vessel):
+    best = best_trial(vessel.ledger.campaign("vessel"), vessel.ledger.trials("vessel"))
+    ran = {**best.design, "idle": 1.5, "width": 9.0, "paint": "red"}
+    plane = believed(vessel, best.model_copy(update={"ran": ran})).plane
+    assert plane.held == {"idle": 1.0, "paint": "red"}
+    blue = believed(vessel, best.model_copy(update={"ran": {**ran, "paint": "blue"}})).plane
+    assert plane.mean.mean() > blue.mean.mean() + 0.5, "red costs one more"
+
+
+def test_charts_show_the_designs_that_were_really_run(finished):
+    ledger = ledger_of(finished / "home")
+    trials = [trial.model_copy(update={"ran": {"x1": 4.0, "x2": 5.0}}) for trial in ledger.trials("small")]
+    over, through = new_figure(4.0, 3.0).subplots(), new_figure(4.0, 3.0).subplots()
+    places(over, ledger.campaign("small"), trials, ("x1", "x2"))
+    assert {tuple(place) for marks in over.collections for place in marks.get_offsets()} == {(4.0, 5.0)}
+    parallel(through, ledger.campaign("small"), trials)
+    assert {"4", "5"} < {text.get_text() for text in through.texts}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_axis_of_trials_has_whole_numbers(finished, count):
+    ledger = ledger_of(finished / "home")
+    axis = new_figure(7.4, 3.4).subplots()
+    progress(axis, ledger.campaign("small"), ledger.trials("small")[:count], None)
+    low, high = axis.get_xlim()
+    assert [tick for tick in axis.get_xticks() if low <= tick <= high] == list(range(1, count + 1))
 
 
 def test_designs_that_are_no_places_are_drawn_in_parallel_coordinates(vessel, monkeypatch):
@@ -350,6 +391,51 @@ def test_a_campaign_whose_problem_is_gone_is_told_from_its_records(vessel):
     assert "24 completed" in shown.text
 
 
+def foreseen(finished: Path) -> str:
+    shown = Read(written(finished / "home")).text
+    return shown[shown.index("Surrogate beside") : shown.index("Queue and decisions")]
+
+
+def test_only_designs_that_ran_as_they_were_foreseen_are_held_against_the_model(finished):
+    assert "over 1 trial." in foreseen(finished)
+    ledger = ledger_of(finished / "home")
+    trial = ledger.trial("small-0003")
+    (result,) = ledger.results(trial.id)
+    ran = {**trial.design, "x1": trial.design["x1"] + 0.5}
+    ledger.correct(trial.id, trial.expect, result.id, trial.outputs, trial.field, "ana", "moved", {}, ran=ran)
+    assert "Foreseen and read" not in foreseen(finished)
+
+
+def test_a_page_tells_of_retractions_standard_deviations_and_notes(finished):
+    ledger = ledger_of(finished / "home")
+    said = {"sd": {"value": 0.25}, "note": HOSTILE}
+    trial = ledger.trial("small-0001")
+    (result,) = ledger.results(trial.id)
+    ledger.correct(trial.id, trial.expect, result.id, {"value": 20.0}, None, "ana", "read wrongly", said)
+    shown = Read(written(finished / "home")).texts
+    assert f"corrected; sd value 0.25; {HOSTILE}" in shown, "among the trials"
+    assert f"sd value 0.25; {HOSTILE}" in shown, "among the results"
+    for trial in ledger.trials("small"):
+        ledger.correct(trial.id, trial.expect, ledger.results(trial.id)[-1].id, None, None, "ana", "the wrong oven", {})
+    shown = Read(written(finished / "home")).texts
+    assert "No reading counts: 3 retracted." in shown
+    assert shown.count("retracted") == 6  # a decision and a remark of each
+    assert shown.count("corrected") == 1  # the decision of before
+
+
+def test_a_laboratorys_page_speaks_of_experiments_and_draws_no_time_that_nobody_told(tmp_path, monkeypatch):
+    at = bench(tmp_path, OVEN_CAMPAIGN, monkeypatch)
+    at.order()
+    assert at.run("record", "oven-0001", "--value", "strength=51", "--value", "porosity=-1")[0] == 0
+    shown = Read(written(at.settings.home, "oven"))
+    assert "simulat" not in shown.text.partition("Provenance")[0]
+    assert "Surrogate beside experiment" in shown.texts
+    assert "3 of 5 sent" in shown.texts
+    assert "Time by trial" not in [image["alt"] for image in shown.all("img")]
+    (when,) = {text for text in shown.texts if text.startswith("Maximise")}
+    assert re.search(r"As of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC; begun", when)
+
+
 def test_a_campaign_without_a_trial_has_a_page(tmp_path):
     site = began(tmp_path, SMALL)
     shown = Read(written(site.campaign.settings.home))
@@ -361,6 +447,26 @@ def test_a_page_is_refused_under_another_ending_and_nothing_is_written(finished,
     assert main(["report", "small", "--html", str(finished / "page.pdf"), "--home", str(finished / "home")]) == 2
     assert "a page cannot be written as '.pdf'. Name an .html file." in capsys.readouterr().err
     assert not (finished / "page.pdf").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "small", "--html", "nodir/x.html"),
+        ("compare-runs", "small", "small2", "--html", "nodir/x.html"),
+        ("plot", "small", "nodir/x.html"),
+        ("export", "small", "--csv", "nodir/x.html"),
+    ],
+)
+def test_a_file_in_no_folder_is_refused_by_the_name_that_was_given(finished, capsys, words):
+    assert main([*words, "--home", str(finished / "home")]) == 2
+    assert "nodir/x.html: there is no folder nodir. Make it first, or name another place." in capsys.readouterr().err
+
+
+def test_a_picture_may_have_its_ending_in_capitals(finished):
+    file = finished / "small.PNG"
+    assert main(["plot", "small", str(file), "--home", str(finished / "home")]) == 0
+    assert file.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_report_is_attached_to_the_run_in_mlflow_once_that_is_there(finished, capsys, monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,18 @@ from storage.ledger import open_ledger
 open_ledger(sys.argv[1]).acquire("b")
 print("held", flush=True)
 time.sleep(600)
+"""
+EVENTS = """
+import sys
+from pathlib import Path
+from flows.prefect_server import Server
+server = Server(Path(sys.argv[1]))
+server.begin()
+server.ready()
+from prefect.events import emit_event
+for number in range(200):
+    emit_event(f"test.{number}", {"prefect.resource.id": "test"})
+server.close()
 """
 
 
@@ -84,7 +97,7 @@ def test_what_is_awaited_names_each_thing_and_the_command_that_settles_it(tmp_pa
     at = rig(tmp_path, human=True, algorithm={"start": {"n": 2}})
     at.step()
     assert awaited(at.campaign, at.ledger) == (
-        "Campaign 'b' waits. 2 proposed trials wait for a decision: 'fieldcraft queue b' shows them. "
+        "Campaign 'b' waits. 2 proposals to decide on: 'fieldcraft queue b' shows what waits. "
         "The same command then goes on; nothing is lost."
     )
     hold(at.ledger, at)
@@ -104,17 +117,25 @@ def hold(ledger: Ledger, at: Rig) -> None:
 def test_work_orders_that_are_out_are_said_to_be_with_the_laboratory(tmp_path):
     at = rig(tmp_path, simulator=None, dispatcher={"kind": "lab"})
     at.steps(lambda decision: decision.wait == "laboratory")
-    assert f"1 work orders are with the laboratory: {tmp_path / 'home' / 'lab' / 'b'}" in awaited(
-        at.campaign, at.ledger
+    assert f"1 work order with the laboratory: {tmp_path / 'home' / 'lab' / 'b'}" in awaited(at.campaign, at.ledger)
+
+
+def test_events_that_prefect_still_holds_are_sent_before_its_server_ends(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", EVENTS, str(tmp_path / "prefect")], capture_output=True, text=True, timeout=120
     )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_run_ends_with_3_where_a_person_has_to_decide_and_goes_on_after_that(tmp_path):
     at = rig(tmp_path, human=True, budget={"trials": 1})
     at.tell("answer 2")
+    began = time.monotonic()
     waits = command("run", tmp_path / "b.yaml")
     assert waits.returncode == 3
-    assert "1 proposed trials wait for a decision: 'fieldcraft queue b' shows them" in waits.stderr
+    assert waits.stderr.count("\n") == 1, waits.stderr
+    assert time.monotonic() - began < 30.0
+    assert "1 proposal to decide on: 'fieldcraft queue b' shows what waits" in waits.stderr
     assert at.ledger.holder("b") is None
     assert main(["approve", "b-0001"]) == 0
     ended = command("run", tmp_path / "b.yaml")

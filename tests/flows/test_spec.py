@@ -108,6 +108,11 @@ def test_each_of_two_misspelt_keys_gets_its_own_suggestion():
         ("approval", {"policy": "after_first"}, "'after_first' and first is None: first is for after_first"),
         ("approval", {"policy": "human", "cost": 3.0}, "'human' and cost is 3.0: cost is for auto_below_cost"),
         ("approval", {"policy": "auto", "expires_h": 3.0}, "under the policy 'auto' there is none"),
+        ("approval", {"auto_below_cost": 3, "after_first": 8}, "approval: auto_below_cost and after_first each name"),
+        ("approval", {"policy": "human", "after_first": 8}, "approval: policy and after_first each name a policy"),
+        ("budget", {"trials": 30, "unit": "EUR\nnext"}, r"budget.unit: String should match pattern .*'EUR.nnext'"),
+        ("budget", {"trials": 30, "unit": "\u202eEUR"}, "budget.unit: String should match pattern"),
+        ("budget", {"trials": 30, "unit": "E" * 21}, "budget.unit: .*at most 20 characters"),
         ("approval", {"after_frist": 3}, "approval.after_frist: unknown key 'after_frist'. Did you mean"),
         ("budget", {"trials": 30, "cost": 0}, "budget.cost: Input should be greater than 0"),
         ("stop", {"failure_rate": {"above": 1.5}}, "stop.failure_rate.above: Input should be less than 1"),
@@ -302,6 +307,20 @@ def test_differing_names_changed_added_and_missing_keys_with_both_values():
         "space.x[1]: 2.0 -> 3.0",
     ]
     assert differing(stored, stored) == []
+
+
+def test_what_is_null_is_absent_and_an_empty_text_can_be_seen():
+    stored = {"algorithm": {"surrogate": None, "start": {"n": 2}}, "budget": {"unit": ""}, "noise": None}
+    given = {"algorithm": {"surrogate": {"kind": "exact_gp"}, "start": {"n": 2}}, "budget": {"unit": "EUR"}}
+    assert differing(stored, given) == [
+        "algorithm.surrogate.kind: (absent) -> exact_gp",
+        "budget.unit: '' -> EUR",
+    ]
+
+
+def test_a_fault_of_the_whole_file_has_no_empty_place():
+    with pytest.raises(InputError, match=r"^c.yaml: budget.trials is 1 and"):
+        parse(changed("budget.trials", 1), "c.yaml")
 
 
 @pytest.mark.parametrize(

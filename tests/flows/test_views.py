@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import pytest
 import yaml
 from small import SMALL
 
+from flows.awaiting import queue_data, queue_text
 from flows.cli import main
 from flows.display import Display
 from flows.listing import show_text, status_text, trace_text
 from flows.spec import parse
-from flows.views import best_trial, next_steps, show_data, status_data, trace_data
+from flows.views import best_trial, next_steps, quantity, show_data, status_data, trace_data
 from storage.ledger import Ledger, open_ledger
 from storage.records import Campaign, Grant, Known, Limits, Origin, Proposal, Trial, TrialState, digest_of
 
@@ -309,6 +311,93 @@ def test_the_csv_has_what_was_run_where_it_differed_and_what_was_corrected(tmp_p
     assert (first["cost"], first["spent"], first["seconds"]) == ("2.5", "2.5", "12.0")
     assert float(rows[later.id]["output.value"]) == 0.1 + 0.2
     assert (rows[gone.id]["corrected"], rows[gone.id]["output.value"]) == ("retracted", "")
+
+
+def measured(ledger: Ledger) -> Trial:
+    """A trial of which somebody told the standard deviation, and more."""
+    trial, said = run(ledger, *propose(ledger)), {"sd": {"value": 0.8}, "note": HOSTILE}
+    return ledger.record(trial.id, trial.expect, {"value": 51.0}, None, "ana", "person", said)[0]
+
+
+def test_what_was_said_of_a_result_is_shown_with_it_harmlessly(tmp_path):
+    ledger, _ = campaign(tmp_path)
+    text = show_text(ledger, measured(ledger))
+    escaped = r"fine\x1b[2J\x07\u202e small-0009: completed"
+    assert f"accepted, attempt 1: value 51 K (sd 0.8), by ana (person): {escaped}\n" in text
+
+
+def test_the_csv_has_standard_deviations_and_notes_on_one_line(tmp_path):
+    ledger, _ = campaign(tmp_path)
+    measured(ledger)
+    assert main(["export", "small", "--csv", str(tmp_path / "out.csv"), "--home", str(tmp_path)]) == 0
+    header, row = (tmp_path / "out.csv").read_text().splitlines()
+    assert header.endswith(",output.value,sd.value,note")
+    assert row.endswith(r",51.0,0.8,fine\x1b[2J\x07\u202e small-0009: completed")
+
+
+def test_a_unit_cannot_make_lines_of_its_own():
+    assert quantity(2.0, "EUR\nheld") == "2 EUR held"
+
+
+def test_a_notice_is_past_when_all_its_trials_were_decided_on(tmp_path, capsys):
+    ledger, _ = campaign(tmp_path, approval="human")
+    first, second = propose(ledger, 2)
+    ledger.notify("small", "approval waiting", "a", {"trials": [first.id, second.id]})
+    run(ledger, first)
+    assert status(ledger)[0]["notices"]["waiting"] == 1
+    run(ledger, second)
+    data, text = status(ledger)
+    assert data["notices"] == {"waiting": 0, "failing": 0}
+    assert "notices" not in text
+    assert main(["notices", "--home", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "Nothing waits to be told.\n"
+
+
+def test_where_nobody_is_told_of_notices_only_a_try_that_failed_is_spoken_of(tmp_path):
+    ledger, _ = campaign(tmp_path)
+    notice = ledger.notify("small", "budget nearly spent", "budget", {"limits": []})
+    assert "notices" not in status_text(ledger, stored(ledger), telling=False)
+    ledger.told(notice.id, False)
+    assert "notices  1 could not be told" in status_text(ledger, stored(ledger), telling=False)
+
+
+def test_status_speaks_of_notices_where_a_channel_is_set(tmp_path, capsys, monkeypatch):
+    ledger, _ = campaign(tmp_path)
+    ledger.notify("small", "budget nearly spent", "budget", {"limits": []})
+    assert main(["status", "--home", str(tmp_path)]) == 0
+    assert "notices" not in capsys.readouterr().out
+    monkeypatch.setenv("FIELDCRAFT_NOTIFY_COMMAND", "true")
+    assert main(["status", "--home", str(tmp_path)]) == 0
+    assert "notices  1 not told" in capsys.readouterr().out
+
+
+def test_times_are_told_in_utc_with_the_zone(tmp_path):
+    ledger, _ = campaign(tmp_path)
+    trial = edited(ledger)
+    (approval,) = [approval for approval in ledger.approvals(trial.id) if approval.live]
+    text = trace_text(trace_data(ledger, trial, None, None))
+    for at in (approval.created, approval.expires):
+        assert re.search(rf" {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC$", text, re.MULTILINE)
+    told = [line.split("  ")[-2] for line in show_text(ledger, trial).splitlines() if ": looks fine [void" in line]
+    assert told == [f"{datetime.fromtimestamp(ledger.approvals(trial.id)[0].created, UTC):%Y-%m-%d %H:%M:%S} UTC"]
+
+
+def test_the_queue_lists_what_the_laboratory_has(tmp_path):
+    ledger, _ = campaign(tmp_path, simulator=None, dispatcher={"kind": "lab"})
+    trial, _ = propose(ledger, 2)
+    run(ledger, trial)
+    data = json.loads(json.dumps(queue_data(ledger, stored(ledger))))
+    assert [(entry["trial"], entry["order"]) for entry in data["laboratory"]] == [(trial.id, f"{trial.id}-1")]
+    text = queue_text(data, time.time() + 7200.0)
+    assert "  with the laboratory\n" in text
+    assert f"order {trial.id}-1, given 2 h ago: 'fieldcraft record {trial.id} --value NAME=NUMBER'" in text
+
+
+def test_what_simulations_do_is_not_in_the_queue(tmp_path):
+    ledger, _ = campaign(tmp_path)
+    run(ledger, *propose(ledger))
+    assert queue_data(ledger, stored(ledger))["laboratory"] == []
+    assert queue_text(queue_data(ledger, stored(ledger)), time.time()) == "small: nothing waits"
 
 
 @pytest.mark.parametrize(

@@ -115,17 +115,24 @@ def until(look: Callable[[], Any], what: str) -> Any:
 
 
 @contextmanager
-def site(folder: Path) -> Iterator[Site]:
-    """A server, the deployments of prefect.yaml and one worker."""
+def site(folder: Path, *, pages: bool = False, **more: str) -> Iterator[Site]:
+    """A server, the deployments of prefect.yaml and one worker.
+
+    Args:
+        folder: Where everything lies.
+        pages: Whether the server has its pages, too.
+        more: Further environment of the worker.
+    """
     (folder / "prefect").mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "FIELDCRAFT"))}
-    environment |= _settings(folder, port := _free_port())
+    environment |= _settings(folder, port := _free_port()) | more
     subprocess.run([sys.executable, "-P", "-m", "flows.prefect_server", "--prepare"], env=environment, check=True)
     shutil.copy(_migrated(environment), folder / "prefect" / "prefect.db")  # as for a run: spares 18 s of migrations
     user, _, password = PASSWORD.partition(":")
+    ui = () if pages else ("--no-ui",)
     with (
         httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=(user, password), timeout=60) as api,
-        _process(folder, environment, "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"),
+        _process(folder, environment, "server", "start", "--host", "127.0.0.1", "--port", str(port), *ui),
     ):
         made = Site(folder / "runs", environment, api)
         until(lambda: _healthy(api), "the server to start")

@@ -151,7 +151,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
 def test_the_form_asks_for_trials_decision_token_and_comment_and_hides_the_token(deployed):
     schema = deployed.api.get(f"/deployments/{deployed.deployments['decide']}").json()["parameter_openapi_schema"]
     fields = sorted(schema["properties"], key=lambda name: schema["properties"][name]["position"])
-    assert fields == ["trials", "decision", "token", "comment", "home"]
+    assert fields == ["trials", "decision", "token", "comment"]
     assert schema["required"] == ["trials", "decision", "token"]
     assert schema["properties"]["trials"]["type"] == "array"
     assert schema["properties"]["decision"]["enum"] == ["approve", "reject"]

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from storage.ledger import LedgerBusy, LedgerError, NetworkFileSystem, NewerSchema, NoLedger, NotALedger, open_ledger
+from storage.ledger import (
+    ForbiddenMove,
+    InvalidRecord,
+    LedgerBusy,
+    LedgerError,
+    NetworkFileSystem,
+    NewerSchema,
+    NoLedger,
+    NotALedger,
+    open_ledger,
+)
 from storage.ledgers import sqlite
 from storage.ledgers.sqlite import network_file_system
 from storage.records import Origin, Proposal, TrialState, digest_of
@@ -53,6 +63,28 @@ def test_a_ledger_at_rest_is_one_file_and_reading_it_changes_nothing(path):
     assert ledger.check() == []
     sqlite.close_idle()
     assert contents(path.parent) == before
+
+
+def test_nothing_runs_under_a_specification_changed_behind_the_ledgers_back(path):
+    ledger = open_ledger(path)
+    origin = Origin(kind="initial", algorithm="sobol", iteration=1, slot=0)
+    (trial,) = ledger.propose("heat", 1, [Proposal(design={"x": 0.25}, origin=origin)], "test")
+    trial = ledger.approve(trial.id, trial.expect, trial.digest, "test", "", "manual", 1)
+    sqlite.close_idle()
+    change(path, """UPDATE campaigns SET spec = '{"seed": 2}'""")
+    with pytest.raises(ForbiddenMove, match=f"approval names the digest {trial.digest} .* would run"):
+        ledger.move(trial.id, TrialState.STAGED, trial.expect, "test", "")
+
+
+def test_numbers_and_texts_that_the_database_cannot_take_are_refused(path):
+    ledger = open_ledger(path)
+    with pytest.raises(InvalidRecord, match=r"A number cannot be in a ledger .*Nothing was changed"):
+        ledger.trials("heat", iteration=10**20)
+    with pytest.raises(InvalidRecord, match=r"The text 'heat-\\ud800' cannot be in a ledger"):
+        ledger.trial("heat-\ud800")
+    with pytest.raises(InvalidRecord, match=r"The text '\\udc80' cannot be in a ledger"):
+        ledger.finish("heat", "\udc80", "test")
+    assert ledger.campaign("heat").finished is None
 
 
 def test_a_ledger_opens_by_path_by_text_and_by_url(path, monkeypatch):

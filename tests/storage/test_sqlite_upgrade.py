@@ -206,6 +206,16 @@ def test_an_old_ledger_is_left_alone_while_a_live_process_holds_a_lease(path):
     assert open_ledger(path).acquire("small").token == 2
 
 
+def test_who_asks_for_no_upgrade_is_told_what_makes_one_and_changes_nothing(path):
+    before = path.read_bytes()
+    with pytest.raises(OldSchema, match=r"has schema version 1 .* upgrades it; back it up first\. Nothing was changed"):
+        open_ledger(path, upgrade=False)
+    close_idle()
+    assert path.read_bytes() == before
+    open_ledger(path)
+    assert open_ledger(path, upgrade=False).check() == []
+
+
 def test_one_who_may_only_read_is_told_who_can_upgrade(path):
     folder = Path(tempfile.mkdtemp())  # tmp_path lies in a folder closed to other users
     copy = Path(shutil.copy(path, folder / "ledger.db"))

@@ -1,0 +1,64 @@
+"""What was really run: each reading says it where it differed, on top of what earlier readings have said."""
+
+from collections.abc import Mapping, Sequence
+
+from flows.errors import InputError
+from flows.plugins import suggestion
+from flows.tables import Reading, differs
+from flows.wiring import Campaign
+from physics.space import Design, SpaceError
+from storage.records import Result, Trial
+
+
+def said_to_be_run(campaign: Campaign, trial: Trial, reading: Reading, where: str) -> dict[str, float | int | str]:
+    """The variables of which a reading says what was run; ``where`` begins an error.
+
+    Raises:
+        InputError: one of them is no variable.
+    """
+    variables = {variable.name: variable for variable in campaign.problem.space.variables}
+    for name in reading.ran:
+        if name not in variables:
+            raise InputError(
+                f"{where}{trial.id}: {name!r} is no variable.{suggestion(name, variables)} Known: "
+                f"{', '.join(variables)}."
+            )
+    return {
+        name: value
+        for name, value in reading.ran.items()
+        if not reading.restated or differs(variables[name], trial.design[name], value)
+    }
+
+
+def run_design(
+    campaign: Campaign, trial: Trial, results: Sequence[Result], attempt: int, said: Design
+) -> dict[str, float | int | str] | None:
+    """The whole design that was run, as an attempt's results have it and then ``said``; None for the one asked.
+
+    A value within a spreadsheet's rounding of the one that stands, or was asked, is that one.
+    """
+    told = [r.ran for r in results if r.attempt == attempt and r.verdict in ("partial", "accepted")]
+    design = {**trial.design, **((told and told[-1]) or {})}
+    for variable in campaign.problem.space.variables:
+        name = variable.name
+        if name in said and differs(variable, design[name], said[name]):
+            asked = trial.design[name]
+            design[name] = said[name] if differs(variable, asked, said[name]) else asked
+    return None if design == trial.design else design
+
+
+def unusual(campaign: Campaign, trial: Trial, ran: Mapping[str, float | int | str], where: str) -> tuple[str, ...]:
+    """A warning where a design that was run lies outside the campaign's space.
+
+    Raises:
+        InputError: it cannot be a design at all.
+    """
+    try:
+        campaign.space.encode([ran])
+    except SpaceError as error:
+        raise InputError(f"{where}{trial.id}: {error}") from None
+    try:
+        campaign.space.check(ran)
+    except SpaceError as error:
+        return (f"{trial.id}: what was run lies outside the campaign's space and is kept as it is: {error}",)
+    return ()

@@ -1,0 +1,30 @@
+"""Passes under a campaign's lease, which is given back however they end."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from storage.ledger import Ledger
+from storage.records import Lease
+
+
+@contextmanager
+def held(ledger: Ledger, name: str, *, break_lease: bool = False, due: float | None = None) -> Iterator[Lease]:
+    """Hold a campaign's lease; after passes that ended in an error, nothing that was due before counts as served.
+
+    Args:
+        ledger: Where the lease is.
+        name: The campaign.
+        break_lease: Replace a holder that may be alive.
+        due: When the pass was to begin, in seconds since the epoch; None for one that is wanted in any case.
+
+    Raises:
+        storage.ledger.LeaseHeld: another process makes passes over the campaign.
+        storage.ledger.PassServed: a later pass has done what this one was to do.
+    """
+    lease = ledger.acquire(name, break_lease=break_lease, due=due)
+    done = False
+    try:
+        yield lease
+        done = True
+    finally:
+        ledger.release(lease, done)

@@ -1,0 +1,116 @@
+"""What can be wrong with a ledger; every message states the value, the problem and the remedy.
+
+LedgerError
++-- NoLedger           nothing there
++-- NotALedger         something else is there
++-- NewerSchema        written by a newer fieldcraft
++-- OldSchema          written by an older one, and not to be upgraded just now
++-- NetworkFileSystem  the file lies where SQLite's locks cannot be trusted
++-- LedgerBusy         another writer held it for too long
++-- InvalidRecord      NaN, a wrong digest, a name that is none
++-- UnknownCampaign, UnknownTrial
++-- SpecChanged        the campaign exists with another specification
++-- StaleTrial         the compare-and-swap was lost
++-- ForbiddenMove      not in the table, or without a live approval
++-- BudgetSpent        to send the trial could exceed what the campaign may spend
++-- LeaseHeld          another process makes the passes
++-- PassServed         a later pass has done what this one was to do
++-- LeaseLost          this process no longer does
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from storage.records import Expect, Lease
+
+
+class LedgerError(Exception):
+    """Something about the ledger is wrong; the message states the value, the problem and the remedy."""
+
+
+class NoLedger(LedgerError):
+    """There is no ledger at the place named."""
+
+
+class NotALedger(LedgerError):
+    """The file is not a ledger, or is damaged beyond reading."""
+
+
+class NewerSchema(LedgerError):
+    """The ledger was written by a newer schema than this code knows; nothing was changed."""
+
+
+class OldSchema(LedgerError):
+    """The ledger was written by an older schema and cannot be upgraded just now; nothing was changed."""
+
+
+class NetworkFileSystem(LedgerError):
+    """The ledger would lie on a network file system, where SQLite's locks cannot be trusted."""
+
+
+class LedgerBusy(LedgerError):
+    """Another writer held the ledger for longer than the busy timeout."""
+
+
+class InvalidRecord(LedgerError):
+    """A value that may not be stored: NaN or infinite, a wrong digest, a name that is none."""
+
+
+class UnknownCampaign(LedgerError):
+    """The ledger holds no campaign of that name."""
+
+
+class UnknownTrial(LedgerError):
+    """The ledger holds no trial of that id."""
+
+
+class SpecChanged(LedgerError):
+    """The campaign exists with another specification.
+
+    Attributes:
+        stored: The specification that the ledger holds.
+    """
+
+    def __init__(self, message: str, stored: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.stored = stored
+
+
+class StaleTrial(LedgerError):
+    """The trial has moved since the caller read it.
+
+    Attributes:
+        now: The state and version it has.
+    """
+
+    def __init__(self, message: str, now: Expect) -> None:
+        super().__init__(message)
+        self.now = now
+
+
+class ForbiddenMove(LedgerError):
+    """The move is not in ``TRANSITIONS``, or lacks what it needs (a live approval, an attempt, a failure)."""
+
+
+class BudgetSpent(LedgerError):
+    """To send the trial could spend more than the campaign's limits; nothing was changed."""
+
+
+class LeaseHeld(LedgerError):
+    """Another process holds the lease.
+
+    Attributes:
+        holder: Its lease.
+    """
+
+    def __init__(self, message: str, holder: Lease) -> None:
+        super().__init__(message)
+        self.holder = holder
+
+
+class PassServed(LedgerError):
+    """A pass that began after this one was due has done what it was to do; nothing was changed."""
+
+
+class LeaseLost(LedgerError):
+    """The lease was taken over; the write was refused and nothing was changed."""
