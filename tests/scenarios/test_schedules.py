@@ -120,7 +120,7 @@ def test_the_tick_after_a_killed_pass_goes_on_to_the_same_designs(prefect, tmp_p
     assert crashed.type == "CRASHED"
     assert {trial.state for trial in ledger.trials("killed")} == {TrialState.PROPOSED}
     assert prefect.run("iterate/iterate", name="killed").name == "Completed"
-    assert {trial.state for trial in ledger.trials("killed")} == {TrialState.APPROVED}
+    assert {trial.state for trial in ledger.trials("killed")} == {TrialState.RUNNING}
     assert designs(ledger, "killed") == alone(tmp_path, "killed", seed=3)
     assert any(event.reason == "its holder no longer lives" for event in ledger.history("killed"))
 
