@@ -9,7 +9,7 @@ demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 browser: $(READY)
 	@command -v /usr/bin/chromium > /dev/null || { echo "no /usr/bin/chromium: apt-get install chromium"; exit 1; }
