@@ -50,6 +50,7 @@ _LOCAL = {
     "PREFECT__SERVER_FINAL": "1",
     **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in _UNUSED_SERVICES},
 }
+_OURS = ("PREFECT_HOME", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
 START_S = 120.0
 _DRAIN_S = 5.0  # for the events of flows that have ended
 
@@ -68,8 +69,10 @@ class Server:
         self.begun = False
         # Prefect makes its home as soon as it is imported, but not that folder's parent: until ``begin`` there is none.
         self.home = home / "server"
+        self.before: dict[str, str | None] = {}
         if os.environ.get("PREFECT_API_URL"):
             return
+        self.before = {name: os.environ.get(name) for name in _OURS}
         os.environ["PREFECT_HOME"] = str(self.home)
         # Only this process and its children can use the server: the password is never written anywhere.
         os.environ["PREFECT_SERVER_API_AUTH_STRING"] = os.environ["PREFECT_API_AUTH_STRING"] = (
@@ -127,13 +130,21 @@ class Server:
         return (user, password) if found else None
 
     def close(self) -> None:
-        """End the child; one that has not begun has written nothing and need not come to the end of its imports."""
+        """End the child, and leave the environment as it was found.
+
+        One that has not begun has written nothing and need not come to the end of its imports.
+        """
         if self.child is not None:
             if self.begun:
                 _send_events()
             else:
                 self.child.kill()
             self.child.communicate()
+        for name, value in self.before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _send_events() -> None:

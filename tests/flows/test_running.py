@@ -1,6 +1,7 @@
 """Beginning a campaign, going on with one of an earlier version, and what is said where a campaign waits for people."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from small import SMALL, command
 
 from flows.cli import main
 from flows.errors import InputError
+from flows.prefect_server import Server
 from flows.running import awaited, created
 from flows.settings import settings_from
 from flows.spec import read_campaign
@@ -160,3 +162,12 @@ def test_iterate_is_refused_while_another_process_makes_passes_unless_told_that_
     finally:
         other.send_signal(signal.SIGKILL)
         other.communicate()
+
+
+def test_a_server_that_has_ended_leaves_the_environment_as_it_was(tmp_path):
+    names = ("PREFECT_HOME", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
+    before = {name: os.environ.get(name) for name in names}
+    server = Server(tmp_path)
+    assert os.environ["PREFECT_HOME"] == str(tmp_path / "server")
+    server.close()
+    assert {name: os.environ.get(name) for name in names} == before
