@@ -39,7 +39,6 @@ TRANSITIONS: Mapping[TrialState, frozenset[TrialState]] = {
     _S.ABANDONED: frozenset(),
     _S.REJECTED: frozenset(),
 }
-PENDING = frozenset({_S.PROPOSED, _S.APPROVED, _S.STAGED, _S.RUNNING, _S.HELD})  # a result may still come
 SETTLED = frozenset({_S.COMPLETED, _S.FAILED, _S.ABANDONED, _S.REJECTED})  # shown by tracking
 OUT = frozenset({_S.STAGED, _S.RUNNING, _S.HELD})  # an attempt is out: its cost is reserved
 
