@@ -169,6 +169,11 @@ class NetworkPosterior:
     metrics: Mapping[str, float]
     rest: Mapping[str, Tensor]
 
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """None."""
+        return {}
+
     def _values(self, X: Tensor, which: slice) -> Tensor:
         values = self.network.value(self.theta[which], X)
         if len(self.fixed.tangent):

@@ -47,6 +47,11 @@ class SolutionPosterior:
     metrics: Mapping[str, float]
     digest: Tensor
 
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """None."""
+        return {}
+
     def _rows(self, X: Tensor) -> Tensor:
         return self.solutions.features(X) * self.sizes
 

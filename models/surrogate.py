@@ -1,7 +1,7 @@
 """The protocols of a surrogate and of what it becomes once fitted."""
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
@@ -35,6 +35,11 @@ class Posterior(Protocol):
         """What the fit achieved (loss or log likelihood, noise, residual, ...), finite floats by name."""
         ...
 
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """What a person should know of how it was made, in words by name: a choice, a fallback; mostly empty."""
+        ...
+
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) >= 0 of the noise-free objective at X (n, d), differentiable in X."""
         ...
@@ -57,6 +62,19 @@ class Posterior(Protocol):
 
     def state(self) -> dict[str, Tensor]:
         """Everything that ``Surrogate.restore`` needs beside the data, as tensors only."""
+        ...
+
+
+@runtime_checkable
+class LeaveOneOut(Protocol):
+    """A posterior that can say, in closed form, how well each reading is predicted by the others."""
+
+    def log_predictive(self) -> Tensor:
+        """log p(t_i | all t_j, j != i) of every target it was fitted to, shape (n,), at its fitted hyper-parameters.
+
+        Density of the reading (noise included) in standardised target units, so that surrogates fitted to the same data
+        can be compared by the sum (Rasmussen and Williams, 2006, section 5.4.2).
+        """
         ...
 
 

@@ -112,6 +112,11 @@ class _ExactPosterior:
     scaling: Scaling
     metrics: Mapping[str, float]
 
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """None."""
+        return {}
+
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the noise-free target at X (n, d)."""
         # Each point is its own batch of one: marginals only, never an (n, n) covariance.
