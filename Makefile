@@ -2,13 +2,14 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RIVALS := $(VENV)/.rivals
 
 .PHONY: demo test browser check clean
 
 demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
 
-test: $(READY)
+test: $(RIVALS)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 browser: $(READY)
@@ -26,6 +27,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]'
 	$(BIN)/python -m flows.prefect_server --prepare
 	touch $(READY)
+
+$(RIVALS): $(READY)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test,rivals]'
+	touch $(RIVALS)
 
 clean:
 	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,18 +1,21 @@
 """Step 6, acquire: posterior and pending trials become designs, each with its origin."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flows.clocks import Clock
 from flows.collocation import points_of
 from flows.environment import environment_of
 from flows.progress import tell
 from flows.sites import ACTOR, Site
 from flows.streams import Use, stream
-from flows.wiring import as_state, observations, seen_by
+from flows.wiring import as_read, as_state, observations, seen_by, standing
 from physics.space import SearchSpace
 from storage.records import Origin, Product, Proposal, Trial, TrialState, digest_of
+
+SCORE = "score."  # begins the names of a posterior's metrics that say how it was chosen
 
 if TYPE_CHECKING:
     from models.surrogate import Posterior
@@ -24,12 +27,23 @@ def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
     proposed = len([trial for trial in earlier if trial.origin.kind != "imported"])
     rng = stream(site.campaign.spec.seed, 0, Use.INITIAL)
     X = site.campaign.algorithm.initial.propose(site.campaign.space, proposed, q, rng)
-    origin = _origin(site, iteration, "initial", site.campaign.spec.algorithm.start.proposer.kind)
+    origin = _origin(site, iteration, "initial")
     return _propose(site, iteration, X, [origin] * len(X))
 
 
 def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
-    """Propose the designs that the iteration's model scores best, from its stored checkpoint."""
+    """Propose the designs that the iteration's model scores best, or that a peer asks for.
+
+    The time it took is written down before the designs are, as the product of this step.
+    """
+    clock = Clock()
+    X, origins = _chosen(site, iteration, q) if site.campaign.algorithm.peer is None else _asked(site, iteration, q)
+    site.ledger.note(site.name, iteration, "acquire", {"designs": q, **clock.passed}, None)
+    return _propose(site, iteration, X, origins)
+
+
+def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]]:
+    """Designs (q, d) from the iteration's stored model, with their origins."""
     product = site.ledger.product(site.name, iteration, "train")
     assert product is not None and product.reference is not None  # the pass trains before it acquires
     campaign, trials = site.campaign, site.ledger.trials(site.name)
@@ -40,14 +54,28 @@ def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
     found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
     mean, sd = _prediction(posterior, found.X)
-    base = _origin(site, iteration, "model", campaign.spec.algorithm.sentence, product)
-    origins = [
-        base.model_copy(
-            update={"slot": slot, "acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]}
-        )
-        for slot in range(q)
-    ]
-    return _propose(site, iteration, found.X, origins)
+    base = _origin(site, iteration, "model", product.payload["data_digest"], product)
+    base = base.model_copy(update=_said_of(posterior))
+    worth = [{"acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]} for slot in range(q)]
+    return found.X, [base.model_copy(update=update) for update in worth]
+
+
+def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]]:
+    """Designs (q, d) of the campaign's peer, which foresees nothing, with their origins."""
+    campaign, trials = site.campaign, site.ledger.trials(site.name)
+    seen = as_read(trials, standing(site.ledger.readings(site.name)))
+    data = observations(campaign, seen, None)
+    rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
+    X = campaign.algorithm.suggest(data, _unseen(campaign.space, trials, seen), campaign.space, q, rng)
+    return X, [_origin(site, iteration, "model", data.digest)] * q
+
+
+def _said_of(posterior: "Posterior") -> dict[str, dict[str, Any]]:
+    """What the posterior remarks of how it was made, and the scores of what it was chosen among."""
+    scores = {
+        name.removeprefix(SCORE): float(value) for name, value in posterior.metrics.items() if name.startswith(SCORE)
+    }
+    return {"remarks": dict(posterior.remarks), "scores": scores}
 
 
 def _unseen(space: SearchSpace, trials: Sequence[Trial], seen: Sequence[Trial]) -> np.ndarray:
@@ -71,18 +99,20 @@ def _prediction(posterior: "Posterior", X: np.ndarray) -> tuple[list[float], lis
     return scaling.to_physical(mean.numpy()).tolist(), (scaling.sd * np.sqrt(variance.numpy())).tolist()
 
 
-def _origin(site: Site, iteration: int, kind: str, words: str, product: Product | None = None) -> Origin:
-    payload = product.payload if product else {}
+def _origin(
+    site: Site, iteration: int, kind: str, data_digest: str | None = None, product: Product | None = None
+) -> Origin:
+    part = site.campaign.spec.algorithm
     return Origin.model_validate(
         {
             "kind": kind,
-            "algorithm": words,
+            "algorithm": part.start.proposer.kind if kind == "initial" else part.sentence,
             "seed": site.campaign.spec.seed,
             "iteration": iteration,
             "slot": 0,
             "model": product.ref if product else None,
-            "data_digest": payload.get("data_digest"),
-            "collocation": payload.get("collocation"),
+            "data_digest": data_digest,
+            "collocation": product.payload.get("collocation") if product else None,
             "environment": digest_of(environment_of(site.campaign.problem, site.campaign.settings.plugins)),
             "reproducible": not any(trial.state is TrialState.FAILED for trial in site.ledger.trials(site.name)),
         }

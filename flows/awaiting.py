@@ -9,7 +9,7 @@ from flows.decisions import ago
 from flows.dispatching import attempt_key
 from flows.remarks import one_line
 from flows.retries import Retry, retries
-from flows.spec import parse
+from flows.spec import stored
 from flows.views import design_text, quantity
 from storage.ledger import Ledger
 from storage.records import Approval, Campaign, Trial, TrialState
@@ -17,7 +17,7 @@ from storage.records import Approval, Campaign, Trial, TrialState
 
 def queue_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
     """What waits in a campaign, each list in the order in which trials are sent."""
-    spec, trials = parse(campaign.spec, f"campaign {campaign.name}"), ledger.trials(campaign.name)
+    spec, trials = stored(campaign.spec, f"campaign {campaign.name}"), ledger.trials(campaign.name)
     by_state = sorted(trials, key=lambda trial: (-trial.priority, trial.number))
 
     def listed(state: TrialState, more: Callable[[Trial], Mapping[str, Any]]) -> list[dict[str, Any]]:

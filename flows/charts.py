@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from flows.remarks import level_text, one_line
 from flows.views import best_trial, objective_of
 from storage.records import Campaign, Trial, TrialState
 
@@ -136,11 +137,11 @@ def places(axis: Any, campaign: Campaign, trials: Sequence[Trial], names: tuple[
 
 
 def parallel(axis: Any, campaign: Campaign, trials: Sequence[Trial]) -> None:
-    """One line a completed trial through all its variables and its objective, coloured by the objective."""
+    """One line a completed trial through all its variables but images and its objective, coloured by the objective."""
     import matplotlib as mpl
 
     done, output = completed(trials), campaign.environment["outputs"][0]
-    names = list(campaign.environment["units"])
+    names = [name for name in campaign.environment["units"] if not any(_is_image(trial.actual[name]) for trial in done)]
     scales = [_scale([trial.actual[name] for trial in done]) for name in names]
     values = np.array([(trial.outputs or {})[output["name"]] for trial in done], dtype=float)
     scales.append(_scale(list(values)))
@@ -157,6 +158,10 @@ def parallel(axis: Any, campaign: Campaign, trials: Sequence[Trial]) -> None:
     axis.set(xticks=range(len(scales)), xticklabels=labels, yticks=[], ylim=(-0.06, 1.06))
     axis.set_xlim(-0.15, len(scales) - 0.55)
     axis.spines[["left", "bottom"]].set_visible(False)
+
+
+def _is_image(value: float | int | str) -> bool:
+    return isinstance(value, str) and level_text(value) != one_line(value)
 
 
 def _scale(values: Sequence[Any]) -> tuple[np.ndarray, list[tuple[float, str]]]:

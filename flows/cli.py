@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.commands import campaigns, decisions, reading, reports, results, trials
+from flows.commands import campaigns, decisions, reading, reports, results, studies, trials
 from flows.commands.shared import Command
 from flows.display import complain
 from flows.errors import FieldcraftError, InputError, Unfinished
@@ -16,7 +16,7 @@ from storage.ledger import LedgerError
 from storage.staging import FieldError
 from storage.tracking import TrackingError
 
-_GROUPS = (campaigns, decisions, reading, reports, results, trials)
+_GROUPS = (campaigns, decisions, reading, reports, results, studies, trials)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -17,7 +17,7 @@ from flows.errors import FieldcraftError, InputError
 from flows.identity import Person, Refused
 from flows.remarks import one_line, remark
 from flows.settings import Settings
-from flows.spec import CampaignSpec, parse
+from flows.spec import CampaignSpec, stored
 from flows.wiring import rewire
 from physics.space import Categorical, Integer, SearchSpace
 from storage.ledger import Ledger, StaleTrial
@@ -194,7 +194,7 @@ def _specification(ledger: Ledger, trials: Sequence[Trial]) -> CampaignSpec:
     names = sorted({trial.campaign for trial in trials})
     if len(names) > 1:
         raise InputError(f"The trials belong to {', '.join(names)}: decide on one campaign at a time.")
-    return parse(ledger.campaign(names[0]).spec, f"campaign {names[0]}")
+    return stored(ledger.campaign(names[0]).spec, f"campaign {names[0]}")
 
 
 def _require_whole_batches(

@@ -12,7 +12,23 @@ from typing import Any
 
 from physics.problem import Problem
 
-_PACKAGES = ("fieldcraft", "torch", "botorch", "numpy", "scipy", "xarray", "zarr", "py-pde", "prefect", "mlflow")
+_PACKAGES = (
+    "fieldcraft",
+    "torch",
+    "botorch",
+    "gpytorch",
+    "scikit-learn",
+    "numpy",
+    "scipy",
+    "xarray",
+    "zarr",
+    "py-pde",
+    "prefect",
+    "mlflow",
+    "ax-platform",
+    "baybe",
+    "optuna",
+)
 
 
 def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
@@ -41,6 +57,7 @@ def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
     }
 
 
+@cache
 def _version(name: str) -> str | None:
     try:
         return version(name)

@@ -17,11 +17,12 @@ from flows.views import (
     next_steps,
     outputs_text,
     quantity,
+    ranked,
     revisions,
     status_data,
 )
 from storage.ledger import Ledger
-from storage.records import Approval, Campaign, Event, Notice, Result, Trial, TrialState
+from storage.records import Approval, Campaign, Event, Notice, Origin, Result, Trial, TrialState
 
 _TIMES = frozenset({"created", "expires"})  # keys of a lineage, in seconds since the epoch
 
@@ -121,6 +122,7 @@ def _facts(campaign: Campaign, trial: Trial) -> list[str]:
         facts.insert(1, ("ran", f"{design_text(campaign, differing)}, other than asked"))
     if trial.origin.mean is not None:
         facts.append(("foreseen", _foreseen(campaign.environment["outputs"][0]["unit"], trial)))
+    facts += _model(trial.origin)
     cost, spent = (quantity(value, budget_unit(campaign)) for value in (trial.cost, trial.spent))
     facts.append(("cost", f"{cost} expected of an attempt, {spent} spent in {trial.seconds:.1f} s"))
     if trial.field:
@@ -132,6 +134,14 @@ def _foreseen(unit: str, trial: Trial) -> str:
     """The prediction, which is of the design that was proposed, whatever was made of it since."""
     predicted = f"{quantity(trial.origin.mean or 0.0, unit)} +- {quantity(trial.origin.sd or 0.0, unit)}"
     return f"{predicted} by {trial.origin.algorithm}{' before the edit' if trial.revision > 1 else ''}"
+
+
+def _model(origin: Origin) -> list[tuple[str, str]]:
+    """What is worth knowing of the model behind a design: what it was chosen among, and its remarks."""
+    scores = [f"{one_line(name)} {value:.1f}" for name, value in ranked(origin.scores).items()]
+    facts = [("scores", ", ".join(scores))] if scores else []
+    said = [f"{one_line(name)}: {one_line(text)}" for name, text in origin.remarks.items()]
+    return facts + ([("model", "; ".join(said))] if said else [])
 
 
 def _differing(trial: Trial) -> dict[str, float | int | str]:
@@ -190,7 +200,8 @@ def _lines(data: Mapping[str, Any], depth: int) -> list[str]:
             text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
             if key in _TIMES and value is not None:
                 text = clock(value)
-            lines.append(f"{'  ' * depth}{key:<14} {'-' if text is None else one_line(str(text))}")
+            empty = text is None or isinstance(text, Mapping)
+            lines.append(f"{'  ' * depth}{key:<14} {'-' if empty else one_line(str(text))}")
     return lines
 
 

@@ -67,10 +67,11 @@ def collocate_step(ref: Mapping[str, Any], iteration: int) -> str | None:
     return product.digest if product else None
 
 
-def train_step(ref: Mapping[str, Any], iteration: int) -> str:
+def train_step(ref: Mapping[str, Any], iteration: int) -> str | None:
     """Step 5: store the model of the iteration; returns its digest."""
     with _explained("train", iteration):
-        return training.train(site_of(**ref), iteration).digest
+        product = training.train(site_of(**ref), iteration)
+    return product.digest if product else None
 
 
 def acquire_step(ref: Mapping[str, Any], iteration: int, q: int, model: bool) -> int:

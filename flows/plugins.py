@@ -28,6 +28,8 @@ PACKAGES = {
     "acquisitions": "models.acquisitions",
     "maximizers": "models.maximizers",
     "proposers": "models.proposers",
+    "peers": "models.peers",
+    "sentences": "models.sentences",
     "dispatchers": "flows.dispatchers",
 }
 _KIND = re.compile(r"[a-z][a-z0-9_]*")

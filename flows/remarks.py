@@ -1,5 +1,6 @@
 """Text that people write: what may be kept of it, and how it is shown without moving anybody's cursor."""
 
+import math
 import unicodedata
 
 from flows.errors import InputError
@@ -38,6 +39,21 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """The same on a single line."""
     return printable(" ".join(text.splitlines()))
+
+
+def level_text(text: str) -> str:
+    """A level on a single line; an image, whose text is rows of numbers, by its size: ``8x8 image``."""
+    rows = [row.split() for row in text.split(";")]
+    if len(rows) > 1 and len(rows[0]) > 1 and all(len(row) == len(rows[0]) for row in rows) and _numbers(rows):
+        return f"{len(rows)}x{len(rows[0])} image"
+    return one_line(text)
+
+
+def _numbers(rows: list[list[str]]) -> bool:
+    try:
+        return all(math.isfinite(float(word)) for row in rows for word in row)
+    except ValueError:
+        return False
 
 
 def _shown(character: str) -> str:

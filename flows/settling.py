@@ -14,7 +14,7 @@ from flows.errors import FieldcraftError, InputError
 from flows.identity import Person
 from flows.remarks import remark
 from flows.settings import Settings
-from flows.spec import CampaignSpec, parse
+from flows.spec import CampaignSpec, stored
 from flows.wiring import dispatcher_of
 from storage.ledger import Ledger
 from storage.records import Trial, TrialState
@@ -140,7 +140,7 @@ def _stop(ledger: Ledger, settings: Settings, trial: Trial, done: Trial) -> None
 
 
 def _specification(ledger: Ledger, trial: Trial) -> CampaignSpec:
-    return parse(ledger.campaign(trial.campaign).spec, f"campaign {trial.campaign}")
+    return stored(ledger.campaign(trial.campaign).spec, f"campaign {trial.campaign}")
 
 
 def _reason(text: str) -> str:

@@ -9,15 +9,32 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.processes import boot, start_time
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from storage.records import FailureKind
 
 _POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A design that the simulator's gate did not let run.
+
+    Args:
+        reason: Why.
+        cost: What that cost, in budget units.
+    """
+
+    reason: str
+    cost: float
 
 
 def main(folder: Path) -> int:
@@ -71,13 +88,12 @@ def _explain(folder: Path, kind: "FailureKind", reason: str, seconds: float, **m
 def _work(folder: Path) -> int:
     began = time.monotonic()
     try:
-        refused = _simulate(folder)
-        if refused is not None:
-            reason, cost = refused
-            _explain(folder, "infeasible", reason, time.monotonic() - began, cost=cost)
+        answer = _simulated(folder)
+        if isinstance(answer, Refused):
+            _explain(folder, "infeasible", answer.reason, time.monotonic() - began, cost=answer.cost)
     except (Exception, SystemExit) as error:  # the outermost edge of a user's simulator: what it raises is recorded
         traceback.print_exc()
-        kind, reason = _judged(error)
+        kind, reason = judged(error)
         _explain(folder, kind, reason, time.monotonic() - began)
         return 1
     finally:
@@ -86,7 +102,18 @@ def _work(folder: Path) -> int:
     return 0
 
 
-def _judged(error: Exception | SystemExit) -> "tuple[FailureKind, str]":
+def _simulated(folder: Path) -> "xr.Dataset | Refused":
+    from flows.dispatchers.local import read_json
+    from flows.settings import settings_from
+    from storage.fields import save_group
+
+    answer = simulate(read_json(folder / "request.json"), settings_from().plugins)
+    if not isinstance(answer, Refused):
+        save_group(folder / "result", answer)
+    return answer
+
+
+def judged(error: Exception | SystemExit) -> "tuple[FailureKind, str]":
     """The kind of failure that an exception of a simulator is, and the reason in words."""
     from physics.problem import Infeasible, Transient
 
@@ -98,16 +125,12 @@ def _judged(error: Exception | SystemExit) -> "tuple[FailureKind, str]":
     return "unknown", f"{type(error).__name__}: {error}" if str(error) else words
 
 
-def _simulate(folder: Path) -> tuple[str, float] | None:
-    """Store the fields; or return why the gate refused the design, and what that cost in budget units."""
-    from flows.dispatchers.local import read_json
+def simulate(request: Mapping[str, Any], plugins: Sequence[Path]) -> "xr.Dataset | Refused":
+    """The fields of the design in a job's request, or why it was not run; raises what the simulator raises."""
     from flows.plugins import build
-    from flows.settings import settings_from
     from flows.streams import Use, stream
     from physics.problem import Infeasible
-    from storage.fields import save_group
 
-    request, plugins = read_json(folder / "request.json"), settings_from().plugins
     problem = build("problems", request["problem"], plugins)
     simulator = build("simulators", request["simulator"], plugins)
     design, seed, iteration, slot = (request[name] for name in ("design", "seed", "iteration", "slot"))
@@ -116,9 +139,9 @@ def _simulate(folder: Path) -> tuple[str, float] | None:
     except Infeasible as error:
         refused = str(error) or type(error).__name__
     if refused is not None:
-        return f"refused by the gate: {refused}", float(simulator.gate_cost)
-    save_group(folder / "result", simulator.run(problem, design, stream(seed, iteration, Use.SIMULATE, slot)))
-    return None
+        return Refused(f"refused by the gate: {refused}", float(simulator.gate_cost))
+    fields: xr.Dataset = simulator.run(problem, design, stream(seed, iteration, Use.SIMULATE, slot))
+    return fields
 
 
 if __name__ == "__main__":

@@ -3,16 +3,16 @@
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from flows.errors import InputError
+from flows.plainyaml import MAX_BYTES as MAX_BYTES
+from flows.plainyaml import load_yaml as load_yaml
 from flows.plugins import explain
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-MAX_BYTES = 1_000_000
 
 
 class _Part(BaseModel):
@@ -53,26 +53,41 @@ class Collocation(_Part):
 
 
 class AlgorithmSpec(_Part):
-    """Surrogate x acquisition x maximizer after a start; without the three, the start's proposer goes on."""
+    """Surrogate x acquisition x maximizer, or a peer, after a start; without them, the start's proposer goes on.
 
+    Attributes:
+        named: The sentence that these words were expanded from, and its options; it changes nothing any more.
+        start: The designs before any model.
+        surrogate: What learns from the trials.
+        acquisition: What a candidate is worth.
+        maximizer: How the best candidate is found.
+        peer: A whole optimiser of another package, instead of the three.
+        collocation: Where an equation is imposed.
+    """
+
+    named: Component | None = None
     start: Start
     surrogate: Component | None = None
     acquisition: Component | None = None
     maximizer: Component | None = None
+    peer: Component | None = None
     collocation: Collocation = Collocation()
 
     @model_validator(mode="after")
     def _whole_sentence(self) -> Self:
         words = {"surrogate": self.surrogate, "acquisition": self.acquisition, "maximizer": self.maximizer}
-        missing = [name for name, word in words.items() if word is None]
-        if 0 < len(missing) < 3:
+        given = [name for name, word in words.items() if word is not None]
+        if self.peer is not None and given:
+            raise ValueError(f"a peer is a whole optimiser, and {' and '.join(given)} given beside it: leave one out")
+        if 0 < len(given) < len(words):
+            missing = [name for name in words if name not in given]
             raise ValueError(f"no {' and no '.join(missing)}: give surrogate, acquisition and maximizer, or none")
         return self
 
     @property
     def sentence(self) -> str:
-        """The algorithm in words: ``physics_informed x thompson x multistart``."""
-        words = [word.kind for word in (self.surrogate, self.acquisition, self.maximizer) if word]
+        """The algorithm in words: ``physics_informed x thompson x multistart``, or the peer's kind."""
+        words = [word.kind for word in (self.surrogate, self.acquisition, self.maximizer, self.peer) if word]
         return " x ".join(words) or self.start.proposer.kind
 
 
@@ -206,8 +221,8 @@ class Stop(_Part):
     failure_rate: FailureRate | None = None
 
 
-class CampaignSpec(_Part):
-    """One campaign, whole.
+class _Campaign(_Part):
+    """One campaign.
 
     Attributes:
         name: Names the campaign and its trials.
@@ -232,12 +247,24 @@ class CampaignSpec(_Part):
     simulator: Component | None = None
     space: dict[str, tuple[Finite, Finite]] = {}
     noise: Noise | None = None
-    algorithm: AlgorithmSpec
+    algorithm: AlgorithmSpec | Component
     batch: int = Field(default=1, ge=1)
     approval: Approval = Approval()
     dispatcher: Dispatch = Dispatch()
     budget: Budget
     stop: Stop = Stop()
+
+
+class NamedSpec(_Campaign):
+    """One campaign whose algorithm is a sentence by its name, which ``flows.sentences`` expands into words."""
+
+    algorithm: Component
+
+
+class CampaignSpec(_Campaign):
+    """One campaign, whole: its algorithm in words."""
+
+    algorithm: AlgorithmSpec
 
     @model_validator(mode="after")
     def _budget_covers_the_start(self) -> Self:
@@ -249,7 +276,10 @@ class CampaignSpec(_Part):
         return self
 
 
-def read_campaign(path: Path) -> CampaignSpec:
+_Spec = TypeVar("_Spec", bound=_Campaign)
+
+
+def read_campaign(path: Path) -> CampaignSpec | NamedSpec:
     """Read and validate a campaign file (its kinds' own options are validated by ``flows.wiring.wire``).
 
     Raises:
@@ -258,8 +288,8 @@ def read_campaign(path: Path) -> CampaignSpec:
     return parse(load_yaml(path), str(path))
 
 
-def parse(data: Mapping[str, Any], source: str) -> CampaignSpec:
-    """A specification from data; ``source`` is named in errors.
+def parse(data: Mapping[str, Any], source: str) -> CampaignSpec | NamedSpec:
+    """A specification from data, whose algorithm is named where it has a kind; ``source`` is named in errors.
 
     Raises:
         InputError: a key is missing, misspelt or has a value that cannot be.
@@ -271,8 +301,24 @@ def parse(data: Mapping[str, Any], source: str) -> CampaignSpec:
     for name, bounds in space.items() if isinstance(space, Mapping) else ():
         if isinstance(bounds, list | tuple) and len(bounds) == 2 and not _increasing(bounds):
             raise InputError(f"{source}: space.{name}: [{bounds[0]}, {bounds[1]}] is reversed. Give [low, high].")
+    algorithm = data.get("algorithm")
+    if isinstance(algorithm, Mapping) and "kind" in algorithm:
+        return _validated(NamedSpec, data, source)
+    return stored(data, source)
+
+
+def stored(data: Mapping[str, Any], source: str) -> CampaignSpec:
+    """A specification as the ledger stores it, its algorithm in words; ``source`` is named in errors.
+
+    Raises:
+        InputError: a key is missing, misspelt or has a value that cannot be.
+    """
+    return _validated(CampaignSpec, data, source)
+
+
+def _validated(model: type[_Spec], data: Mapping[str, Any], source: str) -> _Spec:
     try:
-        return CampaignSpec.model_validate(data)
+        return model.model_validate(data)
     except ValidationError as error:
         raise InputError(f"{source}: {explain(error, '', _known_keys)}") from None
 
@@ -301,58 +347,6 @@ def _leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, f"{path}[{index}]")
     else:
         yield path, data
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """YAML as data: no tags, no anchors, no key given twice."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        place = f"line {event.start_mark.line + 1}"
-        if getattr(event, "tag", None) is not None:
-            raise InputError(f"{place} carries the tag {event.tag!r}: a campaign file is plain data. Remove the tag.")
-        if getattr(event, "anchor", None) is not None:
-            raise InputError(f"{place} uses the anchor {event.anchor!r}. Write the value out.")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key) for key, _ in node.value]
-        for position, key in enumerate(keys):
-            if not isinstance(key, str):
-                raise InputError(f"line {node.start_mark.line + 1}: key {key!r} is not text. Quote it.")
-            if key in keys[:position]:
-                raise InputError(f"line {node.start_mark.line + 1}: key {key!r} is given twice. Remove one.")
-        return super().construct_mapping(node, deep)
-
-
-def load_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file that holds one mapping of plain data.
-
-    Raises:
-        InputError: it cannot be read, is too large, is no YAML, carries a tag, an anchor or a key twice, or is no
-            mapping.
-    """
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        text = raw.decode("utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}). Check the path and your rights to it.") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not UTF-8 text. Give a YAML file.") from None
-    if len(raw) > MAX_BYTES:
-        raise InputError(f"{path}: is over {MAX_BYTES} bytes, too large for a campaign file. Check the path.")
-    try:
-        data = yaml.load(text, Loader=_PlainLoader)  # noqa: S506 (a SafeLoader, made stricter)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or an integer that cannot be
-        raise InputError(f"{path}: is not YAML: {' '.join(str(error).split())}. Mend that place.") from None
-    except RecursionError:
-        raise InputError(f"{path}: is not YAML: it is nested too deeply. Give a campaign file.") from None
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    if not isinstance(data, dict):
-        raise InputError(f"{path}: holds a {type(data).__name__}, not a mapping. Begin from campaigns/heat.yaml.")
-    return data
 
 
 def differing(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:

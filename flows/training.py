@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.clocks import Clock
 from flows.collocation import points_of
 from flows.environment import environment_of
 from flows.progress import tell
@@ -26,12 +27,14 @@ SAVE_SHARE = 0.05  # of the time at most goes into saving
 CURVE_POINTS = 200  # kept of a training curve, evenly thinned
 
 
-def train(site: Site, iteration: int) -> Product:
-    """Fit the surrogate to all completed trials of earlier iterations and store its checkpoint."""
+def train(site: Site, iteration: int) -> Product | None:
+    """Fit the surrogate to all completed trials of earlier iterations and store its checkpoint; None for a peer."""
+    if site.campaign.algorithm.surrogate is None:
+        return None
     known = site.ledger.product(site.name, iteration, "train")
     if known is not None:
         return known
-    began = time.perf_counter()
+    clock = Clock()
     results = standing(site.ledger.readings(site.name))
     seen = as_read(site.ledger.trials(site.name), results)
     data = observations(site.campaign, seen, points_of(site, iteration))
@@ -39,11 +42,13 @@ def train(site: Site, iteration: int) -> Product:
     rng = stream(site.campaign.spec.seed, iteration, Use.TRAIN)
     posterior = site.campaign.algorithm.fit(data, rng, partial.load(), partial.report)
     reference = site.fields.write(f"{site.name}-model-{iteration}", as_dataset(posterior.state()))
-    seconds = time.perf_counter() - began
-    payload = _payload(site, iteration, data, [results[trial.id] for trial in seen], posterior, partial.curve, seconds)
+    payload = {
+        **_payload(site, iteration, data, [results[trial.id] for trial in seen], posterior, partial.curve),
+        **clock.passed,
+    }
     product = site.ledger.note(site.name, iteration, "train", payload, reference)
     partial.forget()
-    tell("trained", iteration=iteration, metrics=payload["metrics"], seconds=seconds, trials=len(data))
+    tell("trained", iteration=iteration, metrics=payload["metrics"], seconds=payload["seconds"], trials=len(data))
     return product
 
 
@@ -54,7 +59,6 @@ def _payload(
     seen: Sequence[Result],
     posterior: "Posterior",
     curve: list[dict[str, float]],
-    seconds: float,
 ) -> dict[str, Any]:
     collocation = site.ledger.product(site.name, iteration, "collocate")
     surrogate = site.campaign.spec.algorithm.surrogate
@@ -65,9 +69,9 @@ def _payload(
         "results": [result.id for result in seen],
         "collocation": collocation and collocation.reference and collocation.reference.digest,
         "metrics": {name: float(value) for name, value in posterior.metrics.items()},
+        "remarks": dict(posterior.remarks),
         "curve": curve[:: max(1, len(curve) // CURVE_POINTS)],
         "environment": environment_of(site.campaign.problem, site.campaign.settings.plugins),
-        "seconds": round(seconds, 3),
     }
 
 

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flows.notifying import is_past
-from flows.remarks import one_line
+from flows.remarks import level_text, one_line
 from flows.retries import retries
 from flows.spec import Approval, Dispatch
 from storage.ledger import Ledger
 from storage.objective import Objective
 from storage.records import Campaign, Event, Limits, Origin, Product, Result, Spending, Trial, TrialState
+
+_SCORE = "score."  # begins the names of those metrics of a posterior that say how it was chosen
 
 
 def objective_of(campaign: Campaign) -> Objective:
@@ -37,8 +39,8 @@ def best_trial(campaign: Campaign, trials: Sequence[Trial]) -> Trial | None:
 
 
 def quantity(value: float | int | str, unit: str) -> str:
-    """A value with its unit, to six figures."""
-    text = f"{value:.6g}" if isinstance(value, float) else one_line(str(value))
+    """A value with its unit, to six figures; an image by its size."""
+    text = f"{value:.6g}" if isinstance(value, float) else level_text(str(value))
     return f"{text} {one_line(unit)}" if unit else text
 
 
@@ -182,6 +184,8 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
             "mean": origin.mean,
             "sd": origin.sd,
             "reproducible": origin.reproducible,
+            "remarks": dict(origin.remarks),
+            "scores": ranked(origin.scores),
         },
     }
     model = ledger.product(trial.campaign, origin.model.iteration, "train") if origin.model else None
@@ -199,6 +203,16 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
     lineage["mlflow"] = runs.get(f"trial:{trial.id}")
     lineage["field"] = trial.field and {"digest": trial.field.digest, "path": field_path}
     return lineage
+
+
+def scores_of(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The scores among a model's metrics, of the surrogates that it was chosen among; none where it was no choice."""
+    return {name.removeprefix(_SCORE): value for name, value in metrics.items() if name.startswith(_SCORE)}
+
+
+def ranked(scores: Mapping[str, float]) -> dict[str, float]:
+    """The scores of the surrogates that a model was chosen among, best first."""
+    return dict(sorted(scores.items(), key=lambda item: -item[1]))
 
 
 def _data(origin: Origin, model: Product) -> dict[str, Any]:
@@ -222,6 +236,7 @@ def _model(product: Product, path: str | None, runs: Mapping[str, str]) -> dict[
         "iteration": product.iteration,
         "digest": product.digest,
         **kept,
+        "remarks": dict(product.payload.get("remarks", {})),  # older models have none
         "checkpoint": product.reference and {"digest": product.reference.digest, "path": path},
         "mlflow": runs.get(f"surrogate:{product.iteration}"),
     }

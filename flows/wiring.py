@@ -11,15 +11,18 @@ import numpy as np
 from flows.dispatcher import Place
 from flows.errors import InputError
 from flows.plugins import build, load, options_of
+from flows.sentences import expanded
 from flows.settings import Settings
-from flows.spec import CampaignSpec, Component, Dispatch, parse
+from flows.spec import CampaignSpec, Component, Dispatch, NamedSpec, stored
 from flows.tables import OWN_COLUMNS, readable
 from physics.domain import Domain
-from physics.operators import Equation
+from physics.operators import Equation, System
 from physics.problem import Problem, Simulator
 from physics.space import Continuous, SearchSpace
 from storage.records import Limits, Product, Result, Trial, TrialState, digest_of
 from storage.tracking import Objective
+
+_WORDS = ("surrogate", "acquisition", "maximizer", "peer")
 
 if TYPE_CHECKING:
     import torch
@@ -89,7 +92,7 @@ class Campaign:
         part, plugins = self.spec.algorithm, self.settings.plugins
         words = {
             word: component and build(f"{word}s", component.model_dump(), plugins, f"algorithm.{word}")
-            for word in ("surrogate", "acquisition", "maximizer")
+            for word in _WORDS
             for component in (getattr(part, word),)
         }
         proposer = build("proposers", part.start.proposer.model_dump(), plugins, "algorithm.start.proposer")
@@ -106,21 +109,19 @@ class Campaign:
         return self.simulator is not None and self.simulator.idempotent
 
     @property
-    def known_physics(self) -> tuple[Equation, Domain] | None:
+    def known_physics(self) -> tuple[Equation | System, Domain] | None:
         """The equation and its domain where the surrogate learns from them."""
-        surrogate = self.algorithm.surrogate
-        if surrogate is None or not surrogate.uses_physics:
+        surrogate, equation, domain = self.algorithm.surrogate, self.problem.equation, self.problem.domain
+        if surrogate is None or not surrogate.uses_physics or equation is None or domain is None:
             return None
-        if self.problem.equation is None or self.problem.domain is None:
-            return None
-        return self.problem.equation, self.problem.domain
+        return (equation, domain) if _same_axes(domain, self.space) else None
 
 
-def wire(spec: CampaignSpec, settings: Settings, *, algorithm: bool = True) -> Campaign:
+def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool = True) -> Campaign:
     """Build the components of a specification and write every default out.
 
     Args:
-        spec: The specification.
+        spec: The specification; a sentence in it is expanded.
         settings: Where further kinds are looked up.
         algorithm: Build the algorithm too, which validates its words and imports torch.
 
@@ -129,11 +130,10 @@ def wire(spec: CampaignSpec, settings: Settings, *, algorithm: bool = True) -> C
             be known, or names that a laboratory's tables cannot bear.
     """
     problem: Problem = build("problems", spec.problem.model_dump(), settings.plugins, "problem")
+    space = _space(spec, problem)
+    if isinstance(spec, NamedSpec):
+        spec = expanded(spec, space.dimension, settings.plugins)
     simulator = _simulator(spec, settings)
-    try:
-        space = problem.space.narrowed(spec.space) if spec.space else problem.space
-    except ValueError as error:
-        raise InputError(f"space: {error}") from None
     if simulator is None:
         _require_columns(problem)
     campaign = Campaign(spec, settings, problem, simulator, space, _noise_sd(spec, problem))
@@ -143,13 +143,20 @@ def wire(spec: CampaignSpec, settings: Settings, *, algorithm: bool = True) -> C
     return dataclasses.replace(campaign, spec=_written_out(campaign))
 
 
+def _space(spec: CampaignSpec | NamedSpec, problem: Problem) -> SearchSpace:
+    try:
+        return problem.space.narrowed(spec.space) if spec.space else problem.space
+    except ValueError as error:
+        raise InputError(f"space: {error}") from None
+
+
 def rewire(data: Mapping[str, Any], settings: Settings, *, algorithm: bool = True) -> Campaign:
     """The campaign whose specification the ledger stores.
 
     Raises:
         InputError: the code or the plug-ins no longer know one of its kinds or options.
     """
-    return wire(parse(data, f"campaign {data.get('name')}"), settings, algorithm=algorithm)
+    return wire(stored(data, f"campaign {data.get('name')}"), settings, algorithm=algorithm)
 
 
 def dispatcher_of(name: str, chosen: Dispatch, settings: Settings) -> "Dispatcher":
@@ -228,22 +235,25 @@ def _noise_sd(spec: CampaignSpec, problem: Problem) -> float:
 
 
 def _require_fit(campaign: Campaign) -> None:
-    surrogate = campaign.algorithm.surrogate
-    if surrogate is None or not surrogate.uses_physics:
+    surrogate, problem = campaign.algorithm.surrogate, campaign.problem
+    if surrogate is None or not surrogate.uses_physics or not surrogate.needs_physics:
         return
-    problem, names = campaign.problem, campaign.space.names
     if problem.equation is None or problem.domain is None:
         raise InputError(
             f"algorithm.surrogate: {campaign.spec.algorithm.surrogate and campaign.spec.algorithm.surrogate.kind!r} "
             f"needs an equation and problem {campaign.spec.problem.kind!r} states none. Use exact_gp, or give the "
             "problem an `equation` and a `domain`."
         )
-    if problem.domain.names != names or not all(isinstance(v, Continuous) for v in campaign.space.variables):
+    if not _same_axes(problem.domain, campaign.space):
         raise InputError(
             f"problem {campaign.spec.problem.kind!r}: the equation's domain has the axes "
-            f"{', '.join(problem.domain.names)} and the design the variables {', '.join(names)}. They must be the "
-            "same, continuous and in the same order."
+            f"{', '.join(problem.domain.names)} and the design the variables {', '.join(campaign.space.names)}. They "
+            "must be the same, continuous and in the same order."
         )
+
+
+def _same_axes(domain: Domain, space: SearchSpace) -> bool:
+    return domain.names == space.names and all(isinstance(variable, Continuous) for variable in space.variables)
 
 
 def _written_out(campaign: Campaign) -> CampaignSpec:
@@ -255,7 +265,7 @@ def _written_out(campaign: Campaign) -> CampaignSpec:
     part = spec.algorithm
     words = {
         word: full(component, getattr(algorithm, word))
-        for word in ("surrogate", "acquisition", "maximizer")
+        for word in _WORDS
         if (component := getattr(part, word)) is not None
     }
     start = part.start.model_copy(update={"proposer": full(part.start.proposer, algorithm.initial)})
@@ -311,6 +321,7 @@ def observations(campaign: Campaign, trials: Sequence[Trial], points: np.ndarray
         maximize=campaign.objective.maximize,
         noise_sd=campaign.noise_sd if campaign.spec.noise is not None else None,
         physics=physics,
+        images=campaign.space.images,
     )
 
 

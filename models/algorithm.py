@@ -1,4 +1,7 @@
-"""An algorithm is a sentence of three words, surrogate x acquisition x maximizer, with a start that needs no data."""
+"""An algorithm is a sentence of three words, surrogate x acquisition x maximizer, with a start that needs no data.
+
+A peer, a whole optimiser of another package, may stand in the place of the three.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +13,8 @@ from torch import Tensor
 
 from models.acquisition import Acquisition
 from models.maximizer import Candidates, Maximizer
-from models.observations import Observations
+from models.observations import Array, Observations
+from models.peer import Peer
 from models.proposer import Proposer
 from models.surrogate import Posterior, Report, Surrogate, no_report
 from physics.space import SearchSpace
@@ -21,14 +25,15 @@ class Algorithm:
     """How a campaign chooses its next designs. It holds no state.
 
     Args:
-        initial: Proposer of the first designs; without a surrogate, of all of them.
+        initial: Proposer of the first designs; without a surrogate and a peer, of all of them.
         n_initial: Number of designs that are proposed without a model, >= 1.
         surrogate: What learns from the trials.
         acquisition: What a candidate is worth, given what was learnt.
         maximizer: How the best candidate is found.
+        peer: A whole optimiser of another package, instead of the three.
 
     Raises:
-        ValueError: n_initial < 1, or only some of the three words are given.
+        ValueError: n_initial < 1, only some of the three words are given, or a peer beside them.
     """
 
     initial: Proposer
@@ -36,6 +41,7 @@ class Algorithm:
     surrogate: Surrogate | None = None
     acquisition: Acquisition | None = None
     maximizer: Maximizer | None = None
+    peer: Peer | None = None
 
     def __post_init__(self) -> None:
         if self.n_initial < 1:
@@ -47,10 +53,14 @@ class Algorithm:
                 f"The algorithm has no {' and no '.join(missing)}: give surrogate, acquisition and maximizer together, "
                 "or none of them to go on with the initial proposer."
             )
+        if self.peer is not None and not missing:
+            raise ValueError(
+                "The algorithm has a peer and the three words, and a peer is a whole optimiser: leave one out."
+            )
 
     def learns(self, proposed: int) -> bool:
-        """Whether the next design, after ``proposed`` of them, comes from the model and not from the proposer."""
-        return self.surrogate is not None and proposed >= self.n_initial
+        """Whether the next design, after ``proposed`` of them, is chosen from what was read and not by the proposer."""
+        return (self.surrogate is not None or self.peer is not None) and proposed >= self.n_initial
 
     def fit(
         self,
@@ -80,7 +90,7 @@ class Algorithm:
         Args:
             posterior: What was learnt from data.
             data: The observations behind it.
-            pending: Encoded designs without a result yet, shape (k, d); k may be 0.
+            pending: Encoded designs without a result yet, not to be proposed again, shape (k, d); k may be 0.
             space: Where to search; a subset of where the data come from is fine.
             q: Size of the batch.
             rng: The only source of randomness.
@@ -88,7 +98,23 @@ class Algorithm:
         _, acquisition, maximizer = self._words()
         waiting = torch.as_tensor(np.array(pending, dtype=np.float64).reshape(-1, data.X.shape[1]))
         score = acquisition.score(posterior, data, waiting, q, rng)
-        return maximizer.maximize(score, space, q, rng)
+        return maximizer.maximize(score, space, q, rng, waiting.numpy())
+
+    def suggest(
+        self, data: Observations, pending: ArrayLike, space: SearchSpace, q: int, rng: np.random.Generator
+    ) -> Array:
+        """The peer's next batch of q designs, encoded and feasible, shape (q, d) (see Peer.suggest).
+
+        Raises:
+            ValueError: there is no peer, it cannot search this space, or it gave something else than q designs.
+        """
+        if self.peer is None:
+            raise ValueError("This algorithm has no peer: use `fit` and `propose`, or `initial`.")
+        waiting = np.array(pending, dtype=np.float64).reshape(-1, data.X.shape[1])
+        X = self.peer.suggest(data, waiting, space, q, rng)
+        if X.shape != (q, space.dimension):
+            raise ValueError(f"The peer gave designs of the shape {X.shape}, not {(q, space.dimension)}.")
+        return space.repair(X)
 
     def _words(self) -> tuple[Surrogate, Acquisition, Maximizer]:
         if self.surrogate is None or self.acquisition is None or self.maximizer is None:

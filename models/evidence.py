@@ -114,12 +114,14 @@ class Weights:
         mean: Shape (K,).
         spread: F with covariance F F^T, shape (K, K).
         rows: Scaled features of everything conditioned on, shape (n, K).
+        y: What was read there, shape (n,).
         noise: Noise variance of a row, positive.
     """
 
     mean: Tensor
     spread: Tensor
     rows: Tensor
+    y: Tensor
     noise: float
 
     @classmethod
@@ -128,13 +130,24 @@ class Weights:
         left, singular, right = torch.linalg.svd(rows, full_matrices=True)
         count = len(singular)
         mean = right[:count].mT @ (singular / (singular.square() + noise) * (left[:, :count].mT @ y))
-        return cls(mean, _spread(singular, right, noise), rows, noise)
+        return cls(mean, _spread(singular, right, noise), rows, y, noise)
 
     def believe(self, rows: Tensor) -> "Weights":
         """Further rows (k, K), read at the mean: it stays and the covariance shrinks."""
         together = torch.cat([self.rows, rows])
         _, singular, right = torch.linalg.svd(together, full_matrices=True)
-        return Weights(self.mean, _spread(singular, right, self.noise), together, self.noise)
+        read = torch.cat([self.y, rows @ self.mean])
+        return Weights(self.mean, _spread(singular, right, self.noise), together, read, self.noise)
+
+    def log_predictive(self) -> Tensor:
+        """log density of each y given the others, shape (n,) (Rasmussen and Williams, 2006, section 5.4.2)."""
+        left, singular, _ = torch.linalg.svd(self.rows, full_matrices=True)
+        total = torch.full((len(self.y),), self.noise, dtype=left.dtype)
+        total[: len(singular)] += singular.square()
+        precision = (left.square() / total).sum(1)
+        missed = (left @ (left.mT @ self.y / total)) / precision
+        found: Tensor = 0.5 * (precision.log() - missed.square() * precision - math.log(2 * math.pi))
+        return found
 
 
 def _spread(singular: Tensor, right: Tensor, noise: float) -> Tensor:

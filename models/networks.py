@@ -6,8 +6,9 @@ standard normal weights: outputs keep their size at any width and depth. The con
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -30,14 +31,19 @@ class Streams:
     second: Tensor
 
 
-def _activate(z: Tensor, kind: Activation) -> tuple[Tensor, Tensor, Tensor]:
-    """psi, psi' and psi'' at z."""
+def _activate(z: Tensor, kind: Activation) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """psi and its first three derivatives at z."""
     if kind == "sine":
-        sine = torch.sin(z)
-        return sine, torch.cos(z), -sine
+        sine, cosine = torch.sin(z), torch.cos(z)
+        return sine, cosine, -sine, -cosine
     t = torch.tanh(z)
     slope = 1 - t * t
-    return t, slope, -2 * t * slope
+    bend = -2 * t * slope
+    return t, slope, bend, -2 * (slope * slope + t * bend)
+
+
+def _activated(z: Tensor, kind: Activation) -> Tensor:
+    return torch.sin(z) if kind == "sine" else torch.tanh(z)
 
 
 def hessian_forms(dimension: int, like: Tensor) -> Tensor:
@@ -95,7 +101,7 @@ class Network:
         *hidden, last = self.layers(theta)
         a = torch.cat([X, torch.ones_like(X[:, :1])], dim=1).expand(len(theta), -1, -1)
         for weights in hidden:
-            a = _activate(a @ weights, self.activation)[0]
+            a = _activated(a @ weights, self.activation)
         return (a @ last)[..., 0]
 
     def streams(self, theta: Tensor, X: Tensor, forms: Tensor) -> Streams:
@@ -107,7 +113,7 @@ class Network:
             forms: Symmetric or triangular matrices C_s, shape (s, n, d, d), or (s, 1, d, d) where they do not change
                 with the point.
         """
-        return self._outputs(self._propagate(theta, X, forms)[-1])
+        return self._outputs(self._propagate(theta, X, forms, _bend)[-1])
 
     def hessian(self, theta: Tensor, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """h (k, n), its gradient (k, n, d) and its Hessian (k, n, d, d) at X (n, d)."""
@@ -122,7 +128,9 @@ class Network:
         rows = last[..., 0].mT
         return Streams(value=rows[..., 0], gradient=rows[..., 1 : d + 1], second=rows[..., d + 1 :])
 
-    def _propagate(self, theta: Tensor, X: Tensor, forms: Tensor) -> list[Tensor]:
+    def _propagate(
+        self, theta: Tensor, X: Tensor, forms: Tensor, bend: Callable[[Tensor, Tensor, Activation], Tensor]
+    ) -> list[Tensor]:
         """Inputs and outputs of each linear layer: a_0, z_1, a_1, z_2, ..., z_L, each (k, 1 + d + s, n, m).
 
         With L2 = sum_ij C_ij d_i d_j at a fixed point, L2 psi(z) = psi''(z) sum_ij C_ij z_i z_j + psi'(z) L2 z, so one
@@ -134,22 +142,14 @@ class Network:
         inputs[0, :, d] = 1.0
         inputs[torch.arange(1, d + 1), :, torch.arange(d)] = 1.0
         passed = [inputs.expand(len(theta), -1, -1, -1)]
-        weights = self.layers(theta)
+        weights, twice = self.layers(theta), forms + forms.mT
         for number, matrix in enumerate(weights):
             a = passed[-1]
             z = (a.flatten(1, 2) @ matrix).reshape(*a.shape[:3], -1)
             passed.append(z)
             if number < self.depth:
-                passed.append(self._bend(z, forms))
+                passed.append(bend(z, twice, self.activation))
         return passed
-
-    def _bend(self, z: Tensor, forms: Tensor) -> Tensor:
-        d = self.inputs
-        value, slope, bend = _activate(z[:, 0], self.activation)
-        first = z[:, 1 : d + 1]
-        quadratic = _quadratic(first, forms)
-        slopes = slope[:, None]
-        return torch.cat([value[:, None], slopes * first, slopes * z[:, d + 1 :] + bend[:, None] * quadratic], dim=1)
 
     def jacobian(self, passed: list[Tensor], rows: Tensor) -> Tensor:
         """Derivatives by theta of one number per point, shape (k, n, p), from one reverse pass.
@@ -171,17 +171,65 @@ class Network:
         return torch.cat(parts, dim=-1)
 
     def propagated(self, theta: Tensor, X: Tensor, forms: Tensor) -> tuple[Streams, list[Tensor]]:
-        """As ``streams``, with what passed through the layers, for ``jacobian``."""
-        passed = self._propagate(theta, X, forms)
+        """As ``streams``, with what passed through the layers, for ``jacobian``; differentiable once, and faster."""
+        passed = self._propagate(theta, X, forms, _bend_once)
         return self._outputs(passed[-1]), passed
 
 
-def _quadratic(first: Tensor, forms: Tensor) -> Tensor:
-    """sum_ij C_s,ij z_i z_j for z (k, d, n, m) and forms (s, n | 1, d, d): shape (k, s, n, m)."""
-    d = first.shape[1]
-    products = torch.stack([first[:, i] * first[:, j] for i in range(d) for j in range(i, d)], dim=1)
-    rows, columns = torch.triu_indices(d, d)
-    upper = forms[..., rows, columns] + torch.where(rows == columns, 0.0, 1.0).to(forms) * forms[..., columns, rows]
-    if forms.shape[1] == 1:
-        return torch.einsum("sc,kcnm->ksnm", upper[:, 0], products)
-    return torch.einsum("snc,kcnm->ksnm", upper, products)
+def _bend(z: Tensor, twice: Tensor, kind: Activation) -> Tensor:
+    """psi(z), psi' z_i and psi' L_s z + psi'' sum_ij C_s,ij z_i z_j of streams (k, 1 + d + s, n, m), by C_s + C_s^T."""
+    d = twice.shape[-1]
+    value, slope, bend, _ = _activate(z[:, 0], kind)
+    first = z[:, 1 : d + 1]
+    quadratic = 0.5 * (first[:, None] * _sums(first, twice)).sum(2)
+    second = slope[:, None] * z[:, d + 1 :] + bend[:, None] * quadratic
+    return torch.cat([value[:, None], slope[:, None] * first, second], dim=1)
+
+
+def _bend_once(z: Tensor, twice: Tensor, kind: Activation) -> Tensor:
+    """``_bend`` by ``_Bend``."""
+    bent: Tensor = _Bend.apply(z, twice, kind)  # type: ignore[no-untyped-call]
+    return bent
+
+
+class _Bend(torch.autograd.Function):
+    """``_bend`` with its reverse pass written out: a training step then touches half the arrays.
+
+    With w_s,i = sum_j (C_s + C_s^T)_ij z_j, the form is sum_i z_i w_s,i / 2 and its derivative by z_i is w_s,i.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, twice: Tensor, kind: Activation) -> Tensor:
+        """From streams (k, T, n, m) and symmetrised forms (s, n | 1, d, d)."""
+        d = twice.shape[-1]
+        value, slope, bend, third = _activate(z[:, 0], kind)
+        first = z[:, 1 : d + 1]
+        sums = _sums(first, twice)
+        quadratic = 0.5 * (first[:, None] * sums).sum(2)
+        found = torch.empty_like(z)
+        found[:, 0] = value
+        torch.mul(z[:, 1:], slope[:, None], out=found[:, 1:])
+        found[:, d + 1 :].addcmul_(quadratic, bend[:, None])
+        ctx.save_for_backward(z, slope, bend, third, sums, quadratic)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, after: Tensor) -> tuple[Tensor, None, None]:
+        """Sensitivities to z from those to the result."""
+        z, slope, bend, third, sums, quadratic = ctx.saved_tensors
+        d = sums.shape[2]
+        own = after[:, d + 1 :]
+        found = after * slope[:, None]
+        found[:, 0] += bend * (after[:, 1:] * z[:, 1:]).sum(1) + third * (own * quadratic).sum(1)
+        weighted = own * bend[:, None]
+        for s in range(own.shape[1]):
+            found[:, 1 : d + 1].addcmul_(weighted[:, s : s + 1], sums[:, s])
+        return found, None, None
+
+
+def _sums(first: Tensor, twice: Tensor) -> Tensor:
+    """sum_j (C_s + C_s^T)_ij z_j for z (k, d, n, m) and symmetrised forms (s, n | 1, d, d): (k, s, d, n, m)."""
+    if twice.shape[1] > 1:
+        return torch.einsum("snij,kjnm->ksinm", twice, first)
+    k, d, n, m = first.shape
+    return (twice[:, 0].reshape(-1, d) @ first.reshape(k, d, -1)).reshape(k, -1, d, n, m)

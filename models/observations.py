@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from physics.operators import Equation
+from physics.operators import Equation, System
+from physics.space import ImageColumns as ImageColumns
 
 Array = NDArray[np.float64]
 
@@ -38,7 +39,8 @@ class Physics:
     """The equation that the objective satisfies as a function of the design, and where to impose it.
 
     Args:
-        equation: N[f] = g, with f the objective in its own unit and derivatives by the physical design variables.
+        equation: N[f] = g, or a system of f and auxiliary fields, with f the objective in its own unit and derivatives
+            by the physical design variables.
         points: Collocation points, shape (r, d), in physical units.
         center: Middle of each variable's interval, shape (d,), in physical units.
         half: Half length of each variable's interval, shape (d,), in physical units, positive.
@@ -49,7 +51,7 @@ class Physics:
         ValueError: shapes disagree, a value is not finite, or a half length is not positive.
     """
 
-    equation: Equation
+    equation: Equation | System
     points: Array
     center: Array
     half: Array
@@ -127,9 +129,11 @@ class Observations:
         maximize: Whether the campaign maximises y; a surrogate only ever sees the minimised ``targets``.
         noise_sd: Known standard deviation of a reading, in the objective's unit; None where it is not known.
         physics: The equation that the objective satisfies, where one is known.
+        images: Which coordinates are the pixels of images.
 
     Raises:
-        ValueError: no trial, shapes disagree, a value is not finite, or the noise is negative.
+        ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
+            beyond the last coordinate.
     """
 
     X: Array
@@ -137,6 +141,7 @@ class Observations:
     maximize: bool
     noise_sd: float | None = None
     physics: Physics | None = None
+    images: tuple[ImageColumns, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _frozen(self.X))
@@ -154,6 +159,12 @@ class Observations:
                 f"Collocation points have {self.physics.points.shape[1]} coordinates and designs {self.X.shape[1]}: "
                 "the equation's domain must have one axis for each encoded design variable."
             )
+        for image in self.images:
+            if not 0 <= image.first <= self.X.shape[1] - math.prod(image.shape):
+                raise ValueError(
+                    f"An image of {image.shape} pixels from coordinate {image.first} on does not fit into "
+                    f"{self.X.shape[1]} coordinates: take the columns from SearchSpace.images."
+                )
 
     def __len__(self) -> int:
         return len(self.y)
@@ -186,6 +197,8 @@ class Observations:
             parts["noise_sd"] = np.array([self.noise_sd])
         if self.physics is not None:
             parts |= {"points": self.physics.points, "center": self.physics.center, "half": self.physics.half}
+        if self.images:
+            parts["images"] = np.array([[image.first, *image.shape] for image in self.images], dtype=np.float64)
         for name, array in parts.items():
             sha.update(f"|{name}{array.shape}|".encode())
             # Adding zero turns -0.0 into 0.0: equal data must have equal digests.

@@ -12,8 +12,8 @@ from torch import Tensor
 from models.networks import Activation, Network
 from models.observations import Observations, Physics
 from models.randomness import torch_generator
-from models.residual_networks import Factors, Fixed, NetworkPosterior, ResidualLoss, exact_draw
-from models.residuals import residual
+from models.residual_networks import Factors, Fixed, NetworkPosterior, ResidualLoss, exact_draw, initial
+from models.residuals import residual, system_of
 from models.solution_posterior import SolutionPosterior, fit_solutions, restore_solutions
 from models.surrogate import Report
 from models.training import Schedule, State, train
@@ -40,7 +40,14 @@ def _moved(parts: _Moved, device: torch.device) -> _Moved:
     return replace(parts, **tensors)
 
 
-def _positive(name: str, value: float) -> None:
+def refuse_below_one(name: str, value: int) -> None:
+    """Raise ValueError for a count below 1."""
+    if value < 1:
+        raise ValueError(f"{name} is {value}: give 1 or more.")
+
+
+def refuse_non_positive(name: str, value: float) -> None:
+    """Raise ValueError for what is not a finite number above 0."""
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} is {value}: give a positive number.")
 
@@ -83,10 +90,9 @@ class Trained:
 
     def __post_init__(self) -> None:
         for name in ("networks", "width", "depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: give 1 or more.")
+            refuse_below_one(name, getattr(self, name))
         for name in ("frequency", "nu", "weight", "rate", "decay", "noise"):
-            _positive(name, getattr(self, name))
+            refuse_non_positive(name, getattr(self, name))
         if min(self.steps, self.refinements) < 0 or self.steps + self.refinements == 0:
             raise ValueError(
                 f"steps is {self.steps} and refinements is {self.refinements}: give numbers >= 0, not both 0."
@@ -126,8 +132,9 @@ class Trained:
 
     def _fixed(self, network: Network, data: Observations, physics: Physics, rng: np.random.Generator) -> Fixed:
         generator = torch_generator(rng)
-        anchor = network.initial(self.networks, generator)
-        n, r = len(data), len(physics.points)
+        system = system_of(physics)
+        anchor = initial(network, self.networks, 1 + len(system.sizes), generator)
+        n, r = len(data), len(physics.points) * len(system.sources(physics.points))
         if not self.exact_draw:
             return Fixed.plain(anchor, n, r)
         noise = self._noise_sd(data)
@@ -148,10 +155,11 @@ class Trained:
     def _posterior(self, data: Observations, state: Mapping[str, Tensor]) -> NetworkPosterior:
         misfit, left = state["achieved"].tolist()
         loss = float(state["loss"].mean())
-        metrics = {"loss": loss, "misfit": misfit, "residual": left, "restarts": float(state["counts"][1])}
-        return NetworkPosterior(
-            self._network(data), state["theta"], Fixed.of(state), self.nu, data.scaling, metrics, dict(state)
-        )
+        restarts = int(state["counts"][1])
+        metrics = {"loss": loss, "misfit": misfit, "residual": left, "restarts": float(restarts)}
+        remarks = {"restarts": f"training became non-finite and began again {restarts} times"} if restarts else {}
+        network, fixed = self._network(data), Fixed.of(state)
+        return NetworkPosterior(network, state["theta"], fixed, self.nu, data.scaling, metrics, remarks, dict(state))
 
 
 @dataclass(frozen=True)
@@ -166,8 +174,7 @@ class Basis:
     degree: int = 30
 
     def __post_init__(self) -> None:
-        if self.degree < 1:
-            raise ValueError(f"degree is {self.degree}: give 1 or more.")
+        refuse_below_one("degree", self.degree)
 
     def fit(
         self,

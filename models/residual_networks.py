@@ -20,10 +20,10 @@ class Fixed:
     """What k trainings hold fixed: all their randomness.
 
     Args:
-        anchor: Initial weights theta_0, shape (k, p).
-        tangent: The second draw theta_0', zero in the last layer, shape (k, p); (0,) where none is added.
+        anchor: Initial weights theta_0, shape (k, F p): those of each field's network, one after the other.
+        tangent: The second draw theta_0', zero in the last layers, shape (k, F p); (0,) where none is added.
         data_noise: Perturbation of the targets, shape (k, n); zeros where they are trusted.
-        residual_noise: Perturbation of the right-hand side, shape (k, r).
+        residual_noise: Perturbation of the right-hand sides, shape (k, E r).
     """
 
     anchor: Tensor
@@ -56,13 +56,18 @@ class Factors:
     ridge: float
 
 
+def initial(network: Network, k: int, fields: int, generator: torch.Generator) -> Tensor:
+    """Standard normal weights of k trainings of one network a field, shape (k, fields p)."""
+    return network.initial(k * fields, generator).reshape(k, -1)
+
+
 def exact_draw(
     network: Network, anchor: Tensor, n: int, r: int, noise_sd: float, residual_sd: float, generator: torch.Generator
 ) -> Fixed:
     """The randomness that makes a wide network's minimiser a draw from the joint posterior (methods, section 3)."""
-    tangent = network.initial(len(anchor), generator)
-    tangent[:, -network.width :] = 0.0
     k = len(anchor)
+    tangent = initial(network, k, anchor.shape[1] // network.size, generator)
+    tangent.view(-1, network.size)[:, -network.width :] = 0.0
     data_noise = noise_sd * torch.randn(k, n, generator=generator, dtype=torch.float64)
     residual_noise = residual_sd * torch.randn(k, r, generator=generator, dtype=torch.float64)
     return Fixed(anchor, tangent, data_noise, residual_noise)
@@ -79,10 +84,10 @@ def tangent_value(network: Network, anchor: Tensor, tangent: Tensor, X: Tensor) 
 
 
 class ResidualLoss:
-    """sum (y + eps - nu F(x))^2 + weight sum (N[nu F](z) - g + eps')^2 + ridge ||theta - theta_0||^2 for k networks.
+    """sum (y + eps - nu F(x))^2 + weight sum (N[nu F](z) - g + eps')^2 + ridge ||theta - theta_0||^2 for k trainings.
 
-    F is the network, or the network plus the tangent term of an exact draw. Data and collocation points go through the
-    network together, so a step costs one pass whatever is asked of it.
+    F is one network for each field, or these plus the tangent term of an exact draw; only the first is observed. Data
+    and collocation points go through the networks together, so a step costs one pass whatever is asked of it.
     """
 
     def __init__(
@@ -107,43 +112,69 @@ class ResidualLoss:
         self.offset = self._tangent_rows(fixed) if len(fixed.tangent) else torch.zeros_like(self.targets[:, :0])
 
     def rows(self, theta: Tensor) -> Tensor:
-        """Rows at theta (k, p), shape (k, n + r)."""
-        return self._rows(self.network.streams(theta, self.points, self.forms))
+        """Rows at theta (k, F p), shape (k, n + E r)."""
+        streams, _ = self.network.propagated(self._split(theta), self.points, self.forms)
+        return self._rows(*self._data_and_residuals(streams))
 
     def linearised(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows (k, n + r) and their Jacobian (k, n + r, p)."""
+        """Rows (k, n + E r) and their Jacobian (k, n + E r, F p)."""
         with torch.enable_grad():
-            streams, passed = self.network.propagated(theta.detach().requires_grad_(), self.points, self.forms)
-            rows = self._rows(streams)
-            jacobian = self.network.jacobian(passed, rows)
+            start = self._split(theta).detach().requires_grad_()
+            streams, passed = self.network.propagated(start, self.points, self.forms)
+            data, missed = self._data_and_residuals(streams)
+            jacobian = self._jacobian(passed, data, missed)
+            rows = self._rows(data, missed)
         return rows.detach(), jacobian
 
     def metrics(self, theta: Tensor) -> dict[str, float]:
-        """Root mean square of the misfit of the data (target sd) and of the residual (relative), over all networks."""
+        """Root mean square of the misfit of the data (target sd) and of the residual (relative), over all trainings."""
         rows = self.rows(theta).detach()
         data, physics = rows[:, : self.n], rows[:, self.n :] / self.root
         return {"misfit": float(data.square().mean().sqrt()), "residual": float(physics.square().mean().sqrt())}
 
-    def _rows(self, streams: Streams) -> Tensor:
-        data, physics = self._split(streams)
-        rows = torch.cat([data - self.targets, self.root * (self.residual.rows(physics) + self.shift)], dim=1)
+    def _split(self, theta: Tensor) -> Tensor:
+        """Weights (k, F p) as those of k F networks, (k F, p)."""
+        return theta.reshape(-1, self.network.size)
+
+    def _rows(self, data: Tensor, missed: Tensor) -> Tensor:
+        residuals = self.root * (missed.flatten(1) + self.shift)
+        rows = torch.cat([data - self.targets, residuals], dim=1)
         return rows + self.offset if self.offset.shape[1] else rows
 
-    def _split(self, streams: Streams) -> tuple[Tensor, Streams]:
-        n, nu = self.n, self.nu
-        later = Streams(nu * streams.value[:, n:], nu * streams.gradient[:, n:], nu * streams.second[:, n:])
-        return nu * streams.value[:, :n], later
+    def _data_and_residuals(self, streams: Streams) -> tuple[Tensor, Tensor]:
+        """nu F at the data (k, n), and N[nu F] - g of each equation (k, E, r)."""
+        later = self._later(streams)
+        return self._observed(streams), self.residual.rows(later)
+
+    def _observed(self, streams: Streams) -> Tensor:
+        return self.nu * streams.value[:: self.residual.fields, : self.n]
+
+    def _later(self, streams: Streams) -> Streams:
+        """nu F and its derivatives at the collocation points, (k, F, r, ...)."""
+        fields, n = self.residual.fields, self.n
+        parts = (streams.value, streams.gradient, streams.second)
+        return Streams(*(self.nu * part[:, n:].reshape(-1, fields, *part[:, n:].shape[1:]) for part in parts))
+
+    def _jacobian(self, passed: list[Tensor], data: Tensor, missed: Tensor) -> Tensor:
+        """Derivatives of all rows by theta, (k, n + E r, F p): one reverse pass for each equation."""
+        blocks = []
+        for e, residual in enumerate(missed.unbind(1)):
+            rows = torch.cat([data, self.root * residual], dim=1)
+            found = self.network.jacobian(passed, rows)  # (k F, n + r, p)
+            # To (k, n + r, F p); the data rows are kept once.
+            block = found.reshape(len(data), -1, *found.shape[1:]).transpose(1, 2).flatten(2)
+            blocks.append(block if e == 0 else block[:, self.n :])
+        return torch.cat(blocks, dim=1)
 
     def _tangent_rows(self, fixed: Fixed) -> Tensor:
         """The tangent term's share of the rows; it is linear, so its N-image is J(theta_0) theta_0'."""
         if not isinstance(self.residual, LinearResidual):
             raise ValueError("exact_draw is true and the equation is not linear: set exact_draw to false.")
         with torch.enable_grad():
-            start = fixed.anchor.detach().clone().requires_grad_()
+            start = self._split(fixed.anchor).detach().clone().requires_grad_()
             streams, passed = self.network.propagated(start, self.points, self.forms)
-            data, physics = self._split(streams)
-            rows = torch.cat([data, self.root * self.residual.image(physics)], dim=1)
-            jacobian = self.network.jacobian(passed, rows)
+            image = self.residual.image(self._later(streams))
+            jacobian = self._jacobian(passed, self._observed(streams), image)
         return (jacobian @ fixed.tangent[..., None])[..., 0]
 
 
@@ -153,11 +184,12 @@ class NetworkPosterior:
 
     Args:
         network: Their shape.
-        theta: Trained weights, shape (k, p), float64 on the CPU.
+        theta: Trained weights, shape (k, F p), float64 on the CPU; the first p are the objective's.
         fixed: What their training held fixed.
         nu: Factor of the prediction.
         scaling: How targets become readings.
         metrics: What the training achieved.
+        remarks: Restarts, where there were any.
         rest: The last checkpoint of the training, as tensors.
     """
 
@@ -167,17 +199,15 @@ class NetworkPosterior:
     nu: float
     scaling: Scaling
     metrics: Mapping[str, float]
+    remarks: Mapping[str, str]
     rest: Mapping[str, Tensor]
 
-    @property
-    def remarks(self) -> Mapping[str, str]:
-        """None."""
-        return {}
-
     def _values(self, X: Tensor, which: slice) -> Tensor:
-        values = self.network.value(self.theta[which], X)
+        p = self.network.size
+        values = self.network.value(self.theta[which, :p], X)
         if len(self.fixed.tangent):
-            values = values + tangent_value(self.network, self.fixed.anchor[which], self.fixed.tangent[which], X)
+            anchor, tangent = self.fixed.anchor[which, :p], self.fixed.tangent[which, :p]
+            values = values + tangent_value(self.network, anchor, tangent, X)
         return self.nu * values
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch.quasirandom import SobolEngine
 
 from models.observations import Array
-from physics.space import Categorical, Continuous, Integer, SearchSpace
+from physics.space import Categorical, Image, Integer, SearchSpace, Variable
 
 # Size of the blocks in which points are tried; part of the sequence's definition, as is the fallback's threshold.
 _BLOCK = 256
@@ -25,16 +25,16 @@ def take(points: Iterator[Array], n: int) -> Array:
 
 
 def sobol_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array]:
-    """Feasible points of a scrambled Sobol sequence (Owen, 1998), one dimension a variable, without end."""
+    """Feasible points of a scrambled Sobol sequence (Owen, 1998), one dimension a variable or pixel, without end."""
     seed = int(rng.integers(2**31 - 1))
-    engine = SobolEngine(len(space.variables), scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    engine = SobolEngine(_cube_dimension(space), scramble=True, seed=seed)  # type: ignore[no-untyped-call]
     cubes = (engine.draw(_BLOCK, dtype=torch.float64).numpy() for _ in iter(int, 1))
     return _feasible_points(space, cubes, rng)
 
 
 def uniform_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array]:
     """Feasible independent uniform points, without end."""
-    cubes = (rng.random((_BLOCK, len(space.variables))) for _ in iter(int, 1))
+    cubes = (rng.random((_BLOCK, _cube_dimension(space))) for _ in iter(int, 1))
     return _feasible_points(space, cubes, rng)
 
 
@@ -58,22 +58,32 @@ def is_feasible(space: SearchSpace, X: Array) -> NDArray[np.bool_]:
     return np.asarray(np.all(slack >= -_ROUNDING * (np.abs(b) + np.abs(A).sum(axis=1) + 1), axis=1))
 
 
-def _levels(variable: Continuous | Integer | Categorical) -> int | None:
-    """Number of values of a discrete variable; None for a continuous one."""
+def _cube_dimension(space: SearchSpace) -> int:
+    return sum(_coordinates(variable) for variable in space.variables)
+
+
+def _coordinates(variable: Variable) -> int:
+    """Coordinates of the unit cube that a variable takes."""
+    return variable.width if isinstance(variable, Image) else 1
+
+
+def _levels(variable: Variable) -> int | None:
+    """Number of values of a discrete variable; None for one whose values are not counted."""
     if isinstance(variable, Integer):
         return variable.high - variable.low + 1
     return len(variable.levels) if isinstance(variable, Categorical) else None
 
 
 def _from_cube(space: SearchSpace, cube: Array) -> Array:
-    """Encoded points (n, d) from the unit cube (n, variables): uniform in every interval and over all levels."""
+    """Encoded points (n, d) from the unit cube (n, c): uniform in every interval and over all levels."""
+    ends = np.cumsum([_coordinates(variable) for variable in space.variables])[:-1]
     columns: list[Array] = []
-    for u, variable in zip(cube.T, space.variables, strict=True):
+    for u, variable in zip(np.split(cube, ends, axis=1), space.variables, strict=True):
         levels = _levels(variable)
         if levels is None:
-            columns.append(2 * u[:, None] - 1)
+            columns.append(2 * u - 1)
             continue
-        index = np.minimum((u * levels).astype(int), levels - 1)
+        index = np.minimum((u[:, 0] * levels).astype(int), levels - 1)
         if isinstance(variable, Categorical):
             columns.append(np.eye(levels)[index])
         else:

@@ -81,6 +81,10 @@ class SolutionPosterior:
             return self
         return replace(self, weights=self.weights.believe(self._rows(X.detach())))
 
+    def log_predictive(self) -> Tensor:
+        """log density of each reading given the others, shape (n,): exact for the linear model of the weights."""
+        return self.weights.log_predictive()
+
     def state(self) -> dict[str, Tensor]:
         """Hyper-parameters, weights and, where they were computed numerically, the functions themselves."""
         state = {
@@ -110,9 +114,8 @@ def fit_solutions(data: Observations, physics: Physics, degree: int, digest: Ten
     space = solutions(physics, degree)
     found = particular(physics, data.scaling, degree)
     background = None if found is None else Background(*found)
-    X, y = torch.from_numpy(data.X.copy()), torch.from_numpy(data.targets.copy())
-    left = y if background is None else y - background.value(X)
-    features = space.features(X)
+    left = _left(data, background)
+    features = space.features(torch.from_numpy(data.X.copy()))
     prior, evidence = choose_prior(features.numpy(), space.degrees.numpy(), left.numpy(), data.noise_variance)
     sizes = torch.from_numpy(prior.sizes(space.degrees.numpy()))
     numbers = (evidence, prior.log_scale, prior.log_decay, prior.log_noise, float(len(sizes)))
@@ -127,6 +130,12 @@ def fit_solutions(data: Observations, physics: Physics, degree: int, digest: Ten
     )
 
 
+def _left(data: Observations, background: Background | None) -> Tensor:
+    """Targets less the particular solution, shape (n,)."""
+    y = torch.from_numpy(data.targets.copy())
+    return y if background is None else y - background.value(torch.from_numpy(data.X.copy()))
+
+
 def restore_solutions(
     data: Observations, physics: Physics, degree: int, state: Mapping[str, Tensor]
 ) -> SolutionPosterior:
@@ -139,5 +148,5 @@ def restore_solutions(
         space = solutions(physics, degree)
     background = Background(Polynomials(box, degree), state["background"]) if "background" in state else None
     noise = Prior(metrics["log_scale"], metrics["log_decay"], metrics["log_noise"]).noise
-    weights = Weights(state["mean"], state["spread"], state["rows"], noise)
+    weights = Weights(state["mean"], state["spread"], state["rows"], _left(data, background), noise)
     return SolutionPosterior(space, state["sizes"], weights, background, data.scaling, metrics, state["digest"])

@@ -15,7 +15,7 @@ from numpy.polynomial import legendre
 from torch import Tensor
 
 from models.observations import Array, Physics, Scaling
-from models.residuals import LinearOperator, linear_operator
+from models.residuals import LinearOperator, linear_operator, linear_rows, system_of
 
 # Relative to the largest coefficient and to a function's own root mean square.
 _NULL = 1e-6
@@ -209,7 +209,7 @@ def solutions(physics: Physics, degree: int) -> Solutions:
     Raises:
         ValueError: the equation is not linear, or the degree does not suit it.
     """
-    if not physics.equation.linear:
+    if not system_of(physics).linear:
         raise ValueError("The equation is not linear and engine basis adds up its solutions: use engine trained.")
     box = enclosing_box(physics)
     if len(box[0]) == 2 and is_harmonic(linear_operator(physics, physics.points)):
@@ -228,12 +228,12 @@ def particular(physics: Physics, scaling: Scaling, degree: int) -> tuple[Polynom
     Raises:
         ValueError: polynomials of this degree cannot solve the equation to 1e-6 of its right-hand side.
     """
-    if not np.any(linear_operator(physics, physics.points).target_source(scaling)):
+    if not np.any(linear_rows(physics, scaling, physics.points)[0].source):
         return None
     polynomials = Polynomials(enclosing_box(physics), degree)
     points, mass = polynomials.quadrature()
     operator = linear_operator(physics, physics.decode(points))
-    source = operator.target_source(scaling)
+    source = linear_rows(physics, scaling, physics.decode(points))[0].source
     root = np.sqrt(mass)
     image = root[:, None] * polynomials.image(operator, points)
     found, *_ = np.linalg.lstsq(image, root * source, rcond=1e-10)

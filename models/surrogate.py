@@ -82,10 +82,12 @@ class Surrogate(Protocol):
     """A way to learn the objective: a frozen description whose fit is returned and never kept.
 
     Attributes:
-        uses_physics: Whether it learns from ``Observations.physics`` too, which is then required.
+        uses_physics: Whether it learns from ``Observations.physics`` too, where the problem states an equation.
+        needs_physics: Whether it cannot be fitted without; never where ``uses_physics`` is False.
     """
 
     uses_physics: ClassVar[bool]
+    needs_physics: ClassVar[bool]
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report

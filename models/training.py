@@ -23,6 +23,57 @@ _RAISE = 4.0
 _DAMPINGS = (1e-12, 1e12)
 
 
+class Jacobian(Protocol):
+    """Derivatives J (k, N, p) of k networks' rows by their weights, which need not be written out."""
+
+    def gram(self) -> Tensor:
+        """J J^T, shape (k, N, N), a fresh tensor."""
+        ...
+
+    def along(self, directions: Tensor) -> Tensor:
+        """J v for columns v (k, p, 1), shape (k, N, 1)."""
+        ...
+
+    def combined(self, weights: Tensor) -> Tensor:
+        """J^T w for columns w (k, N, 1), shape (k, p, 1)."""
+        ...
+
+    def slope(self, rows: Tensor) -> Tensor:
+        """J^T r, half the gradient of sum r^2, shape (k, p), for the rows r (k, N) themselves."""
+        ...
+
+
+@dataclass(frozen=True)
+class Written:
+    """A Jacobian that is written out.
+
+    Args:
+        matrix: J, shape (k, N, p).
+    """
+
+    matrix: Tensor
+
+    def gram(self) -> Tensor:
+        """J J^T."""
+        return self.matrix @ self.matrix.mT
+
+    def along(self, directions: Tensor) -> Tensor:
+        """J v."""
+        return self.matrix @ directions
+
+    def combined(self, weights: Tensor) -> Tensor:
+        """J^T w."""
+        return self.matrix.mT @ weights
+
+    def slope(self, rows: Tensor) -> Tensor:
+        """J^T r, as the product from the left."""
+        return (rows[:, None] @ self.matrix)[:, 0]
+
+
+class Diverged(ValueError):
+    """A training became non-finite again after every restart."""
+
+
 class LeastSquares(Protocol):
     """k losses of the form sum of rows^2 + ridge ||theta - anchor||^2."""
 
@@ -33,8 +84,8 @@ class LeastSquares(Protocol):
         """Rows at theta (k, p), shape (k, N), differentiable."""
         ...
 
-    def linearised(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows (k, N) and their Jacobian (k, N, p), without a graph."""
+    def linearised(self, theta: Tensor) -> tuple[Tensor, Tensor | Jacobian]:
+        """Rows (k, N) and their Jacobian, a tensor (k, N, p) or a way to multiply by it, without a graph."""
         ...
 
 
@@ -124,15 +175,16 @@ def _adam(problem: LeastSquares, state: State, schedule: Schedule) -> State:
 def _gauss_newton(problem: LeastSquares, state: State) -> State:
     """One damped step of each network, taken where it lowers that network's loss."""
     theta = state.theta.detach()
-    rows, jacobian = problem.linearised(theta)
+    rows, derivatives = problem.linearised(theta)
+    jacobian = Written(derivatives) if isinstance(derivatives, Tensor) else derivatives
     loss = _losses(problem, theta, rows)
-    slope = (rows[:, None] @ jacobian)[:, 0] + problem.ridge * (theta - problem.anchor)
+    slope = jacobian.slope(rows) + problem.ridge * (theta - problem.anchor)
     total = problem.ridge + state.damping
-    gram = jacobian @ jacobian.mT
+    gram = jacobian.gram()
     gram.diagonal(dim1=-2, dim2=-1).add_(total[:, None])
     factor, failed = torch.linalg.cholesky_ex(gram)
-    inner = torch.cholesky_solve(jacobian @ slope[..., None], factor)
-    move = (slope - (jacobian.mT @ inner)[..., 0]) / total[:, None]
+    inner = torch.cholesky_solve(jacobian.along(slope[..., None]), factor)
+    move = (slope - jacobian.combined(inner)[..., 0]) / total[:, None]
     trial = theta - move
     trial_loss = _losses(problem, trial, problem.rows(trial))
     better = (trial_loss < loss) & (failed == 0)
@@ -159,7 +211,7 @@ def train(
     threads.
 
     Raises:
-        ValueError: the loss became non-finite again after every restart.
+        Diverged: the loss became non-finite again after every restart.
     """
     total = schedule.steps + schedule.refinements
     while state.step < total:
@@ -179,7 +231,7 @@ def train(
 
 def _restart(problem: LeastSquares, state: State, schedule: Schedule) -> State:
     if state.restarts == schedule.restarts:
-        raise ValueError(
+        raise Diverged(
             f"Training became non-finite at step {state.step}, and {state.restarts} restarts at smaller rates did too: "
             f"lower the rate ({schedule.rate}) or check the readings and the equation."
         )

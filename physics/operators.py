@@ -5,7 +5,7 @@ Everything here is plain arithmetic on arrays, so that one equation serves numpy
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -50,6 +50,70 @@ class Equation(Protocol):
     def source(self, points: Values) -> Values:
         """g at the points (n, d) in physical units; shape (n,)."""
         ...
+
+
+@runtime_checkable
+class System(Protocol):
+    """Coupled equations of at most second order for the objective f and auxiliary fields a_1, ..., a_q.
+
+    N_e[f, a_1, ..., a_q](x) = g_e(x), e = 1, ..., E: the mixed form of one equation of higher order for f, such as a
+    beam's (E I w'')'' = q written as w'' = M / (E I), M'' = q. Only f is ever observed.
+    """
+
+    @property
+    def linear(self) -> bool:
+        """Whether every N_e is linear in all fields together; then N_e of zero jets is zero."""
+        ...
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """Typical magnitude of each of the q auxiliary fields, in its own unit, positive; their scale before data."""
+        ...
+
+    def operators(self, points: Values, jets: tuple[Jet, ...]) -> tuple[Values, ...]:
+        """N_1, ..., N_E at the points (n, d), from the jets of f, a_1, ..., a_q there; each of shape (n,)."""
+        ...
+
+    def sources(self, points: Values) -> tuple[Values, ...]:
+        """g_1, ..., g_E at the points (n, d) in physical units; each of shape (n,)."""
+        ...
+
+
+def residuals(system: System, points: Values, jets: tuple[Jet, ...]) -> tuple[Values, ...]:
+    """N_e - g_e at the points (n, d), one (n,) for each of the E equations; zero for a solution."""
+    found = zip(system.operators(points, jets), system.sources(points), strict=True)
+    return tuple(image - source for image, source in found)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One equation as a system without auxiliary fields.
+
+    Args:
+        equation: N[f] = g.
+    """
+
+    equation: Equation
+
+    sizes: tuple[float, ...] = ()
+
+    @property
+    def linear(self) -> bool:
+        """Whether N is linear."""
+        return self.equation.linear
+
+    def operators(self, points: Values, jets: tuple[Jet, ...]) -> tuple[Values, ...]:
+        """N[f], once, of shape (n,)."""
+        return (self.equation.operator(points, jets[0]),)
+
+    def sources(self, points: Values) -> tuple[Values, ...]:
+        """g, once, of shape (n,)."""
+        return (self.equation.source(points),)
+
+
+def as_system(equation: Equation | System) -> System:
+    """A system as it is, an equation as the system of it alone."""
+    return equation if isinstance(equation, System) else Alone(equation)
 
 
 def residual(equation: Equation, points: Values, jet: Jet) -> Values:
@@ -114,6 +178,58 @@ class LinearEquation:
     def source(self, points: Values) -> Values:
         """g at the points (n, d), shape (n,)."""
         return _at(self.right, points) + 0.0 * points[:, 0]
+
+
+@dataclass(frozen=True)
+class LinearSystem:
+    """Linear equations for f and auxiliary fields, sum_i N_ei[field_i] = g_e, field_0 = f.
+
+    Args:
+        blocks: N_ei, one row for each equation, one entry for each field (f first); None where a field does not occur.
+            g_e is the sum of the right-hand sides of its blocks.
+        sizes: Typical magnitude of each auxiliary field, in its own unit, positive.
+
+    Raises:
+        ValueError: rows that do not have one entry for each field, an empty one, one for another dimension, or a
+            magnitude that is not positive.
+
+    A beam of variable stiffness, w'' = M / EI(x) and M'' = q, over one coordinate x:
+
+        bend = LinearEquation(0.0, (0.0,), ((1.0,),))
+        moment = LinearEquation(lambda x: -1 / stiffness(x), (0.0,), ((0.0,),))
+        load = LinearEquation(0.0, (0.0,), ((1.0,),), right=q)
+        LinearSystem(blocks=((bend, moment), (None, load)), sizes=(1.0,))
+    """
+
+    blocks: tuple[tuple[LinearEquation | None, ...], ...]
+    sizes: tuple[float, ...]
+
+    linear = True
+
+    def __post_init__(self) -> None:
+        fields = 1 + len(self.sizes)
+        if not self.blocks or any(len(row) != fields or not any(row) for row in self.blocks):
+            raise ValueError(
+                f"A system of f and {len(self.sizes)} auxiliary fields has rows of {[len(row) for row in self.blocks]} "
+                f"blocks: give every row {fields} blocks, at least one of them not None."
+            )
+        dimensions = {len(block.first) for row in self.blocks for block in row if block is not None}
+        if len(dimensions) != 1:
+            raise ValueError(f"The blocks of a system have {sorted(dimensions)} coordinates: all must have the same.")
+        for size in self.sizes:
+            if not (np.isfinite(size) and size > 0):
+                raise ValueError(f"An auxiliary field's magnitude is {size}: give a positive number in its unit.")
+
+    def operators(self, points: Values, jets: tuple[Jet, ...]) -> tuple[Values, ...]:
+        """sum_i N_ei[field_i] of each row at the points (n, d), each of shape (n,)."""
+        return tuple(
+            sum(block.operator(points, jet) for block, jet in zip(row, jets, strict=True) if block is not None)
+            for row in self.blocks
+        )
+
+    def sources(self, points: Values) -> tuple[Values, ...]:
+        """g_e of each row at the points (n, d), each of shape (n,)."""
+        return tuple(sum(block.source(points) for block in row if block is not None) for row in self.blocks)
 
 
 def _diagonal(values: tuple[Coefficient, ...]) -> tuple[tuple[Coefficient, ...], ...]:

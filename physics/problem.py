@@ -14,7 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from physics.domain import Domain
-from physics.operators import Equation
+from physics.operators import Equation, System
 from physics.space import Design, SearchSpace
 
 Array = NDArray[np.float64]
@@ -84,9 +84,17 @@ class Problem(ABC):
         return None
 
     @property
-    def equation(self) -> Equation | None:
-        """The differential equation that the objective satisfies as a function of the design, over ``domain``."""
+    def equation(self) -> Equation | System | None:
+        """The differential equations that the objective satisfies as a function of the design, over ``domain``."""
         return None
+
+    @property
+    def oracle(self) -> bool:
+        """Whether ``equation`` was computed from the objective itself, and so hands the answer over.
+
+        Results that rest on such an equation are reported apart. False where the physics is known on its own.
+        """
+        return False
 
     @property
     def sd(self) -> float | None:

@@ -1,6 +1,7 @@
 """Search spaces: designs in physical units on one side, points of [-1, 1]^d on the other.
 
-The encoded ``dimension`` may exceed the number of variables, because a categorical variable takes a one-hot group.
+The encoded ``dimension`` may exceed the number of variables, because a categorical variable takes a one-hot group and
+an image one coordinate a pixel.
 ``encode`` and ``decode`` are the only way across.
 """
 
@@ -11,13 +12,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from physics.images import Image, ImageColumns
 from physics.polytope import EmptyPolytopeError, Polytope
-from physics.variables import Array, Categorical, Continuous, Integer, SpaceError, Variable, finite, suggestion
+from physics.variables import Array, Categorical, Continuous, Integer, SpaceError, finite, suggestion
 
 __all__ = [
     "Categorical",
     "Continuous",
     "Design",
+    "Image",
+    "ImageColumns",
     "Integer",
     "LinearConstraint",
     "SearchSpace",
@@ -25,8 +29,10 @@ __all__ = [
     "Variable",
 ]
 
+Variable = Continuous | Integer | Categorical | Image
+
 Design = Mapping[str, float | int | str]
-"""One design: a value in physical units for every variable's name."""
+"""One design: a value in physical units for every variable's name; an image is text (``Image.text``)."""
 
 # A linear constraint holds when it is violated by less than this, relative to the size of its terms.
 _TOLERANCE = 1e-9
@@ -73,7 +79,7 @@ class SearchSpace:
         constraints: Linear constraints that every proposed design satisfies.
 
     Raises:
-        SpaceError: a repeated name, a constraint on an unknown or categorical variable, or no design that
+        SpaceError: a repeated name, a constraint on an unknown variable or one that is no number, or no design that
             satisfies all constraints.
     """
 
@@ -115,6 +121,12 @@ class SearchSpace:
     def groups(self) -> tuple[slice, ...]:
         """The columns of each categorical variable's one-hot group."""
         return tuple(s for s, v in zip(self._columns, self.variables, strict=True) if isinstance(v, Categorical))
+
+    @cached_property
+    def images(self) -> tuple[ImageColumns, ...]:
+        """The columns of each image's pixels."""
+        variables = zip(self._columns, self.variables, strict=True)
+        return tuple(ImageColumns(columns.start, v.shape) for columns, v in variables if isinstance(v, Image))
 
     @cached_property
     def linear(self) -> tuple[Array, Array]:
@@ -200,7 +212,7 @@ class SearchSpace:
             self._check_constraint(constraint, design)
 
     def narrowed(self, bounds: Mapping[str, tuple[float, float]]) -> "SearchSpace":
-        """This space with tighter bounds, in physical units, on the named numeric variables.
+        """This space with tighter bounds, in physical units, on the named variables; an image's hold for every pixel.
 
         Raises:
             SpaceError: an unknown or categorical name, bounds that are reversed, not finite or wider than the space's.
@@ -225,10 +237,9 @@ class SearchSpace:
 
     def _numeric(self, name: str) -> Continuous | Integer:
         variable = self._variable(name)
-        if isinstance(variable, Categorical):
-            raise SpaceError(
-                f"A linear constraint holds {name}, a categorical: only numbers can be summed; leave it out."
-            )
+        if not isinstance(variable, Continuous | Integer):
+            kind = "an image" if isinstance(variable, Image) else "a categorical"
+            raise SpaceError(f"A linear constraint holds {name}, {kind}: only numbers can be summed; leave it out.")
         return variable
 
     def _check_constraint(self, constraint: LinearConstraint, design: Design) -> None:

@@ -1,6 +1,7 @@
 """Variables of a search space, and each one's way between its physical value and its encoded coordinates.
 
-A numeric variable takes one coordinate of [-1, 1]; a categorical one takes a one-hot group of {0, 1}.
+A numeric variable takes one coordinate of [-1, 1]; a categorical one takes a one-hot group of {0, 1}. An image
+(``physics.images``) takes one coordinate of [-1, 1] a pixel.
 Every class answers the same questions: ``width`` (number of coordinates), ``discrete``, ``box`` (2, width), ``encode``,
 ``decode``, ``uniform`` (n, width), ``snap`` (the nearest allowed coordinates), ``check`` and ``narrowed``.
 """
@@ -40,7 +41,8 @@ def finite(where: str, value: object) -> float:
     return float(value)
 
 
-def _check_name(name: object) -> None:
+def check_name(name: object) -> None:
+    """Accept a variable's name, or raise SpaceError."""
     if not isinstance(name, str) or not name.strip():
         raise SpaceError(f"A variable is named {name!r}: give every variable a name that is not blank.")
 
@@ -54,11 +56,12 @@ def _check_within(variable: "Continuous | Integer", number: float) -> None:
         )
 
 
-def _narrowed_bounds(variable: "Continuous | Integer", low: float, high: float) -> tuple[float, float]:
-    lower, upper = (finite(f"A bound of {variable.name}", bound) for bound in (low, high))
-    if lower < variable.low or upper > variable.high:
+def narrowed_bounds(name: str, own: tuple[float, float], asked: tuple[float, float]) -> tuple[float, float]:
+    """The bounds that a campaign asks for, within the variable's own; a SpaceError if they leave them."""
+    lower, upper = (finite(f"A bound of {name}", bound) for bound in asked)
+    if lower < own[0] or upper > own[1]:
         raise SpaceError(
-            f"The bounds [{low}, {high}] of {variable.name} leave the problem's own [{variable.low}, {variable.high}]: "
+            f"The bounds [{asked[0]}, {asked[1]}] of {name} leave the problem's own [{own[0]}, {own[1]}]: "
             "a campaign may only narrow them."
         )
     return lower, upper
@@ -105,7 +108,7 @@ class Continuous:
     discrete: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        check_name(self.name)
         low, high = (finite(f"A bound of {self.name}", bound) for bound in (self.low, self.high))
         if low >= high:
             raise SpaceError(
@@ -146,7 +149,7 @@ class Continuous:
 
     def narrowed(self, low: float, high: float) -> "Continuous":
         """This variable with tighter bounds."""
-        lower, upper = _narrowed_bounds(self, low, high)
+        lower, upper = narrowed_bounds(self.name, (self.low, self.high), (low, high))
         return replace(self, low=lower, high=upper)
 
 
@@ -173,7 +176,7 @@ class Integer:
     discrete: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        check_name(self.name)
         for bound in (self.low, self.high):
             if not isinstance(bound, numbers.Integral) or isinstance(bound, bool):
                 raise SpaceError(f"A bound of {self.name} is {bound!r}: give a whole number, or make it Continuous.")
@@ -224,7 +227,7 @@ class Integer:
 
     def narrowed(self, low: float, high: float) -> "Integer":
         """This variable with tighter bounds."""
-        lower, upper = _narrowed_bounds(self, low, high)
+        lower, upper = narrowed_bounds(self.name, (self.low, self.high), (low, high))
         if lower != round(lower) or upper != round(upper):
             raise SpaceError(f"The bounds [{low}, {high}] of {self.name} are not whole numbers: give whole numbers.")
         return replace(self, low=round(lower), high=round(upper))
@@ -248,7 +251,7 @@ class Categorical:
     discrete: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        check_name(self.name)
         if isinstance(self.levels, str) or not all(isinstance(level, str) for level in self.levels):
             raise SpaceError(f"The levels of {self.name} are {self.levels!r}: give a tuple of texts.")
         if not self.levels or len(set(self.levels)) < len(self.levels):
@@ -292,6 +295,3 @@ class Categorical:
         raise SpaceError(
             f"{self.name} is categorical, without bounds to narrow to [{low}, {high}]: leave it out of the bounds."
         )
-
-
-Variable = Continuous | Integer | Categorical

@@ -92,6 +92,7 @@ TRANSACTIONS: tuple[str, ...] = (
     "correct",
     "note.collocate",
     "note.train",
+    "note.acquire",
     "lease.acquire",
     "lease.release",
     "finish",

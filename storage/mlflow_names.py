@@ -1,7 +1,7 @@
 """Names, texts and numbers as MLflow takes them: allowed characters, limited lengths, dotted keys, milliseconds."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from storage.records import Trial, TrialState, canonical, digest_of
@@ -25,6 +25,40 @@ def safe_name(name: str) -> str:
     if cleaned == name and not name.startswith("..") and name not in ("", ".") and len(name) <= NAME_LENGTH:
         return name
     return f"{cleaned[: NAME_LENGTH - 9].lstrip('.')}-{digest_of(name)[:8]}"
+
+
+def about_trial(trial: Trial, corrections: int) -> dict[str, Any]:
+    """Tags of a trial whose results were corrected so many times."""
+    return {
+        "fieldcraft.state": trial.state.value,
+        "fieldcraft.failure": trial.failure,
+        "fieldcraft.iteration": trial.iteration,
+        "fieldcraft.attempt": trial.attempt,
+        "fieldcraft.revision": trial.revision,
+        "fieldcraft.digest": trial.digest,
+        "fieldcraft.design": trial.design if trial.revision > 1 else None,
+        "fieldcraft.ran": trial.ran,
+        "fieldcraft.corrected": corrections or None,
+        "fieldcraft.retracted": trial.outputs is None if corrections else None,
+        "fieldcraft.field": trial.field and trial.field.digest,
+        "fieldcraft.origin": trial.origin.kind,
+        "fieldcraft.algorithm": trial.origin.algorithm,
+        "fieldcraft.model": trial.origin.model and trial.origin.model.digest,
+    }
+
+
+def about_model(remarks: Mapping[str, str], scores: Mapping[str, float]) -> tuple[dict[str, str], dict[str, float]]:
+    """Tags of a model's remarks, and metrics of the scores of what it was chosen among."""
+    said = {f"fieldcraft.remark.{_dotted(name)}": text for name, text in remarks.items()}
+    return said, {f"origin.score.{_dotted(name)}": value for name, value in scores.items()}
+
+
+def training(curve: Sequence[Mapping[str, float]], metrics: Mapping[str, float]) -> list[tuple[str, float, int]]:
+    """Points (name, value, step) of a training's curve, rows with a ``step``, and after them its final metrics."""
+    points = [(name, value, int(row["step"])) for row in curve for name, value in row.items() if name != "step"]
+    last = 1 + max((step for _, _, step in points), default=-1)
+    points += [(name, value, last) for name, value in metrics.items()]
+    return [(_dotted(name), value, step) for name, value, step in points]
 
 
 def parameters(values: Mapping[str, Any]) -> dict[str, str]:
@@ -53,6 +87,11 @@ def colour(experiment: str) -> str:
 def milliseconds(seconds: float) -> int:
     """A time or a duration in whole milliseconds."""
     return round(seconds * 1000)
+
+
+def _dotted(name: str) -> str:
+    """``physics_informed/basis``, a candidate of a choice, with a dot: MLflow has keys with slashes only as paths."""
+    return name.replace("/", ".")
 
 
 def _text(value: Any, limit: int) -> str:

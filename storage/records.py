@@ -46,7 +46,7 @@ Expect = tuple[TrialState, int]  # the state and version a caller believes a tri
 FailureKind = Literal["transient", "infeasible", "cancelled", "unknown"]
 Verdict = Literal["accepted", "duplicate", "superseded", "partial", "retraction"]
 COUNTING: frozenset[Verdict] = frozenset({"accepted", "retraction"})  # of a trial's results the last of these counts
-Step = Literal["collocate", "train"]
+Step = Literal["collocate", "train", "acquire"]
 
 
 def _plain(value: object) -> object:
@@ -99,6 +99,8 @@ class Origin(Record):
     mean: Number | None = None  # predicted objective, in the objective's unit
     sd: Number | None = Field(default=None, ge=0)  # its standard deviation, in the objective's unit
     reproducible: bool = True  # False when a time limit struck on the way
+    remarks: Mapping[str, str] = {}  # what the model had to say of how it was made: a choice, a fallback
+    scores: Mapping[str, Number] = {}  # of the surrogates it chose between: log predictive density, summed over trials
 
 
 class Proposal(Record):

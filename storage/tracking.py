@@ -27,7 +27,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.ledger import Ledger
-from storage.mlflow_names import colour, expense, flatten, milliseconds, parameters, safe_name, tags
+from storage.mlflow_names import (
+    about_model,
+    about_trial,
+    colour,
+    expense,
+    flatten,
+    milliseconds,
+    parameters,
+    safe_name,
+    tags,
+    training,
+)
 from storage.objective import Objective as Objective
 from storage.points import commit_point
 from storage.records import COUNTING, Campaign, FieldRef, OutboxItem, Product, Result, Trial, TrialState, digest_of
@@ -77,11 +88,11 @@ class Tracker:
         """
         if not ledger.pending(campaign, 1):
             return 0
-        _require_mlflow()
+        require_mlflow()
         lease, count = ledger.acquire_exporter(), 0
         try:
             with tracking_errors(self.uri):
-                session = _Session(_client(self.uri), ledger.fenced(lease), self)
+                session = _Session(client_of(self.uri), ledger.fenced(lease), self)
             while items := session.ledger.pending(campaign, ITEMS_PER_READ):
                 for item in items:
                     with tracking_errors(self.uri):
@@ -106,9 +117,9 @@ class Tracker:
         run = ledger.tracked(campaign).get("campaign")
         if run is None:
             return None
-        _require_mlflow()
+        require_mlflow()
         with tracking_errors(self.uri), tempfile.TemporaryDirectory() as folder:
-            client = _client(self.uri)
+            client = client_of(self.uri)
             if client.get_run(run).info.lifecycle_stage != "active":
                 return None
             client.log_artifact(run, shutil.copyfile(file, f"{folder}/{name}"))
@@ -122,13 +133,13 @@ class _Session:
     client: MlflowClient
     ledger: Ledger
     tracker: Tracker
-    campaigns: dict[str, _Shown] = field(default_factory=dict)
+    campaigns: dict[str, Shown] = field(default_factory=dict)
 
     def show(self, item: OutboxItem) -> str | None:
         """Bring one item into MLflow; the id of its run, or None where a person deleted that run."""
         if item.campaign not in self.campaigns:
             campaign = self.ledger.campaign(item.campaign)
-            self.campaigns[item.campaign] = _Shown(self.client, campaign, self.tracker.uri)
+            self.campaigns[item.campaign] = Shown(self.client, campaign, self.tracker.uri)
         shown = self.campaigns[item.campaign]
         match item.kind:
             case "campaign":
@@ -140,7 +151,7 @@ class _Session:
             case "finish":
                 return self._finish(shown, Campaign.model_validate(item.payload), item.created)
 
-    def _campaign(self, shown: _Shown) -> str | None:
+    def _campaign(self, shown: Shown) -> str | None:
         campaign = shown.campaign
         return shown.log(
             shown.run("campaign", campaign.name, campaign.created),
@@ -153,8 +164,9 @@ class _Session:
             },
         )
 
-    def _trial(self, shown: _Shown, trial: Trial) -> str | None:
+    def _trial(self, shown: Shown, trial: Trial) -> str | None:
         origin, values = trial.origin, dict(trial.outputs or {}) | expense(trial)
+        said, scores = about_model(origin.remarks, origin.scores)
         results = self._counting(trial)
         corrections = sum(result.trial == trial.id and result.replaces is not None for result in results)
         run = shown.run("trial", trial.id, trial.created)
@@ -163,25 +175,10 @@ class _Session:
             params=trial.design if shown.agrees(run, trial.design) else {},
             metrics=[(name, value, trial.number) for name, value in values.items()],
             at=trial.updated,
-            about={
-                "fieldcraft.state": trial.state.value,
-                "fieldcraft.failure": trial.failure,
-                "fieldcraft.iteration": trial.iteration,
-                "fieldcraft.attempt": trial.attempt,
-                "fieldcraft.revision": trial.revision,
-                "fieldcraft.digest": trial.digest,
-                "fieldcraft.design": trial.design if trial.revision > 1 else None,
-                "fieldcraft.ran": trial.ran,
-                "fieldcraft.corrected": corrections or None,
-                "fieldcraft.retracted": trial.outputs is None if corrections else None,
-                "fieldcraft.field": trial.field and trial.field.digest,
-                "fieldcraft.origin": origin.kind,
-                "fieldcraft.algorithm": origin.algorithm,
-                "fieldcraft.model": origin.model and origin.model.digest,
-            },
+            about={**about_trial(trial, corrections), **said},
         )
         foreseen = {"origin.mean": origin.mean, "origin.sd": origin.sd, "origin.acquisition": origin.acquisition}
-        points = [(name, value, trial.number) for name, value in foreseen.items() if value is not None]
+        points = [(name, value, trial.number) for name, value in (foreseen | scores).items() if value is not None]
         shown.log(run, points, at=trial.created)
         shown.end(run, STATUS.get(trial.state, "KILLED"), trial.updated)
         if trial.state is TrialState.COMPLETED:
@@ -196,7 +193,7 @@ class _Session:
         readings = self.ledger.readings(trial.campaign)
         return [result for result in readings if result.verdict in COUNTING and result.id <= until]
 
-    def _progress(self, shown: _Shown, trial: Trial, results: list[Result]) -> None:
+    def _progress(self, shown: Shown, trial: Trial, results: list[Result]) -> None:
         """Outputs and the best so far on the campaign's run, the error of the prediction on the surrogate's.
 
         The step is the number of results so far, so that the curve stays in order when trials overtake each other;
@@ -217,18 +214,17 @@ class _Session:
             held_out = [("held_out_error", abs(mean - values[objective.output]), trial.number)]
             shown.log(shown.find("surrogate", f"{trial.campaign}-{model.iteration:04d}"), held_out, at=trial.updated)
 
-    def _surrogate(self, shown: _Shown, product: Product) -> str | None:
+    def _surrogate(self, shown: Shown, product: Product) -> str | None:
         payload = dict(product.payload)
-        metrics, curve = payload.pop("metrics", {}), payload.pop("curve", [])
+        metrics = training(payload.pop("curve", []), payload.pop("metrics", {}))
+        said, _ = about_model(payload.pop("remarks", {}), {})
         payload.pop("environment", None)  # shown by the campaign's run
-        points = [(name, value, int(row["step"])) for row in curve for name, value in row.items() if name != "step"]
-        last = 1 + max((step for _, _, step in points), default=-1)  # a final value comes after its curve
         run = shown.log(
             shown.run("surrogate", f"{product.campaign}-{product.iteration:04d}", product.created),
-            metrics=[*points, *((name, value, last) for name, value in metrics.items())],
+            metrics=metrics,
             at=product.created,
             params=flatten(payload) | {"iteration": product.iteration},
-            about={"fieldcraft.model": product.digest, "fieldcraft.data": payload.get("data_digest")},
+            about={"fieldcraft.model": product.digest, "fieldcraft.data": payload.get("data_digest"), **said},
         )
         collocation = self.ledger.product(product.campaign, product.iteration, "collocate")
         self._attach(shown, run, "checkpoint", product.reference)
@@ -236,7 +232,7 @@ class _Session:
         shown.end(run, "FINISHED", product.created)
         return run
 
-    def _attach(self, shown: _Shown, run: str | None, name: str, ref: FieldRef | None) -> None:
+    def _attach(self, shown: Shown, run: str | None, name: str, ref: FieldRef | None) -> None:
         if run is None or ref is None or self.tracker.fields is None:
             return
         import numpy as np
@@ -255,7 +251,7 @@ class _Session:
             self.client.log_artifact(run, str(path))
         shown.log(run, about={f"fieldcraft.{name}": ref.digest})
 
-    def _finish(self, shown: _Shown, campaign: Campaign, created: float) -> str | None:
+    def _finish(self, shown: Shown, campaign: Campaign, created: float) -> str | None:
         run = shown.run("campaign", campaign.name, campaign.created)
         shown.log(run, about={"fieldcraft.finished": campaign.finished})
         shown.end(run, "FINISHED", created)
@@ -263,22 +259,25 @@ class _Session:
 
 
 @dataclass
-class _Shown:
-    """One campaign in MLflow: its experiment and its runs, found again or made."""
+class Shown:
+    """One campaign in MLflow: its experiment (of its own name, unless it has a title) and runs, found again or made."""
 
     client: MlflowClient
     campaign: Campaign
     uri: str
+    title: str | None = None
     runs: dict[str, str | None] = field(default_factory=dict)
 
     @cached_property
     def identity(self) -> str:
+        """Tells the campaign from another one of its name."""
         campaign = self.campaign
         return digest_of([campaign.name, campaign.digest, campaign.created])[:16]
 
     @cached_property
     def experiment(self) -> str:
-        name = self.campaign.name
+        """Id of the experiment, found or made."""
+        name = self.title or self.campaign.name
         found: Experiment | None = self.client.get_experiment_by_name(name)
         if found is None:
             return str(self.client.create_experiment(name, artifact_location=_artifacts(self.uri, name)))
@@ -363,7 +362,8 @@ def _artifacts(uri: str, campaign: str) -> str | None:
     return (Path(path).parent / "artifacts" / campaign).as_uri() if scheme == "sqlite" else None
 
 
-def _require_mlflow() -> None:
+def require_mlflow() -> None:
+    """Set what MLflow reads from the environment; raises ``TrackingError`` where it cannot be imported."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     try:
@@ -375,7 +375,8 @@ def _require_mlflow() -> None:
         ) from error
 
 
-def _client(uri: str) -> MlflowClient:
+def client_of(uri: str) -> MlflowClient:
+    """The client of a store, whose folder is made if it is a file."""
     from mlflow.tracking import MlflowClient
 
     for name in ("mlflow", "alembic"):  # both announce every table they create

@@ -35,7 +35,9 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
         import yaml
 
         plain = yaml.safe_dump(campaign.data, sort_keys=False)
-        valid = f"{options.file}: valid: {campaign.spec.algorithm.sentence}, digest {campaign.digest[:12]}"
+        part = campaign.spec.algorithm
+        words = f"{part.named.kind} stands for: {part.sentence}" if part.named else part.sentence
+        valid = f"{options.file}: valid: {words}, digest {campaign.digest[:12]}"
         return "\n".join([plain, *([f"{options.file}: {warned}"] if warned else []), valid])
 
     show(options.json, data, text)

@@ -84,14 +84,14 @@ def _edit(options: argparse.Namespace, settings: Settings) -> int:
     from flows.approval import automatic
     from flows.choices import Choice
     from flows.identity import acting
-    from flows.spec import parse
+    from flows.spec import stored
     from flows.views import design_text
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
     choice = Choice.of(options.trial)
     before, after = decisions.edit(ledger, settings, person, choice, _values(options.values), options.reason)
     campaign = ledger.campaign(after.campaign)
-    policy = parse(campaign.spec, f"campaign {campaign.name}").approval
+    policy = stored(campaign.spec, f"campaign {campaign.name}").approval
     at_once = after.id in automatic(policy, ledger.trials(campaign.name))
     needs = f"which the policy {policy.policy} approves in the next pass" if at_once else "which needs an approval"
     data = {"before": before.model_dump(mode="json"), "after": after.model_dump(mode="json"), "by_policy": at_once}

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from flows.collocation import points_of
 from flows.sites import Site
 from flows.wiring import as_state, observations, seen_by
-from physics.operators import Jet
-from physics.operators import residual as missed
-from physics.space import Categorical, Design, SearchSpace
+from physics.operators import Jet, System, as_system, residuals
+from physics.space import Continuous, Design, Integer, SearchSpace
 from storage.records import Product, Trial
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class Belief:
     Args:
         product: The training it comes from.
         trials: How many trials it saw.
-        plane: The prediction over the most relevant variables; None where every variable is categorical.
+        plane: The prediction over the most relevant variables; None where no variable is a number.
         missed: What it misses of the equation; None where it learns from none.
     """
 
@@ -105,7 +104,9 @@ def believed(site: Site, best: Trial, wanted: tuple[str, ...] = ()) -> Belief | 
         return None
     posterior, data = _restored(site, trained[-1])
     plane = _slice(posterior, site.campaign.space, best, wanted)
-    missing = None if data.physics is None else _missed(posterior, data.physics, site)
+    physics = data.physics
+    # Only the objective is predicted, and a system is about its auxiliary fields too.
+    missing = None if physics is None or isinstance(physics.equation, System) else _missed(posterior, physics, site)
     return Belief(trained[-1], len(data), plane, missing)
 
 
@@ -129,7 +130,8 @@ def _predicted(posterior: "Posterior", X: Array) -> tuple[Array, Array]:
 def _columns(space: SearchSpace) -> dict[str, int]:
     """Column of the encoded coordinate of each numeric variable."""
     starts = np.cumsum([0, *(variable.width for variable in space.variables)])
-    return {v.name: int(at) for v, at in zip(space.variables, starts, strict=False) if not isinstance(v, Categorical)}
+    columns = zip(space.variables, starts, strict=False)
+    return {v.name: int(at) for v, at in columns if isinstance(v, Continuous | Integer)}
 
 
 def _relevance(posterior: "Posterior", space: SearchSpace) -> dict[str, float]:
@@ -157,7 +159,7 @@ def _slice(posterior: "Posterior", space: SearchSpace, best: Trial, wanted: tupl
     for name, values in zip(names, mesh, strict=True):
         X[:, columns[name]] = values.ravel()
     mean, sd = (values.reshape(mesh[0].shape) for values in _predicted(posterior, X))
-    scales = {v.name: v.scale for v in space.variables if not isinstance(v, Categorical)}
+    scales = {v.name: v.scale for v in space.variables if isinstance(v, Continuous | Integer)}
     axes = tuple(scales[name][0] + scales[name][1] * along for name in names)
     held = {name: value for name, value in centre.items() if name not in names}
     return Slice(names, axes, mean, sd, held, shares)
@@ -167,7 +169,7 @@ def _inside(space: SearchSpace, design: Design) -> dict[str, float | int | str]:
     """The design with its numbers clipped to the space: what was really run may lie outside it."""
     found = dict(design)
     for variable in space.variables:
-        if not isinstance(variable, Categorical):
+        if isinstance(variable, Continuous | Integer):
             found[variable.name] = min(max(found[variable.name], variable.low), variable.high)
     return found
 
@@ -189,7 +191,8 @@ def _missed(posterior: "Posterior", physics: "Physics", site: Site) -> Missed:
 def _residual(posterior: "Posterior", physics: "Physics", points: Array) -> tuple[Array, float]:
     """|N[mean] - g| at physical points (n, d), shape (n,), and the root mean square of the second derivatives."""
     jet = _jet(posterior, physics, points)
-    found = np.abs(np.asarray(missed(physics.equation, points, jet), dtype=np.float64))
+    (found,) = residuals(as_system(physics.equation), points, (jet,))
+    found = np.abs(np.asarray(found, dtype=np.float64))
     return np.broadcast_to(found, len(points)).copy(), float(np.sqrt(np.mean(jet.hessian**2)))
 
 

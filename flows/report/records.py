@@ -10,7 +10,7 @@ from flows.report.material import Material
 from flows.report.sections import beside_values, note, number, when
 from flows.settings import Settings
 from flows.sites import ACTOR
-from flows.views import counted, design_text, outputs_text
+from flows.views import counted, design_text, outputs_text, scores_of
 from storage.records import Approval, Event, Product, Result, TrialState
 
 _WAITING = (TrialState.PROPOSED, TrialState.HELD)
@@ -152,6 +152,7 @@ def provenance_section(settings: Settings, material: Material) -> Markup:
         pairs(_origins(settings, material)),
         element("h3", "Models"),
         _models(material),
+        *_choices(material),
         element("h3", "Specification, every default written out"),
         element("pre", element("code", spec)),
     )
@@ -198,3 +199,27 @@ def _model_row(material: Material, product: Product) -> list[Content]:
     run = element("code", material.runs.get(f"surrogate:{product.iteration}", ""))
     count, seconds = str(len(payload.get("trials", ()))), number(payload.get("seconds"), 3)
     return [str(product.iteration), model, data, count, collocation, checkpoint, seconds, run]
+
+
+def _choices(material: Material) -> list[Markup]:
+    """The scores of the surrogates that each model was chosen among, where there was a choice, and other remarks."""
+    trained = [product for product in material.products if product.step == "train"]
+    rows = [(product.iteration, *_said(product)) for product in trained]
+    names = sorted({name for _, scores, _ in rows for name in scores})
+    told = [row for row in rows if row[1] or row[2]]
+    if not told:
+        return []
+    head = ["iteration", *names, "remarks"]
+    cells = [
+        [str(iteration), *(number(scores.get(name), 4) for name in names), "; ".join(remarks)]
+        for iteration, scores, remarks in told
+    ]
+    shown = [element("h3", "Remarks on the models"), table(head, cells, numbers=tuple(range(1 + len(names))))]
+    caption = "Scores of what a model was chosen among: log predictive density, summed over the trials, in nats."
+    return [*shown, note(caption)] if names else shown
+
+
+def _said(product: Product) -> tuple[dict[str, float], list[str]]:
+    """Scores by candidate, and remarks, of a model; those of older versions have neither."""
+    remarks = product.payload.get("remarks", {})
+    return scores_of(product.payload.get("metrics", {})), [f"{name}: {text}" for name, text in remarks.items()]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from flows.charts import completed
+from flows.remarks import level_text
 from flows.report.belief import Belief, Missed, Slice
 from flows.report.markup import Content, Markup, element, facts, joined, picture, section, table
 from flows.report.material import Material
@@ -169,7 +170,7 @@ def _trial_row(material: Material, trial: Trial, names: Sequence[str], outputs: 
 
 
 def _level(value: float | int | str) -> str:
-    return number(value) if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else level_text(str(value))
 
 
 def _remark(material: Material, trial: Trial) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from botorch.acquisition.analytic import UpperConfidenceBound
@@ -17,22 +18,24 @@ class UCB:
     """sqrt(beta) sigma(x) - mu(x): the optimistic bound, in the minimised, standardised objective.
 
     Args:
-        beta: Weight beta >= 0 of the variance (dimensionless); the bound uses its square root.
+        beta: Weight beta >= 0 of the variance (dimensionless); the bound uses its square root. "growing":
+            0.2 d log(2 t) for d encoded coordinates and t trials (Kandasamy et al., 2015).
 
     Raises:
         ValueError: beta is negative or not finite.
     """
 
-    beta: float = 4.0
+    beta: float | Literal["growing"] = 4.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.beta) and self.beta >= 0):
-            raise ValueError(f"beta is {self.beta}: give a finite number >= 0; 4 is two standard deviations.")
+        if self.beta != "growing" and not (math.isfinite(self.beta) and self.beta >= 0):
+            raise ValueError(
+                f'beta is {self.beta}: give a finite number >= 0 (4 is two standard deviations), or "growing".'
+            )
 
     def score(
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
     ) -> AnalyticScore:
         """The score of this iteration (see Acquisition.score); pending points are believed."""
-        return AnalyticScore(
-            posterior, pending, lambda model: UpperConfidenceBound(model, beta=self.beta, maximize=False)
-        )
+        beta = 0.2 * data.X.shape[1] * math.log(2 * len(data)) if self.beta == "growing" else self.beta
+        return AnalyticScore(posterior, pending, lambda model: UpperConfidenceBound(model, beta=beta, maximize=False))

@@ -1,6 +1,6 @@
 """Many samples, then gradients from the best of them: L-BFGS-B in a box, SLSQP under linear constraints."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,24 +11,26 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from models.acquisition import Score
-from models.maximizer import Candidates
+from models.maximizer import SAME, Candidates
+from models.neighbours import neighbours
 from models.observations import Array
 from models.sequences import every_point, sobol_points, take
 from physics.space import SearchSpace
 
 # Rows scored at once: keeps the intermediate arrays of a surrogate in the cache.
 _ROWS = 256
-# Two points of a discrete space are the same below this distance in any coordinate.
-_SAME = 1e-9
+# Steps from one combination of discrete values to a better one.
+_MOST_HOPS = 50
 
 
 @dataclass(frozen=True)
 class Multistart:
     """Score Sobol samples, then improve the best of them by gradients.
 
-    Integers and categories keep the values of the sample during the gradient steps. The repaired point's value is the
-    one that counts, and the best sample is kept where no step improves on it. A wholly discrete space with at most
-    n_samples points is searched in full; in a wholly discrete space no point is chosen twice for one batch.
+    Integers and categories keep the values of the sample during the gradient steps; the best point then goes over to
+    better values of one of them, each time improved by gradients, until no such step is better. The repaired point's
+    value is the one that counts, and the best sample is kept where no step improves on it. A wholly discrete space with
+    at most n_samples points is searched in full.
 
     Args:
         n_samples: Feasible samples scored for each place of the batch.
@@ -53,51 +55,66 @@ class Multistart:
                 "lower n_starts."
             )
 
-    def maximize(self, score: Score, space: SearchSpace, q: int, rng: np.random.Generator) -> Candidates:
+    def maximize(
+        self, score: Score, space: SearchSpace, q: int, rng: np.random.Generator, taken: Array | None = None
+    ) -> Candidates:
         """The batch, place by place (see Maximizer.maximize)."""
         if q < 1:
             raise ValueError(f"q is {q}: a batch has at least one place.")
         everything = every_point(space, self.n_samples)
         samples = sobol_points(space, rng)
         chosen, values = np.empty((0, space.dimension)), np.empty(0)
+        before = chosen if taken is None else taken
         for slot in range(q):
-            place = _Place(score, slot, torch.tensor(chosen))
-            point, value = self._fill(place, space, samples, everything, chosen)
+            place = _Place(score, slot, torch.tensor(chosen), space, np.vstack([before, chosen]))
+            X = take(samples, self.n_samples) if everything is None else everything
+            point, value = self._fill(place, place.remaining(X), exhaustive=everything is not None)
             chosen, values = np.vstack([chosen, point]), np.append(values, value)
         return Candidates(X=chosen, value=values)
 
-    def _fill(
-        self, place: "_Place", space: SearchSpace, samples: Iterator[Array], everything: Array | None, chosen: Array
-    ) -> tuple[Array, float]:
-        X = take(samples, self.n_samples) if everything is None else everything
-        if np.all(_fixed_columns(space)):
-            X = _without(X, chosen)
-            if len(X) == 0:
-                raise ValueError(
-                    f"No point is left for place {place.slot + 1} of the batch: the space is discrete and "
-                    f"{len(chosen)} of its points are taken; lower the batch size or widen the space."
-                )
-            return _best(X, place.values(X))
+    def _fill(self, place: "_Place", X: Array, *, exhaustive: bool) -> tuple[Array, float]:
         values = place.values(X)
+        if exhaustive:
+            return _best(X, values)
         starts = _starts(X, values, self.n_starts)
-        polished = self._polish(place, space, X[starts])
-        candidates = np.vstack([X[starts], polished])
-        return _best(candidates, np.append(values[starts], place.values(polished)))
+        point, value = self._improve(place, X[starts], values[starts])
+        return self._hop(place, point, value) if np.any(place.fixed) else (point, value)
 
-    def _polish(self, place: "_Place", space: SearchSpace, starts: Array) -> Array:
+    def _improve(self, place: "_Place", starts: Array, values: Array) -> tuple[Array, float]:
+        """The best of feasible starts (s, d) with their values (s,) and of where gradients lead from them."""
+        if np.all(place.fixed):
+            return _best(starts, values)
+        polished = place.free(self._polish(place, starts))
+        return _best(np.vstack([starts, polished]), np.append(values, place.values(polished)))
+
+    def _hop(self, place: "_Place", point: Array, value: float) -> tuple[Array, float]:
+        """From a point to better values of its discrete variables, one after the other, until none is better."""
+        for _ in range(_MOST_HOPS):
+            near = place.free(neighbours(place.space, point))
+            if len(near) == 0:
+                break
+            values = place.values(near)
+            best = np.argsort(-values, kind="stable")[: self.n_starts]
+            there, reached = self._improve(place, near[best], values[best])
+            if reached <= value:
+                break
+            point, value = there, reached
+        return point, value
+
+    def _polish(self, place: "_Place", starts: Array) -> Array:
         """Feasible points reached by gradients from feasible starts (s, d), shape (s or s + 1, d)."""
-        if len(space.linear[1]):
-            ends = np.array([self._ascend_constrained(place, space, x) for x in starts])
+        if len(place.space.linear[1]):
+            ends = np.array([self._ascend_constrained(place, x) for x in starts])
         else:
-            together = self._ascend(place, space, starts)
+            together = self._ascend(place, starts)
             leader = together[[int(np.argmax(place.values(together)))]]
             # The starts share one line search: the best of them then goes on alone, to full accuracy.
-            ends = np.vstack([together, self._ascend(place, space, leader)])
-        return space.repair(ends)
+            ends = np.vstack([together, self._ascend(place, leader)])
+        return place.space.repair(ends)
 
-    def _ascend(self, place: "_Place", space: SearchSpace, starts: Array) -> Array:
+    def _ascend(self, place: "_Place", starts: Array) -> Array:
         """L-BFGS-B on the sum over starts (s, d): one batched value and gradient an iteration."""
-        lower, upper = _box(space, starts)
+        lower, upper = _box(place.space, starts)
         bounds = np.stack([lower.ravel(), upper.ravel()], axis=1)
         found = minimize(
             place.scaled_loss(starts),
@@ -109,10 +126,10 @@ class Multistart:
         )
         return np.asarray(np.clip(found.x.reshape(starts.shape), lower, upper))
 
-    def _ascend_constrained(self, place: "_Place", space: SearchSpace, start: Array) -> Array:
+    def _ascend_constrained(self, place: "_Place", start: Array) -> Array:
         """SLSQP from one start (d,) under A x <= b; (d,)."""
-        A, b = space.linear
-        lower, upper = _box(space, start)
+        A, b = place.space.linear
+        lower, upper = _box(place.space, start)
         found = minimize(
             place.scaled_loss(start[None]),
             start,
@@ -127,11 +144,39 @@ class Multistart:
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """The score of one place of the batch, as functions of arrays."""
+    """The score of one place of the batch, as functions of arrays, and the points it cannot have, shape (k, d)."""
 
     score: Score
     slot: int
     chosen: Tensor
+    space: SearchSpace
+    gone: Array
+
+    @property
+    def fixed(self) -> NDArray[np.bool_]:
+        """Encoded coordinates that gradients may not move, shape (d,)."""
+        return _fixed_columns(self.space)
+
+    def free(self, X: Array) -> Array:
+        """The rows of X (n, d) that this place can have."""
+        distance, _ = cKDTree(self.gone).query(X, p=np.inf)
+        return np.asarray(X[distance >= SAME])
+
+    def remaining(self, X: Array) -> Array:
+        """The rows of X (n, d) that this place can have; where there are none, discrete neighbours of points gone.
+
+        Raises:
+            ValueError: there are none either.
+        """
+        left = self.free(X)
+        if len(left) == 0:
+            left = self.free(np.vstack([X[:0], *(neighbours(self.space, x) for x in self.gone)]))
+        if len(left) == 0:
+            raise ValueError(
+                f"No point is left for place {self.slot + 1} of the batch: the space is discrete and "
+                f"{len(self.gone)} of its points are taken; lower the batch size or widen the space."
+            )
+        return left
 
     def values(self, X: Array) -> Array:
         """Scores of X (n, d), shape (n,), by blocks."""
@@ -203,9 +248,3 @@ def _starts(X: Array, values: Array, n: int) -> NDArray[np.intp]:
     summit = values >= values[near.reshape(len(X), -1)].max(axis=1)
     order: NDArray[np.intp] = np.lexsort((-values, ~summit))
     return order[:n]
-
-
-def _without(X: Array, taken: Array) -> Array:
-    """Rows of X (n, d) that are none of the rows of taken (k, d)."""
-    same: NDArray[np.bool_] = np.any(np.all(np.abs(X[:, None, :] - taken[None, :, :]) < _SAME, axis=2), axis=1)
-    return X[~same]

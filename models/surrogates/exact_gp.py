@@ -1,33 +1,28 @@
 """Exact Gaussian process (Rasmussen and Williams, 2006, ch. 2), fitted and evaluated by BoTorch and GPyTorch."""
 
-import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from botorch.exceptions.errors import ModelFittingError
-from botorch.exceptions.warnings import InputDataWarning
-from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
-from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
-from botorch.optim.utils import sample_all_priors
-from botorch.sampling.pathwise import draw_matheron_paths
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from models.observations import Observations, Scaling
+from models import gp_draws
+from models.feature_posterior import FeaturePosterior
+from models.fourier_features import FourierFeatures, Kernel
+from models.gaussian_process import ExactPosterior, Fit, fitted, pathwise, posterior
+from models.linear_model import LinearModel
+from models.observations import Observations
 from models.randomness import seeded
 from models.surrogate import Function, Report
 
-Kernel = Literal["matern52", "rbf"]
-
 # A noise-free covariance of close points has no Cholesky factor in float64: the least variance of a target.
 _LEAST_NOISE = 1e-6
-_PARAMETER = "parameter."
-_METRIC = "metric."
+# Matrices of the size of the covariance that are alive at once: in a step of the fit, and with a gradient afterwards.
+_COPIES_IN_FIT = 30
+_COPIES = 12
+_FREQUENCIES = "frequencies"
 
 
 @dataclass(frozen=True)
@@ -35,60 +30,125 @@ class ExactGP:
     """Gaussian process with a constant mean and one length scale for each encoded coordinate.
 
     The hyper-parameters maximise the marginal likelihood times BoTorch's dimension-scaled priors (Hvarfner et al.,
-    2024), from several starts; the output scale is one, since the targets are standardised.
+    2024), from several starts; the output scale is one, since the targets are standardised. Above ``n_fitted``
+    trials they come from that many at random, and above ``n_exact`` the process becomes the Bayesian linear regression
+    on random Fourier features of its kernel; either is said in ``remarks``.
 
     Args:
         kernel: "matern52" (Matern, smoothness 5/2) or "rbf" (squared exponential).
         noise: "fitted" with the other hyper-parameters, or "known": taken from ``Observations.noise_sd``.
         restarts: Fits from parameters drawn from their priors, beside the one from the priors' modes.
+        draw: How a function is drawn. "pathwise": a prior of random Fourier features, updated exactly; "joint": exact
+            at ``n_skeleton`` Sobol points and kriged between them; "features": regression on ``n_features`` random
+            Fourier features, whose variance is too small where n comes near their number.
+        n_skeleton: Points of a joint draw, >= 1.
+        n_features: Random Fourier features, >= 2.
+        n_fitted: Trials up to which all of them fit the hyper-parameters; more say little more, at O(n^3) a step.
+        n_exact: Trials up to which the process is exact.
+        memory_gb: Largest predicted peak of memory, in GB (10^9 bytes), for which a fit is begun.
 
     Raises:
-        ValueError: restarts is negative.
+        ValueError: a number is out of its range.
     """
 
     uses_physics: ClassVar[bool] = False
+    needs_physics: ClassVar[bool] = False
 
     kernel: Kernel = "matern52"
     noise: Literal["fitted", "known"] = "fitted"
     restarts: int = 2
+    draw: Literal["pathwise", "joint", "features"] = "pathwise"
+    n_skeleton: int = 512
+    n_features: int = 1024
+    n_fitted: int = 1000
+    n_exact: int = 5000
+    memory_gb: float = 4.0
 
     def __post_init__(self) -> None:
         if self.restarts < 0:
             raise ValueError(f"restarts is {self.restarts}: give 0 for the one fit from the priors' modes, or more.")
+        for name, least in (("n_skeleton", 1), ("n_features", 2), ("n_fitted", 1), ("n_exact", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}: give {least} or more.")
+        if not self.memory_gb > 0:
+            raise ValueError(f"memory_gb is {self.memory_gb}: give a positive number of gigabytes.")
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
-    ) -> "_ExactPosterior":
-        """Fit the hyper-parameters (see Surrogate.fit). A fit takes well under a second, so ``start`` is not needed.
+    ) -> ExactPosterior | FeaturePosterior:
+        """Fit the hyper-parameters (see Surrogate.fit). A fit takes seconds at most, so ``start`` is not needed.
 
         Raises:
-            ValueError: noise is "known" and the data state none, or no start gave a finite fit.
+            ValueError: noise is "known" and the data state none, no start gave a finite fit, or the fit would need more
+                than ``memory_gb``.
         """
+        self._refuse_memory(len(data))
         X, targets, noise = torch.tensor(data.X), torch.tensor(data.targets), self._noise(data)
+        some = slice(None) if len(data) <= self.n_fitted else np.sort(rng.permutation(len(data))[: self.n_fitted])
         with seeded(rng):
-            fits = [_fitted(_model(self.kernel, X, targets, noise), restart=i) for i in range(self.restarts + 1)]
-        objective, model = max(fits, key=lambda fit: fit[0])
-        if not math.isfinite(objective):
-            raise ValueError(
-                f"No hyper-parameters of the Gaussian process give a finite likelihood ({len(fits)} starts, {len(X)} "
-                "trials): look for extreme readings, or raise restarts."
-            )
-        metrics = {"log_posterior": objective, **_hyperparameters(model)}
-        posterior = _posterior(self.kernel, X, targets, noise, data.scaling, dict(model.named_parameters()), metrics)
-        report(1, metrics, posterior.state)
-        return posterior
+            found = fitted(self.kernel, X[some], targets[some], noise, self.restarts + 1)
+        fit = Fit(self.kernel, X, targets, noise, found.parameters, found.metrics)
+        made: ExactPosterior | FeaturePosterior
+        if len(data) <= self.n_exact:
+            made = posterior(fit, data.scaling, self._sampler, self._remarks(len(data)))
+        else:
+            scales = gp_draws.length_scales(fit.metrics)
+            made = self._features(fit, data, FourierFeatures.drawn(self.kernel, scales, self.n_features, rng))
+        report(1, made.metrics, made.state)
+        return made
 
-    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> "_ExactPosterior":
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> ExactPosterior | FeaturePosterior:
         """The posterior whose state this was (see Surrogate.restore)."""
-        X, targets = torch.tensor(data.X), torch.tensor(data.targets)
-        if not ("X" in state and torch.equal(state["X"], X) and torch.equal(state["targets"], targets)):
+        fit = Fit.of(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), state)
+        if _FREQUENCIES in state:
+            return self._features(fit, data, FourierFeatures(state[_FREQUENCIES]))
+        return posterior(fit, data.scaling, self._sampler, self._remarks(len(data)))
+
+    def _features(self, fit: Fit, data: Observations, phi: FourierFeatures) -> FeaturePosterior:
+        # Hyper-parameters are read from a model of one trial: that of all would hold n x n matrices.
+        small = posterior(
+            Fit(fit.kernel, fit.X[:1], fit.targets[:1], fit.noise, fit.parameters, fit.metrics),
+            data.scaling,
+            self._sampler,
+            {},
+        )
+        return FeaturePosterior(
+            features=phi,
+            model=LinearModel.of(phi(fit.X), small.noise_variance),
+            y=fit.targets - small.constant,
+            constant=small.constant,
+            scaling=data.scaling,
+            metrics=fit.metrics,
+            kept={**fit.state(), _FREQUENCIES: phi.frequencies},
+            remarks=self._remarks(len(data)),
+        )
+
+    def _sampler(self, posterior: ExactPosterior, q: int, rng: np.random.Generator) -> list[Function]:
+        if self.draw == "joint":
+            return gp_draws.joint(posterior, q, rng, self.n_skeleton)
+        if self.draw == "features":
+            return gp_draws.features(posterior, q, rng, self.n_features)
+        return pathwise(posterior, q, rng)
+
+    def _remarks(self, n: int) -> dict[str, str]:
+        remarks = {}
+        if n > self.n_fitted:
+            remarks["hyperparameters"] = f"from {self.n_fitted} of {n} trials"
+        if n > self.n_exact:
+            remarks["fallback"] = f"random features: {n} trials > n_exact {self.n_exact}"
+        return remarks
+
+    def _refuse_memory(self, n: int) -> None:
+        """Refuse a fit to n trials that would need too much memory."""
+        doubles = _COPIES_IN_FIT * min(n, self.n_fitted) ** 2
+        p = 2 * ((self.n_features + 1) // 2)
+        doubles = max(doubles, _COPIES * n**2 if n <= self.n_exact else 3 * n * p + 4 * min(n, p) ** 2)
+        needed = 8e-9 * doubles
+        if needed > self.memory_gb:
             raise ValueError(
-                f"This state is not of a Gaussian process fitted to these {len(X)} trials: fit again, or restore with "
-                "the data whose digest the model records."
+                f"A Gaussian process of {n} trials needs about {needed:.2g} GB and memory_gb is {self.memory_gb:g}: "
+                "raise memory_gb, or lower n_exact for random features."
             )
-        parameters = {name.removeprefix(_PARAMETER): v for name, v in state.items() if name.startswith(_PARAMETER)}
-        metrics = {name.removeprefix(_METRIC): float(v) for name, v in state.items() if name.startswith(_METRIC)}
-        return _posterior(self.kernel, X, targets, state.get("noise"), data.scaling, parameters, metrics)
 
     def _noise(self, data: Observations) -> Tensor | None:
         if self.noise == "fitted":
@@ -98,125 +158,3 @@ class ExactGP:
                 'noise is "known" but these observations state none: give the problem\'s noise, or "fitted".'
             )
         return torch.tensor(max(data.noise_variance, _LEAST_NOISE), dtype=torch.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class _ExactPosterior:
-    """Posterior of an exact Gaussian process: a SingleTaskGP whose parameters are not touched again."""
-
-    model: SingleTaskGP
-    kernel: Kernel
-    X: Tensor
-    targets: Tensor
-    noise: Tensor | None
-    scaling: Scaling
-    metrics: Mapping[str, float]
-
-    @property
-    def remarks(self) -> Mapping[str, str]:
-        """None."""
-        return {}
-
-    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (n,) and variance (n,) of the noise-free target at X (n, d)."""
-        # Each point is its own batch of one: marginals only, never an (n, n) covariance.
-        posterior = self.model.posterior(_unit(X).unsqueeze(-2))
-        return posterior.mean.reshape(len(X)), posterior.variance.clamp_min(0.0).reshape(len(X))
-
-    def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
-        """q functions by Matheron's rule on random Fourier features (Wilson et al., 2020)."""
-        with seeded(rng):
-            return [_path(self.model) for _ in range(q)]
-
-    def believe(self, X: Tensor) -> "_ExactPosterior":
-        """Conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
-        with torch.no_grad():
-            mean = self.mean_var(X)[0]
-        inputs, targets = torch.cat([self.X, X.detach()]), torch.cat([self.targets, mean])
-        parameters = dict(self.model.named_parameters())
-        return _posterior(self.kernel, inputs, targets, self.noise, self.scaling, parameters, self.metrics)
-
-    def state(self) -> dict[str, Tensor]:
-        """Training data, known noise, hyper-parameters and metrics."""
-        parameters = {_PARAMETER + name: value.detach().clone() for name, value in self.model.named_parameters()}
-        metrics = {_METRIC + name: torch.tensor(value, dtype=torch.float64) for name, value in self.metrics.items()}
-        noise = {} if self.noise is None else {"noise": self.noise.clone()}
-        return {"X": self.X.clone(), "targets": self.targets.clone(), **noise, **parameters, **metrics}
-
-
-def _unit(X: Tensor) -> Tensor:
-    """Encoded [-1, 1] to [0, 1], where BoTorch's prior of the length scales is meant to live."""
-    return (X + 1) / 2
-
-
-def _path(model: SingleTaskGP) -> Function:
-    """One function from the posterior, by torch's ambient generator."""
-    path = draw_matheron_paths(model, sample_shape=torch.Size([1]))
-    path.requires_grad_(False)
-    return lambda X: path(_unit(X)).reshape(len(X))
-
-
-def _model(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None) -> SingleTaskGP:
-    """A SingleTaskGP at its priors' modes, on X (n, d) and targets (n,), with known noise variance or None."""
-    covariance = get_covar_module_with_dim_scaled_prior(ard_num_dims=X.shape[1], use_rbf_kernel=kernel == "rbf")
-    Y = targets.unsqueeze(-1)
-    with warnings.catch_warnings():
-        # Few or believed targets are not exactly standardised; the scaling of all trials is the right one for them.
-        warnings.simplefilter("ignore", InputDataWarning)
-        return SingleTaskGP(
-            _unit(X),
-            Y,
-            train_Yvar=None if noise is None else noise.expand_as(Y),
-            covar_module=covariance,
-            outcome_transform=None,
-        )
-
-
-def _fitted(model: SingleTaskGP, restart: int) -> tuple[float, SingleTaskGP]:
-    """The model fitted from its priors' modes (restart 0) or from a draw, and the log posterior of its parameters.
-
-    A fit that fails is worth minus infinity: the other starts decide.
-    """
-    if restart:
-        sample_all_priors(model)
-    mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    try:
-        fit_gpytorch_mll(mll)
-    except ModelFittingError:
-        return -math.inf, model
-    model.train()
-    with torch.no_grad():
-        objective = float(mll(model(*model.train_inputs), model.train_targets)) * len(model.train_targets)
-    model.eval()
-    return (objective if math.isfinite(objective) else -math.inf), model
-
-
-def _hyperparameters(model: SingleTaskGP) -> dict[str, float]:
-    """Noise standard deviation of a target and length scales, in encoded coordinates."""
-    scales = model.covar_module.lengthscale.detach().flatten()
-    noise = float(model.likelihood.noise.detach().mean().sqrt())
-    return {"noise_sd": noise} | {f"length_scale_{i}": 2 * float(value) for i, value in enumerate(scales)}
-
-
-def _posterior(
-    kernel: Kernel,
-    X: Tensor,
-    targets: Tensor,
-    noise: Tensor | None,
-    scaling: Scaling,
-    parameters: Mapping[str, Tensor],
-    metrics: Mapping[str, float],
-) -> _ExactPosterior:
-    """The posterior on given data at given hyper-parameters."""
-    model = _model(kernel, X, targets, noise)
-    expected = dict(model.named_parameters())
-    if set(parameters) != set(expected) or any(parameters[name].shape != p.shape for name, p in expected.items()):
-        raise ValueError(
-            f"These hyper-parameters ({', '.join(sorted(parameters))}) are not those of this Gaussian process "
-            f"({', '.join(sorted(expected))}): restore with the surrogate that fitted them."
-        )
-    with torch.no_grad():
-        for name, parameter in expected.items():
-            parameter.copy_(parameters[name])
-    model.requires_grad_(False)
-    return _ExactPosterior(model, kernel, X, targets, noise, scaling, metrics)

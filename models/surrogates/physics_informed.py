@@ -7,14 +7,20 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
+from models.joint_engines import NTK, Kernel
+from models.joint_posterior import JointPosterior
 from models.networks import Activation
 from models.observations import Observations, Physics
+from models.operator_kernels import Kernel as KernelName
 from models.physics_engines import Basis, Trained
 from models.residual_networks import NetworkPosterior
 from models.solution_posterior import SolutionPosterior
 from models.surrogate import Report
 
-_ENGINES: dict[str, type[Trained] | type[Basis]] = {"trained": Trained, "basis": Basis}
+_Engine = Trained | Basis | Kernel | NTK
+_Posterior = NetworkPosterior | SolutionPosterior | JointPosterior
+
+_ENGINES: dict[str, type[_Engine]] = {"trained": Trained, "basis": Basis, "kernel": Kernel, "ntk": NTK}
 
 
 @dataclass(frozen=True)
@@ -24,8 +30,11 @@ class PhysicsInformed:
     Args:
         engine: ``trained``: k networks trained on both, each one draw (``Trained`` documents its options and their
             defaults). ``basis``: a Gaussian prior over the equation's exact solutions, where it is linear (``Basis``).
-        networks: See ``Trained``, as for all options but the last.
+            ``kernel``: a Gaussian process with an ordinary covariance, conditioned on the equation at the collocation
+            points, where it is linear (``Kernel``). ``ntk``: the same with a network's tangent kernel (``NTK``).
+        networks: See ``Trained``, as for all options but the last two; ``NTK`` shares those of the network's shape.
         degree: See ``Basis``.
+        kernel: See ``Kernel``.
 
     An option left at None takes its engine's default.
 
@@ -34,8 +43,9 @@ class PhysicsInformed:
     """
 
     uses_physics: ClassVar[bool] = True
+    needs_physics: ClassVar[bool] = True
 
-    engine: Literal["trained", "basis"]
+    engine: Literal["trained", "basis", "kernel", "ntk"]
     networks: int | None = None
     width: int | None = None
     depth: int | None = None
@@ -50,6 +60,7 @@ class PhysicsInformed:
     exact_draw: bool | None = None
     noise: float | None = None
     degree: int | None = None
+    kernel: KernelName | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in _ENGINES:
@@ -65,7 +76,7 @@ class PhysicsInformed:
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
-    ) -> NetworkPosterior | SolutionPosterior:
+    ) -> _Posterior:
         """The posterior for data, whose ``physics`` must be there (see ``Surrogate.fit``).
 
         Raises:
@@ -75,7 +86,7 @@ class PhysicsInformed:
             _refuse_other_data(data, start)
         return self._engine().fit(data, _physics(data), rng, start, report)
 
-    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> NetworkPosterior | SolutionPosterior:
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> _Posterior:
         """The posterior whose ``state`` this was (see ``Surrogate.restore``)."""
         _refuse_other_data(data, state)
         return self._engine().restore(data, _physics(data), state)
@@ -84,7 +95,7 @@ class PhysicsInformed:
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "engine"}
         return {name: value for name, value in given.items() if value is not None}
 
-    def _engine(self) -> Trained | Basis:
+    def _engine(self) -> _Engine:
         return _ENGINES[self.engine](**self._options())
 
 

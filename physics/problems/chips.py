@@ -125,11 +125,13 @@ class Chips(Problem):
         return Optimum(dict(_BEST), float(self.exact(np.array([list(_BEST.values())]))[0]))
 
     def evaluate(self, design: Design, fields: xr.Dataset) -> dict[str, float]:
-        """The temperature of the hottest cell of the field ``temperature`` (x, y).
+        """The temperature of the hottest cell of the field ``temperature`` (x, y), or ``max_temperature`` as it is.
 
         Raises:
-            ValueError: no such field, or a field with other dimensions.
+            ValueError: neither of them, or a field with other dimensions.
         """
+        if "max_temperature" in fields:
+            return super().evaluate(design, fields)
         if "temperature" not in fields or set(fields["temperature"].dims) != {"x", "y"}:
             raise ValueError(
                 "The simulation gave no field 'temperature' with the dimensions x and y: use the simulator chips."

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from physics.domain import Axis, Domain
 from physics.harmonic import SquareSeries, modes_needed, sine_coefficients
+from physics.interpolation import lagrange
 from physics.operators import LinearEquation, laplace
 from physics.problem import Optimum, Output, Problem, Sense
 from physics.space import Continuous, Design, SearchSpace
@@ -57,14 +58,6 @@ _SETS: dict[int, _Edges] = {
 @lru_cache(maxsize=8)
 def _series(boundary: int, modes: int) -> SquareSeries:
     return SquareSeries(_SIDE, sine_coefficients(tuple(_SETS[boundary].values()), _SIDE, modes))
-
-
-def _lagrange(nodes: Array, at: float) -> tuple[slice, Array]:
-    """The four nodes around a place, and the weights of the cubic through them there (Lagrange)."""
-    first = int(np.clip(np.searchsorted(nodes, at) - 2, 0, len(nodes) - 4))
-    near = nodes[first : first + 4]
-    weights = [np.prod([(at - b) / (a - b) for b in near if b != a]) for a in near]
-    return slice(first, first + 4), np.array(weights)
 
 
 @dataclass(frozen=True)
@@ -143,26 +136,21 @@ class Heat(Problem):
         return _optimum(self, sense)
 
     def evaluate(self, design: Design, fields: xr.Dataset) -> dict[str, float]:
-        """The temperature at the design, by cubic interpolation in the field ``temperature`` (x, y).
+        """The temperature at the design, by cubic interpolation in the field ``temperature`` (x, y); a scalar as it is.
 
         Raises:
             ValueError: no such field, a field with other dimensions, or a design beyond the outermost cell centres.
         """
+        if "temperature" in fields and fields["temperature"].ndim == 0:
+            return super().evaluate(design, fields)
         if "temperature" not in fields or set(fields["temperature"].dims) != {"x", "y"}:
             raise ValueError(
                 "The simulation gave no field 'temperature' with the dimensions x and y: use the simulator heat."
             )
         field = fields["temperature"].transpose("x", "y")
-        found = []
-        for name in ("x", "y"):
-            nodes, at = np.asarray(field[name], dtype=np.float64), float(design[name])
-            if not nodes[0] <= at <= nodes[-1]:
-                raise ValueError(
-                    f"{name} = {at:g} m lies outside the field's cell centres, {nodes[0]:g} to {nodes[-1]:g} m: "
-                    "simulate on more cells or keep a wider margin."
-                )
-            found.append(_lagrange(nodes, at))
-        (rows, weight_x), (columns, weight_y) = found
+        (rows, weight_x), (columns, weight_y) = (
+            lagrange(name, np.asarray(field[name], dtype=np.float64), float(design[name]), "m") for name in ("x", "y")
+        )
         return {"temperature": float(weight_x @ np.asarray(field[rows, columns], dtype=np.float64) @ weight_y)}
 
 

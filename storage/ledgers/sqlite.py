@@ -14,7 +14,7 @@ import sqlite3
 import time
 from pathlib import Path
 from urllib.parse import quote
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, insert, inspect, select
 from sqlalchemy.exc import DBAPIError
@@ -36,6 +36,7 @@ _NETWORK = frozenset(
 
 
 _engines: WeakSet[Engine] = WeakSet()
+_opened: WeakValueDictionary[tuple[str, int, int], Engine] = WeakValueDictionary()  # by path, device and inode
 
 
 def close_idle() -> None:
@@ -83,7 +84,7 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
             raise LedgerError(
                 f"The folder {path.parent} cannot be made ({error}). Name a folder you may write."
             ) from error
-    engine = _engine(path, create)
+    engine = _engine(path, create) if create and not path.exists() else _shared(path)
     try:
         _settle_schema(engine, path, create=create, may_upgrade=upgrade)
     except DBAPIError as error:
@@ -92,7 +93,7 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
     except LedgerError:
         engine.dispose()
         raise
-    return SqliteLedger(engine)
+    return SqliteLedger(_shared(path))
 
 
 def network_file_system(path: Path, mounts: str) -> str | None:
@@ -116,6 +117,16 @@ def _mounts() -> str:
         return Path("/proc/mounts").read_text(errors="replace")
     except FileNotFoundError:  # not Linux
         return ""
+
+
+def _shared(path: Path) -> Engine:
+    """The engine that this process has on the file already, whose statements are compiled; else a new one."""
+    file = path.stat()
+    key = (str(path), file.st_dev, file.st_ino)
+    engine = _opened.get(key)
+    if engine is None:
+        engine = _opened[key] = _engine(path, create=False)
+    return engine
 
 
 def _engine(path: Path, create: bool) -> Engine:

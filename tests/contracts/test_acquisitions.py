@@ -12,7 +12,7 @@ from models.surrogates.exact_gp import ExactGP
 PACKAGE = "models.acquisitions"
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (10, 2))
-DATA = Observations(X=X, y=100 + 20 * X.sum(axis=1), maximize=True, noise_sd=0.2)
+DATA = Observations(X=X, y=100 - 10 * ((X - 0.4) ** 2).sum(axis=1), maximize=True, noise_sd=2.0)
 POSTERIOR = ExactGP(noise="known").fit(DATA, np.random.default_rng(0), None, no_report)
 Z = torch.tensor(RNG.uniform(-1, 1, (6, 2)))
 NONE = torch.empty(0, 2, dtype=torch.float64)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
+from models.maximizer import SAME
 from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
 
 PACKAGE = "models.maximizers"
@@ -89,6 +90,23 @@ def test_a_bound_is_never_below_the_value(maximizer, space):
 def test_no_point_of_a_discrete_space_comes_twice(maximizer):
     X = maximizer.maximize(Ripples(), SPACES["discrete"], 10, np.random.default_rng(0)).X
     assert len(np.unique(X, axis=0)) == 10
+
+
+def test_no_point_that_is_taken_is_chosen(maximizer, space):
+    first = maximize(maximizer, space).X
+    rest = maximizer.maximize(Ripples(), space, 3, np.random.default_rng(0), first)
+    together = np.vstack([first, rest.X])
+    distances = np.abs(together[:, None] - together[None]).max(axis=2)[np.triu_indices(6, 1)]
+    assert distances.min() >= SAME
+    for slot in range(3):
+        X = torch.tensor(rest.X)
+        assert rest.value[slot] == pytest.approx(float(Ripples().value(X[[slot]], slot, X[:slot])), abs=1e-10)
+
+
+def test_a_discrete_space_all_of_which_is_taken_is_refused(maximizer):
+    every = maximizer.maximize(Ripples(), SPACES["discrete"], 10, np.random.default_rng(0)).X
+    with pytest.raises(ValueError, match="No point is left for place 1 of the batch"):
+        maximizer.maximize(Ripples(), SPACES["discrete"], 1, np.random.default_rng(0), every)
 
 
 def test_a_score_that_is_nan_is_refused(maximizer):

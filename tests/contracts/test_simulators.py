@@ -66,7 +66,10 @@ def test_the_same_design_and_seed_give_the_same_dataset(kind, problem_kind):
 def test_a_simulation_agrees_with_the_exact_solution_within_its_mesh(kind, problem_kind):
     problem, design, fields = simulated(kind, problem_kind)
     names = problem.domain.names if problem.domain else problem.space.names
-    exact = problem.exact(np.array([[design[name] for name in names]], dtype=float))
-    if isinstance(fields, ValueError) or exact is None:
+    place = [design[name] for name in names]
+    if isinstance(fields, ValueError) or any(isinstance(value, str) for value in place):
+        return
+    exact = problem.exact(np.array([place], dtype=float))
+    if exact is None:
         return
     assert problem.evaluate(design, fields)[problem.outputs[0].name] == pytest.approx(exact[0], abs=0.02 * problem.sd)

@@ -14,10 +14,29 @@ from physics.operators import laplace
 PACKAGE = "models.surrogates"
 # Settings to test beside or instead of the defaults: those of every engine, small enough to be quick.
 SETTINGS = {
+    "exact_gp": [
+        {},
+        {"draw": "joint", "n_skeleton": 64, "restarts": 0},
+        {"draw": "features", "restarts": 0},
+        {"n_exact": 10, "restarts": 0},
+    ],
+    "deep_ensemble": [{"networks": 3, "width": 16, "refinements": 20}],
+    "neural_greedy": [{"networks": 2, "width": 16, "steps": 20, "refinements": 20}],
+    "dngo": [{"width": 20, "depth": 2, "refinements": 30}],
+    "random_forest": [{"leaf": 1}],
+    "tangent_network": [
+        {"width": 30, "refinements": 8},
+        {"width": 20, "depth": 2, "init": "gaussian", "steps": 20, "refinements": 4, "variance": "diagonal"},
+        {"width": 40, "n_exact": 10},
+    ],
+    "sampled_network": [{"networks": 2, "width": 30, "refinements": 8}],
+    "sampled_linear": [{"width": 60}, {"width": 40, "hyperparameters": "fixed", "normalised": False}],
     "physics_informed": [
         {"engine": "basis"},
+        {"engine": "kernel", "kernel": "matern52"},
+        {"engine": "ntk", "width": 16},
         {"engine": "trained", "networks": 2, "width": 12, "depth": 2, "steps": 60},
-    ]
+    ],
 }
 CASES = [(kind, settings) for kind in kinds(PACKAGE) for settings in SETTINGS.get(kind, [{}])]
 

@@ -444,3 +444,31 @@ def test_status_of_many_trials_asks_the_ledger_a_few_questions_only(tmp_path):
         return time.process_time() - began
 
     assert min(seconds() for _ in range(3)) < 0.5
+
+
+CHOSEN = {"chosen": "exact_gp", "out.dngo": "fine\nsmall-0009: completed"}
+
+
+def test_what_a_model_was_chosen_among_is_shown_best_first_and_traced_harmlessly(tmp_path):
+    ledger, _ = campaign(tmp_path)
+    payload = {"surrogate": None, "metrics": {}, "seconds": 1.0, "trials": [], "environment": {}, "remarks": CHOSEN}
+    model = ledger.note("small", 1, "train", payload, None)
+    scores = {"physics_informed/basis": -20.25, "exact_gp": -3.0}
+    origin = Origin(
+        kind="model", algorithm="a x b x c", iteration=1, slot=0, model=model.ref, remarks=CHOSEN, scores=scores
+    )
+    (trial,) = ledger.propose("small", 1, [Proposal(design={"x1": 1.0, "x2": 2.0}, origin=origin)], "fieldcraft")
+    text = show_text(ledger, trial)
+    assert "  scores   exact_gp -3.0, physics_informed/basis -20.2\n" in text
+    assert "  model    chosen: exact_gp; out.dngo: fine small-0009: completed\n" in text
+    data = json.loads(json.dumps(trace_data(ledger, trial, None, None)))
+    assert list(data["acquisition"]["scores"].items()) == [("exact_gp", -3.0), ("physics_informed/basis", -20.25)]
+    assert data["acquisition"]["remarks"] == data["model"]["remarks"] == CHOSEN
+    assert re.search(r"^    exact_gp +-3.0\n", trace_text(data), re.MULTILINE)
+
+
+def test_a_design_that_was_not_chosen_by_scores_has_none_to_show(tmp_path):
+    ledger, _ = campaign(tmp_path)
+    (trial,) = propose(ledger)
+    assert "scores" not in show_text(ledger, trial)
+    assert re.search(r"^  scores +-$", trace_text(trace_data(ledger, trial, None, None)), re.MULTILINE)

@@ -1,3 +1,5 @@
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,17 @@ from models.observations import Observations
 from models.proposers.sobol import Sobol
 from models.surrogates.exact_gp import ExactGP
 from physics.space import Continuous, SearchSpace
+
+
+@dataclass(frozen=True)
+class Echo:
+    """A peer that proposes what it is told of as pending, moved by ``step``."""
+
+    step: float = 0.1
+
+    def suggest(self, data, pending, space, q, rng):
+        return pending[:q] + self.step
+
 
 SPACE = SearchSpace((Continuous("x", -1.0, 1.0), Continuous("y", 0.0, 4.0)))
 START_ONLY = Algorithm(initial=Sobol(), n_initial=5)
@@ -80,3 +93,25 @@ def test_two_words_are_no_sentence():
 def test_a_model_needs_a_start():
     with pytest.raises(ValueError, match="n_initial is 0: at least one design must come before any model"):
         Algorithm(initial=Sobol(), n_initial=0)
+
+
+def test_a_peer_takes_over_after_the_start_and_its_designs_are_repaired():
+    algorithm = Algorithm(initial=Sobol(), n_initial=5, peer=Echo(step=2.0))
+    assert [algorithm.learns(n) for n in (4, 5)] == [False, True]
+    X = algorithm.suggest(observed(5), [[0.5, -0.5], [0.0, -1.5]], SPACE, 2, rng())
+    np.testing.assert_array_equal(X, [[1.0, 1.0], [1.0, 0.5]])
+
+
+def test_a_peer_that_gives_too_few_designs_is_refused():
+    with pytest.raises(ValueError, match=r"The peer gave designs of the shape \(1, 2\), not \(2, 2\)"):
+        Algorithm(initial=Sobol(), n_initial=5, peer=Echo()).suggest(observed(5), [[0.5, -0.5]], SPACE, 2, rng())
+
+
+def test_only_a_peer_can_be_asked_for_suggestions():
+    with pytest.raises(ValueError, match="This algorithm has no peer: use `fit` and `propose`, or `initial`"):
+        GP_EI.suggest(observed(5), [], SPACE, 1, rng())
+
+
+def test_a_peer_beside_the_three_words_is_refused():
+    with pytest.raises(ValueError, match="a peer and the three words, and a peer is a whole optimiser: leave one out"):
+        Algorithm(Sobol(), 5, ExactGP(), LogEI(), Multistart(), peer=Echo())

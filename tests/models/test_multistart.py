@@ -154,6 +154,34 @@ def test_a_batch_from_a_discrete_space_has_no_point_twice(n_samples):
     assert len({tuple(design.items()) for design in space.decode(found.X)}) == 6
 
 
+@pytest.mark.parametrize("n_samples", [20, 4])  # the whole space at once, and less than it
+def test_the_last_free_point_of_a_discrete_space_is_found(n_samples):
+    space = SearchSpace((Integer("n", 1, 20),))
+    taken = space.encode([{"n": n} for n in range(1, 21) if n != 13])
+    found = Multistart(n_samples=n_samples, n_starts=2).maximize(
+        Formula(lambda X: -X[:, 0]), space, 1, np.random.default_rng(0), taken
+    )
+    assert space.decode(found.X) == [{"n": 13}]
+
+
+def test_the_peak_that_is_taken_gives_way_to_a_point_beside_it():
+    formula, taken = (lambda X: X.sum(dim=1)), np.array([[1.0, 1.0]])
+    found = Multistart().maximize(Formula(formula), SQUARE, 2, np.random.default_rng(0), taken)
+    assert np.abs(found.X - 1).max(axis=1).min() > 1e-9
+    assert found.value.min() > 1.9
+
+
+def test_a_better_combination_of_discrete_values_is_reached_from_the_best_of_few_samples():
+    space = SearchSpace((Continuous("t", -1.0, 1.0), Integer("n", 0, 400), Categorical("c", ("a", "b", "c"))))
+
+    def formula(X):
+        n, c = 200 * (X[:, 1] + 1), X[:, 2:] @ torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)
+        return -((n - 37).abs() / 10) - (X[:, 0] - 0.1 * c) ** 2 + c
+
+    found = maximize(formula, space, n_samples=8, n_starts=2)
+    assert space.decode(found.X) == [{"t": pytest.approx(0.2, abs=1e-6), "n": 37, "c": "c"}]
+
+
 def test_a_batch_larger_than_a_discrete_space_is_refused():
     space = SearchSpace((Integer("n", 1, 3),))
     with pytest.raises(ValueError, match="No point is left for place 4 of the batch: the space is discrete"):

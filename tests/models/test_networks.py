@@ -67,3 +67,18 @@ def test_initial_outputs_keep_their_size_at_any_width_and_depth():
 def test_a_network_does_not_depend_on_how_many_are_drawn_with_it():
     network = Network(2, 4, 2)
     assert torch.equal(weights(network, 3)[:2], weights(network, 2))
+
+
+@pytest.mark.parametrize("activation", ["tanh", "sine"])
+@pytest.mark.parametrize("changing", [False, True])
+def test_the_faster_pass_has_the_values_and_the_gradient_of_the_plain_one(activation, changing):
+    network, X = Network(2, width=5, depth=3, activation=activation, frequency=1.4), points(4)
+    forms = torch.randn(2, 4 if changing else 1, 2, 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    found = []
+    for streams_of in (network.streams, lambda *given: network.propagated(*given)[0]):
+        theta = weights(network).requires_grad_()
+        out = streams_of(theta, X, forms)
+        total = out.value.sin().sum() + out.gradient.square().sum() + out.second.tanh().sum()
+        found.append((out.second.detach(), torch.autograd.grad(total, theta)[0]))
+    for plain, faster in zip(*found, strict=True):
+        torch.testing.assert_close(faster, plain, rtol=1e-12, atol=1e-12)

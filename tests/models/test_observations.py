@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from models.observations import Observations, Physics, Scaling
+from models.observations import ImageColumns, Observations, Physics, Scaling
 from physics.operators import laplace
 
 X = np.array([[0.1, -0.2], [0.5, 0.9], [-1.0, 1.0], [0.0, 0.3]])
@@ -89,10 +89,15 @@ def test_equal_data_have_equal_digests():
         {"X": X[::-1], "y": Y[::-1]},
         {"X": X[:3], "y": Y[:3]},
         {"physics": physics()},
+        {"images": (ImageColumns(0, (1, 2)),)},
     ],
 )
 def test_every_number_and_the_order_of_trials_change_the_digest(changes):
     assert observations(**changes).digest != observations().digest
+
+
+def test_observations_without_images_keep_the_digest_that_earlier_ledgers_hold():
+    assert observations().digest == "ca06d0d22c9e9761c4782657bbb85afba18a2d57cce80c04116848ce1462a7e3"
 
 
 @pytest.mark.parametrize("name", ["points", "center", "half"])
@@ -123,6 +128,10 @@ def test_later_changes_of_the_source_arrays_do_not_reach_the_observations():
         ({"X": X[:0], "y": Y[:0]}, "at least one trial"),
         ({"noise_sd": -1.0}, r"noise_sd is -1.0: give a finite number >= 0"),
         ({"noise_sd": np.nan}, r"noise_sd is nan"),
+        (
+            {"images": (ImageColumns(1, (1, 2)),)},
+            r"An image of \(1, 2\) pixels from coordinate 1 on does not fit",
+        ),
         ({"X": X[:, :1], "physics": physics()}, "Collocation points have 2 coordinates and designs 1"),
     ],
 )

@@ -6,7 +6,8 @@ import torch
 
 from models.evidence import Weights
 from models.observations import Observations, Physics
-from models.residuals import linear_operator
+from models.residual_networks import Factors, Fixed, ResidualLoss
+from models.residuals import linear_operator, residual
 from models.solutions import Harmonic, NullSpace, Polynomials, enclosing_box, solutions
 from models.surrogate import no_report
 from models.surrogates.physics_informed import PhysicsInformed
@@ -270,6 +271,52 @@ def test_an_exact_draw_misses_its_perturbed_rows_by_what_it_says():
     assert float(fixed.residual_noise.std()) == pytest.approx(noise / 0.5, rel=0.4)
 
 
+def test_exact_draws_of_wide_networks_are_draws_from_the_joint_process():
+    data = observed(laplace(2), cubic, n=3, r=3, noise_sd=1.5)
+    options = {"networks": 200, "width": 80, "depth": 1, "nu": 1.0, "weight": 0.5, "refinements": 8}
+    posterior = fit(PhysicsInformed("trained", **options, exact_draw=True), data)
+    # The wide limit's kernel is the mean of the networks' own, and so are its rows.
+    network, missed = posterior.network, residual(data.physics, data.scaling)
+    plain, factors = Fixed.plain(posterior.fixed.anchor[:60], 5, 3), Factors(1.0, 1.0, 0.0)
+    Z = points(2)
+    together = torch.cat([torch.tensor(data.X), Z])
+    loss = ResidualLoss(network, together, torch.zeros(5, dtype=torch.float64), missed, plain, factors)
+    jacobian = loss.linearised(plain.anchor)[1]
+    gram = (jacobian @ jacobian.mT).mean(0)
+    noise = float(data.noise_variance) * torch.tensor([1.0, 1.0, 1.0, 2.0, 2.0, 2.0], dtype=torch.float64)
+    seen, wanted = [0, 1, 2, 5, 6, 7], [3, 4]
+    target = torch.cat([torch.tensor(data.targets), missed.source[0]])
+    gain = torch.linalg.solve(gram[seen][:, seen] + torch.diag(noise), gram[seen][:, wanted]).mT
+    expected = gram[wanted][:, wanted] - gain @ gram[seen][:, wanted]
+    mean, var = posterior.mean_var(Z)
+    # Four standard errors of 200 draws, and what a width of 80 leaves of the limit.
+    assert bool(((mean - gain @ target).abs() < 4 * (expected.diagonal() / 200).sqrt() + 0.05).all())
+    assert bool(((var / expected.diagonal() - 1).abs() < 4 * (2 / 200) ** 0.5).all())
+
+
+def test_a_training_that_began_again_says_so():
+    data = observed(laplace(2), cubic)
+    options = {"networks": 1, "width": 4, "depth": 1, "refinements": 0}
+    wild = fit(PhysicsInformed("trained", **options, steps=5, rate=1e44), data)
+    assert wild.remarks == {
+        "restarts": f"training became non-finite and began again {int(wild.metrics['restarts'])} times"
+    }
+    assert fit(PhysicsInformed("trained", **options, steps=3), data).remarks == {}
+
+
+def test_leaving_a_reading_out_of_the_basis_posterior_in_closed_form_is_leaving_it_out():
+    data = observed(poisson(2, 1.0), cubic, n=7, noise_sd=0.3)
+    posterior = fit(PhysicsInformed("basis", degree=5), data)
+    found, weights = posterior.log_predictive(), posterior.weights
+    assert found.shape == (7,)
+    for i in (0, 4):
+        keep = [j for j in range(7) if j != i]
+        rest = Weights.of(weights.rows[keep], weights.y[keep], weights.noise)
+        mean, var = weights.rows[i] @ rest.mean, (weights.rows[i] @ rest.spread).square().sum() + weights.noise
+        expected = torch.distributions.Normal(mean, var.sqrt()).log_prob(weights.y[i])
+        torch.testing.assert_close(found[i], expected, rtol=1e-8, atol=1e-8)
+
+
 def test_draws_of_the_trained_engine_are_its_networks_and_no_more():
     posterior = fit(PhysicsInformed("trained", **RESUMABLE), observed(laplace(2), cubic))
     Z = points(5)
@@ -300,7 +347,7 @@ def test_a_state_of_other_data_is_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "ntk"}, "engine is 'ntk': choose one of trained, basis"),
+        ({"engine": "ntq"}, "engine is 'ntq': choose one of trained, basis, kernel, ntk"),
         ({"engine": "basis", "width": 10}, "width given with engine basis, which has no such option"),
         ({"engine": "trained", "degree": 10}, "degree given with engine trained"),
         ({"engine": "basis", "degree": 0}, "degree is 0: give 1 or more"),

@@ -6,7 +6,7 @@ import torch
 
 from models.networks import Network, Streams
 from models.observations import Physics, Scaling
-from models.residuals import GeneralResidual, LinearResidual, linear_operator, residual
+from models.residuals import GeneralResidual, LinearResidual, linear_rows, residual
 from physics.operators import LinearEquation, advection_diffusion, laplace
 
 CENTER, HALF = np.array([1.0, -2.0]), np.array([0.5, 3.0])
@@ -38,6 +38,11 @@ def physics(equation, n=6):
     return Physics(equation, CENTER + HALF * encoded, CENTER, HALF)
 
 
+def of_one_field(streams):
+    """Streams (k, n, ...) as those of k trainings of one field, (k, 1, n, ...)."""
+    return Streams(*(part[:, None] for part in (streams.value, streams.gradient, streams.second)))
+
+
 def readings(network, theta, points):
     """The reading that a network's target means, as a function of physical coordinates."""
 
@@ -56,9 +61,9 @@ def test_the_residual_is_that_of_the_reading_in_physical_coordinates(equation, w
     given = physics(wrap(equation))
     missed = residual(given, SCALING)
     assert isinstance(missed, LinearResidual if given.equation.linear else GeneralResidual)
-    rows = missed.rows(network.streams(theta, missed.points, missed.forms))[0]
+    rows = missed.rows(of_one_field(network.streams(theta, missed.points, missed.forms)))[0, 0]
     points, y = readings(network, theta, given.points)
-    scale = linear_operator(physics(equation), given.points).scale
+    scale = linear_rows(physics(equation), SCALING, given.points)[0].scale
     for i, x in enumerate(points):
         slope, bend = torch.func.grad(y)(x), torch.func.hessian(y)(x)
 
@@ -83,4 +88,6 @@ def test_streams_of_zeros_leave_the_source():
     missed = residual(given, SCALING)
     nothing = Streams(*(torch.zeros(1, 6, *rest, dtype=torch.float64) for rest in [(), (2,), (1,)]))
     # Encoded coefficient 2 / 0.25; -(-(3) / 2.5) after the change of sign of a maximised reading.
-    torch.testing.assert_close(missed.rows(nothing), torch.full((1, 6), 3.0 / 2.5 / 8.0, dtype=torch.float64))
+    torch.testing.assert_close(
+        missed.rows(of_one_field(nothing))[:, 0], torch.full((1, 6), 3.0 / 2.5 / 8.0, dtype=torch.float64)
+    )

@@ -5,7 +5,7 @@ from scipy.stats import qmc
 from models.proposers.random import Random
 from models.proposers.sobol import Sobol
 from models.sequences import every_point, is_feasible, sobol_points, take, uniform_points
-from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
+from physics.space import Categorical, Continuous, Image, Integer, LinearConstraint, SearchSpace
 
 BOX = SearchSpace((Continuous("x", 0.0, 10.0), Continuous("y", -3.0, 1.0)))
 MIXED = SearchSpace(
@@ -54,6 +54,16 @@ def test_points_beyond_a_constraint_are_left_out_and_not_pushed_onto_it():
     x = np.array([design["x"] for design in half.decode(take(sobol_points(half, np.random.default_rng(0)), 512))])
     assert x.max() <= 5.0
     assert np.histogram(x, bins=5, range=(0, 5))[0] == pytest.approx(512 / 5, rel=0.1)
+
+
+def test_every_pixel_of_an_image_takes_a_dimension_of_its_own():
+    space = SearchSpace((Integer("n", 1, 3), Image("face", (2, 2), 0.0, 1.0), Continuous("t", 0.0, 1.0)))
+    X = take(sobol_points(space, np.random.default_rng(0)), 256)
+    assert X.shape == (256, 6)
+    for column in range(1, 6):
+        assert np.histogram(X[:, column], bins=8, range=(-1, 1))[0].tolist() == [32] * 8
+    np.testing.assert_allclose(np.corrcoef(X.T), np.eye(6), atol=0.1)
+    assert every_point(space, 10**6) is None
 
 
 def test_every_point_of_a_small_discrete_space_is_listed_once():

@@ -137,7 +137,7 @@ def test_the_problem_is_the_plate_with_a_margin():
         (lambda: Heat().evaluate({"x": 1.0, "y": 1.0}, xr.Dataset({"heat": 1.0})), "gave no field 'temperature'"),
         (
             lambda: Heat().evaluate({"x": 0.1, "y": 1.0}, transformed_field(Heat(), 16)),
-            "x = 0.1 m lies outside the field's cell centres, 0.19635 to 6.08684 m: simulate on more cells",
+            "x = 0.1 m lies outside the field's nodes, 0.19635 to 6.08684 m: simulate on more cells",
         ),
     ],
 )

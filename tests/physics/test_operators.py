@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from physics.operators import Jet, LinearEquation, advection_diffusion, helmholtz, laplace, poisson, residual
+from physics.operators import (
+    Jet,
+    LinearEquation,
+    LinearSystem,
+    advection_diffusion,
+    as_system,
+    helmholtz,
+    laplace,
+    poisson,
+    residual,
+    residuals,
+)
 
 RNG = np.random.default_rng(6)
 POINTS = RNG.uniform(-1, 1, (20, 2))
@@ -145,3 +156,43 @@ def test_equations_of_the_same_numbers_are_equal():
 def test_nonsense_is_refused_with_the_value_and_the_remedy(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+BEND = LinearEquation(0.0, (0.0,), ((1.0,),))
+MOMENT = LinearEquation(lambda p: -p[:, 0], (0.0,), ((0.0,),), right=3.0)
+LOAD = LinearEquation(0.0, (0.0,), ((1.0,),), right=6.0)
+
+
+def test_a_system_adds_the_blocks_of_each_row_and_their_right_hand_sides():
+    x = np.linspace(0, 1, 4)
+    one, nothing = np.ones(4), np.zeros((4, 1))
+    f = Jet(x**4, nothing, (12 * x**2)[:, None, None])
+    a = Jet(3 * x**2, nothing, (6 * one)[:, None, None])
+    system = LinearSystem(blocks=((BEND, MOMENT), (None, LOAD)), sizes=(2.0,))
+    np.testing.assert_allclose(system.operators(x[:, None], (f, a)), [12 * x**2 - 3 * x**3, 6 * one])
+    np.testing.assert_allclose(system.sources(x[:, None]), [3 * one, 6 * one])
+    np.testing.assert_allclose(residuals(system, x[:, None], (f, a))[1], 0.0)
+
+
+def test_an_equation_is_the_system_of_itself_and_a_system_stays_what_it_is():
+    alone = as_system(laplace(2))
+    assert alone.linear
+    assert alone.sizes == ()
+    (found,) = residuals(alone, POINTS, (CUBIC,))
+    np.testing.assert_allclose(found, residual(laplace(2), POINTS, CUBIC))
+    assert as_system(alone) is alone
+
+
+@pytest.mark.parametrize(
+    ("blocks", "sizes", "message"),
+    [
+        ((), (), r"has rows of \[\] blocks: give every row 1 blocks"),
+        (((BEND,),), (1.0,), r"f and 1 auxiliary fields has rows of \[1\] blocks: give every row 2"),
+        (((None, None),), (1.0,), "at least one of them not None"),
+        (((BEND, laplace(2)),), (1.0,), r"blocks of a system have \[1, 2\] coordinates"),
+        (((BEND, MOMENT),), (0.0,), "magnitude is 0.0: give a positive number in its unit"),
+    ],
+)
+def test_a_system_that_makes_no_sense_is_refused(blocks, sizes, message):
+    with pytest.raises(ValueError, match=message):
+        LinearSystem(blocks, sizes)

@@ -48,6 +48,14 @@ def test_every_move_that_takes_a_trial_out_goes_through_staged():
     assert TRANSITIONS[TrialState.APPROVED] & OUT == {TrialState.STAGED}
 
 
+def test_an_origin_of_before_there_were_choices_has_no_remarks_and_no_scores():
+    old = {name: value for name, value in ORIGIN.model_dump().items() if name not in ("remarks", "scores")}
+    assert Origin.model_validate(old) == ORIGIN
+    assert (ORIGIN.remarks, ORIGIN.scores) == ({}, {})
+    with pytest.raises(ValidationError, match="finite number"):
+        Origin(kind="model", algorithm="auto", iteration=0, slot=0, scores={"exact_gp": math.nan})
+
+
 def test_a_record_cannot_be_changed_and_has_no_further_keys():
     with pytest.raises(ValidationError, match="Instance is frozen"):
         ORIGIN.slot = 1

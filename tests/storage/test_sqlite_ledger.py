@@ -143,6 +143,17 @@ def test_opening_a_ledger_again_keeps_the_locks_that_stop_another_process_from_f
     assert ledger.check() == []
 
 
+def test_a_ledger_put_in_the_place_of_another_is_the_one_that_is_opened(path, tmp_path):
+    other = tmp_path / "other.db"
+    open_ledger(other, create=True)
+    sqlite.close_idle()  # folds the log into the file
+    before = open_ledger(path)
+    assert [campaign.name for campaign in before.campaigns()] == ["heat"]  # its connection stays open
+    os.replace(other, path)
+    assert open_ledger(path).campaigns() == ()
+    assert [campaign.name for campaign in before.campaigns()] == ["heat"], "whoever has the old one open reads that"
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "runs").write_text("a file where the folder should be")
     with pytest.raises(LedgerError, match=r"The folder .*runs cannot be made"):

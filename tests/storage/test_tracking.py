@@ -19,6 +19,7 @@ import xarray as xr
 from storage.fields import FieldStore
 from storage.ledger import EXPORTER, LeaseHeld, Ledger, open_ledger
 from storage.records import FieldRef, Known, Origin, Proposal, Trial, TrialState, digest_of
+from storage.study_tracking import CellRun, show_cell
 from storage.tracking import COMMIT_POINTS, Objective, Tracker, TrackingError
 
 SPEC = {"problem": {"kind": "heat", "boundary": 2}, "seed": 7, "noise": {"of_sd": 0.02}, "variables": ["x", "y"]}
@@ -408,6 +409,28 @@ def test_campaigns_of_one_name_in_two_ledgers_do_not_mix_on_a_shared_store(
     assert len({run.data.tags["fieldcraft.identity"] for run in runs}) == len(runs) == 2
 
 
+def test_the_choice_of_a_surrogate_is_shown_with_its_run_and_with_the_trials_it_proposed(
+    ledger: Ledger, tracker: Tracker, uri: str
+) -> None:
+    create(ledger)
+    said = {"chosen": "physics_informed/basis", "out.a/b": "too few trials"}
+    metrics = {"score.physics_informed/basis": -1.5, "score.exact_gp": -4.0}
+    curve = [{"step": 1, "physics_informed/basis.log_evidence": 2.0}]
+    model = ledger.note("heat", 1, "train", {"metrics": metrics, "curve": curve, "remarks": said}, None).ref
+    scores = {name.removeprefix("score."): value for name, value in metrics.items()}
+    propose(ledger, 1, 3.0, model=model, remarks=said, scores=scores)
+    (trial,) = ledger.trials("heat")
+    complete(ledger, start(ledger, trial), temperature=12.0)
+    tracker.export(ledger)
+    runs = shown(uri)
+    for run, prefix in ((runs["surrogate:heat-0001"], "score"), (runs["trial:heat-0001"], "origin.score")):
+        assert run["tags"]["fieldcraft.remark.chosen"] == "physics_informed/basis"
+        assert run["tags"]["fieldcraft.remark.out.a.b"] == "too few trials"
+        assert [value for _, value in values(run, f"{prefix}.physics_informed.basis")] == [-1.5]
+        assert [value for _, value in values(run, f"{prefix}.exact_gp")] == [-4.0]
+    assert values(runs["surrogate:heat-0001"], "physics_informed.basis.log_evidence") == [(1, 2.0)]
+
+
 def test_names_and_values_that_mlflow_refuses_are_fitted_and_stay_distinct(
     ledger: Ledger, tracker: Tracker, uri: str
 ) -> None:
@@ -575,3 +598,22 @@ def test_without_mlflow_the_outbox_waits(ledger: Ledger, tmp_path: Path) -> None
     assert "MLflow cannot be imported (No module named mlflow)" in run.stdout
     assert "`fieldcraft export mlflow`" in run.stdout
     assert len(ledger.pending()) == 1
+
+
+def test_a_cell_of_a_study_is_one_run_with_its_curves_among_the_other_cells(ledger, uri):
+    about = {"study": "s", "problem": "heat", "seed": "1"}
+    for name in ("heat-a-1", "heat-b-1"):
+        create(ledger, name)
+        curves = {"regret": [None, 4.0, 2.0]}
+        cell = CellRun("s", ledger.campaign(name), curves, {"cpu_seconds": 1.5}, {**about, "algorithm": name}, 2e9)
+        assert show_cell(uri, cell) == show_cell(uri, cell) is not None, "a cell that is shown again has no second run"
+    client = mlflow.tracking.MlflowClient(uri)
+    runs = client.search_runs([client.get_experiment_by_name("s").experiment_id], "tags.study = 's'")
+    assert sorted(run.info.run_name for run in runs) == ["heat-a-1", "heat-b-1"]
+    assert {run.data.tags["algorithm"] for run in runs} == {"heat-a-1", "heat-b-1"}
+    for run in runs:
+        assert (run.info.status, run.info.end_time) == ("FINISHED", 2_000_000_000_000)
+        assert run.data.params["problem.boundary"] == "2"
+        assert run.data.metrics == {"regret": 2.0, "cpu_seconds": 1.5}
+        history = client.get_metric_history(run.info.run_id, "regret")
+        assert [(point.step, point.value) for point in history] == [(2, 4.0), (3, 2.0)]

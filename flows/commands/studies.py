@@ -1,0 +1,50 @@
+"""The command that compares algorithms: compare."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from flows.commands.shared import Add, show
+from flows.errors import InputError
+from flows.settings import Settings
+
+
+def add(command: Add) -> None:
+    """Register the command."""
+    compare = command("compare", _compare, "run a study (problems x algorithms x seeds), or go on with it")
+    compare.add_argument("file", type=Path, help="study file, such as studies/quick.yaml")
+    compare.add_argument("--out", type=Path, metavar="DIR", help="folder of the study (default: HOME/studies/NAME)")
+    compare.add_argument("--parallel", type=int, metavar="N", help="campaigns at once, a thread each (default: cores)")
+    compare.add_argument("--again", action="store_true", help="let campaigns that failed before go on")
+
+
+def _compare(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.studies.folder import StudyFolder
+    from flows.studies.running import Study, states
+    from flows.studies.spec import Cell, cells_of, read_study
+    from flows.studies.text import StudyDisplay, results_text
+
+    if options.parallel is not None and options.parallel < 1:
+        raise InputError(f"--parallel is {options.parallel}: at least one campaign must run. Give a positive number.")
+    spec = read_study(options.file)
+    folder = StudyFolder((options.out or settings.home / "studies" / spec.name).resolve())
+    cells = cells_of(spec)
+    display = StudyDisplay(len(cells), 0 if options.again else states(folder, cells))
+
+    def said(cell: Cell, message: dict[str, object]) -> None:
+        if options.json:
+            print(json.dumps({"event": "ended" if message.get("ended") else "pass", **message}), flush=True)
+        else:
+            display(cell, message)
+
+    study = Study(spec, folder, settings, options.parallel or len(os.sched_getaffinity(0)))
+    ran = study.run(said, again=options.again)
+    data = {"event": "summary", "page": str(ran.page), "json": str(ran.json), "mlflow": ran.problem, "study": ran.data}
+
+    def text() -> str:
+        shown = ran.problem or f"experiment {spec.experiment or spec.name} in {settings.mlflow}"
+        return f"{results_text(ran.data)}\n{ran.page}\n{ran.json}\nMLflow: {shown}"
+
+    show(options.json, data, text)
+    return 0

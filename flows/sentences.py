@@ -1,0 +1,64 @@
+"""A sentence by its name (``algorithm: {kind: sto_bnts}``) becomes the words it stands for; what is given wins."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flows.errors import InputError
+from flows.plugins import build, load, options_of, suggestion
+from flows.spec import AlgorithmSpec, CampaignSpec, NamedSpec, stored
+
+WORDS = tuple(name for name in AlgorithmSpec.model_fields if name != "named")
+
+
+def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> CampaignSpec:
+    """The specification with its algorithm in words, the sentence and its options kept beside them as ``named``.
+
+    A word that the file gives is merged into the sentence's option by option; of another kind, it replaces it whole.
+    The start's number leaves at least half of the budget to the model where the file does not give it.
+
+    Args:
+        spec: The specification as it was read.
+        dimension: Encoded coordinates of its search space.
+        plugins: The operator's directories.
+
+    Raises:
+        InputError: no such sentence, an unknown key, or words that make no algorithm.
+    """
+    kind, given = spec.algorithm.kind, spec.algorithm.model_dump(exclude={"kind"})
+    words = {name: value for name, value in given.items() if name in WORDS}
+    options = {name: value for name, value in given.items() if name not in WORDS}
+    _require_known(kind, options, plugins)
+    sentence = build("sentences", {"kind": kind, **options}, plugins, "algorithm")
+    said = sentence.words(dimension, spec.batch)
+    said["start"]["n"] = max(1, min(said["start"]["n"], spec.budget.trials // 2))
+    data = spec.model_dump(mode="json", exclude={"algorithm"})
+    data["algorithm"] = {"named": options_of(kind, sentence), **_merged(said, words)}
+    return stored(data, f"campaign {spec.name}: sentence {kind!r}")
+
+
+def _require_known(kind: str, options: Mapping[str, Any], plugins: Sequence[Path]) -> None:
+    known = [field.name for field in dataclasses.fields(load("sentences", kind, plugins))] + list(WORDS)
+    for name in options:
+        if name not in known:
+            hint = suggestion(name, known) or f" Known: {', '.join(known)}."
+            raise InputError(f"algorithm.{name}: unknown key {name!r}.{hint}")
+
+
+def _merged(said: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said, with what is given in its place; a peer given replaces the three words, and they a peer."""
+    rivals = {"peer"} if given.keys() & {"surrogate", "acquisition", "maximizer"} else set()
+    rivals |= {"surrogate", "acquisition", "maximizer"} if "peer" in given else set()
+    merged = {name: value for name, value in said.items() if name not in rivals}
+    for name, value in given.items():
+        merged[name] = _one_merged(merged.get(name), value)
+    return merged
+
+
+def _one_merged(said: Any, given: Any) -> Any:
+    if not (isinstance(said, Mapping) and isinstance(given, Mapping)):
+        return given
+    if "kind" in given and given["kind"] != said.get("kind"):
+        return given
+    return {**said, **{name: _one_merged(said.get(name), value) for name, value in given.items()}}

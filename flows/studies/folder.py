@@ -1,0 +1,125 @@
+"""Where a study lies: one folder, in it one home for each cell, so that cells never wait for each other.
+
+OUT/study.json  OUT/study.html    what the study found so far
+OUT/cells/NAME/campaign.json      the cell's campaign file as data: a cell never changes
+OUT/cells/NAME/spent.jsonl        what each pass cost in CPU seconds; grows with every run
+OUT/cells/NAME/result.json        the cell has ended: its designs, readings and what is true of them
+OUT/cells/NAME/failed.json        the cell has failed, and why
+OUT/cells/NAME/shown.json         its run in MLflow
+OUT/cells/NAME/ledger.sqlite ...  the campaign itself, which any command reads with ``--home OUT/cells/NAME``
+OUT/lock                          held by whoever works on the study, its workers included
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.dispatchers.local import read_json, write_json
+from flows.errors import FieldcraftError, InputError
+from flows.spec import differing
+from flows.studies.spec import Cell
+
+_PATIENCE_S = 10.0  # for the workers of a run that was killed to notice that
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """The files of a study.
+
+    Args:
+        path: Its folder.
+    """
+
+    path: Path
+
+    def home(self, cell: Cell) -> Path:
+        """The cell's own home, with its ledger and fields."""
+        return self.path / "cells" / cell.name
+
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """Work on the study alone; the descriptor, inherited by the workers, holds the lock while one of them lives.
+
+        Raises:
+            FieldcraftError: another process works on it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "lock").open("a") as file:
+            deadline = time.monotonic() + _PATIENCE_S
+            while not _locked(file.fileno()):
+                if time.monotonic() > deadline:
+                    raise FieldcraftError(
+                        f"{self.path}: another process works on this study. Wait for it, or end it; nothing is lost."
+                    )
+                time.sleep(0.05)
+            yield file.fileno()
+
+    def begin(self, cell: Cell) -> None:
+        """Write down which campaign a cell is.
+
+        Raises:
+            InputError: it was another one before; names the keys that differ.
+        """
+        file, campaign = self.home(cell) / "campaign.json", json.loads(json.dumps(cell.campaign))
+        known = read_json(file)
+        if known and known != campaign:
+            keys = "; ".join(differing(known, campaign))
+            raise InputError(
+                f"{file}: cell {cell.name!r} was begun with another campaign ({keys}). Restore these keys, or give "
+                "the study another name, or the problem or algorithm another label."
+            )
+        if not known:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_json(file, campaign)
+
+    def result(self, cell: Cell) -> dict[str, Any]:
+        """What a cell found; empty while it has not ended."""
+        return read_json(self.home(cell) / "result.json")
+
+    def failure(self, cell: Cell) -> str | None:
+        """Why a cell failed; None if it has not."""
+        return read_json(self.home(cell) / "failed.json").get("error")
+
+    def fail(self, cell: Cell, error: str) -> None:
+        """Write down why a cell failed."""
+        write_json(self.home(cell) / "failed.json", {"error": error})
+
+    def forgive(self, cell: Cell) -> None:
+        """Let a failed cell go on from where its ledger stands."""
+        (self.home(cell) / "failed.json").unlink(missing_ok=True)
+
+    def spent(self, cell: Cell) -> list[dict[str, float]]:
+        """What each pass of a cell cost, over all runs: ``cpu``, of it ``proposing``, and ``proposed`` designs."""
+        return read_spent(self.home(cell))
+
+
+def read_spent(home: Path) -> list[dict[str, float]]:
+    """The lines of a cell's ``spent.jsonl``; one that a kill left torn is passed over."""
+    try:
+        lines = (home / "spent.jsonl").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+def add_spent(home: Path, line: dict[str, float]) -> None:
+    """Append what a pass cost; begins a line of its own, whatever a kill left before it."""
+    descriptor = os.open(home / "spent.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, f"\n{json.dumps(line)}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

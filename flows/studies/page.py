@@ -1,0 +1,126 @@
+"""A study as one page that stands alone: mean ranks, regret curves and tables by problem, what was not reached."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flows.report.markup import Content, Markup, element, facts, joined, page, picture, section, table
+from flows.report.sections import note
+from flows.studies.curves import regret_chart
+from flows.studies.text import HEAD, about_problem, cells_of_row, reasons
+from flows.views import clock, counted
+
+_LEGEND = (
+    "regret: how far the true value, without noise, of the design with the best reading is from the optimum, mean over "
+    "seeds with its standard error; KS p: Kolmogorov-Smirnov test of normality with estimated mean and spread, as in "
+    "the papers, which seldom rejects; within 1%: campaigns that tried a design within 1% of the objective's range of "
+    "the optimum, and the median number of trials until then, where at least half of them did; CPU s/proposal: "
+    "training and choosing of one design, median over campaigns."
+)
+
+
+def study_page(data: Mapping[str, Any]) -> str:
+    """The page of what ``flows.studies.results.results`` found."""
+    apart = [each for each in data["problems"] if each["oracle"] and each["rows"]]
+    return page(
+        f"{data['study']}: study",
+        element("h1", data["study"]),
+        element("p", _lead(data), class_="lead"),
+        facts(_cards(data)),
+        _ranks_section(data) if data["ranks"] else None,
+        *(_problem_section(data, each) for each in data["problems"] if each["rows"] and not each["oracle"]),
+        section("Problems whose equation was computed from the objective", note(_APART)) if apart else None,
+        *(_problem_section(data, each) for each in apart),
+        _missing_section(data),
+        _algorithms_section(data),
+    )
+
+
+_APART = (
+    "An algorithm that learns from such an equation is handed the answer. What follows counts neither for ranks nor "
+    "for tests."
+)
+
+
+def _lead(data: Mapping[str, Any]) -> str:
+    problems, algorithms = len(data["problems"]), len(data["spec"]["algorithms"])
+    return (
+        f"{counted(problems, 'problem')}, {counted(algorithms, 'algorithm')}, compared by regret at equal budgets. In "
+        "each seed all begin with the same designs, but for those that are a sequence of their own. "
+        f"As of {clock(time.time())}."
+    )
+
+
+def _cards(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    cells = data["cells"]
+    states = {state: sum(cell["state"] == state for cell in cells) for state in ("finished", "failed")}
+    left = len(cells) - sum(states.values())
+    rest = [f"{states['failed']} failed"] * bool(states["failed"]) + [f"{left} not reached"] * bool(left)
+    limit = data["limit_core_hours"]
+    cards = [
+        ("campaigns finished", f"{states['finished']} of {len(cells)}", ", ".join(rest)),
+        ("core-hours", f"{data['cpu_seconds'] / 3600:.2f}", f"limit {limit:g}" if limit else ""),
+        ("reference of the tests", data["reference"], f"{counted(data['tests'], 'test')} in one family"),
+    ]
+    if data["ranks"]:
+        best = next(iter(data["ranks"]))
+        cards.append(("best mean rank", best, f"{data['ranks'][best]['mean']:.2f}"))
+    return cards
+
+
+def _ranks_section(data: Mapping[str, Any]) -> Markup:
+    ranks = data["ranks"]
+    problems = list(next(iter(ranks.values()))["ranks"])
+    rows: list[list[Content]] = [
+        [
+            name,
+            f"{of['mean']:.2f}",
+            str(of["best"]),
+            str(of["last"]),
+            *(f"{of['ranks'][problem]:g}" for problem in problems),
+        ]
+        for name, of in ranks.items()
+    ]
+    head = ["algorithm", "mean rank", "times best", "times last", *problems]
+    said = note(
+        f"Ranks by mean regret among the {len(ranks)} algorithms that ran on all {len(problems)} problems; 1 is best."
+    )
+    place = list(ranks).index(data["reference"]) if data["reference"] in ranks else -1
+    return section("Mean ranks", said, table(head, rows, range(1, len(head)), marked=(place,)))
+
+
+def _problem_section(data: Mapping[str, Any], each: Mapping[str, Any]) -> Markup:
+    names = [algorithm.get("label") or algorithm["kind"] for algorithm in data["spec"]["algorithms"]]
+    reference = data["reference"]
+    caption = "Mean regret and its standard error after each trial; the upright line is the end of the start."
+    rows: list[Sequence[Content]] = [list(cells_of_row(row)) for row in each["rows"]]
+    marked = [place for place, row in enumerate(each["rows"]) if row["algorithm"] == reference]
+    head = [f"q ({reference} better)" if name == "q" else name for name in HEAD]
+    return section(
+        each["problem"],
+        note(about_problem(each)),
+        picture(regret_chart(each, names, reference), f"Regret by trials on {each['problem']}", caption),
+        table(head, rows, range(1, len(head)), marked=marked),
+    )
+
+
+def _missing_section(data: Mapping[str, Any]) -> Markup | None:
+    missing = reasons(data)
+    if not missing:
+        return None
+    rows: list[list[Content]] = [
+        [state, str(len(names)), reason, element("code", ", ".join(names))] for state, reason, names in missing
+    ]
+    return section("Campaigns without a result", table(["state", "number", "reason", "campaigns"], rows, numbers=(1,)))
+
+
+def _algorithms_section(data: Mapping[str, Any]) -> Markup:
+    words: dict[str, str] = {}
+    for each in data["problems"]:
+        words |= {row["algorithm"]: row["sentence"] for row in each["rows"]}
+    rows: list[list[Content]] = [[name, element("code", sentence)] for name, sentence in words.items()]
+    tested = note(
+        f"q: one-sided Welch t-test that the mean regret of {data['reference']} is smaller, adjusted for all "
+        f"{data['tests']} tests of the study after Benjamini and Hochberg; below 0.05 is called significant."
+    )
+    return section("How to read this", joined([note(_LEGEND), tested]), table(["algorithm", "in words"], rows))

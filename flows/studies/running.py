@@ -1,0 +1,160 @@
+"""``fieldcraft compare``: run what a study still lacks, show it in MLflow, and write what it found."""
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.dispatchers.local import write_json
+from flows.errors import InputError
+from flows.identity import acting
+from flows.prefect_server import Server
+from flows.settings import Settings
+from flows.spec import parse
+from flows.studies.crew import Crew, Heard
+from flows.studies.folder import StudyFolder
+from flows.studies.page import study_page
+from flows.studies.results import results
+from flows.studies.showing import Showing
+from flows.studies.spec import Cell, StudySpec, cells_of
+from flows.wiring import wire
+
+INTERRUPTED = "the run was interrupted: the same command goes on"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a run of a study ended.
+
+    Args:
+        data: What the study found so far.
+        page: Its page.
+        json: The same as data.
+        problem: What kept MLflow from showing it, or None.
+    """
+
+    data: dict[str, Any]
+    page: Path
+    json: Path
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study that can be run.
+
+    Args:
+        spec: The study.
+        folder: Its files.
+        settings: Where kinds are looked up and what shows it.
+        parallel: How many cells run at once, each on one thread.
+    """
+
+    spec: StudySpec
+    folder: StudyFolder
+    settings: Settings
+    parallel: int
+
+    def lacking(self) -> list[Cell]:
+        """The cells that have neither ended nor failed, in order."""
+        folder = self.folder
+        return [c for c in cells_of(self.spec) if not folder.result(c) and folder.failure(c) is None]
+
+    def run(self, heard: Heard, *, again: bool = False) -> Ran:
+        """Run what is lacking, and write what was found, also when interrupted.
+
+        Args:
+            heard: Called with every message of a cell's worker.
+            again: Let cells that failed before go on.
+
+        Raises:
+            InputError: an unknown kind or impossible option, or cells that were begun otherwise; nothing was changed.
+            FieldcraftError: another process works on the study.
+        """
+        acting(self.settings, "operate")
+        digests = self._digests()
+        with self.folder.locked() as lock:
+            self._require_unchanged(digests)
+            for cell in cells_of(self.spec):
+                self.folder.begin(cell)
+                if again:
+                    self.folder.forgive(cell)
+            showing = Showing(self.spec, self.folder, self.settings)
+            try:
+                limited = self._work(lock, heard, showing)
+            except KeyboardInterrupt:
+                self._written(INTERRUPTED)
+                raise
+            problem = showing.catch_up()
+            return self._written(self._limit_reached() if limited else None, problem)
+
+    def _digests(self) -> dict[str, str]:
+        """Digests of all campaigns, each built once, so that no cell is begun in a study with an impossible one."""
+        found = {}
+        for cell in cells_of(self.spec):
+            try:
+                campaign = wire(parse(cell.campaign, "campaign"), self.settings)
+            except InputError as error:
+                raise InputError(f"{cell.algorithm.name} on {cell.problem.name}: {error}") from None
+            _require_repeatable(cell, campaign.idempotent)
+            found[cell.name] = campaign.digest
+        return found
+
+    def _require_unchanged(self, digests: dict[str, str]) -> None:
+        for cell in cells_of(self.spec):
+            ended = self.folder.result(cell)
+            if ended and ended["digest"] != digests[cell.name]:
+                raise InputError(
+                    f"{self.folder.home(cell)}: cell {cell.name!r} ended as a campaign with the digest "
+                    f"{ended['digest'][:12]}; the file and this version of the code say {digests[cell.name][:12]}. "
+                    "Delete its folder to run it anew, or give the study another name."
+                )
+
+    def _work(self, lock: int, heard: Heard, showing: Showing) -> bool:
+        cells, limit = self.lacking(), self.spec.limit
+        if not cells:
+            return False
+        spent = sum(line["cpu"] for cell in cells_of(self.spec) for line in self.folder.spent(cell))
+        budget = None if limit is None else 3600.0 * limit.core_hours - spent
+        if budget is not None and budget <= 0:
+            return True
+
+        def listen(cell: Cell, said: dict[str, Any]) -> None:
+            if said.get("ended") and said["error"]:
+                self.folder.fail(cell, said["error"])
+            heard(cell, said)
+            if said.get("ended"):
+                showing.show(cell)
+
+        with closing(Server(self.folder.path / "prefect")) as server:
+            server.begin()
+            server.ready()
+            return Crew(self.folder, lock, self.parallel, budget).work(cells, listen)
+
+    def _limit_reached(self) -> str:
+        assert self.spec.limit is not None  # it was reached
+        return f"limit.core_hours of {self.spec.limit.core_hours:g} was reached: raise it, and the same command goes on"
+
+    def _written(self, reason: str | None, problem: str | None = None) -> Ran:
+        data = results(self.spec, self.folder, reason)
+        page, file = self.folder.path / "study.html", self.folder.path / "study.json"
+        write_json(file, data)
+        draft = page.with_name(f".{page.name}.{os.getpid()}")
+        draft.write_text(study_page(data), encoding="utf-8")
+        os.replace(draft, page)
+        return Ran(data, page, file, problem)
+
+
+def _require_repeatable(cell: Cell, idempotent: bool) -> None:
+    if cell.problem.dispatcher.kind == "inline" and not idempotent:
+        raise InputError(
+            f"problems.{cell.problem.name}: simulator {cell.problem.simulator.kind!r} is not idempotent, and cells run "
+            "within the pass, which may run one again after a crash. Give the problem `dispatcher: {kind: local}`."
+        )
+
+
+def states(folder: StudyFolder, cells: Sequence[Cell]) -> int:
+    """How many of the cells have ended or failed."""
+    return sum(bool(folder.result(cell)) or folder.failure(cell) is not None for cell in cells)

@@ -1,0 +1,75 @@
+"""A study in MLflow: one experiment, one run a cell, with the tags, parameters and curves its compare view needs.
+
+Trials and surrogates of the cells stay in their ledgers: a study has tens of thousands of them, and MLflow grows slow
+long before. ``fieldcraft export mlflow --home OUT/cells/NAME`` shows all of one cell.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flows.dispatchers.local import read_json, write_json
+from flows.settings import Settings
+from flows.studies.folder import StudyFolder
+from flows.studies.results import with_regrets
+from flows.studies.spec import Cell, StudySpec, cells_of
+from storage.ledger import open_ledger
+from storage.records import Campaign
+from storage.study_tracking import CellRun, show_cell
+from storage.tracking import TrackingError
+
+
+class Showing:
+    """Shows cells as they end; MLflow may be away, and what it missed is shown by a later run."""
+
+    def __init__(self, study: StudySpec, folder: StudyFolder, settings: Settings) -> None:
+        self.study, self.folder, self.settings = study, folder, settings
+        self.problem: str | None = "FIELDCRAFT_MLFLOW is off" if settings.mlflow == "off" else None
+
+    def show(self, cell: Cell) -> None:
+        """Show a cell that ended, unless it is shown, or MLflow did not answer before."""
+        mark = self.folder.home(cell) / "shown.json"
+        found = self.folder.result(cell)
+        if self.problem is not None or not found or read_json(mark):
+            return
+        ledger = open_ledger(self.folder.home(cell) / "ledger.sqlite")
+        try:
+            run = show_cell(self.settings.mlflow, self._run(cell, found, ledger.campaign(cell.name)))
+        except TrackingError as error:
+            self.problem = str(error)
+            return
+        write_json(mark, {"run": run})
+
+    def catch_up(self) -> str | None:
+        """Show all cells that ended and are not shown; what kept MLflow from it, or None."""
+        for cell in cells_of(self.study):
+            self.show(cell)
+        return self.problem
+
+    def _run(self, cell: Cell, found: dict[str, Any], campaign: Campaign) -> CellRun:
+        spent = self.folder.spent(cell)
+        proposed = sum(line["proposed"] for line in spent)
+        last = {"cpu_seconds": sum(line["cpu"] for line in spent)}
+        if proposed:
+            last["cpu_seconds_per_proposal"] = sum(line["proposing"] for line in spent) / proposed
+        return CellRun(
+            experiment=self.study.experiment or self.study.name,
+            campaign=campaign,
+            curves=_curves(found),
+            last=last,
+            ended=(self.folder.home(cell) / "result.json").stat().st_mtime,
+            about={
+                "study": self.study.name,
+                "problem": cell.problem.name,
+                "algorithm": cell.algorithm.name,
+                "seed": str(cell.seed),
+            },
+        )
+
+
+def _curves(found: dict[str, Any]) -> Mapping[str, list[float | None]]:
+    """Readings, and the regret after each trial where the optimum is known without the rest of the study."""
+    readings = [trial["reading"] for trial in found["trials"]]
+    if found["optimum"] is None:
+        return {"reading": readings}
+    cell = with_regrets(found, found["optimum"])
+    return {"reading": readings, "regret": cell["regret"], "regret.visited": cell["visited"]}

@@ -1,0 +1,122 @@
+"""A study in words: progress while it runs, tables at its end."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flows.remarks import one_line
+from flows.studies.spec import Cell
+from flows.views import counted
+
+HEAD = ("algorithm", "rank", "regret", "± s.e.", "median", "KS p", "q", "within 1%", "CPU s/proposal")
+
+
+def results_text(data: Mapping[str, Any]) -> str:
+    """The tables of a study."""
+    blocks = [_ranks_text(data)] if data["ranks"] else []
+    blocks += [_problem_text(each) for each in data["problems"] if each["rows"]]
+    return "\n\n".join(["", *blocks, _state_text(data)])
+
+
+def cells_of_row(row: Mapping[str, Any]) -> list[str]:
+    """What a table says of an algorithm on a problem, in the order of ``HEAD``."""
+    arrived = "" if row["arrived"] is None else f"{row['arrived']} of {row['n']}"
+    if row["arrived_median"] is not None:
+        arrived += f", median {row['arrived_median']:g}"
+    return [
+        row["algorithm"],
+        f"{row['rank']:g}",
+        short(row["mean"]),
+        short(row["error"]),
+        short(row["median"]),
+        short(row["normality"], "{:.2f}"),
+        short(row["q"], "{:.2g}"),
+        arrived,
+        short(row["cpu_per_proposal"], "{:.2g}"),
+    ]
+
+
+def short(value: float | None, form: str = "{:.3g}") -> str:
+    """A number, or nothing where there is none."""
+    return "" if value is None else form.format(value)
+
+
+def about_problem(each: Mapping[str, Any]) -> str:
+    """Problem, sense, budget and noise in words."""
+    unit = f" {each['unit']}" if each["unit"] else ""
+    seeds = max((row["n"] for row in each["rows"]), default=0)
+    noise = f"noise {each['noise_sd']:.3g}{unit}" if each["noise_sd"] else "no noise"
+    optimum = f"optimum {each['optimum']:.6g}{unit}" + ("" if each["optimum_known"] else " (best of the study)")
+    oracle = "; the equation was computed from the objective: reported apart" if each["oracle"] else ""
+    return (
+        f"{each['sense']} {each['objective']}, {each['trials']} trials of which {each['start']} start, "
+        f"{counted(seeds, 'seed')}, {noise}; {optimum}{oracle}"
+    )
+
+
+def reasons(data: Mapping[str, Any]) -> list[tuple[str, str, list[str]]]:
+    """Cells without a result, by state and reason: (state, reason, names)."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for cell in data["cells"]:
+        if cell["state"] != "finished":
+            found.setdefault((cell["state"], one_line(cell.get("reason") or "")), []).append(cell["cell"])
+    return [(*key, names) for key, names in found.items()]
+
+
+def _ranks_text(data: Mapping[str, Any]) -> str:
+    ranks = data["ranks"]
+    problems = list(next(iter(ranks.values()))["ranks"])
+    rows = [
+        [name, f"{of['mean']:.2f}", *(f"{of['ranks'][problem]:g}" for problem in problems)]
+        for name, of in ranks.items()
+    ]
+    return _table(f"Mean ranks over {counted(len(problems), 'problem')}", ["algorithm", "mean", *problems], rows)
+
+
+def _problem_text(each: Mapping[str, Any]) -> str:
+    title = f"{each['problem']}: {about_problem(each)}"
+    return _table(title, HEAD, [cells_of_row(row) for row in each["rows"]])
+
+
+def _state_text(data: Mapping[str, Any]) -> str:
+    cells = data["cells"]
+    done = sum(cell["state"] == "finished" for cell in cells)
+    lines = [
+        f"{done} of {counted(len(cells), 'cell')} finished, {data['cpu_seconds'] / 3600:.2f} core-hours. q: one-sided "
+        f"Welch test that {data['reference']} is better, Benjamini-Hochberg over {data['tests']} tests."
+    ]
+    for state, reason, names in reasons(data):
+        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        lines.append(f"{state}: {shown}" + (f": {reason}" if reason else ""))
+    return "\n".join(lines)
+
+
+def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [list(head), *rows]
+    width = [max(len(line[place]) for line in lines) for place in range(len(head))]
+
+    def said(line: Sequence[str]) -> str:
+        others = [text.rjust(w) for text, w in zip(line[1:], width[1:], strict=True)]
+        return "  " + "  ".join([line[0].ljust(width[0]), *others]).rstrip()
+
+    return "\n".join([one_line(title), *map(said, lines)])
+
+
+class StudyDisplay:
+    """Prints a line for every cell that ends.
+
+    Args:
+        total: How many cells the study has.
+        done: How many of them had ended before.
+    """
+
+    def __init__(self, total: int, done: int) -> None:
+        self.total, self.done, self.began = total, done, time.monotonic()
+
+    def __call__(self, cell: Cell, said: Mapping[str, Any]) -> None:
+        """Show one message of a worker."""
+        if not said.get("ended"):
+            return
+        self.done += 1
+        how = f"failed: {one_line(said['error'])}" if said["error"] else "finished"
+        print(f"{time.monotonic() - self.began:7.1f} s  {self.done:4d} of {self.total}  {cell.name}  {how}", flush=True)

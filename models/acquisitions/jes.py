@@ -1,0 +1,62 @@
+"""Joint entropy search (Hvarfner et al., 2022; Tu et al., 2022), computed by BoTorch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from botorch.acquisition.joint_entropy_search import qJointEntropySearch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.acquisition.utils import get_optimal_samples
+from torch import Tensor
+
+from models.gaussian_process import ExactPosterior
+from models.gp_score import ConditionedScore, gaussian_process, on_encoded, unit_box, whole
+from models.observations import Observations
+from models.surrogate import Function, Posterior
+
+
+@dataclass(frozen=True)
+class JES:
+    """Information, in nats, that a reading at x gives about where the least value lies and what it is (a lower bound).
+
+    Draws of (x*, f*) are the minimisers of posterior paths over the whole box [-1, 1]^d: in a space with categories or
+    linear constraints that box is larger than the space. For an exact Gaussian process only.
+
+    Args:
+        n_samples: Draws of (x*, f*), >= 1.
+        n_points: Sobol points from which each minimiser is sought, >= 1.
+        n_starts: The best of them that gradients improve, >= 1.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    n_samples: int = 16
+    n_points: int = 512
+    n_starts: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("n_samples", "n_points", "n_starts"):
+            whole(name, getattr(self, name), 1)
+
+    def score(
+        self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
+    ) -> ConditionedScore:
+        """The score of this iteration (see Acquisition.score); pending points are believed.
+
+        Raises:
+            ValueError: the posterior is no exact Gaussian process.
+        """
+        return ConditionedScore(gaussian_process(posterior, "jes"), pending, self._build, int(rng.integers(2**31)))
+
+    def _build(self, posterior: ExactPosterior) -> Function:
+        negated = ScalarizedPosteriorTransform(torch.tensor([-1.0], dtype=torch.float64))
+        inputs, outputs = get_optimal_samples(
+            posterior.model,
+            unit_box(posterior.dimension),
+            self.n_samples,
+            raw_samples=self.n_points,
+            num_restarts=self.n_starts,
+            posterior_transform=negated,
+        )
+        return on_encoded(qJointEntropySearch(posterior.model, inputs, outputs, posterior_transform=negated))

@@ -1,0 +1,84 @@
+"""Knowledge gradient (Frazier et al., 2009) over a finite set of decisions.
+
+BoTorch's one-shot form optimises the decisions together with the design; here a score must judge each design by itself.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from botorch.acquisition.analytic import PosteriorMean
+from botorch.optim.optimize import optimize_acqf
+from torch import Tensor
+
+from models.gaussian_process import ExactPosterior
+from models.gp_score import ConditionedScore, gaussian_process, unit_box, unit_points, whole
+from models.observations import Observations
+from models.surrogate import Function, Posterior
+
+# Search for the least posterior mean: it must be among the decisions, or any design near it would seem a gain.
+_STARTS = 4
+_SAMPLES = 512
+
+
+@dataclass(frozen=True)
+class KnowledgeGradient:
+    """How much a reading at x is expected to lower the least posterior mean, in targets.
+
+    The decisions are x itself, the trials, the minimiser of the mean and Sobol points of the whole box [-1, 1]^d: in a
+    space with categories or linear constraints that box is larger than the space. For an exact Gaussian process only.
+
+    Args:
+        n_points: Sobol points among the decisions, >= 1.
+        n_readings: Equally likely values of the reading at x (normal quantiles), >= 2.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    n_points: int = 256
+    n_readings: int = 32
+
+    def __post_init__(self) -> None:
+        whole("n_points", self.n_points, 1)
+        whole("n_readings", self.n_readings, 2)
+
+    def score(
+        self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
+    ) -> ConditionedScore:
+        """The score of this iteration (see Acquisition.score); pending points are believed.
+
+        Raises:
+            ValueError: the posterior is no exact Gaussian process.
+        """
+        found = gaussian_process(posterior, "knowledge_gradient")
+        return ConditionedScore(found, pending, self._build, int(rng.integers(2**31)))
+
+    def _build(self, posterior: ExactPosterior) -> Function:
+        d = posterior.dimension
+        mean = PosteriorMean(posterior.model, maximize=False)
+        best, _ = optimize_acqf(mean, unit_box(d), q=1, num_restarts=_STARTS, raw_samples=_SAMPLES)
+        decisions = torch.cat([posterior.fit.X, 2 * best.detach() - 1, 2 * unit_points(d, self.n_points) - 1])
+        levels = (torch.arange(self.n_readings, dtype=torch.float64) + 0.5) / self.n_readings
+        return _gain(posterior, decisions, torch.special.ndtri(levels))
+
+
+def _gain(posterior: ExactPosterior, decisions: Tensor, nodes: Tensor) -> Function:
+    """min_A mu - E[min over A and x of mu after a reading at x], A = decisions (a, d), for readings at nodes (z,).
+
+    That reading moves the mean at a by s(a) z with s(a) = cov(a, x) / sqrt(var(x) + noise) and z ~ N(0, 1).
+    """
+    with torch.no_grad():
+        mean = posterior.mean_var(decisions)[0]
+        explained = posterior.factor.half_solve(posterior.kernel(posterior.fit.X, decisions))
+
+    def gain(X: Tensor) -> Tensor:
+        own, variance = posterior.mean_var(X)
+        here = posterior.factor.half_solve(posterior.kernel(posterior.fit.X, X))
+        covariance = posterior.kernel(X, decisions) - here.mT @ explained
+        sd = (variance + posterior.noise_variance).sqrt()
+        means = torch.cat([mean.expand(len(X), -1), own[:, None]], dim=1)
+        slopes = torch.cat([covariance, variance[:, None]], dim=1) / sd[:, None]
+        return mean.min() - (means[..., None] + slopes[..., None] * nodes).amin(1).mean(-1)
+
+    return gain

@@ -1,0 +1,50 @@
+"""Max-value entropy search (Wang and Jegelka, 2017), computed by BoTorch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from botorch.acquisition.max_value_entropy_search import qMaxValueEntropy
+from torch import Tensor
+
+from models.gaussian_process import ExactPosterior
+from models.gp_score import ConditionedScore, gaussian_process, on_encoded, unit_points, whole
+from models.observations import Observations
+from models.surrogate import Function, Posterior
+
+
+@dataclass(frozen=True)
+class MES:
+    """Information, in nats, that a reading at x gives about the least value f* of the objective.
+
+    Draws of f* come from a Gumbel distribution fitted to the minimum over the trials and Sobol points of the whole box
+    [-1, 1]^d: in a space with categories or linear constraints that box is larger than the space. For an exact Gaussian
+    process only.
+
+    Args:
+        n_samples: Draws of f*, >= 1.
+        n_points: Sobol points at which the minimum is sought, >= 1.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    n_samples: int = 16
+    n_points: int = 1024
+
+    def __post_init__(self) -> None:
+        whole("n_samples", self.n_samples, 1)
+        whole("n_points", self.n_points, 1)
+
+    def score(
+        self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
+    ) -> ConditionedScore:
+        """The score of this iteration (see Acquisition.score); pending points are believed.
+
+        Raises:
+            ValueError: the posterior is no exact Gaussian process.
+        """
+        return ConditionedScore(gaussian_process(posterior, "mes"), pending, self._build, int(rng.integers(2**31)))
+
+    def _build(self, posterior: ExactPosterior) -> Function:
+        points = unit_points(posterior.dimension, self.n_points)
+        return on_encoded(qMaxValueEntropy(posterior.model, points, num_mv_samples=self.n_samples, maximize=False))

@@ -1,0 +1,43 @@
+"""Probability of improvement (Kushner, 1964), computed by BoTorch."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from botorch.acquisition.analytic import LogProbabilityOfImprovement
+from torch import Tensor
+
+from models.analytic import AnalyticScore
+from models.observations import Observations
+from models.surrogate import Posterior
+
+
+@dataclass(frozen=True)
+class PI:
+    """log P[f(x) < m - margin], with m the least posterior mean among the observed points.
+
+    The logarithm has the same maximiser and keeps its gradient where the probability itself underflows.
+
+    Args:
+        margin: Least improvement that counts, >= 0, in standard deviations of the readings.
+
+    Raises:
+        ValueError: margin is negative or not finite.
+    """
+
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.margin) and self.margin >= 0):
+            raise ValueError(f"margin is {self.margin}: give a finite number >= 0, in standard deviations.")
+
+    def score(
+        self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
+    ) -> AnalyticScore:
+        """The score of this iteration (see Acquisition.score); pending points are believed."""
+        with torch.no_grad():
+            incumbent = posterior.mean_var(torch.tensor(data.X))[0].min() - self.margin
+        return AnalyticScore(
+            posterior, pending, lambda model: LogProbabilityOfImprovement(model, best_f=incumbent, maximize=False)
+        )

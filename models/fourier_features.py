@@ -1,0 +1,39 @@
+"""Random Fourier features of stationary kernels (Rahimi and Recht, 2007)."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Kernel = Literal["matern52", "rbf"]
+
+# Spectral density of the Matern kernel of smoothness 5/2: a multivariate t with twice that many degrees of freedom.
+_MATERN_DEGREES = 5
+
+
+@dataclass(frozen=True, eq=False)
+class FourierFeatures:
+    """phi(x) = (cos W x, sin W x) / sqrt(m), so that <phi(x), phi(x')> is the mean of cos(w_j (x - x')).
+
+    Args:
+        frequencies: W, shape (m, d), for encoded points.
+    """
+
+    frequencies: Tensor
+
+    @classmethod
+    def drawn(cls, kernel: Kernel, scales: Tensor, features: int, rng: np.random.Generator) -> "FourierFeatures":
+        """Features of a kernel with length scales (d,) in encoded coordinates; ``features`` = 2 m, rounded up."""
+        m, d = math.ceil(features / 2), len(scales)
+        normal = rng.standard_normal((m, d))
+        if kernel == "matern52":
+            normal *= np.sqrt(_MATERN_DEGREES / rng.chisquare(_MATERN_DEGREES, (m, 1)))
+        return cls(torch.from_numpy(normal) / scales)
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """phi at X (n, d), shape (n, 2 m), differentiable."""
+        phase = X @ self.frequencies.mT
+        return torch.cat([phase.cos(), phase.sin()], dim=1) / math.sqrt(len(self.frequencies))

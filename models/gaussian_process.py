@@ -1,0 +1,251 @@
+"""Exact Gaussian process regression by GPyTorch: the model, its fit, its posterior and its draws."""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from botorch.exceptions.errors import ModelFittingError
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from botorch.optim.utils import sample_all_priors
+from botorch.sampling.pathwise import draw_matheron_paths
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from models.dual import Factor, leave_one_out
+from models.fourier_features import Kernel
+from models.observations import Scaling
+from models.randomness import seeded
+from models.surrogate import Function
+
+_PARAMETER = "parameter."
+_METRIC = "metric."
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Data and hyper-parameters: all that an exact posterior is made of.
+
+    Args:
+        kernel: Which kernel the parameters are of.
+        X: Encoded points, shape (n, d).
+        targets: Shape (n,).
+        noise: Known variance of a target, a number; None where it was fitted.
+        parameters: Hyper-parameters by GPyTorch's names.
+        metrics: What the fit achieved.
+    """
+
+    kernel: Kernel
+    X: Tensor
+    targets: Tensor
+    noise: Tensor | None
+    parameters: Mapping[str, Tensor]
+    metrics: Mapping[str, float]
+
+    def state(self) -> dict[str, Tensor]:
+        """As tensors by name."""
+        parameters = {_PARAMETER + name: value.detach().clone() for name, value in self.parameters.items()}
+        metrics = {_METRIC + name: torch.tensor(value, dtype=torch.float64) for name, value in self.metrics.items()}
+        noise = {} if self.noise is None else {"noise": self.noise.clone()}
+        return {"X": self.X.clone(), "targets": self.targets.clone(), **noise, **parameters, **metrics}
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Tensor, targets: Tensor, state: Mapping[str, Tensor]) -> "Fit":
+        """The fit whose state this was, to X (n, d) and targets (n,).
+
+        Raises:
+            ValueError: the state is of other data.
+        """
+        if not ("X" in state and torch.equal(state["X"], X) and torch.equal(state["targets"], targets)):
+            raise ValueError(
+                f"This state is not of a Gaussian process fitted to these {len(X)} trials: fit again, or restore with "
+                "the data whose digest the model records."
+            )
+        parameters = {name.removeprefix(_PARAMETER): v for name, v in state.items() if name.startswith(_PARAMETER)}
+        metrics = {name.removeprefix(_METRIC): float(v) for name, v in state.items() if name.startswith(_METRIC)}
+        return cls(kernel, X, targets, state.get("noise"), parameters, metrics)
+
+
+def fitted(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None, starts: int) -> Fit:
+    """Hyper-parameters of the largest posterior density over ``starts`` fits, by torch's ambient generator.
+
+    Raises:
+        ValueError: no start gave a finite fit.
+    """
+    fits = [_fitted(build(kernel, X, targets, noise), restart=i) for i in range(starts)]
+    objective, model = max(fits, key=lambda fit: fit[0])
+    if not math.isfinite(objective):
+        raise ValueError(
+            f"No hyper-parameters of the Gaussian process give a finite likelihood ({len(fits)} starts, {len(X)} "
+            "trials): look for extreme readings, or raise restarts."
+        )
+    metrics = {"log_posterior": objective, **_hyperparameters(model)}
+    return Fit(kernel, X, targets, noise, dict(model.named_parameters()), metrics)
+
+
+@dataclass(frozen=True, eq=False)
+class ExactPosterior:
+    """Posterior of an exact Gaussian process: a SingleTaskGP whose parameters are not touched again.
+
+    Args:
+        model: In the unit cube, where BoTorch works: its inputs are (X + 1) / 2.
+        fit: What it was made of.
+        scaling: How targets become readings.
+        sampler: From this posterior, a number q and a generator to q drawn functions.
+        remarks: What is worth knowing of how it was made.
+    """
+
+    model: SingleTaskGP
+    fit: Fit
+    scaling: Scaling
+    sampler: Callable[["ExactPosterior", int, np.random.Generator], list[Function]]
+    remarks: Mapping[str, str]
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Log posterior density, noise and length scales."""
+        return self.fit.metrics
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) of the noise-free target at X (n, d)."""
+        # Each point is its own batch of one: marginals only, never an (n, n) covariance.
+        posterior = self.model.posterior(to_unit(X).unsqueeze(-2))
+        return posterior.mean.reshape(len(X)), posterior.variance.clamp_min(0.0).reshape(len(X))
+
+    def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
+        """q functions, in the way the surrogate names."""
+        return self.sampler(self, q, rng)
+
+    def believe(self, X: Tensor) -> "ExactPosterior":
+        """Conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
+        with torch.no_grad():
+            mean = self.mean_var(X)[0]
+        inputs, targets = torch.cat([self.fit.X, X.detach()]), torch.cat([self.fit.targets, mean])
+        fit = Fit(self.fit.kernel, inputs, targets, self.fit.noise, self.fit.parameters, self.fit.metrics)
+        return posterior(fit, self.scaling, self.sampler, self.remarks)
+
+    def log_predictive(self) -> Tensor:
+        """log density of each target given the others, shape (n,), at these hyper-parameters."""
+        return leave_one_out(self.factor, self.fit.targets - self.constant)
+
+    def state(self) -> dict[str, Tensor]:
+        """Training data, known noise, hyper-parameters and metrics."""
+        return self.fit.state()
+
+    @property
+    def dimension(self) -> int:
+        """Number d of encoded coordinates."""
+        return self.fit.X.shape[1]
+
+    @property
+    def constant(self) -> float:
+        """The constant mean, in targets."""
+        return float(self.model.mean_module.constant)
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of a reading, in squared target units."""
+        return float(self.model.likelihood.noise.mean())
+
+    @cached_property
+    def factor(self) -> Factor:
+        """Of the covariance of the readings, noise included."""
+        with torch.no_grad():
+            return Factor.of(self.kernel(self.fit.X, self.fit.X), self.noise_variance)
+
+    def kernel(self, A: Tensor, B: Tensor) -> Tensor:
+        """Prior covariance of the objective at A (a, d) and B (b, d), shape (a, b), differentiable."""
+        covariance: Tensor = self.model.covar_module(to_unit(A), to_unit(B)).to_dense()
+        return covariance
+
+
+def posterior(
+    fit: Fit,
+    scaling: Scaling,
+    sampler: Callable[[ExactPosterior, int, np.random.Generator], list[Function]],
+    remarks: Mapping[str, str],
+) -> ExactPosterior:
+    """The posterior of a fit.
+
+    Raises:
+        ValueError: the hyper-parameters are of another model.
+    """
+    model = build(fit.kernel, fit.X, fit.targets, fit.noise)
+    expected = dict(model.named_parameters())
+    given = fit.parameters
+    if set(given) != set(expected) or any(given[name].shape != p.shape for name, p in expected.items()):
+        raise ValueError(
+            f"These hyper-parameters ({', '.join(sorted(given))}) are not those of this Gaussian process "
+            f"({', '.join(sorted(expected))}): restore with the surrogate that fitted them."
+        )
+    with torch.no_grad():
+        for name, parameter in expected.items():
+            parameter.copy_(given[name])
+    model.requires_grad_(False)
+    return ExactPosterior(model, fit, scaling, sampler, remarks)
+
+
+def to_unit(X: Tensor) -> Tensor:
+    """Encoded [-1, 1] to [0, 1], where BoTorch's prior of the length scales is meant to live."""
+    return (X + 1) / 2
+
+
+def pathwise(posterior: ExactPosterior, q: int, rng: np.random.Generator) -> list[Function]:
+    """q functions by Matheron's rule: a prior of random Fourier features, an exact update (Wilson et al., 2020)."""
+    with seeded(rng):
+        return [_path(posterior.model) for _ in range(q)]
+
+
+def _path(model: SingleTaskGP) -> Function:
+    """One function from the posterior, by torch's ambient generator."""
+    path = draw_matheron_paths(model, sample_shape=torch.Size([1]))
+    path.requires_grad_(False)
+    return lambda X: path(to_unit(X)).reshape(len(X))
+
+
+def build(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None) -> SingleTaskGP:
+    """A SingleTaskGP at its priors' modes, on X (n, d) and targets (n,), with known noise variance or None."""
+    covariance = get_covar_module_with_dim_scaled_prior(ard_num_dims=X.shape[1], use_rbf_kernel=kernel == "rbf")
+    Y = targets.unsqueeze(-1)
+    with warnings.catch_warnings():
+        # Few or believed targets are not exactly standardised; the scaling of all trials is the right one for them.
+        warnings.simplefilter("ignore", InputDataWarning)
+        return SingleTaskGP(
+            to_unit(X),
+            Y,
+            train_Yvar=None if noise is None else noise.expand_as(Y),
+            covar_module=covariance,
+            outcome_transform=None,
+        )
+
+
+def _fitted(model: SingleTaskGP, restart: int) -> tuple[float, SingleTaskGP]:
+    """The model fitted from its priors' modes (restart 0) or from a draw, and the log posterior of its parameters.
+
+    A fit that fails is worth minus infinity: the other starts decide.
+    """
+    if restart:
+        sample_all_priors(model)
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    try:
+        fit_gpytorch_mll(mll)
+    except ModelFittingError:
+        return -math.inf, model
+    model.train()
+    with torch.no_grad():
+        objective = float(mll(model(*model.train_inputs), model.train_targets)) * len(model.train_targets)
+    model.eval()
+    return (objective if math.isfinite(objective) else -math.inf), model
+
+
+def _hyperparameters(model: SingleTaskGP) -> dict[str, float]:
+    """Noise standard deviation of a target and length scales, in encoded coordinates."""
+    scales = model.covar_module.lengthscale.detach().flatten()
+    noise = float(model.likelihood.noise.detach().mean().sqrt())
+    return {"noise_sd": noise} | {f"length_scale_{i}": 2 * float(value) for i, value in enumerate(scales)}

@@ -1,0 +1,89 @@
+"""Acquisitions that ask for the joint distribution of an exact Gaussian process, pending trials believed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from models.gaussian_process import ExactPosterior, to_unit
+from models.randomness import seeded
+from models.surrogate import Function, Posterior
+
+
+def gaussian_process(posterior: Posterior, name: str) -> ExactPosterior:
+    """The exact Gaussian process that acquisition ``name`` needs.
+
+    Raises:
+        ValueError: the posterior is another.
+    """
+    if not isinstance(posterior, ExactPosterior):
+        raise ValueError(
+            f"Acquisition {name} needs the joint distribution of an exact Gaussian process and the posterior is a "
+            f"{type(posterior).__name__}: use surrogate exact_gp with at most n_exact trials, or acquisition log_ei, "
+            "which takes any surrogate."
+        )
+    return posterior
+
+
+def whole(name: str, value: int, least: int) -> None:
+    """Refuse a count below ``least``.
+
+    Raises:
+        ValueError: value < least.
+    """
+    if value < least:
+        raise ValueError(f"{name} is {value}: give {least} or more.")
+
+
+def on_encoded(acquisition: AcquisitionFunction) -> Function:
+    """A BoTorch acquisition of the model, on the unit cube, as a function of encoded points (n, d)."""
+    return lambda X: torch.as_tensor(acquisition(to_unit(X).unsqueeze(-2)))
+
+
+def unit_box(dimension: int) -> Tensor:
+    """Bounds of BoTorch's cube, shape (2, d)."""
+    return torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, dimension)
+
+
+def unit_points(dimension: int, n: int) -> Tensor:
+    """Scrambled Sobol points of [0, 1]^d by torch's ambient generator, shape (n, d)."""
+    seed = int(torch.randint(2**31 - 1, ()))
+    engine = SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    return engine.draw(n, dtype=torch.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionedScore:
+    """Score built from an exact Gaussian process; pending trials and earlier places count as read at their mean.
+
+    Args:
+        posterior: Beliefs from the data.
+        pending: Encoded points without a result, shape (k, d).
+        build: From the conditioned posterior to the score of encoded points; may use torch's ambient generator.
+        seed: Of that generator, so that a place asked about twice has one score.
+    """
+
+    posterior: ExactPosterior
+    pending: Tensor
+    build: Callable[[ExactPosterior], Function]
+    seed: int
+    # A place is asked about hundreds of times with the same points chosen: build its score once.
+    _built: dict[bytes, Function] = field(default_factory=dict, repr=False)
+
+    def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Worth of X (n, d), shape (n,), given the points ``chosen`` (j, d) for earlier places."""
+        return self._for(chosen)(X)
+
+    def _for(self, chosen: Tensor) -> Function:
+        key = chosen.detach().numpy().tobytes()
+        if key not in self._built:
+            believed = torch.cat([self.pending, chosen.detach()])
+            posterior = self.posterior.believe(believed) if len(believed) else self.posterior
+            # Scores are asked for without gradients too, but what is searched for while building needs them.
+            with seeded(np.random.default_rng(self.seed)), torch.enable_grad():
+                self._built[key] = self.build(posterior)
+        return self._built[key]

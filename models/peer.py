@@ -1,0 +1,91 @@
+"""The protocol of a peer: a whole optimiser of another package, asked anew in each iteration."""
+
+import random
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Protocol
+
+import numpy as np
+
+from models.observations import Array, Observations
+from models.randomness import seeded
+from physics.space import SearchSpace
+
+
+class Peer(Protocol):
+    """An optimiser as its own package offers it, with that package's defaults: a frozen description.
+
+    It keeps nothing between iterations: each call tells the package of every trial and asks for the next designs.
+    """
+
+    def suggest(
+        self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator
+    ) -> Array:
+        """The next batch, encoded and feasible, shape (q, d); the same arguments give the same batch.
+
+        Args:
+            data: The trials that were read.
+            pending: Encoded points without a reading, which are not to be proposed again, shape (k, d).
+            space: Where to search.
+            q: Number of designs.
+            rng: The only source of randomness.
+
+        Raises:
+            ValueError: the package is not installed, or cannot search such a space.
+        """
+        ...
+
+
+def require(package: str, *modules: str) -> None:
+    """Accept a peer whose package is there.
+
+    Raises:
+        ValueError: one of its modules is not installed; names the command that installs it.
+    """
+    if any(find_spec(module) is None for module in modules):
+        raise ValueError(
+            f"{package} is not installed: \".venv/bin/pip install -c constraints.txt -e '.[rivals]'\" installs it."
+        )
+
+
+def require_box(space: SearchSpace, package: str) -> None:
+    """Accept a space without linear constraints.
+
+    Raises:
+        ValueError: it has some, and this peer is only used on boxes.
+    """
+    if space.constraints:
+        raise ValueError(
+            f"The search space has linear constraints ({'; '.join(map(str, space.constraints))}), which are not passed "
+            f"on to {package}: use another sentence, such as auto, gp_ei or botorch_log_ei."
+        )
+
+
+def minimised(data: Observations) -> Array:
+    """Readings in their own unit, negated where the objective is maximised, shape (n,): less is better."""
+    return -data.y if data.maximize else data.y
+
+
+def seed_of(rng: np.random.Generator) -> int:
+    """A seed of 31 bits, which every package takes."""
+    return int(rng.integers(2**31 - 1))
+
+
+@contextmanager
+def contained(rng: np.random.Generator) -> Iterator[None]:
+    """Global generators of Python, numpy and torch seeded from rng, and as they were afterwards; warnings unheard.
+
+    For packages that draw from global generators and that say much which no user of a campaign can act on.
+    """
+    python, legacy = random.getstate(), np.random.get_state()
+    try:
+        with seeded(rng), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            random.seed(seed_of(rng))
+            np.random.seed(seed_of(rng))
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)

@@ -1,0 +1,47 @@
+"""Optuna, told of every trial and asked for the next ones; what its two samplers here share."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState
+
+from models.coordinates import Coordinate, coordinates, encoded, inside, told
+from models.observations import Array, Observations
+from models.peer import minimised
+from physics.space import SearchSpace
+
+
+def ask(sampler: optuna.samplers.BaseSampler, data: Observations, pending: Array, space: SearchSpace, q: int) -> Array:
+    """The sampler's next q designs, encoded, shape (q, d), after a study of all trials; pending ones are running."""
+    with _quiet():
+        study = optuna.create_study(direction="minimize", sampler=sampler)
+        distributions = {one.name: _distribution(one) for one in coordinates(space)}
+        known, waiting = inside(space, data.X), inside(space, pending)
+        for point, value in zip(told(space, data.X[known]), minimised(data)[known], strict=True):
+            study.add_trial(optuna.create_trial(params=point, distributions=distributions, value=float(value)))
+        for point in told(space, pending[waiting]):
+            running = optuna.create_trial(state=TrialState.RUNNING, params=point, distributions=distributions)
+            study.add_trial(running)
+        return encoded(space, [study.ask(distributions).params for _ in range(q)])
+
+
+def _distribution(one: Coordinate) -> BaseDistribution:
+    if one.kind == "choice":
+        return CategoricalDistribution(one.levels)
+    if one.kind == "whole":
+        return IntDistribution(int(one.low), int(one.high))
+    return FloatDistribution(one.low, one.high)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)

@@ -1,0 +1,79 @@
+"""Ax's client (Adaptive Experimentation Platform), with its default generation strategy."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from models.coordinates import Coordinate, coordinates, encoded, inside, told
+from models.observations import Array, Observations
+from models.peer import contained, minimised, require, require_box, seed_of
+from physics.space import SearchSpace
+
+if TYPE_CHECKING:
+    from ax.api.client import Client
+    from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+
+
+@dataclass(frozen=True)
+class Ax:
+    """Ax's client with its defaults, but that the campaign's start takes the place of its own: its BoTorch models.
+
+    Told of trials that others made, it would begin each time with the centre or a quasi-random point.
+
+    Raises:
+        ValueError: Ax is not installed.
+    """
+
+    def __post_init__(self) -> None:
+        require("Ax", "ax")
+
+    def suggest(
+        self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator
+    ) -> Array:
+        """The next batch, encoded, shape (q, d) (see Peer.suggest)."""
+        require_box(space, "Ax")
+        with contained(rng), _quiet():
+            from ax.api.client import Client
+
+            client = Client(random_seed=seed_of(rng))
+            client.configure_experiment(parameters=[_parameter(one) for one in coordinates(space)])
+            client.configure_optimization(objective="-y")
+            client.configure_generation_strategy(initialization_budget=0, initialize_with_center=False)
+            _tell(client, data, pending, space)
+            points: list[dict[str, float | int | str]] = []
+            while len(points) < q:  # a step of its strategy may give fewer than it was asked for
+                points += [dict(point) for point in client.get_next_trials(q - len(points)).values()]
+            return encoded(space, points)
+
+
+def _tell(client: "Client", data: Observations, pending: Array, space: SearchSpace) -> None:
+    known = inside(space, data.X)
+    for point, value in zip(told(space, data.X[known]), minimised(data)[known], strict=True):
+        client.complete_trial(client.attach_trial(point), {"y": float(value)})
+    for point in told(space, pending[inside(space, pending)]):
+        client.attach_trial(point)
+
+
+def _parameter(one: Coordinate) -> "RangeParameterConfig | ChoiceParameterConfig":
+    from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+
+    if one.kind == "choice":
+        order = False if len(one.levels) > 2 else None  # Ax takes two levels for ordered
+        return ChoiceParameterConfig(name=one.name, parameter_type="str", values=list(one.levels), is_ordered=order)
+    if one.kind == "whole":
+        return RangeParameterConfig(name=one.name, parameter_type="int", bounds=(int(one.low), int(one.high)))
+    return RangeParameterConfig(name=one.name, parameter_type="float", bounds=(one.low, one.high))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,91 @@
+"""BayBE (Bayesian back end), with its default recommenders."""
+
+import gc
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from models.coordinates import Coordinate, coordinates, encoded, told
+from models.observations import Array, Observations
+from models.peer import contained, minimised, require, require_box
+from physics.space import SearchSpace
+
+if TYPE_CHECKING:
+    from baybe.parameters.base import Parameter
+
+MOST_COMBINATIONS = 100_000  # of discrete values, all of which BayBE writes out
+
+
+@dataclass(frozen=True)
+class BayBE:
+    """A BayBE campaign with its defaults, given all measurements: its Gaussian process and log expected improvement.
+
+    Raises:
+        ValueError: BayBE is not installed.
+    """
+
+    def __post_init__(self) -> None:
+        require("BayBE", "baybe")
+
+    def suggest(
+        self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator
+    ) -> Array:
+        """The next batch, encoded, shape (q, d) (see Peer.suggest).
+
+        Raises:
+            ValueError: linear constraints, or more combinations of discrete values than BayBE could write out.
+        """
+        require_box(space, "BayBE")
+        _require_few(space)
+        with contained(rng):
+            with _no_collection():
+                import pandas as pd
+                from baybe import Campaign
+                from baybe.searchspace import SearchSpace as Product
+                from baybe.targets import NumericalTarget
+
+            parameters = [_parameter(one) for one in coordinates(space)]
+            target = NumericalTarget(name="y", minimize=True)
+            campaign = Campaign(Product.from_product(parameters), target.to_objective())
+            read = pd.DataFrame(told(space, data.X)).assign(y=minimised(data))
+            campaign.add_measurements(read, numerical_measurements_must_be_within_tolerance=False)
+            waiting = pd.DataFrame(told(space, pending)) if len(pending) else None
+            found = campaign.recommend(q, pending_experiments=waiting)
+            return encoded(space, found.to_dict("records"))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keeps the import short: each of BayBE's slotted classes has all garbage collected, over all that torch holds."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _require_few(space: SearchSpace) -> None:
+    combinations = math.prod(_values(one) for one in coordinates(space) if one.kind != "real")
+    if combinations > MOST_COMBINATIONS:
+        raise ValueError(
+            f"The search space has {combinations:g} combinations of discrete values, and BayBE writes out all of them: "
+            f"more than {MOST_COMBINATIONS} are refused; use another sentence."
+        )
+
+
+def _values(one: Coordinate) -> int:
+    return len(one.levels) if one.kind == "choice" else int(one.high - one.low) + 1
+
+
+def _parameter(one: Coordinate) -> "Parameter":
+    from baybe.parameters import CategoricalParameter, NumericalContinuousParameter, NumericalDiscreteParameter
+
+    if one.kind == "choice":
+        return CategoricalParameter(one.name, values=one.levels)
+    if one.kind == "whole":
+        return NumericalDiscreteParameter(one.name, values=tuple(range(int(one.low), int(one.high) + 1)))
+    return NumericalContinuousParameter(one.name, bounds=(one.low, one.high))

@@ -1,0 +1,31 @@
+"""BoTorch's SingleTaskGP with log noisy expected improvement (Ament et al., 2023), as its tutorials use it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from torch import Tensor
+
+from models.observations import Array, Observations
+from models.peer import contained
+from models.peers._botorch import Cube, fitted, maximised
+from physics.space import SearchSpace
+
+
+@dataclass(frozen=True)
+class BotorchQLogNEI:
+    """Improvement over the unknown true values at all points that were read, by Monte Carlo."""
+
+    def suggest(
+        self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator
+    ) -> Array:
+        """The next batch, encoded, shape (q, d) (see Peer.suggest)."""
+        cube = Cube(space)
+        with contained(rng):
+            model = fitted(cube, data)
+            seen = cube.of(data.X)
+
+            def acquisition(waiting: Tensor | None) -> qLogNoisyExpectedImprovement:
+                return qLogNoisyExpectedImprovement(model, seen, X_pending=waiting, prune_baseline=True)
+
+            return maximised(acquisition, cube, pending, q)

@@ -1,0 +1,35 @@
+"""Optuna's GPSampler: a Matern Gaussian process and log expected improvement, with its defaults."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.observations import Array, Observations
+from models.peer import contained, require, require_box, seed_of
+from physics.space import SearchSpace
+
+
+@dataclass(frozen=True)
+class OptunaGP:
+    """Optuna's GPSampler: a Matern Gaussian process and log expected improvement, with its defaults.
+
+    The campaign's start takes the place of its own ten random trials.
+
+    Raises:
+        ValueError: Optuna is not installed.
+    """
+
+    def __post_init__(self) -> None:
+        require("Optuna", "optuna")
+
+    def suggest(
+        self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator
+    ) -> Array:
+        """The next batch, encoded, shape (q, d) (see Peer.suggest)."""
+        from optuna.samplers import GPSampler
+
+        from models.peers._optuna import ask
+
+        require_box(space, "Optuna")
+        with contained(rng):
+            return ask(GPSampler(seed=seed_of(rng), n_startup_trials=1), data, pending, space, q)

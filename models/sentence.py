@@ -1,0 +1,31 @@
+"""The protocol of a sentence: a name for a whole algorithm, and the words it stands for."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+Words = dict[str, Any]
+"""Plain data in the shape of a campaign file's ``algorithm``: start, and the three words or a peer."""
+
+MULTISTART: Mapping[str, Any] = {"kind": "multistart"}
+
+
+class Sentence(Protocol):
+    """A name for an algorithm: a frozen dataclass whose fields are what a campaign file may set beside ``kind``.
+
+    Every sentence has ``preset``: ``default`` is what this project found to work, ``paper`` what the method's authors
+    published. What a campaign file gives for a word wins over the sentence's.
+    """
+
+    def words(self, dimension: int, batch: int) -> Words:
+        """What the sentence stands for, as plain data.
+
+        Args:
+            dimension: Encoded coordinates of the search space.
+            batch: Designs of one iteration, for each of which some surrogates train a network of its own.
+        """
+        ...
+
+
+def start(dimension: int, proposer: str = "sobol") -> Words:
+    """The designs before any model: 2 (d + 1) of them (a campaign's budget may leave room for fewer)."""
+    return {"proposer": {"kind": proposer}, "n": 2 * (dimension + 1)}

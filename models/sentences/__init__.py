@@ -1,0 +1,1 @@
+"""One file a sentence: the file's name is its kind."""

@@ -1,0 +1,17 @@
+"""The peer baybe: BayBE with its default recommender, after this campaign's own start."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from models.sentence import Words, start
+
+
+@dataclass(frozen=True)
+class BayBE:
+    """BayBE with its default recommender, after this campaign's own start."""
+
+    preset: Literal["default"] = "default"
+
+    def words(self, dimension: int, batch: int) -> Words:
+        """See Sentence.words."""
+        return {"start": start(dimension), "peer": {"kind": "baybe"}}

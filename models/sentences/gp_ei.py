@@ -1,0 +1,22 @@
+"""Gaussian process with expected improvement (Jones et al., 1998; in logarithms: Ament et al., 2023)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from models.sentence import MULTISTART, Words, start
+
+
+@dataclass(frozen=True)
+class GPEI:
+    """exact_gp x log_ei x multistart: what most users of Bayesian optimisation know."""
+
+    preset: Literal["default"] = "default"
+
+    def words(self, dimension: int, batch: int) -> Words:
+        """See Sentence.words."""
+        return {
+            "start": start(dimension),
+            "surrogate": {"kind": "exact_gp"},
+            "acquisition": {"kind": "log_ei"},
+            "maximizer": dict(MULTISTART),
+        }

@@ -1,0 +1,40 @@
+"""Neural-BO (Phan-Trong, Tran-The and Gupta, 2023): Thompson sampling of a trained network."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from models.sentence import MULTISTART, Words, start
+
+_PAPER: dict[str, Any] = {
+    "hyperparameters": "fixed",
+    "normalised": False,
+    "activation": "relu",
+    "noise": 0.01,
+    "init": "gaussian",
+    "width": 500,
+    "draw": "independent",
+    "steps": 50,
+    "rate": 0.001,
+    "refinements": 0,
+}
+
+
+@dataclass(frozen=True)
+class NeuralBO:
+    """tangent_network x thompson x multistart: the network's mean, its tangent features' variance.
+
+    Preset ``paper``: the raw kernel of one hidden layer of 500 relu, weights drawn at random, lambda 0.01, 50 gradient
+    steps of 0.001 (Adam's here), nu 1 (the paper searches 0.1, 1 and 10) and a normal drawn at every point by itself.
+    """
+
+    preset: Literal["default", "paper"] = "default"
+
+    def words(self, dimension: int, batch: int) -> Words:
+        """See Sentence.words."""
+        paper = self.preset == "paper"
+        return {
+            "start": start(dimension, "random" if paper else "sobol"),
+            "surrogate": {"kind": "tangent_network", **(_PAPER if paper else {})},
+            "acquisition": {"kind": "thompson"},
+            "maximizer": dict(MULTISTART),
+        }

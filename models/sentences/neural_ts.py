@@ -1,0 +1,40 @@
+"""Neural Thompson sampling (Zhang et al., 2021)."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from models.sentence import MULTISTART, Words, start
+
+_PAPER: dict[str, Any] = {
+    "hyperparameters": "fixed",
+    "normalised": False,
+    "activation": "relu",
+    "noise": 0.01,
+    "init": "antisymmetric",
+    "variance": "diagonal",
+    "draw": "independent",
+    "steps": 50,
+    "rate": 0.001,
+    "refinements": 0,
+}
+
+
+@dataclass(frozen=True)
+class NeuralTS:
+    """tangent_network x thompson x multistart with a normal drawn at every point by itself, as in its bandits.
+
+    Neural-BO differs by drawing whole functions. Preset ``paper``: the raw relu kernel and the diagonal of its p x p
+    matrix, which is an approximation of the variance (correlation about 0.6).
+    """
+
+    preset: Literal["default", "paper"] = "default"
+
+    def words(self, dimension: int, batch: int) -> Words:
+        """See Sentence.words."""
+        paper = self.preset == "paper"
+        return {
+            "start": start(dimension, "random" if paper else "sobol"),
+            "surrogate": {"kind": "tangent_network", "draw": "independent", **(_PAPER if paper else {})},
+            "acquisition": {"kind": "thompson"},
+            "maximizer": dict(MULTISTART),
+        }

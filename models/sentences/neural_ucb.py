@@ -1,0 +1,39 @@
+"""Neural UCB (Zhou, Li and Gu, 2020): a confidence bound on a trained network."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from models.sentence import MULTISTART, Words, start
+
+_PAPER: dict[str, Any] = {
+    "hyperparameters": "fixed",
+    "normalised": False,
+    "activation": "relu",
+    "noise": 0.01,
+    "init": "antisymmetric",
+    "variance": "diagonal",
+    "steps": 50,
+    "rate": 0.001,
+    "refinements": 0,
+}
+
+
+@dataclass(frozen=True)
+class NeuralUCB:
+    """tangent_network x ucb x multistart, with the exact variance.
+
+    Preset ``paper``: the raw relu kernel and the diagonal of its p x p matrix, which approximates the variance
+    (correlation about 0.6), and one deviation of confidence.
+    """
+
+    preset: Literal["default", "paper"] = "default"
+
+    def words(self, dimension: int, batch: int) -> Words:
+        """See Sentence.words."""
+        paper = self.preset == "paper"
+        return {
+            "start": start(dimension, "random" if paper else "sobol"),
+            "surrogate": {"kind": "tangent_network", **(_PAPER if paper else {})},
+            "acquisition": {"kind": "ucb", **({"beta": 1.0} if paper else {})},
+            "maximizer": dict(MULTISTART),
+        }

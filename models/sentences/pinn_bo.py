@@ -1,0 +1,53 @@
+"""PINN-BO (Phan-Trong, 2024, chapter 5): the objective's differential equation is known, its boundary data are not."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from models.sentence import MULTISTART, Words, start
+
+Engine = Literal["basis", "kernel", "ntk", "trained"]
+
+_PAPER: dict[str, Any] = {
+    "width": 200,
+    "depth": 3,
+    "activation": "tanh",
+    "frequency": 1.0,
+    "steps": 100,
+    "rate": 0.01,
+    "decay": 0.95**100,
+    "refinements": 0,
+    "exact_draw": False,
+}
+
+
+@dataclass(frozen=True)
+class PINNBO:
+    """physics_informed x log_ei x multistart, or x thompson x multistart with trained networks.
+
+    Args:
+        preset: ``paper``: networks of three hidden layers of 200 tanh, 100 epochs of a rate of 0.01 (its grid holds
+            0.001 to 0.1) that falls by 0.95 an epoch, trained in every iteration.
+        engine: How the equation is learnt from; when left out ``basis``, its exact solutions, and ``trained`` in the
+            paper's preset. ``basis`` and ``kernel`` need a linear equation.
+    """
+
+    preset: Literal["default", "paper"] = "default"
+    engine: Engine | None = None
+
+    def __post_init__(self) -> None:
+        if self.preset == "paper" and self.engine not in (None, "trained"):
+            raise ValueError(
+                f"preset is 'paper' and engine is {self.engine!r}: the paper trains networks; leave one of them out."
+            )
+
+    def words(self, dimension: int, batch: int) -> Words:
+        """See Sentence.words."""
+        paper = self.preset == "paper"
+        engine = self.engine or ("trained" if paper else "basis")
+        trained = {"networks": batch, **(_PAPER if paper else {})} if engine == "trained" else {}
+        return {
+            "start": start(dimension, "random" if paper else "sobol"),
+            "surrogate": {"kind": "physics_informed", "engine": engine, **trained},
+            "acquisition": {"kind": "thompson" if engine == "trained" else "log_ei"},
+            "maximizer": dict(MULTISTART),
+        }

@@ -1,0 +1,17 @@
+"""Random search (Bergstra and Bengio, 2012)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from models.sentence import Words, start
+
+
+@dataclass(frozen=True)
+class Random:
+    """Independent uniform designs, without a model."""
+
+    preset: Literal["default"] = "default"
+
+    def words(self, dimension: int, batch: int) -> Words:
+        """See Sentence.words."""
+        return {"start": start(dimension, "random")}

@@ -1,0 +1,40 @@
+"""STO-BNTS-Linear (Dai et al., 2022): the same on tangent features, where training is ridge regression."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from models.sentence import MULTISTART, Words, start
+
+_PAPER: dict[str, Any] = {
+    "hyperparameters": "fixed",
+    "normalised": False,
+    "width": 256,
+    "depth": 2,
+    "activation": "relu",
+    "w_std": 1.5,
+    "b_std": 0.05,
+    "noise": 0.01,
+    "perturb_targets": False,
+}
+_PAPER_MAXIMIZER = {**MULTISTART, "n_samples": 10_000, "n_starts": 100}
+
+
+@dataclass(frozen=True)
+class STOBNTSLinear:
+    """sampled_linear x thompson x multistart: the exact minimiser, without any training, for each design.
+
+    Preset ``paper``: the raw kernel of two hidden layers of 256 relu (weights of 1.5, biases of 0.05 over the root of
+    the fan-in), noise 0.1, unperturbed targets; 10,000 candidates and 100 searches by gradient.
+    """
+
+    preset: Literal["default", "paper"] = "default"
+
+    def words(self, dimension: int, batch: int) -> Words:
+        """See Sentence.words."""
+        paper = self.preset == "paper"
+        return {
+            "start": start(dimension, "random" if paper else "sobol"),
+            "surrogate": {"kind": "sampled_linear", **(_PAPER if paper else {})},
+            "acquisition": {"kind": "thompson"},
+            "maximizer": dict(_PAPER_MAXIMIZER if paper else MULTISTART),
+        }

@@ -1,0 +1,29 @@
+"""What ties a state to the data it was fitted to."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from models.observations import Observations
+
+_DIGEST = "digest"
+
+
+def stamped(data: Observations) -> dict[str, Tensor]:
+    """The digest of data as bytes, shape (32,), by the name under which a state carries it."""
+    return {_DIGEST: torch.tensor(list(bytes.fromhex(data.digest)), dtype=torch.uint8)}
+
+
+def refuse_other_data(data: Observations, state: Mapping[str, Tensor]) -> None:
+    """Refuse a state that does not carry the stamp of these data.
+
+    Raises:
+        ValueError: it carries none or another.
+    """
+    digest = bytes(state[_DIGEST].tolist()).hex() if _DIGEST in state else "none"
+    if digest != data.digest:
+        raise ValueError(
+            f"The state is of data with digest {digest[:12]} and these data have {data.digest[:12]}: "
+            "restore with the data of the fit, or fit again."
+        )

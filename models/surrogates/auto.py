@@ -1,0 +1,107 @@
+"""The choice by evidence: several surrogates are fitted, and the one that predicts unseen readings best proposes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from models.choice import score
+from models.contest import Chosen, Contest
+from models.observations import Observations
+from models.surrogate import Report, Surrogate
+from models.surrogates.additive_gp import AdditiveGP
+from models.surrogates.exact_gp import ExactGP
+from models.surrogates.physics_informed import PhysicsInformed
+from models.surrogates.power_series import PowerSeries
+from models.surrogates.sampled_linear import SampledLinear
+
+_KNOWN: Mapping[str, Surrogate] = {
+    "exact_gp": ExactGP(restarts=1),
+    "additive_gp": AdditiveGP(),
+    "sampled_linear": SampledLinear(),
+    "power_series": PowerSeries(),
+    "physics_informed/basis": PhysicsInformed(engine="basis"),
+    "physics_informed/trained": PhysicsInformed(engine="trained"),
+}
+_ALWAYS = ("exact_gp", "sampled_linear")
+_WITH_PHYSICS = (*_ALWAYS, "power_series", "physics_informed/basis")
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Fit every candidate that applies, judge each by its predictions of readings it has not seen, keep the best.
+
+    The score is the sum over the trials of the leave-one-out log predictive density, in nats, of standardised targets:
+    in closed form where the posterior has one, else by ``folds`` refits. A candidate whose fit is refused is out, with
+    the reason in the posterior's ``remarks``; ``chosen`` there is the winner; its metrics have each ``score.NAME``.
+
+    What is known of the physics is held against what predicts as well without it: a candidate that uses the equation
+    wins only where it is better than every other by ``margin`` a trial. With ``power_series``, which has the same prior
+    but for the equation, a wrong equation loses as soon as the trials contradict it.
+
+    Args:
+        candidates: Names of surrogates, with the engine after a slash; empty for exact_gp and sampled_linear, and with
+            an equation power_series and physics_informed/basis too.
+        margin: By how many nats a trial an equation must be worth its while: the lead of a true one grows with the
+            trials, that of a false one that is nearly true does not. May be negative.
+        folds: Refits of a candidate without a closed form, at least 2.
+
+    Raises:
+        ValueError: an unknown name, one name twice, a margin that is not finite, or folds < 2.
+    """
+
+    uses_physics: ClassVar[bool] = True
+    needs_physics: ClassVar[bool] = False
+
+    candidates: tuple[str, ...] = ()
+    margin: float = 0.4
+    folds: int = 5
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.candidates if name not in _KNOWN]
+        if unknown:
+            raise ValueError(f"There is no candidate {unknown[0]!r}: choose from {', '.join(_KNOWN)}.")
+        if len(set(self.candidates)) < len(self.candidates):
+            raise ValueError(f"One of the candidates {', '.join(self.candidates)} is given twice: give it once.")
+        if not np.isfinite(self.margin):
+            raise ValueError(
+                f"margin is {self.margin}: give a finite number of nats a trial; 0 lets the best score win."
+            )
+        if self.folds < 2:
+            raise ValueError(f"folds is {self.folds}: give 2 or more.")
+
+    def fit(
+        self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
+    ) -> Chosen:
+        """Fit and judge the candidates, one after the other (see Surrogate.fit).
+
+        Raises:
+            ValueError: no candidate could be fitted, or ``start`` is of other data.
+        """
+        names = self._names(data)
+        seeds = rng.integers(2**63 - 1, size=(len(names), 2)).tolist()
+        contest = Contest(data, self.margin) if start is None else Contest.of(data, self.margin, start, _KNOWN)
+        for name, (fitting, judging) in zip(names, seeds, strict=True):
+            if contest.knows(name):
+                continue
+            surrogate, relay = _KNOWN[name], contest.relayed(name, report)
+            try:
+                posterior = surrogate.fit(data, np.random.default_rng(fitting), contest.begun(name), relay)
+                worth = score(surrogate, posterior, data, self.folds, np.random.default_rng(judging))
+            except ValueError as error:
+                contest = contest.without(name, str(error))
+            else:
+                contest = contest.judged(name, surrogate, posterior, worth)
+            report(len(contest.scores) + len(contest.refused), contest.metrics, contest.state)
+        return contest.chosen()
+
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Chosen:
+        """The posterior whose state this was (see Surrogate.restore)."""
+        return Contest.of(data, self.margin, state, _KNOWN).chosen()
+
+    def _names(self, data: Observations) -> tuple[str, ...]:
+        if self.candidates:
+            return self.candidates
+        return _ALWAYS if data.physics is None else _WITH_PHYSICS

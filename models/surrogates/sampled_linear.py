@@ -1,0 +1,74 @@
+"""STO-BNTS-Linear: draws of the tangent process in closed form (Dai et al., 2022; methods.md section 4)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.observations import Observations
+from models.randomness import torch_generator
+from models.stamps import refuse_other_data, stamped
+from models.surrogate import Report
+from models.tangent_kernel import Hyperparameters
+from models.tangent_posteriors import TangentPosterior
+from models.tangent_settings import TangentSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledLinear(TangentSettings):
+    """f(x) = beta <row(x), v>, v the minimiser of the ridge loss from a fresh v_0 ~ N(0, I): Matheron's rule.
+
+    Mean and variance are those of the tangent kernel's Gaussian process; no gradient descent is needed.
+
+    Args:
+        beta: Factor of a draw's deviation from the mean; 1 is a posterior draw.
+        perturb_targets: Draw the readings' noise too, which makes a draw exact; false is the paper's minimiser.
+
+    Raises:
+        ValueError: an option is out of range (see ``TangentSettings`` for the others).
+    """
+
+    uses_physics: ClassVar[bool] = False
+    needs_physics: ClassVar[bool] = False
+
+    beta: float = 1.0
+    perturb_targets: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (math.isfinite(self.beta) and self.beta > 0):
+            raise ValueError(f"beta is {self.beta}: give a positive number.")
+
+    def fit(
+        self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
+    ) -> TangentPosterior:
+        """Fit the hyper-parameters and condition on the readings (see Surrogate.fit); no checkpoint is needed.
+
+        Raises:
+            ValueError: the fit would need more than ``memory_gb``, or has no finite likelihood.
+        """
+        shape = self.shape(data)
+        found, reached = self.fit_kernel(data, shape)
+        numbers = {"log_posterior": torch.tensor([reached], dtype=torch.float64)}
+        theta = shape.initial(torch_generator(rng))
+        posterior = self.restore(data, {**stamped(data), **found.tensors(), **numbers, "weights": theta})
+        report(1, posterior.metrics, posterior.state)
+        return posterior
+
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> TangentPosterior:
+        """The posterior whose state this was (see Surrogate.restore)."""
+        refuse_other_data(data, state)
+        shape, found = self.shape(data), Hyperparameters.of(state)
+        return TangentPosterior(
+            process=self.process(data, shape, state["weights"], found),
+            factor=self.beta,
+            perturbed=self.perturb_targets,
+            scaling=data.scaling,
+            metrics={"log_posterior": float(state["log_posterior"]), **found.metrics()},
+            remarks=self.remarks(data, shape),
+            kept=dict(state),
+        )

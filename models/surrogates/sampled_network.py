@@ -1,0 +1,62 @@
+"""STO-BNTS: each draw is a trained network (Dai et al., 2022; methods.md section 4)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from models.observations import Observations
+from models.tangent_posteriors import NetworkDraws, TangentPosterior
+from models.tangent_trained import Members, TrainedTangent
+from models.tangent_training import Start
+from models.tangents import TangentNetwork
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledNetwork(TrainedTangent):
+    """k networks f(x; theta) + <grad f(x; theta_0), theta_0'>, each trained from its own theta_0 with a ridge about it.
+
+    Mean and variance are those of the tangent kernel's Gaussian process at the first network's theta_0.
+
+    Args:
+        networks: Number k of draws; at least the batch size.
+        perturb_targets: Perturb each network's targets by the readings' noise, which makes a wide network's minimiser
+            a posterior draw; false is the paper.
+
+    Raises:
+        ValueError: an option is out of range (see ``TrainedTangent`` and ``TangentSettings`` for the others).
+    """
+
+    uses_physics: ClassVar[bool] = False
+    needs_physics: ClassVar[bool] = False
+
+    networks: int = 1
+    perturb_targets: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.networks < 1:
+            raise ValueError(f"networks is {self.networks}: give 1 or more.")
+
+    @property
+    def trainings(self) -> int:
+        """All networks at once."""
+        return self.networks
+
+    def begin(self, data: Observations, shape: TangentNetwork, noise: float, generator: torch.Generator) -> Start:
+        """theta_0, theta_0' with a zero last layer, a_0 and the perturbed targets of every network."""
+        k = self.networks
+        pairs = [(shape.initial(generator), shape.initial(generator, "zero_last_layer")) for _ in range(k)]
+        eps = noise**0.5 * torch.randn(k, len(data), generator=generator, dtype=torch.float64)
+        return Start(
+            theta=torch.stack([first for first, _ in pairs]),
+            tangent=torch.stack([second for _, second in pairs]),
+            constant=torch.randn(k, generator=generator, dtype=torch.float64),
+            perturbation=eps * float(self.perturb_targets),
+        )
+
+    def finished(self, linear: TangentPosterior, start: Start, members: Members | None) -> TangentPosterior:
+        """Draws that are the networks, or linear draws."""
+        if members is None:
+            return linear
+        return NetworkDraws(**vars(linear), members=members.function, networks=len(members))

@@ -1,0 +1,103 @@
+"""The normalised tangent kernel with relevance, and what it is fitted by.
+
+    k(x, x') = s_f^2 <phi(x/l), phi(x'/l)> / (|phi(x/l)| |phi(x'/l)|) + c
+
+with phi the tangent rows of a network at its initial weights, l one length scale a coordinate (one for all pixels of an
+image), s_f^2 the output scale and c the prior variance of a constant mean, which is one more row (methods.md section
+0). ``normalised: false``, l = s_f = 1 and c = 0 are the papers' raw kernel.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.tangents import Layer, Passes, TangentNetwork, diagonal, scaled
+
+LEAST_NOISE = 1e-6
+"""Noise variance of a target below which a covariance of close points has no Cholesky factor in float64."""
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """What the kernel is fitted by, in target units.
+
+    Args:
+        scales: Length scale l of each encoded coordinate, shape (d,).
+        output: s_f^2, variance.
+        constant: c, variance.
+        noise: Variance of a reading.
+    """
+
+    scales: Tensor
+    output: float
+    constant: float
+    noise: float
+
+    def times(self, factor: float) -> "Hyperparameters":
+        """All variances times a factor: the same physical sizes in other target units."""
+        noise = max(self.noise * factor, LEAST_NOISE)
+        return Hyperparameters(self.scales, self.output * factor, self.constant * factor, noise)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As tensors by name."""
+        variances = torch.tensor([self.output, self.constant, self.noise], dtype=torch.float64)
+        return {"scales": self.scales, "variances": variances}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> "Hyperparameters":
+        """What ``tensors`` gave."""
+        return cls(tensors["scales"], *(float(v) for v in tensors["variances"]))
+
+    def metrics(self) -> dict[str, float]:
+        """Noise and output standard deviations of a target, and the length scales, by name."""
+        scales = {f"length_scale_{i}": float(scale) for i, scale in enumerate(self.scales)}
+        return {"noise_sd": math.sqrt(self.noise), "output_sd": math.sqrt(self.output), **scales}
+
+
+@dataclass(frozen=True, eq=False)
+class TangentKernel:
+    """The kernel at given weights and hyper-parameters; several networks of one shape give several kernels.
+
+    Args:
+        network: Shape of the network.
+        theta: Initial weights, shape (..., p), or (..., 2p) for an antisymmetric pair, whose kernel is the same.
+        scales: l, shape (d,).
+        output: s_f^2, a number or a scalar tensor.
+        constant: c >= 0.
+        normalised: Whether the rows are divided by their length.
+    """
+
+    network: TangentNetwork
+    theta: Tensor
+    scales: Tensor
+    output: float | Tensor
+    constant: float
+    normalised: bool
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates of a row, the constant's counted."""
+        return self.theta.shape[-1] + 1
+
+    def rows(self, X: Tensor) -> Passes:
+        """Rows with <row(x), row(x')> = k(x, x') at X (n, d), differentiable in X."""
+        passes = self.passes(X)
+        return self.joined(passes, self.factors(passes))
+
+    def passes(self, X: Tensor) -> Passes:
+        """The network's own rows phi(x/l) at X (n, d)."""
+        return self.network.passes(self.theta, X / self.scales)
+
+    def factors(self, passes: Passes) -> Tensor:
+        """s_f / |phi(x/l)|, or s_f where the kernel is not normalised, shape (..., n), for the rows phi(x/l)."""
+        lengths = diagonal(passes)
+        root = torch.as_tensor(self.output, dtype=lengths.dtype, device=lengths.device).sqrt()
+        return root * (lengths.rsqrt() if self.normalised else torch.ones_like(lengths))
+
+    def joined(self, passes: Passes, factors: Tensor) -> Passes:
+        """The rows of ``passes`` times ``factors`` (..., n), and the constant's row."""
+        one = torch.ones_like(factors)[..., None, None]
+        return Passes((*scaled(passes, factors).layers, Layer(one, one, math.sqrt(self.constant))))

@@ -1,0 +1,166 @@
+"""What all tangent surrogates are told, and what they make of it: a network, its kernel, its conditioned process."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.convolution import Convolution
+from models.observations import Observations
+from models.tangent_evidence import FIT_ROWS, hyperparameters
+from models.tangent_kernel import Hyperparameters, TangentKernel
+from models.tangent_process import TangentProcess
+from models.tangents import Activation, Perceptron, TangentNetwork
+
+RANDOM_FEATURES = 2000
+"""Most weights of the narrower network that stands in above ``n_exact`` trials."""
+
+_GAINS: dict[Activation, float] = {"sine": 1.0, "erf": 1.5, "tanh": 1.5, "relu": math.sqrt(2)}
+# Length scale before any data, in units in which the first layer's weights are standard normal over sqrt(d).
+_CENTRES: dict[Activation, float] = {"sine": 0.41, "erf": 0.41, "tanh": 0.41, "relu": 0.5}
+_NUMBER = 8
+# Arrays of n x n numbers alive at once while conditioning, while fitting (a gradient
+# keeps its intermediates) and for each network in training.
+_CONDITIONING, _FITTING, _TRAINING = 6, 24, 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class TangentSettings:
+    """Options of every tangent surrogate.
+
+    Args:
+        width: Neurons m in each hidden layer.
+        depth: Hidden layers of a dense network.
+        activation: psi: sine, erf, tanh or relu.
+        w_std: Factor on every layer's weights over sqrt(fan-in). None: for one hidden layer so that the first layer's
+            weights are of order 1 on x/l and on the constant coordinate, which makes a sine layer close to a stationary
+            process; for more layers the activation's own (1, 1.5 or sqrt 2).
+        b_std: Factor on the bias weights; 0 for none beside the constant input.
+        network: ``convolution`` for designs with an image, ``dense`` for others; ``auto`` looks at the data.
+        channels: Channels of the convolution.
+        hyperparameters: ``fitted`` by marginal likelihood, or ``fixed``: l = s_f = 1, no constant, noise as stated.
+        normalised: Whether rows are divided by their length; false with fixed hyper-parameters is the papers' kernel.
+        noise: lambda, the noise variance of a target where hyper-parameters are fixed.
+        n_exact: Trials above which a narrower network (at most 2,000 weights) stands in: random features.
+        memory_gb: A fit that is predicted to need more is refused before anything is allocated.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    width: int = 500
+    depth: int = 1
+    activation: Activation = "sine"
+    w_std: float | None = None
+    b_std: float = 0.0
+    network: Literal["auto", "dense", "convolution"] = "auto"
+    channels: int = 64
+    hyperparameters: Literal["fitted", "fixed"] = "fitted"
+    normalised: bool = True
+    noise: float = 0.01
+    n_exact: int = 5000
+    memory_gb: float = 4.0
+
+    def __post_init__(self) -> None:
+        for name in ("width", "depth", "channels", "n_exact"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: give 1 or more.")
+        for name in ("noise", "memory_gb", *(["w_std"] if self.w_std is not None else [])):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} is {value}: give a positive number.")
+        if not (math.isfinite(self.b_std) and self.b_std >= 0):
+            raise ValueError(f"b_std is {self.b_std}: give a number >= 0.")
+        if self.activation not in _GAINS:
+            raise ValueError(f"activation is {self.activation!r}: choose one of {', '.join(_GAINS)}.")
+
+    @property
+    def trainings(self) -> int:
+        """Networks that are trained together."""
+        return 0
+
+    def shape(self, data: Observations) -> TangentNetwork:
+        """The network for data, narrowed where there are more than ``n_exact`` trials.
+
+        Raises:
+            ValueError: a convolution was asked for and there is no image, or more than one.
+        """
+        network = self._shape(data)
+        if len(data) <= self.n_exact:
+            return network
+        while network.size > RANDOM_FEATURES and network.width > 1:
+            network = _narrower(network)
+        return network
+
+    def fit_kernel(self, data: Observations, shape: TangentNetwork) -> tuple[Hyperparameters, float]:
+        """The hyper-parameters and their log posterior (0 where they are fixed).
+
+        Raises:
+            ValueError: the fit would need more than ``memory_gb``, or has no finite likelihood.
+        """
+        self._refuse_memory(len(data), shape)
+        if self.hyperparameters == "fitted":
+            return hyperparameters(shape, data, self._centre(), normalised=self.normalised)
+        return Hyperparameters(torch.ones(data.X.shape[1], dtype=torch.float64), 1.0, 0.0, self.noise), 0.0
+
+    def kernel(self, shape: TangentNetwork, theta: Tensor, found: Hyperparameters) -> TangentKernel:
+        """The kernel at theta (..., p) or (..., 2p)."""
+        return TangentKernel(shape, theta, found.scales, found.output, found.constant, self.normalised)
+
+    def process(
+        self, data: Observations, shape: TangentNetwork, theta: Tensor, found: Hyperparameters
+    ) -> TangentProcess:
+        """The process at one network's theta (p,), conditioned on data."""
+        return TangentProcess.of(self.kernel(shape, theta, found), found, data)
+
+    def remarks(self, data: Observations, shape: TangentNetwork) -> Mapping[str, str]:
+        """What was done differently for so many trials."""
+        if len(data) <= self.n_exact:
+            return {}
+        reason = f"{len(data)} trials > n_exact {self.n_exact}"
+        return {"fallback": f"random features: {reason}; a network of {shape.size} weights"}
+
+    def _shape(self, data: Observations) -> Perceptron | Convolution:
+        d = data.X.shape[1]
+        if self.network == "dense" or (self.network == "auto" and not data.images):
+            return Perceptron(d, self.width, self.depth, self.activation, self._w_std(d), self.b_std)
+        if len(data.images) != 1:
+            raise ValueError(
+                f"A convolution takes one image and this space has {len(data.images)}: set network to dense, or give "
+                "the space exactly one image parameter."
+            )
+        (image,) = data.images
+        gain = self.w_std if self.w_std is not None else _GAINS[self.activation]
+        return Convolution(d, image.first, image.shape, self.channels, self.width, self.activation, gain)
+
+    def _w_std(self, d: int) -> float:
+        if self.w_std is not None:
+            return self.w_std
+        gain = _GAINS[self.activation]
+        return gain * math.sqrt(d + 1) if self.depth == 1 and self.activation != "relu" else gain
+
+    def _centre(self) -> float:
+        return _CENTRES[self.activation]
+
+    def _refuse_memory(self, n: int, shape: TangentNetwork) -> None:
+        small = min(n, shape.size + 1)
+        fitted = min(n, FIT_ROWS) if self.hyperparameters == "fitted" else 0
+        explicit = 3 * n * (shape.size + 1) if n > shape.size else 0
+        trained = _TRAINING * self.trainings * n**2 if n <= self.n_exact else 0
+        numbers = _CONDITIONING * small**2 + explicit + _FITTING * fitted**2 + trained + 8 * n * self.width * self.depth
+        predicted = _NUMBER * numbers / 1e9
+        if predicted > self.memory_gb:
+            raise ValueError(
+                f"A fit to {n} trials would need about {predicted:.2g} GB and memory_gb is {self.memory_gb:g}: raise "
+                f"memory_gb, or lower n_exact ({self.n_exact}) or width ({self.width})."
+            )
+
+
+def _narrower(network: Perceptron | Convolution) -> Perceptron | Convolution:
+    width = max(1, int(0.9 * network.width))
+    if isinstance(network, Convolution):
+        return replace(network, width=width, channels=max(1, int(0.9 * network.channels)))
+    return replace(network, width=width)

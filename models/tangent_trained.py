@@ -1,0 +1,164 @@
+"""What the tangent surrogates with trained networks share: how a fit goes, is interrupted and is restored."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.observations import Observations
+from models.randomness import torch_generator
+from models.stamps import refuse_other_data, stamped
+from models.surrogate import Function, Report
+from models.tangent_kernel import Hyperparameters
+from models.tangent_posteriors import TangentPosterior
+from models.tangent_settings import TangentSettings
+from models.tangent_training import Family, Start, trained
+from models.tangents import TangentNetwork
+from models.training import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedTangent(TangentSettings):
+    """Options of a tangent surrogate whose networks are trained: Levenberg-Marquardt on the n x n Gram matrix, or Adam.
+
+    Args:
+        steps: Adam steps (the papers' gradient descent); 0 for none.
+        rate: Adam's step size.
+        refinements: Levenberg-Marquardt steps, after Adam.
+
+    Raises:
+        ValueError: an option is out of range (see ``TangentSettings`` for the others).
+    """
+
+    steps: int = 0
+    rate: float = 0.001
+    refinements: int = 30
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise ValueError(f"rate is {self.rate}: give a positive number.")
+        if min(self.steps, self.refinements) < 0 or self.steps + self.refinements == 0:
+            raise ValueError(
+                f"steps is {self.steps} and refinements is {self.refinements}: give numbers >= 0, not both 0."
+            )
+
+    @property
+    def trainings(self) -> int:
+        """One network."""
+        return 1
+
+    @abstractmethod
+    def begin(self, data: Observations, shape: TangentNetwork, noise: float, generator: torch.Generator) -> Start:
+        """The randomness of all trainings."""
+
+    @abstractmethod
+    def finished(self, linear: TangentPosterior, start: Start, members: "Members | None") -> TangentPosterior:
+        """The posterior, from the linear model's and the trained networks (None above ``n_exact`` trials)."""
+
+    def fit(
+        self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
+    ) -> TangentPosterior:
+        """Fit the hyper-parameters and train, or go on from the checkpoint ``start`` (see Surrogate.fit).
+
+        A training that stays non-finite is replaced by the linear model's closed form, and a remark says so. Above
+        ``n_exact`` trials nothing is trained: the linear model stands in.
+
+        Raises:
+            ValueError: ``start`` is of other data, the fit would need more than ``memory_gb``, or no hyper-parameters
+                have a finite likelihood.
+        """
+        if start is not None:
+            refuse_other_data(data, start)
+        shape = self.shape(data)
+        found, reached = self.fit_kernel(data, shape)
+        begun = self.begin(data, shape, found.noise, torch_generator(rng)) if start is None else Start.of(start)
+        number = torch.tensor([reached], dtype=torch.float64)
+        kept = {**stamped(data), **found.tensors(), "log_posterior": number, **begun.tensors()}
+        if len(data) <= self.n_exact:
+            kept |= self._train(data, Family(self.kernel(shape, begun.theta, found), begun), found, kept, start, report)
+        posterior = self.restore(data, kept)
+        report(self.steps + self.refinements, posterior.metrics, posterior.state)
+        return posterior
+
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> TangentPosterior:
+        """The posterior whose state this was (see Surrogate.restore)."""
+        refuse_other_data(data, state)
+        shape, found, start = self.shape(data), Hyperparameters.of(state), Start.of(state)
+        linear = TangentPosterior(
+            process=self.process(data, shape, start.theta[0, : shape.size], found),
+            factor=1.0,
+            perturbed=True,
+            scaling=data.scaling,
+            metrics={"log_posterior": float(state["log_posterior"]), **found.metrics(), **_achieved(state)},
+            remarks={**self.remarks(data, shape), **_mishaps(state)},
+            kept=dict(state),
+        )
+        members = None
+        if "linear" in state:
+            members = Members(
+                Family(self.kernel(shape, start.theta, found), start), state["theta"], bool(state["linear"])
+            )
+        return self.finished(linear, start, members)
+
+    def _train(
+        self,
+        data: Observations,
+        family: Family,
+        found: Hyperparameters,
+        kept: Mapping[str, Tensor],
+        start: Mapping[str, Tensor] | None,
+        report: Report,
+    ) -> dict[str, Tensor]:
+        schedule = Schedule(self.steps, self.rate, 1.0, self.refinements)
+        X, y = torch.tensor(data.X), torch.tensor(data.targets)
+        return trained(
+            family,
+            X,
+            y,
+            found.noise,
+            schedule,
+            start if start is not None and "counts" in start else None,
+            lambda step, metrics, checkpoint: report(step, metrics, lambda: {**kept, **checkpoint()}),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Trained networks as functions.
+
+    Args:
+        family: Their form.
+        weights: (theta, a), shape (k, p + 1).
+        linear: Whether the weights are the linear model's.
+    """
+
+    family: Family
+    weights: Tensor
+    linear: bool
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def function(self, i: int) -> Function:
+        """Network i, (n, d) to (n,)."""
+        alone, own = self.family.member(i), self.weights[i : i + 1]
+        return lambda X: (alone.linear(own, X) if self.linear else alone.values(own, X))[0]
+
+
+def _achieved(state: Mapping[str, Tensor]) -> dict[str, float]:
+    if "linear" not in state:
+        return {}
+    return {"loss": float(state["loss"].mean()), "restarts": float(state["counts"][1])}
+
+
+def _mishaps(state: Mapping[str, Tensor]) -> dict[str, str]:
+    """What went wrong in training, in words."""
+    if "linear" not in state or not int(state["counts"][1]):
+        return {}
+    restarts = f"training became non-finite and began again {int(state['counts'][1])} times"
+    return {"training": f"{restarts}; the linear model's closed form stands in" if state["linear"] else restarts}

@@ -1,0 +1,145 @@
+"""Networks trained on readings alone: the rows of their loss, and their training."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.members import MembersPosterior
+from models.networks import Activation, Network
+from models.observations import Observations
+from models.randomness import torch_generator
+from models.stamps import refuse_other_data, stamped
+from models.surrogate import Report
+from models.training import Schedule, State, train
+
+# Exactly known readings would leave the ridge at zero and the normal equations singular.
+_LEAST_NOISE_SD = 1e-4
+
+
+class ReadingLoss:
+    """sum (h(x) - y)^2 + ridge ||theta - theta_0||^2 for k networks (see ``models.training.LeastSquares``)."""
+
+    def __init__(self, network: Network, X: Tensor, targets: Tensor, anchor: Tensor, ridge: float) -> None:
+        """For encoded X (n, d), targets (n,) and initial weights ``anchor`` (k, p)."""
+        self.network, self.X, self.targets, self.anchor, self.ridge = network, X, targets, anchor, ridge
+
+    def rows(self, theta: Tensor) -> Tensor:
+        """Misfits at theta (k, p), shape (k, n)."""
+        return self.network.value(theta, self.X) - self.targets
+
+    def linearised(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Misfits (k, n) and their Jacobian (k, n, p)."""
+        with torch.enable_grad():
+            passed = passes(self.network, theta.detach().requires_grad_(), self.X)
+            values = passed[-1][:, 0, :, 0]
+            jacobian = self.network.jacobian(passed, values)
+        return values.detach() - self.targets, jacobian
+
+
+def passes(network: Network, theta: Tensor, X: Tensor) -> list[Tensor]:
+    """Inputs and outputs a_0, z_1, a_1, ..., z_L of the linear layers at X (n, d), each (k, 1, n, m)."""
+    bend = torch.tanh if network.activation == "tanh" else torch.sin
+    *hidden, last = network.layers(theta)
+    constant = torch.ones_like(X[:, :1])
+    passed = [torch.cat([X, constant], dim=1).expand(len(theta), 1, -1, -1)]
+    for weights in hidden:
+        z = passed[-1] @ weights[:, None]
+        passed += [z, bend(z)]
+    return [*passed, passed[-1] @ last[:, None]]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How networks of one shape are trained from fresh weights.
+
+    Args:
+        networks: Number k of them.
+        width: Neurons in a hidden layer.
+        depth: Hidden layers.
+        activation: tanh or sine.
+        frequency: Factor on the first layer's weights; larger means rougher functions before any data.
+        steps: Adam steps.
+        rate: Adam's first step size.
+        refinements: Damped Gauss-Newton steps after Adam.
+        noise: Standard deviation of a reading, in target units, where it is not known; its square is the ridge.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    networks: int
+    width: int
+    depth: int
+    activation: Activation
+    frequency: float
+    steps: int
+    rate: float
+    refinements: int
+    noise: float
+
+    def __post_init__(self) -> None:
+        for name in ("networks", "width", "depth"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: give 1 or more.")
+        for name in ("frequency", "rate", "noise"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ValueError(f"{name} is {getattr(self, name)}: give a positive number.")
+        if min(self.steps, self.refinements) < 0 or self.steps + self.refinements == 0:
+            raise ValueError(
+                f"steps is {self.steps} and refinements is {self.refinements}: give numbers >= 0, not both 0."
+            )
+
+    def network(self, data: Observations) -> Network:
+        """The shape of a network for data."""
+        return Network(data.X.shape[1], self.width, self.depth, self.activation, self.frequency)
+
+    def noise_sd(self, data: Observations) -> float:
+        """Standard deviation of a reading, in target units."""
+        known = data.noise_variance
+        return self.noise if known is None else max(math.sqrt(known), _LEAST_NOISE_SD)
+
+    def run(
+        self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
+    ) -> dict[str, Tensor]:
+        """The last checkpoint of training on data, from fresh weights or from the checkpoint ``start``.
+
+        Raises:
+            ValueError: ``start`` is of other data, or the loss became non-finite again after every restart.
+        """
+        if start is not None:
+            refuse_other_data(data, start)
+        network = self.network(data)
+        anchor = network.initial(self.networks, torch_generator(rng)) if start is None else start["anchor"]
+        X, targets = torch.tensor(data.X), torch.tensor(data.targets)
+        problem = ReadingLoss(network, X, targets, anchor, self.noise_sd(data) ** 2)
+        begun = State.begin(anchor) if start is None else State.of(start, anchor)
+        kept = {**stamped(data), "anchor": anchor}
+        schedule = Schedule(self.steps, self.rate, 0.1, self.refinements)
+        state = train(problem, begun, schedule, report, lambda state: {**kept, **state.tensors()})
+        return {**kept, **state.tensors(), "misfit": problem.rows(state.theta).square().mean().sqrt()}
+
+
+def metrics_of(state: Mapping[str, Tensor]) -> dict[str, float]:
+    """Loss, root mean square misfit in target units and number of restarts, over all networks."""
+    loss, misfit = float(state["loss"].mean()), float(state["misfit"])
+    return {"loss": loss, "misfit": misfit, "restarts": float(state["counts"][1])}
+
+
+def members_posterior(
+    training: Training, data: Observations, state: Mapping[str, Tensor], divisor: float
+) -> MembersPosterior:
+    """The posterior whose members are the networks that ``Training.run`` left in ``state``."""
+    network, theta = training.network(data), state["theta"]
+    return MembersPosterior(
+        members=lambda X: network.value(theta, X),
+        transform=torch.eye(len(theta), dtype=theta.dtype),
+        divisor=divisor,
+        noise=training.noise_sd(data) ** 2,
+        scaling=data.scaling,
+        metrics=metrics_of(state),
+        kept=state,
+    )

@@ -1,0 +1,161 @@
+"""A sentence by its name: what it expands to, what a campaign file can change in it, and what is stored."""
+
+import json
+import re
+
+import pytest
+import yaml
+from small import SMALL, finish
+
+from flows.cli import main
+from flows.errors import InputError
+from flows.settings import settings_from
+from flows.spec import parse, stored
+from flows.wiring import rewire, wire
+from storage.ledger import open_ledger
+
+MINE = '''\
+"""A sentence of a user's own."""
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Mine:
+    """See the test."""
+
+    preset: Literal["default"] = "default"
+    points: int = 4
+
+    def words(self, dimension, batch):
+        return {
+            "start": {"proposer": {"kind": "random"}, "n": dimension * self.points},
+            "surrogate": {"kind": "exact_gp", "kernel": "rbf", "restarts": batch},
+            "acquisition": {"kind": "ucb", "beta": 1.0},
+            "maximizer": {"kind": "multistart", "n_samples": 128},
+        }
+'''
+
+
+@pytest.fixture
+def settings(tmp_path):
+    (tmp_path / "mine" / "sentences").mkdir(parents=True)
+    (tmp_path / "mine" / "sentences" / "mine.py").write_text(MINE)
+    return settings_from({"FIELDCRAFT_PLUGINS": str(tmp_path / "mine")}, home=tmp_path / "home")
+
+
+def campaign(settings, algorithm, **keys):
+    data = {**yaml.safe_load(SMALL), "budget": {"trials": 30}, "algorithm": algorithm, **keys}
+    return wire(parse(data, "c.yaml"), settings)
+
+
+def test_a_name_becomes_its_words_with_every_default_written_out(settings):
+    part = campaign(settings, {"kind": "mine"}, batch=3).spec.algorithm
+    assert part.sentence == "exact_gp x ucb x multistart"
+    assert (part.start.n, part.start.proposer.kind) == (8, "random")
+    assert part.surrogate.model_dump().items() >= {"kernel": "rbf", "restarts": 3, "noise": "fitted"}.items()
+    assert part.named.model_dump() == {"kind": "mine", "preset": "default", "points": 4}
+
+
+def test_what_the_file_gives_wins_option_by_option(settings):
+    given = {"kind": "mine", "points": 3, "surrogate": {"kernel": "matern52"}, "start": {"proposer": {"kind": "sobol"}}}
+    part = campaign(settings, given).spec.algorithm
+    assert (part.surrogate.kernel, part.surrogate.restarts) == ("matern52", 1)
+    assert (part.start.proposer.kind, part.start.n) == ("sobol", 6)
+    assert part.named.points == 3
+
+
+def test_a_word_of_another_kind_replaces_the_sentences_whole(settings):
+    part = campaign(settings, {"kind": "mine", "acquisition": {"kind": "log_ei"}}).spec.algorithm
+    assert part.acquisition.model_dump() == {"kind": "log_ei"}
+
+
+def test_a_peer_replaces_the_three_words_and_they_replace_a_peer(settings):
+    part = campaign(settings, {"kind": "mine", "peer": {"kind": "optuna_tpe"}}).spec.algorithm
+    assert part.sentence == "optuna_tpe" and part.surrogate is None
+    words = {"surrogate": {"kind": "exact_gp"}, "acquisition": {"kind": "ucb"}, "maximizer": {"kind": "multistart"}}
+    assert campaign(settings, {"kind": "optuna_tpe", **words}).spec.algorithm.peer is None
+
+
+def test_the_start_leaves_half_of_the_budget_to_the_model_unless_the_file_says_otherwise(settings):
+    assert campaign(settings, {"kind": "mine"}, budget={"trials": 6}).spec.algorithm.start.n == 3
+    assert campaign(settings, {"kind": "mine"}, budget={"trials": 1}).spec.algorithm.start.n == 1
+    assert campaign(settings, {"kind": "mine", "start": {"n": 5}}, budget={"trials": 6}).spec.algorithm.start.n == 5
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        ({"kind": "mina"}, "No kind 'mina' in sentences. Did you mean 'mine'?"),
+        ({"kind": "mine", "pointz": 2}, "algorithm.pointz: unknown key 'pointz'. Did you mean 'points'?"),
+        ({"kind": "mine", "surogate": {}}, "algorithm.surogate: unknown key 'surogate'. Did you mean 'surrogate'?"),
+        ({"kind": "mine", "preset": "paper"}, "algorithm.preset: Input should be 'default' (given: 'paper')"),
+        ({"kind": "mine", "surrogate": {"krnel": "rbf"}}, "algorithm.surrogate.krnel: unknown key 'krnel'."),
+        ({"kind": "mine", "start": {"m": 2}}, "sentence 'mine': algorithm.start.m: unknown key 'm'."),
+        ({"kind": "mine", "start": {"n": 31}}, "budget.trials is 30 and algorithm.start.n is 31"),
+        ({"kind": 5}, "c.yaml: algorithm.kind: Input should be a valid string (given: 5)"),
+        ({"start": {"n": 2}, "peer": {"kind": "optuna_tqe"}}, "in peers. Did you mean 'optuna_tpe'?"),
+        (
+            {"start": {"n": 2}, "peer": {"kind": "ax"}, "surrogate": {"kind": "exact_gp"}},
+            "a peer is a whole optimiser, and surrogate given beside it: leave one out",
+        ),
+    ],
+)
+def test_a_wrong_sentence_is_one_clear_error(settings, algorithm, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        campaign(settings, algorithm)
+
+
+def test_what_is_stored_needs_no_second_expansion(settings, tmp_path):
+    made = campaign(settings, {"kind": "mine"})
+    (tmp_path / "mine" / "sentences" / "mine.py").write_text("raise RuntimeError('nobody may ask')")
+    again = rewire(json.loads(json.dumps(made.data)), settings)
+    assert (again.data, again.digest) == (made.data, made.digest)
+    assert stored(made.data, "the ledger") == made.spec
+
+
+def test_check_prints_what_a_sentence_expands_to(settings, tmp_path, capsys):
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump({**yaml.safe_load(SMALL), "algorithm": {"kind": "gp_ucb"}}))
+    assert main(["check", str(tmp_path / "c.yaml")]) == 0
+    said = capsys.readouterr().out
+    assert "gp_ucb stands for: exact_gp x ucb x multistart" in said
+    assert yaml.safe_load(said.rpartition("\n\n")[0])["algorithm"]["surrogate"]["kind"] == "exact_gp"
+
+
+def test_physics_that_a_surrogate_can_do_without_is_used_where_the_problem_states_an_equation_of_its_design(settings):
+    heat = {"problem": {"kind": "heat"}, "simulator": {"kind": "heat"}}
+    assert campaign(settings, {"kind": "auto"}, **heat).known_physics is not None
+    assert campaign(settings, {"kind": "auto"}).known_physics is None
+    assert campaign(settings, {"kind": "gp_ei"}, **heat).known_physics is None
+    with pytest.raises(InputError, match="'physics_informed' needs an equation and problem 'branin' states none"):
+        campaign(settings, {"kind": "pinn_bo"})
+
+
+def test_a_choice_by_evidence_is_on_the_origin_and_its_time_is_written_down(tmp_path):
+    data = {**yaml.safe_load(SMALL), "algorithm": {"kind": "auto", "start": {"n": 2}}, "dispatcher": {"kind": "inline"}}
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(data))
+    finish(tmp_path / "small.yaml", tmp_path / "home")
+    ledger = open_ledger(tmp_path / "home" / "ledger.sqlite")
+    origin, trained = ledger.trial("small-0003").origin, ledger.product("small", 1, "train").payload
+    assert set(origin.scores) >= {"exact_gp", "sampled_linear"}
+    assert origin.scores["exact_gp"] == trained["metrics"]["score.exact_gp"]
+    assert origin.remarks == trained["remarks"] and origin.remarks["chosen"] in origin.scores
+    assert trained["cpu_seconds"] > 0 and trained["seconds"] > 0
+    assert ledger.product("small", 1, "acquire").payload["cpu_seconds"] > 0
+
+
+def test_a_campaign_of_a_peer_is_traced_shown_and_reported_without_a_model(tmp_path, capsys):
+    data = {**yaml.safe_load(SMALL), "algorithm": {"kind": "optuna_gp", "start": {"n": 2}}}
+    data["dispatcher"] = {"kind": "inline"}
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(data))
+    finish(tmp_path / "small.yaml", tmp_path / "home")
+    ledger = open_ledger(tmp_path / "home" / "ledger.sqlite")
+    trial = ledger.trial("small-0003")
+    assert (trial.origin.kind, trial.origin.algorithm, trial.origin.model) == ("model", "optuna_gp", None)
+    assert trial.origin.data_digest is not None and trial.origin.mean is None
+    assert [product.step for product in ledger.products("small")] == ["acquire"]
+    assert ledger.product("small", 1, "acquire").payload.items() >= {"designs": 1}.items()
+    assert {"seconds", "cpu_seconds"} <= set(ledger.product("small", 1, "acquire").payload)
+    for words in (("trace", "small-0003"), ("show", "small-0003"), ("report", "small", "--html", tmp_path / "r.html")):
+        assert main([*map(str, words), "--home", str(tmp_path / "home")]) == 0
+    assert "optuna_gp" in capsys.readouterr().out

@@ -1,0 +1,179 @@
+"""Neural-BO (methods.md section 1): the trained mean, its deviation, the theory's settings and what may go wrong."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from models.observations import ImageColumns, Observations
+from models.surrogate import no_report
+from models.surrogates.tangent_network import TangentNetwork
+from models.tangent_training import Family, Start, TangentLoss
+from models.tangents import combine, explicit
+from models.training import Schedule, State, train
+
+RNG = np.random.default_rng(6)
+X = RNG.uniform(-1, 1, (5, 1))
+DATA = Observations(X, np.sin(3 * X[:, 0]) + 2, maximize=False, noise_sd=0.2)
+Z = torch.tensor([[-0.6], [0.1], [0.9]], dtype=torch.float64)
+
+
+def fit(data=DATA, report=no_report, **options):
+    return TangentNetwork(**{"width": 8, **options}).fit(data, np.random.default_rng(5), None, report)
+
+
+def loss_of(posterior, data=DATA):
+    """The training problem that a posterior came from."""
+    state, process = posterior.state(), posterior.process
+    start = Start.of(state)
+    kernel = type(process.kernel)(**{**vars(process.kernel), "theta": start.theta})
+    return TangentLoss(Family(kernel, start), torch.tensor(data.X), torch.tensor(data.targets), process.noise)
+
+
+def test_the_marginals_of_twenty_thousand_coherent_draws_are_the_stated_normals():
+    posterior, q = fit(nu=0.7), 20_000
+    mean, variance = posterior.mean_var(Z)
+    deviations = posterior.process.deviations(q, np.random.default_rng(0))
+    values = mean + posterior.factor * deviations @ explicit(posterior.process.kernel.rows(Z)).T
+    drawn = torch.stack([f(Z) for f in posterior.draw(2, np.random.default_rng(0))])
+    first = posterior.process.deviations(2, np.random.default_rng(0))
+    torch.testing.assert_close(drawn, mean + 0.7 * first @ explicit(posterior.process.kernel.rows(Z)).T)
+    torch.testing.assert_close(variance, 0.49 * posterior.process.variance(Z))
+    assert ((values.mean(0) - mean) / (variance / q).sqrt()).abs().max() < 4
+    assert (values.var(0) / variance - 1).abs().max() < 4 * math.sqrt(2 / q)
+    for i in range(3):
+        assert stats.kstest(values[:, i], "norm", (float(mean[i]), float(variance[i].sqrt()))).pvalue > 0.001
+
+
+def test_an_independent_draw_has_a_value_of_its_own_at_each_point():
+    posterior = fit(draw="independent")
+    (function,) = posterior.draw(1, np.random.default_rng(0))
+    points = torch.linspace(-1, 1, 4000, dtype=torch.float64)[:, None]
+    mean, variance = posterior.mean_var(points)
+    white = (function(points) - mean) / variance.sqrt()
+    assert stats.kstest(white, "norm").pvalue > 0.01
+    assert abs(float(torch.corrcoef(torch.stack([white[1:], white[:-1]]))[0, 1])) < 0.06
+    torch.testing.assert_close(function(points[70:71]), function(points)[70:71], rtol=0, atol=1e-12)
+
+
+def test_an_antisymmetric_network_is_zero_before_training_and_has_the_rows_of_one_network():
+    posterior = fit()
+    problem = loss_of(posterior)
+    assert posterior.state()["start_theta"].shape == (1, 2 * posterior.process.kernel.network.size)
+    assert problem.family.values(problem.anchor, Z).abs().max() < 1e-15
+    rows = problem.linearised(problem.anchor)[1].gram()[0]
+    expected = explicit(posterior.process.regression.rows)
+    torch.testing.assert_close(rows, expected @ expected.T)
+
+
+def test_training_on_unwritten_rows_is_training_on_written_ones():
+    posterior = fit()
+    problem = loss_of(posterior)
+
+    class Written(TangentLoss):
+        def linearised(self, theta):
+            rows, jacobian = super().linearised(theta)
+            return rows, explicit(jacobian.passes)
+
+    written = Written(problem.family, problem.X, torch.tensor(DATA.targets), problem.ridge)
+    schedule = Schedule(0, 0.1, 1.0, 12)
+    ends = [train(p, State.begin(p.anchor), schedule, no_report, State.tensors) for p in (problem, written)]
+    torch.testing.assert_close(ends[0].theta, ends[1].theta, rtol=0, atol=1e-8)
+    derivative = torch.func.jacrev(lambda theta: problem.rows(theta[None])[0])(problem.anchor[0])
+    torch.testing.assert_close(written.linearised(problem.anchor)[1][0], derivative, rtol=1e-9, atol=1e-11)
+
+
+def test_training_ends_where_the_loss_has_no_slope():
+    posterior = fit(refinements=400)
+    problem = loss_of(posterior)
+    theta = posterior.state()["theta"].clone().requires_grad_()
+    loss = problem.rows(theta).square().sum() + problem.ridge * (theta - problem.anchor).square().sum()
+    (slope,) = torch.autograd.grad(loss, theta)
+    assert float(loss) == pytest.approx(posterior.metrics["loss"], rel=1e-9)
+    assert slope.abs().max() < 1e-5
+    start = problem.rows(problem.anchor).square().sum()
+    assert float(loss) < 0.5 * float(start)
+
+
+def test_the_closed_form_is_the_ridge_regression_on_the_rows_and_knows_its_loss():
+    problem = loss_of(fit(init="gaussian"))
+    weights, loss = problem.closed_form()
+    rows, jacobian = problem.linearised(problem.anchor)
+    J = explicit(jacobian.passes)[0]
+    moved = -torch.linalg.solve(J.T @ J + problem.ridge * torch.eye(J.shape[1], dtype=J.dtype), J.T @ rows[0])
+    torch.testing.assert_close(weights[0], problem.anchor[0] + moved)
+    torch.testing.assert_close(loss[0], (rows[0] + J @ moved).square().sum() + problem.ridge * moved.square().sum())
+
+
+def test_a_training_that_diverges_gives_way_to_the_closed_form_and_says_so():
+    seen = []
+    posterior = fit(report=lambda step, metrics, _: seen.append(metrics), steps=3, rate=1e200, refinements=0)
+    assert posterior.remarks["training"] == (
+        "training became non-finite and began again 3 times; the linear model's closed form stands in"
+    )
+    assert posterior.metrics["restarts"] == 3.0
+    torch.testing.assert_close(posterior.mean_var(Z)[0], posterior.process.mean_var(Z)[0], rtol=1e-7, atol=1e-8)
+    assert all(math.isfinite(value) for value in seen[-1].values())
+
+
+def test_the_theory_sets_the_noise_and_the_factor():
+    posterior = fit(
+        hyperparameters="fixed",
+        normalised=False,
+        bound=2.0,
+        subgaussian=0.3,
+        failure=0.05,
+        horizon=50,
+        variance="exact",
+    )
+    assert posterior.process.noise == pytest.approx(1.02)
+    assert posterior.factor == pytest.approx(math.sqrt(2) * 2 + 0.3 / math.sqrt(1.02) * math.sqrt(2 * math.log(20)))
+
+
+def test_a_zero_last_layer_keeps_only_the_last_layers_rows():
+    rows = explicit(fit(init="zero_last_layer").process.regression.rows)
+    assert rows[:, : 2 * 8].abs().max() == 0
+    assert rows[:, 2 * 8 : 3 * 8].abs().min() > 0
+
+
+def test_an_image_is_learnt_by_a_convolution():
+    points = RNG.uniform(-1, 1, (12, 10))
+    data = Observations(points, points[:, :9].sum(1), maximize=False, images=(ImageColumns(0, (3, 3)),))
+    posterior = fit(data, channels=4, width=6, activation="relu", refinements=10)
+    assert type(posterior.process.kernel.network).__name__ == "Convolution"
+    points = torch.tensor(points)
+    mean, variance = posterior.mean_var(points)
+    assert float(torch.corrcoef(torch.stack([mean, torch.tensor(data.targets)]))[0, 1]) > 0.9
+    alone = posterior.mean_var(points[3:4])
+    torch.testing.assert_close(torch.cat(alone), torch.stack([mean[3], variance[3]]))
+    diagonal = posterior.process.diagonal_variance(points[:2])
+    rows = explicit(posterior.process.regression.rows)
+    noise = posterior.process.noise
+    expected = noise * (rows[:2].square() / (noise + rows.square().sum(0))).sum(1)
+    torch.testing.assert_close(diagonal, expected)
+    assert combine(posterior.process.regression.rows, torch.ones(12, dtype=torch.float64)).shape == (rows.shape[1],)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"nu": 0.0}, "nu is 0.0: give a positive number"),
+        ({"bound": 1.0}, "bound is 1.0 and hyperparameters is fitted: the theory states its own noise"),
+        ({"failure": 1.0}, "failure is 1.0: give a probability between 0 and 1"),
+        ({"rate": -1.0}, "rate is -1.0: give a positive number"),
+        ({"steps": 0, "refinements": 0}, "steps is 0 and refinements is 0: give numbers >= 0, not both 0"),
+    ],
+)
+def test_an_option_out_of_range_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        TangentNetwork(**options)
+
+
+def test_a_checkpoint_of_other_data_is_refused():
+    checkpoints = []
+    fit(report=lambda step, metrics, checkpoint: checkpoints.append(checkpoint()))
+    other = Observations(X, DATA.y + X[:, 0], maximize=False)
+    with pytest.raises(ValueError, match="restore with the data of the fit, or fit again"):
+        TangentNetwork(width=8).fit(other, np.random.default_rng(5), checkpoints[0], no_report)

@@ -1,0 +1,131 @@
+"""Networks trained on readings, and what is made of them: ensemble, greedy, DNGO."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from models.evidence import Prior, log_evidence
+from models.networks import Network
+from models.observations import Observations
+from models.surrogate import no_report
+from models.surrogates.deep_ensemble import DeepEnsemble
+from models.surrogates.dngo import DNGO
+from models.surrogates.neural_greedy import NeuralGreedy
+from models.value_networks import ReadingLoss, passes
+
+RNG = np.random.default_rng(6)
+X = RNG.uniform(-1, 1, (14, 2))
+DATA = Observations(X=X, y=np.sin(3 * X[:, 0]) * X[:, 1] + RNG.normal(0, 0.05, 14), maximize=False)
+Z = torch.tensor(RNG.uniform(-1, 1, (6, 2)))
+SMALL = {"width": 16, "refinements": 40}
+
+
+def fit(surrogate, data=DATA):
+    return surrogate.fit(data, np.random.default_rng(3), None, no_report)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "sine"])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_rows_and_their_jacobian_equal_automatic_differentiation(activation, depth):
+    network = Network(2, 5, depth, activation, 1.7)
+    theta = network.initial(3, torch.Generator().manual_seed(0))
+    targets = torch.tensor(DATA.targets)
+    loss = ReadingLoss(network, torch.tensor(X), targets, theta, 0.1)
+    rows, jacobian = loss.linearised(theta)
+    torch.testing.assert_close(rows, network.value(theta, torch.tensor(X)) - targets)
+    torch.testing.assert_close(passes(network, theta, Z)[-1][:, 0, :, 0], network.value(theta, Z))
+    for i in range(3):
+        exact = torch.func.jacrev(lambda t: network.value(t[None], torch.tensor(X))[0])(theta[i])
+        torch.testing.assert_close(jacobian[i], exact, rtol=0, atol=1e-10)
+
+
+def test_each_network_of_an_ensemble_is_at_a_minimum_of_its_own_loss():
+    surrogate = DeepEnsemble(networks=3, noise=0.1, **{**SMALL, "refinements": 300})
+    state = fit(surrogate).state()
+    network = Network(2, 16, 2, "sine", 2.0)
+    theta = state["theta"].clone().requires_grad_()
+    ridge = 0.1**2 * (theta - state["anchor"]).square().sum()
+    loss = (network.value(theta, torch.tensor(X)) - torch.tensor(DATA.targets)).square().sum() + ridge
+    (gradient,) = torch.autograd.grad(loss, theta)
+    assert float(gradient.abs().max()) < 1e-3
+    assert float(state["misfit"]) < 0.2
+
+
+def test_an_ensemble_is_surer_where_it_has_readings():
+    posterior = fit(DeepEnsemble(networks=6, **SMALL))
+    inside = posterior.mean_var(torch.tensor(X))[1].mean()
+    outside = posterior.mean_var(torch.tensor(X) + 4.0)[1].mean()
+    assert inside < 0.05
+    assert outside > 10 * inside
+
+
+def test_a_greedy_network_is_certain_of_its_own_value():
+    posterior = fit(NeuralGreedy(**SMALL))
+    mean, variance = posterior.mean_var(Z)
+    assert torch.equal(variance, torch.zeros(6, dtype=torch.float64))
+    torch.testing.assert_close(posterior.draw(1, np.random.default_rng(0))[0](Z), mean)
+    assert posterior.metrics["misfit"] < 0.2
+
+
+@pytest.fixture(scope="module", params=[None, 0.1])
+def dngo(request):
+    data = Observations(X=X, y=DATA.y, maximize=False, noise_sd=request.param)
+    return data, fit(DNGO(width=8, depth=2, refinements=40), data)
+
+
+def explicit_rows(state, points):
+    """Last hidden layer and the constant one, from the weights."""
+    network = Network(2, 8, 2, "tanh", 2.0)
+    a = torch.cat([points, torch.ones(len(points), 1)], dim=1)
+    for weights in network.layers(state["theta"])[:-1]:
+        a = torch.tanh(a @ weights[0])
+    return torch.cat([a, torch.ones(len(points), 1)], dim=1)
+
+
+def test_dngo_equals_bayesian_linear_regression_on_its_last_layer(dngo):
+    data, posterior = dngo
+    state, targets = posterior.state(), torch.tensor(data.targets)
+    alpha, beta = posterior.metrics["scale"] ** -2, posterior.metrics["noise_sd"] ** -2
+    rows, new = explicit_rows(state, torch.tensor(X)), explicit_rows(state, Z)
+    covariance = torch.linalg.inv(alpha * torch.eye(9) + beta * rows.mT @ rows)
+    mean, variance = posterior.mean_var(Z)
+    torch.testing.assert_close(mean, new @ (beta * covariance @ rows.mT @ targets), rtol=0, atol=1e-7)
+    torch.testing.assert_close(variance, (new @ covariance @ new.mT).diagonal(), rtol=0, atol=1e-7)
+    for i in (0, 9):
+        rest = [j for j in range(len(X)) if j != i]
+        left = torch.linalg.inv(alpha * torch.eye(9) + beta * rows[rest].mT @ rows[rest])
+        at = rows[i] @ (beta * left @ rows[rest].mT @ targets[rest])
+        normal = torch.distributions.Normal(at, (rows[i] @ left @ rows[i] + 1 / beta).sqrt())
+        assert float(posterior.log_predictive()[i]) == pytest.approx(float(normal.log_prob(targets[i])), abs=1e-6)
+
+
+def test_dngo_has_the_scale_and_noise_of_largest_evidence(dngo):
+    data, posterior = dngo
+    rows = explicit_rows(posterior.state(), torch.tensor(X)).numpy()
+    best = math.log(posterior.metrics["scale"]), 2 * math.log(posterior.metrics["noise_sd"])
+
+    def evidence(scale, noise):
+        return log_evidence(rows, np.zeros(9), data.targets, Prior(scale, 0.0, noise))[0]
+
+    assert evidence(*best) == pytest.approx(posterior.metrics["log_evidence"], abs=1e-6)
+    assert all(evidence(best[0] + step, best[1]) < evidence(*best) for step in (-0.2, 0.2))
+    if data.noise_sd is None:
+        assert all(evidence(best[0], best[1] + step) < evidence(*best) for step in (-0.2, 0.2))
+    else:
+        assert posterior.metrics["noise_sd"] == pytest.approx(0.1 / data.scaling.sd, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "options", "problem"),
+    [
+        (DeepEnsemble, {"networks": 1}, "networks is 1: an ensemble has at least 2"),
+        (NeuralGreedy, {"width": 0}, "width is 0: give 1 or more"),
+        (NeuralGreedy, {"noise": 0.0}, "noise is 0.0: give a positive number"),
+        (DNGO, {"refinements": 0}, "steps is 0 and refinements is 0: give numbers >= 0, not both 0"),
+    ],
+)
+def test_an_option_out_of_range_is_refused(surrogate, options, problem):
+    with pytest.raises(ValueError, match=problem):
+        surrogate(**options)
