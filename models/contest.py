@@ -77,24 +77,20 @@ class Contest:
 
     Args:
         data: What the candidates learn from.
-        margin: What a candidate that uses the physics must be better by, in nats a trial.
         scores: Of the candidates judged, in nats.
         refused: Why others were not judged.
-        leader: The best so far, of equals the first, with its posterior and its score less the margin.
+        leader: The best so far, of equals the first, with its posterior.
         running: The candidate whose fit was interrupted, and its checkpoint.
     """
 
     data: Observations
-    margin: float
     scores: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
-    leader: tuple[str, Posterior, float] | None = None
+    leader: tuple[str, Posterior] | None = None
     running: tuple[str, Mapping[str, Tensor]] | None = None
 
     @classmethod
-    def of(
-        cls, data: Observations, margin: float, state: Mapping[str, Tensor], surrogates: Mapping[str, Surrogate]
-    ) -> "Contest":
+    def of(cls, data: Observations, state: Mapping[str, Tensor], surrogates: Mapping[str, Surrogate]) -> "Contest":
         """The contest whose ``state`` this was.
 
         Raises:
@@ -103,14 +99,13 @@ class Contest:
         refuse_other_data(data, state)
         contest = cls(
             data,
-            margin,
             {name: float(value) for name, value in _part(state, SCORE).items()},
             {name: _text(value) for name, value in _part(state, OUT).items()},
         )
         if _LEADER in state:
             name = _text(state[_LEADER])
             posterior = surrogates[name].restore(data, _part(state, _POSTERIOR))
-            contest = replace(contest, leader=(name, posterior, contest._worth(name, surrogates[name])))
+            contest = replace(contest, leader=(name, posterior))
         if _RUNS in state:
             contest = replace(contest, running=(_text(state[_RUNS]), _part(state, _RUNNING)))
         return contest
@@ -123,12 +118,11 @@ class Contest:
         """The checkpoint of a candidate's interrupted fit; None to begin anew."""
         return self.running[1] if self.running is not None and self.running[0] == name else None
 
-    def judged(self, name: str, surrogate: Surrogate, posterior: Posterior, score: float) -> "Contest":
+    def judged(self, name: str, posterior: Posterior, score: float) -> "Contest":
         """With one more candidate, which leads where it is better than the one that did."""
         contest = replace(self, scores={**self.scores, name: score}, running=None)
-        worth = contest._worth(name, surrogate)
-        leads = self.leader is None or worth > self.leader[2]
-        return replace(contest, leader=(name, posterior, worth)) if leads else contest
+        leads = self.leader is None or score > self.scores[self.leader[0]]
+        return replace(contest, leader=(name, posterior)) if leads else contest
 
     def without(self, name: str, reason: str) -> "Contest":
         """With one more candidate out."""
@@ -154,7 +148,7 @@ class Contest:
         state |= {name: torch.tensor(value, dtype=torch.float64) for name, value in self.metrics.items()}
         state |= {OUT + name: _bytes(reason) for name, reason in self.refused.items()}
         if self.leader is not None:
-            name, posterior, _ = self.leader
+            name, posterior = self.leader
             state |= {_LEADER: _bytes(name), **_named(_POSTERIOR, posterior.state())}
         if self.running is not None:
             state |= {_RUNS: _bytes(self.running[0]), **_named(_RUNNING, self.running[1])}
@@ -169,11 +163,8 @@ class Contest:
         if self.leader is None:
             reasons = " ".join(f"{name}: {reason}" for name, reason in self.refused.items())
             raise ValueError(f"None of the candidates can be fitted to these {len(self.data)} trials. {reasons}")
-        name, posterior, _ = self.leader
+        name, posterior = self.leader
         return Chosen(name, posterior, self.scores, self.refused, replace(self, running=None).state())
-
-    def _worth(self, name: str, surrogate: Surrogate) -> float:
-        return self.scores[name] - (self.margin * len(self.data) if surrogate.uses_physics else 0.0)
 
 
 def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from models.dual import Factor
+from models.dual import marginal_slope
 from models.observations import Array, Observations
 from models.tangent_kernel import LEAST_NOISE, Hyperparameters, TangentKernel
-from models.tangents import TangentNetwork, gram
+from models.tangents import TangentNetwork, fixed, gram
 
 FIT_ROWS = 1000
 """Most trials the hyper-parameters are fitted to, evenly thinned: beyond it they hardly move and cost minutes."""
@@ -85,14 +85,17 @@ class Evidence:
     def at(self, v: Array) -> tuple[float, Array]:
         """The value and its gradient (g,) at v (g,); infinite with no gradient where the matrix has no factor."""
         point = torch.tensor(v, dtype=torch.float64, requires_grad=True)
+        K, noise = self._gram(point), self._noise(point)
         try:
-            likelihood = self._log_likelihood(point)
+            likelihood, by_gram = marginal_slope(K, noise.detach(), self.y)
         except ValueError:
             return math.inf, np.zeros_like(v)
         deviation = (point - torch.from_numpy(self.middle)) / torch.from_numpy(self._spread)
-        loss = 0.5 * deviation.square().sum() - likelihood
-        (slope,) = torch.autograd.grad(loss, point)
-        return float(loss), slope.numpy()
+        prior = 0.5 * deviation.square().sum()
+        # K has a graph on one side only: its gradient counts twice. A known noise has none.
+        value = prior - (2 * by_gram * K).sum() - by_gram.trace() * noise
+        (slope,) = torch.autograd.grad(value, point)
+        return float(prior.detach() - likelihood), slope.numpy()
 
     def found(self, v: Array) -> Hyperparameters:
         """The hyper-parameters of v."""
@@ -105,12 +108,14 @@ class Evidence:
         scales = [_SCALE_SD] * (int(self.groups.max()) + 1)
         return np.array([*scales, _OUTPUT_SD, _NOISE_SD])[: len(self.middle)]
 
-    def _log_likelihood(self, v: Tensor) -> Tensor:
+    def _gram(self, v: Tensor) -> Tensor:
         output = v[int(self.groups.max()) + 1].exp()
         kernel = TangentKernel(self.network, self.theta, v.exp()[self.groups], output, 1.0, self.normalised)
         rows = kernel.rows(self.X)
-        noise = v[-1].exp() if self.noise is None else torch.tensor(self.noise, dtype=torch.float64)
-        return Factor.of(gram(rows, rows), noise).log_marginal(self.y)
+        return gram(rows, fixed(rows))
+
+    def _noise(self, v: Tensor) -> Tensor:
+        return v[-1].exp() if self.noise is None else torch.tensor(self.noise, dtype=torch.float64)
 
 
 def scheduled(n: int) -> int:

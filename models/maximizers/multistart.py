@@ -241,10 +241,15 @@ def _box(space: SearchSpace, starts: Array) -> tuple[Array, Array]:
 def _starts(X: Array, values: Array, n: int) -> NDArray[np.intp]:
     """Indices of the n samples to improve: those better than their nearest neighbours first, each by value.
 
-    The best samples alone often lie on one hill.
+    The best samples alone often lie on one hill. Neighbours are looked up for no more samples than it takes.
     """
-    neighbours = min(len(X), 2 * X.shape[1] + 3)
-    _, near = cKDTree(X).query(X, k=neighbours)
-    summit = values >= values[near.reshape(len(X), -1)].max(axis=1)
-    order: NDArray[np.intp] = np.lexsort((-values, ~summit))
-    return order[:n]
+    near_by = min(len(X), 2 * X.shape[1] + 3)
+    order, tree, size = np.argsort(-values, kind="stable"), cKDTree(X), 8 * n
+    while True:
+        best = order[:size]
+        _, near = tree.query(X[best], k=near_by)
+        summit = values[best] >= values[near.reshape(len(best), -1)].max(axis=1)
+        if np.count_nonzero(summit) >= n or size >= len(X):
+            found: NDArray[np.intp] = best[np.argsort(~summit, kind="stable")][:n]
+            return found
+        size *= 4

@@ -14,19 +14,17 @@ from models.surrogate import Report, Surrogate
 from models.surrogates.additive_gp import AdditiveGP
 from models.surrogates.exact_gp import ExactGP
 from models.surrogates.physics_informed import PhysicsInformed
-from models.surrogates.power_series import PowerSeries
 from models.surrogates.sampled_linear import SampledLinear
 
 _KNOWN: Mapping[str, Surrogate] = {
-    "exact_gp": ExactGP(restarts=1),
+    "exact_gp": ExactGP(restarts=0),
     "additive_gp": AdditiveGP(),
     "sampled_linear": SampledLinear(),
-    "power_series": PowerSeries(),
     "physics_informed/basis": PhysicsInformed(engine="basis"),
     "physics_informed/trained": PhysicsInformed(engine="trained"),
 }
-_ALWAYS = ("exact_gp", "sampled_linear")
-_WITH_PHYSICS = (*_ALWAYS, "power_series", "physics_informed/basis")
+_ALWAYS = ("exact_gp", "additive_gp", "sampled_linear")
+_WITH_PHYSICS = (*_ALWAYS, "physics_informed/basis")
 
 
 @dataclass(frozen=True)
@@ -37,26 +35,23 @@ class Auto:
     in closed form where the posterior has one, else by ``folds`` refits. A candidate whose fit is refused is out, with
     the reason in the posterior's ``remarks``; ``chosen`` there is the winner; its metrics have each ``score.NAME``.
 
-    What is known of the physics is held against what predicts as well without it: a candidate that uses the equation
-    wins only where it is better than every other by ``margin`` a trial. With ``power_series``, which has the same prior
-    but for the equation, a wrong equation loses as soon as the trials contradict it.
+    A surrogate that learns from an equation has no advantage but its predictions, so a wrong equation loses as soon as
+    the trials contradict it. Where solutions of the wrong equation pass through the trials as easily as any other
+    function, as those of Laplace's do with a dozen trials in the plane, nothing contradicts it and it may win.
 
     Args:
-        candidates: Names of surrogates, with the engine after a slash; empty for exact_gp and sampled_linear, and with
-            an equation power_series and physics_informed/basis too.
-        margin: By how many nats a trial an equation must be worth its while: the lead of a true one grows with the
-            trials, that of a false one that is nearly true does not. May be negative.
+        candidates: Names of surrogates, with the engine after a slash; empty for exact_gp, additive_gp and
+            sampled_linear, and with an equation physics_informed/basis too.
         folds: Refits of a candidate without a closed form, at least 2.
 
     Raises:
-        ValueError: an unknown name, one name twice, a margin that is not finite, or folds < 2.
+        ValueError: an unknown name, one name twice, or folds < 2.
     """
 
     uses_physics: ClassVar[bool] = True
     needs_physics: ClassVar[bool] = False
 
     candidates: tuple[str, ...] = ()
-    margin: float = 0.4
     folds: int = 5
 
     def __post_init__(self) -> None:
@@ -65,10 +60,6 @@ class Auto:
             raise ValueError(f"There is no candidate {unknown[0]!r}: choose from {', '.join(_KNOWN)}.")
         if len(set(self.candidates)) < len(self.candidates):
             raise ValueError(f"One of the candidates {', '.join(self.candidates)} is given twice: give it once.")
-        if not np.isfinite(self.margin):
-            raise ValueError(
-                f"margin is {self.margin}: give a finite number of nats a trial; 0 lets the best score win."
-            )
         if self.folds < 2:
             raise ValueError(f"folds is {self.folds}: give 2 or more.")
 
@@ -82,7 +73,7 @@ class Auto:
         """
         names = self._names(data)
         seeds = rng.integers(2**63 - 1, size=(len(names), 2)).tolist()
-        contest = Contest(data, self.margin) if start is None else Contest.of(data, self.margin, start, _KNOWN)
+        contest = Contest(data) if start is None else Contest.of(data, start, _KNOWN)
         for name, (fitting, judging) in zip(names, seeds, strict=True):
             if contest.knows(name):
                 continue
@@ -93,13 +84,13 @@ class Auto:
             except ValueError as error:
                 contest = contest.without(name, str(error))
             else:
-                contest = contest.judged(name, surrogate, posterior, worth)
+                contest = contest.judged(name, posterior, worth)
             report(len(contest.scores) + len(contest.refused), contest.metrics, contest.state)
         return contest.chosen()
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Chosen:
         """The posterior whose state this was (see Surrogate.restore)."""
-        return Contest.of(data, self.margin, state, _KNOWN).chosen()
+        return Contest.of(data, state, _KNOWN).chosen()
 
     def _names(self, data: Observations) -> tuple[str, ...]:
         if self.candidates:
