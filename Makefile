@@ -4,13 +4,16 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: demo test browser check clean
+.PHONY: demo test quick browser check clean
 
 demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
 
 test: $(RIVALS)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+quick: $(READY)
+	$(BIN)/fieldcraft compare studies/quick.yaml
 
 browser: $(READY)
 	@command -v /usr/bin/chromium > /dev/null || { echo "no /usr/bin/chromium: apt-get install chromium"; exit 1; }

@@ -15,17 +15,17 @@ from physics.space import SearchSpace
 
 
 def qlognei(data: Observations, space: SearchSpace) -> tuple[float, float]:
-    """Seconds of BoTorch's fit, and of a proposal by qLogNEI from the fitted model, as ``botorch_qlognei`` makes it."""
-    cube, began = Cube(space), time.perf_counter()
+    """CPU seconds of BoTorch's fit and of a qLogNEI proposal from the fitted model, as ``botorch_qlognei`` makes it."""
+    cube, began = Cube(space), time.process_time()
     model, seen = fitted(cube, data), cube.of(data.X)
-    middle = time.perf_counter()
+    middle = time.process_time()
     maximised(
         lambda waiting: qLogNoisyExpectedImprovement(model, seen, X_pending=waiting, prune_baseline=True),
         cube,
         np.empty((0, space.dimension)),
         1,
     )
-    return middle - began, time.perf_counter() - middle
+    return middle - began, time.process_time() - middle
 
 
 def sherman_morrison(inverse: Tensor, g: Tensor) -> None:

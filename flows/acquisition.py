@@ -12,10 +12,9 @@ from flows.progress import tell
 from flows.sites import ACTOR, Site
 from flows.streams import Use, stream
 from flows.wiring import as_read, as_state, observations, seen_by, standing
+from models.scores import scores_of
 from physics.space import SearchSpace
 from storage.records import Origin, Product, Proposal, Trial, TrialState, digest_of
-
-SCORE = "score."  # begins the names of a posterior's metrics that say how it was chosen
 
 if TYPE_CHECKING:
     from models.surrogate import Posterior
@@ -72,10 +71,7 @@ def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]
 
 def _said_of(posterior: "Posterior") -> dict[str, dict[str, Any]]:
     """What the posterior remarks of how it was made, and the scores of what it was chosen among."""
-    scores = {
-        name.removeprefix(SCORE): float(value) for name, value in posterior.metrics.items() if name.startswith(SCORE)
-    }
-    return {"remarks": dict(posterior.remarks), "scores": scores}
+    return {"remarks": dict(posterior.remarks), "scores": scores_of(posterior.metrics)}
 
 
 def _unseen(space: SearchSpace, trials: Sequence[Trial], seen: Sequence[Trial]) -> np.ndarray:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flows.errors import InputError
+from flows.regret import regret_of
 from flows.remarks import one_line
 from flows.settings import Settings
 from flows.spec import differing
-from flows.summary import regret_of
 from flows.views import best_trial, design_text, objective_of, quantity
 from flows.wiring import rewire
 from storage.ledger import Ledger
@@ -88,10 +88,10 @@ def _regret(settings: Settings, campaign: Campaign, best: Trial | None) -> dict[
     if best is None:
         return unknown
     try:
-        problem = rewire(campaign.spec, settings, algorithm=False).problem
+        wired = rewire(campaign.spec, settings, algorithm=False)
     except InputError:
         return unknown
-    found = regret_of(problem, campaign.spec["sense"], best)
+    found = regret_of(wired, best)
     return unknown if found is None else {"regret": found["value"], "optimum": found["optimum"]}
 
 

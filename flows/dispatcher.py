@@ -110,6 +110,9 @@ class Dispatcher(Protocol):
     Attributes:
         by_people: Whether people do the work. No pass waits for them, no simulator is named in the campaign file, and
             nothing is ever repeated without a person's word.
+
+    One that runs simulations within the pass itself declares ``within_pass: ClassVar[bool] = True``: it then gets only
+    simulators that are idempotent, and campaigns without a limit of wall time.
     """
 
     by_people: ClassVar[bool]

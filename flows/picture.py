@@ -7,6 +7,7 @@ from typing import Any
 from flows.charts import new_figure, over_field, progress
 from flows.errors import InputError
 from flows.exporting import require_place
+from flows.regret import optimum_of
 from flows.settings import Settings
 from flows.views import best_trial
 from flows.wiring import rewire
@@ -33,7 +34,7 @@ def draw(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> 
     if field is not None:
         over_field(axes[0], campaign, trials, field)
     wired = rewire(campaign.spec, settings, algorithm=False)
-    optimum = wired.problem.optimum(campaign.spec["sense"])
+    optimum = optimum_of(wired)
     progress(axes[-1], campaign, trials, None if optimum is None else optimum.value)
     figure.suptitle(f"{campaign.name}: {wired.spec.algorithm.sentence}")
     figure.savefig(file, dpi=130, format=ending)

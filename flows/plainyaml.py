@@ -17,7 +17,7 @@ class _PlainLoader(yaml.SafeLoader):
         event = self.peek_event()  # type: ignore[no-untyped-call]
         place = f"line {event.start_mark.line + 1}"
         if getattr(event, "tag", None) is not None:
-            raise InputError(f"{place} carries the tag {event.tag!r}: a campaign file is plain data. Remove the tag.")
+            raise InputError(f"{place} carries the tag {event.tag!r}: the file is plain data. Remove the tag.")
         if getattr(event, "anchor", None) is not None:
             raise InputError(f"{place} uses the anchor {event.anchor!r}. Write the value out.")
         return super().compose_node(parent, index)
@@ -32,8 +32,13 @@ class _PlainLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def load_yaml(path: Path) -> dict[str, Any]:
+def load_yaml(path: Path, what: str = "campaign file", example: str = "campaigns/heat.yaml") -> dict[str, Any]:
     """A YAML file that holds one mapping of plain data.
+
+    Args:
+        path: Where it lies.
+        what: What it should be, for errors.
+        example: Such a file, for errors.
 
     Raises:
         InputError: it cannot be read, is too large, is no YAML, carries a tag, an anchor or a key twice, or is no
@@ -48,15 +53,15 @@ def load_yaml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text. Give a YAML file.") from None
     if len(raw) > MAX_BYTES:
-        raise InputError(f"{path}: is over {MAX_BYTES} bytes, too large for a campaign file. Check the path.")
+        raise InputError(f"{path}: is over {MAX_BYTES} bytes, too large for a {what}. Check the path.")
     try:
         data = yaml.load(text, Loader=_PlainLoader)  # noqa: S506 (a SafeLoader, made stricter)
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or an integer that cannot be
         raise InputError(f"{path}: is not YAML: {' '.join(str(error).split())}. Mend that place.") from None
     except RecursionError:
-        raise InputError(f"{path}: is not YAML: it is nested too deeply. Give a campaign file.") from None
+        raise InputError(f"{path}: is not YAML: it is nested too deeply. Give a {what}.") from None
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     if not isinstance(data, dict):
-        raise InputError(f"{path}: holds a {type(data).__name__}, not a mapping. Begin from campaigns/heat.yaml.")
+        raise InputError(f"{path}: holds a {type(data).__name__}, not a mapping. Begin from {example}.")
     return data

@@ -1,5 +1,6 @@
 """A sentence by its name (``algorithm: {kind: sto_bnts}``) becomes the words it stands for; what is given wins."""
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,12 +9,18 @@ from typing import Any
 from flows.errors import InputError
 from flows.plugins import build, load, options_of, suggestion
 from flows.spec import AlgorithmSpec, CampaignSpec, NamedSpec, stored
+from models.sentence import Sentence
 
 WORDS = tuple(name for name in AlgorithmSpec.model_fields if name != "named")
+MODEL = ("surrogate", "acquisition", "maximizer", "peer")
+"""The words that say how designs are chosen after the start."""
 
 
 def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> CampaignSpec:
-    """The specification with its algorithm in words, the sentence and its options kept beside them as ``named``.
+    """The specification with its algorithm in words, and beside them as ``named`` what makes them up again.
+
+    That is the sentence with its options and what the file gave in the place of its surrogate, acquisition, maximizer
+    or peer; a start and collocation points are not told again.
 
     A word that the file gives is merged into the sentence's option by option; of another kind, it replaces it whole.
     The start's number leaves at least half of the budget to the model where the file does not give it.
@@ -31,11 +38,23 @@ def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> C
     options = {name: value for name, value in given.items() if name not in WORDS}
     _require_known(kind, options, plugins)
     sentence = build("sentences", {"kind": kind, **options}, plugins, "algorithm")
-    said = sentence.words(dimension, spec.batch)
-    said["start"]["n"] = max(1, min(said["start"]["n"], spec.budget.trials // 2))
+    said = _said(kind, sentence, dimension, spec)
     data = spec.model_dump(mode="json", exclude={"algorithm"})
-    data["algorithm"] = {"named": options_of(kind, sentence), **_merged(said, words)}
+    own = {name: value for name, value in words.items() if name in MODEL}
+    data["algorithm"] = {"named": {**options_of(kind, sentence), **own}, **_merged(said, words)}
     return stored(data, f"campaign {spec.name}: sentence {kind!r}")
+
+
+def _said(kind: str, sentence: Sentence, dimension: int, spec: NamedSpec) -> dict[str, Any]:
+    """The sentence's words, its start no longer than half of the budget."""
+    said = copy.deepcopy(sentence.words(dimension, spec.batch))  # it may give the same data each time
+    start = said.get("start") if isinstance(said, dict) else None
+    if not isinstance(start, dict) or type(start.get("n")) is not int:
+        raise InputError(
+            f"algorithm: the sentence {kind!r} has the start {start!r}: its words must have 'start: {{n: NUMBER}}'."
+        )
+    start["n"] = max(1, min(start["n"], spec.budget.trials // 2))
+    return said
 
 
 def _require_known(kind: str, options: Mapping[str, Any], plugins: Sequence[Path]) -> None:

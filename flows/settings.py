@@ -15,6 +15,7 @@ FIELDCRAFT_WEBHOOK_TOKEN   bearer token sent to both webhooks
 """
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -78,6 +79,11 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     Of fieldcraft's, Prefect's and MLflow's own variables it keeps only those that hold no secret and that it needs.
     """
     return {name: value for name, value in environment.items() if name in _HARMLESS or not name.startswith(_OURS)}
+
+
+def without_password(uri: str) -> str:
+    """A server's URL without the user and password that it may hold."""
+    return re.sub(r"(?<=://)[^/@]*@", "", uri)
 
 
 def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Settings:

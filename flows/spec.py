@@ -56,7 +56,8 @@ class AlgorithmSpec(_Part):
     """Surrogate x acquisition x maximizer, or a peer, after a start; without them, the start's proposer goes on.
 
     Attributes:
-        named: The sentence that these words were expanded from, and its options; it changes nothing any more.
+        named: The sentence that these words were expanded from, with its options and the words that the file gave in
+            the place of its own. It changes nothing; in a file it must be true.
         start: The designs before any model.
         surrogate: What learns from the trials.
         acquisition: What a candidate is worth.
@@ -163,7 +164,8 @@ class Dispatch(_Part):
     Attributes:
         kind: Dispatcher.
         parallel: How many may run at once; people take as many work orders as they are given.
-        wall_time_s: Limit of one simulation in seconds; its whole process group is then killed.
+        wall_time_s: Limit of one simulation in seconds, at which ``local`` kills its whole process group; ``inline``
+            ends nothing.
         attempts: How often a trial may be sent when its simulator is idempotent or failed in passing.
         backoff_s: Wait in seconds before the first retry; doubled for each further one, up to an hour.
         lease_s: A running trial that its dispatcher cannot tell of for so many seconds is held for a person.
@@ -185,7 +187,8 @@ class Budget(_Part):
     Attributes:
         trials: Number of trials sent, those of the start included; imported data count nothing.
         cost: Budget units (``unit``), crashed and pending attempts included; no limit when left out.
-        wall_time_h: Hours of simulation, added up over all attempts; no limit when left out, as for people it must be.
+        wall_time_h: Hours of simulation, added up over all attempts; no limit when left out, as it must be for people
+            and ``inline``.
         unit: Name of the budget unit, such as EUR or node-hours.
     """
 

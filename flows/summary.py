@@ -1,18 +1,14 @@
 """What ``fieldcraft run`` says at its end: the best design, the regret where the truth is known, where things lie."""
 
-import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from flows.regret import regret_of
 from flows.running import Ran
-from flows.settings import Settings
+from flows.settings import Settings, without_password
 from flows.views import best_trial, design_text, outputs_text, quantity
 from flows.wiring import rewire
-from physics.problem import Problem
 from storage.ledger import open_ledger
-from storage.records import Trial
 
 
 def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
@@ -20,7 +16,7 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
     ledger = open_ledger(settings.ledger)
     campaign, trials = ledger.campaign(ran.name), ledger.trials(ran.name)
     best = best_trial(campaign, trials)
-    problem = rewire(campaign.spec, settings, algorithm=False).problem
+    wired = rewire(campaign.spec, settings, algorithm=False)
     return {
         "campaign": ran.name,
         "reason": ran.reason,
@@ -35,35 +31,13 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
             "text": f"{outputs_text(campaign, best.outputs)} in {best.id}",
             "at": design_text(campaign, best.actual),
         },
-        "regret": best and regret_of(problem, campaign.spec["sense"], best),
-        "unit": problem.outputs[0].unit,
+        "regret": best and regret_of(wired, best),
+        "unit": wired.problem.outputs[0].unit,
         "ledger": str(settings.ledger),
         "fields": str(settings.fields),
-        "mlflow": re.sub(r"(?<=://)[^/@]*@", "", settings.mlflow),  # a server's URL may hold a password
+        "mlflow": without_password(settings.mlflow),
         "prefect": str(settings.home / "prefect"),
         "home": str(settings.home),
-    }
-
-
-def regret_of(problem: Problem, sense: Any, best: Trial) -> dict[str, Any] | None:
-    """How far the best trial is from the true optimum, without noise where the exact objective is known.
-
-    The design is the one that was really run. A design with categorical variables is no point of ``Problem.exact``:
-    its reading stands for it.
-    """
-    optimum = problem.optimum(sense)
-    if optimum is None:
-        return None
-    names = problem.domain.names if problem.domain else problem.space.names
-    place = [best.actual[name] for name in names]
-    exact = None if any(isinstance(v, str) for v in place) else problem.exact(np.array([place], dtype=float))
-    value = float((best.outputs or {})[problem.outputs[0].name]) if exact is None else float(exact[0])
-    sign = 1.0 if sense == "maximize" else -1.0
-    return {
-        "value": sign * (optimum.value - value),
-        "true": value,
-        "optimum": optimum.value,
-        "noise_free": exact is not None,
     }
 
 

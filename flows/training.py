@@ -93,14 +93,15 @@ class _Unfinished:
             return
         dataset = as_dataset(checkpoint()).assign_attrs(data=self.data_digest, step=step, curve=self.curve)
         older = self._saved()
-        save_group(self.folder / f"{step:09d}", dataset)
+        # Steps repeat, after a restart and from one candidate of `auto` to the next; the curve only grows.
+        save_group(self.folder / f"{len(self.curve):09d}", dataset)
         for path in older:
             shutil.rmtree(path)
         ended = time.monotonic()
         self.next_save = ended + max(SAVE_EVERY_S, (ended - began) / SAVE_SHARE)
 
     def load(self) -> "dict[str, torch.Tensor] | None":
-        """The latest sound state for these data; None to begin anew."""
+        """The latest sound state for these data; None to begin anew. Damaged ones and those of other data go."""
         for path in reversed(self._saved()):
             try:
                 dataset = load_group(path)
@@ -111,6 +112,7 @@ class _Unfinished:
                 self.curve = list(dataset.attrs["curve"])
                 tell("training resumed", step=dataset.attrs["step"])
                 return as_state(dataset)
+            shutil.rmtree(path)
         return None
 
     def forget(self) -> None:

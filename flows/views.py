@@ -16,8 +16,6 @@ from storage.ledger import Ledger
 from storage.objective import Objective
 from storage.records import Campaign, Event, Limits, Origin, Product, Result, Spending, Trial, TrialState
 
-_SCORE = "score."  # begins the names of those metrics of a posterior that say how it was chosen
-
 
 def objective_of(campaign: Campaign) -> Objective:
     """What counts as best, read from the record alone."""
@@ -203,11 +201,6 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
     lineage["mlflow"] = runs.get(f"trial:{trial.id}")
     lineage["field"] = trial.field and {"digest": trial.field.digest, "path": field_path}
     return lineage
-
-
-def scores_of(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The scores among a model's metrics, of the surrogates that it was chosen among; none where it was no choice."""
-    return {name.removeprefix(_SCORE): value for name, value in metrics.items() if name.startswith(_SCORE)}
 
 
 def ranked(scores: Mapping[str, float]) -> dict[str, float]:

@@ -11,18 +11,16 @@ import numpy as np
 from flows.dispatcher import Place
 from flows.errors import InputError
 from flows.plugins import build, load, options_of
-from flows.sentences import expanded
+from flows.requirements import require_columns, require_fit, require_no_wall_time, require_repeatable, same_axes
+from flows.sentences import MODEL, expanded
 from flows.settings import Settings
 from flows.spec import CampaignSpec, Component, Dispatch, NamedSpec, stored
-from flows.tables import OWN_COLUMNS, readable
 from physics.domain import Domain
 from physics.operators import Equation, System
 from physics.problem import Problem, Simulator
 from physics.space import Continuous, SearchSpace
 from storage.records import Limits, Product, Result, Trial, TrialState, digest_of
 from storage.tracking import Objective
-
-_WORDS = ("surrogate", "acquisition", "maximizer", "peer")
 
 if TYPE_CHECKING:
     import torch
@@ -92,7 +90,7 @@ class Campaign:
         part, plugins = self.spec.algorithm, self.settings.plugins
         words = {
             word: component and build(f"{word}s", component.model_dump(), plugins, f"algorithm.{word}")
-            for word in _WORDS
+            for word in MODEL
             for component in (getattr(part, word),)
         }
         proposer = build("proposers", part.start.proposer.model_dump(), plugins, "algorithm.start.proposer")
@@ -114,7 +112,7 @@ class Campaign:
         surrogate, equation, domain = self.algorithm.surrogate, self.problem.equation, self.problem.domain
         if surrogate is None or not surrogate.uses_physics or equation is None or domain is None:
             return None
-        return (equation, domain) if _same_axes(domain, self.space) else None
+        return (equation, domain) if same_axes(domain, self.space) else None
 
 
 def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool = True) -> Campaign:
@@ -127,19 +125,27 @@ def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool 
 
     Raises:
         InputError: an unknown kind, a misspelt or impossible option, bounds outside the problem's, noise that cannot
-            be known, or names that a laboratory's tables cannot bear.
+            be known, words that do not fit each other, the problem or the dispatcher or that are not what ``named``
+            stands for, or names that a laboratory's tables cannot bear.
     """
+    campaign = _wired(spec, settings, algorithm)
+    if algorithm and isinstance(spec, CampaignSpec):
+        _require_true_name(campaign)
+    return campaign
+
+
+def _wired(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) -> Campaign:
     problem: Problem = build("problems", spec.problem.model_dump(), settings.plugins, "problem")
     space = _space(spec, problem)
     if isinstance(spec, NamedSpec):
         spec = expanded(spec, space.dimension, settings.plugins)
     simulator = _simulator(spec, settings)
     if simulator is None:
-        _require_columns(problem)
+        require_columns(problem)
     campaign = Campaign(spec, settings, problem, simulator, space, _noise_sd(spec, problem))
     if not algorithm:
         return campaign
-    _require_fit(campaign)
+    require_fit(campaign)
     return dataclasses.replace(campaign, spec=_written_out(campaign))
 
 
@@ -156,7 +162,7 @@ def rewire(data: Mapping[str, Any], settings: Settings, *, algorithm: bool = Tru
     Raises:
         InputError: the code or the plug-ins no longer know one of its kinds or options.
     """
-    return wire(stored(data, f"campaign {data.get('name')}"), settings, algorithm=algorithm)
+    return _wired(stored(data, f"campaign {data.get('name')}"), settings, algorithm)
 
 
 def dispatcher_of(name: str, chosen: Dispatch, settings: Settings) -> "Dispatcher":
@@ -180,10 +186,11 @@ def dispatcher_of(name: str, chosen: Dispatch, settings: Settings) -> "Dispatche
 
 def _simulator(spec: CampaignSpec, settings: Settings) -> Simulator | None:
     kind = spec.dispatcher.kind
-    by_people: bool = load("dispatchers", kind, settings.plugins).by_people
+    dispatcher = load("dispatchers", kind, settings.plugins)
+    by_people: bool = dispatcher.by_people
     if spec.simulator is None:
         if by_people:
-            _require_no_wall_time(spec)
+            require_no_wall_time(spec, "people do the experiments, and nothing ends their work at a limit")
             return None
         raise InputError(f"simulator: missing. The dispatcher {kind!r} needs one; only people do without.")
     if by_people:
@@ -192,32 +199,10 @@ def _simulator(spec: CampaignSpec, settings: Settings) -> Simulator | None:
             "Leave simulator out."
         )
     made: Simulator = build("simulators", spec.simulator.model_dump(), settings.plugins, "simulator")
+    if getattr(dispatcher, "within_pass", False):
+        require_no_wall_time(spec, "simulations run within the pass, and nothing ends one at a limit")
+        require_repeatable(spec, made)
     return made
-
-
-def _require_no_wall_time(spec: CampaignSpec) -> None:
-    if spec.budget.wall_time_h is not None:
-        raise InputError(
-            f"budget.wall_time_h: {spec.budget.wall_time_h:g} is given, but with the dispatcher "
-            f"{spec.dispatcher.kind!r} people do the experiments, and nothing ends their work at a limit. Leave it "
-            "out, and limit budget.cost instead."
-        )
-
-
-def _require_columns(problem: Problem) -> None:
-    """Accept a problem if each of its variables and outputs can be a column of a laboratory's table."""
-    outputs = [output.name for output in problem.outputs]
-    taken = {name: f"the table's own column {name!r}" for name in OWN_COLUMNS}
-    taken |= {f"{name} sd": f"the standard deviation of {name!r}" for name in outputs}
-    for name in (*problem.space.names, *outputs):
-        if name in taken:
-            raise InputError(f"problem: {name!r} would be a column's name twice: {taken[name]} has it. Rename it.")
-        if not readable(name) or "=" in name:
-            raise InputError(
-                f"problem: {name!r} cannot be a column of a laboratory's table. Leave out brackets at its end, '=' "
-                "and spaces around it."
-            )
-        taken[name] = f"another variable or output {name!r}"
 
 
 def _noise_sd(spec: CampaignSpec, problem: Problem) -> float:
@@ -234,26 +219,23 @@ def _noise_sd(spec: CampaignSpec, problem: Problem) -> float:
     return spec.noise.of_sd * problem.sd
 
 
-def _require_fit(campaign: Campaign) -> None:
-    surrogate, problem = campaign.algorithm.surrogate, campaign.problem
-    if surrogate is None or not surrogate.uses_physics or not surrogate.needs_physics:
+def _require_true_name(campaign: Campaign) -> None:
+    """Accept words without a ``named``, or those that the sentence named by it stands for."""
+    part, named = campaign.spec.algorithm, campaign.spec.algorithm.named
+    if named is None:
         return
-    if problem.equation is None or problem.domain is None:
+    data = {**campaign.data, "algorithm": named.model_dump()}
+    try:
+        meant = expanded(NamedSpec.model_validate(data), campaign.space.dimension, campaign.settings.plugins)
+        whole = _written_out(dataclasses.replace(campaign, spec=meant)).algorithm
+    except InputError as error:
+        raise InputError(f"algorithm.named: {error} Or remove it: it changes nothing.") from None
+    other = [word for word in MODEL if getattr(whole, word) != getattr(part, word)]
+    if other:
         raise InputError(
-            f"algorithm.surrogate: {campaign.spec.algorithm.surrogate and campaign.spec.algorithm.surrogate.kind!r} "
-            f"needs an equation and problem {campaign.spec.problem.kind!r} states none. Use exact_gp, or give the "
-            "problem an `equation` and a `domain`."
+            f"algorithm.named says {named.kind!r}, whose {' and '.join(other)} would be others: remove it, or give "
+            f"'algorithm: {{kind: {named.kind}}}' alone."
         )
-    if not _same_axes(problem.domain, campaign.space):
-        raise InputError(
-            f"problem {campaign.spec.problem.kind!r}: the equation's domain has the axes "
-            f"{', '.join(problem.domain.names)} and the design the variables {', '.join(campaign.space.names)}. They "
-            "must be the same, continuous and in the same order."
-        )
-
-
-def _same_axes(domain: Domain, space: SearchSpace) -> bool:
-    return domain.names == space.names and all(isinstance(variable, Continuous) for variable in space.variables)
 
 
 def _written_out(campaign: Campaign) -> CampaignSpec:
@@ -265,7 +247,7 @@ def _written_out(campaign: Campaign) -> CampaignSpec:
     part = spec.algorithm
     words = {
         word: full(component, getattr(algorithm, word))
-        for word in _WORDS
+        for word in MODEL
         if (component := getattr(part, word)) is not None
     }
     start = part.start.model_copy(update={"proposer": full(part.start.proposer, algorithm.initial)})

@@ -27,7 +27,11 @@ class Score(Protocol):
 
 
 class Acquisition(Protocol):
-    """A rule that turns beliefs into the worth of a candidate: a frozen description."""
+    """A rule that turns beliefs into the worth of a candidate: a frozen description.
+
+    One that needs an exact Gaussian process declares ``exact_only: ClassVar[bool] = True``, and a surrogate that gives
+    one declares ``exact`` likewise: campaigns without it are then refused before they begin.
+    """
 
     def score(
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator

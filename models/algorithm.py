@@ -8,16 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from models.acquisition import Acquisition
-from models.maximizer import Candidates, Maximizer
+from models.maximizer import SAME, Candidates, Maximizer
+from models.neighbours import neighbours
 from models.observations import Array, Observations
 from models.peer import Peer
 from models.proposer import Proposer
 from models.surrogate import Posterior, Report, Surrogate, no_report
 from physics.space import SearchSpace
+
+# Random designs among which the one nearest to a repeated design is sought.
+_SAMPLES = 1024
 
 
 @dataclass(frozen=True)
@@ -48,14 +52,13 @@ class Algorithm:
             raise ValueError(f"n_initial is {self.n_initial}: at least one design must come before any model.")
         words = {"surrogate": self.surrogate, "acquisition": self.acquisition, "maximizer": self.maximizer}
         missing = [name for name, word in words.items() if word is None]
+        if self.peer is not None and len(missing) < len(words):
+            given = " and ".join(name for name in words if name not in missing)
+            raise ValueError(f"The algorithm has a peer and {given} beside it: a peer is all of it; leave one out.")
         if 0 < len(missing) < len(words):
             raise ValueError(
                 f"The algorithm has no {' and no '.join(missing)}: give surrogate, acquisition and maximizer together, "
                 "or none of them to go on with the initial proposer."
-            )
-        if self.peer is not None and not missing:
-            raise ValueError(
-                "The algorithm has a peer and the three words, and a peer is a whole optimiser: leave one out."
             )
 
     def learns(self, proposed: int) -> bool:
@@ -105,8 +108,12 @@ class Algorithm:
     ) -> Array:
         """The peer's next batch of q designs, encoded and feasible, shape (q, d) (see Peer.suggest).
 
+        Other packages search real numbers, which become designs afterwards: a design that is pending or was given
+        already is replaced by the nearest one that is free.
+
         Raises:
-            ValueError: there is no peer, it cannot search this space, or it gave something else than q designs.
+            ValueError: there is no peer, it cannot search this space, it gave something else than q designs, or the
+                space is discrete and has too few designs left.
         """
         if self.peer is None:
             raise ValueError("This algorithm has no peer: use `fit` and `propose`, or `initial`.")
@@ -114,7 +121,7 @@ class Algorithm:
         X = self.peer.suggest(data, waiting, space, q, rng)
         if X.shape != (q, space.dimension):
             raise ValueError(f"The peer gave designs of the shape {X.shape}, not {(q, space.dimension)}.")
-        return space.repair(X)
+        return _distinct(space.repair(X), waiting, space, rng)
 
     def _words(self) -> tuple[Surrogate, Acquisition, Maximizer]:
         if self.surrogate is None or self.acquisition is None or self.maximizer is None:
@@ -122,3 +129,29 @@ class Algorithm:
                 "This algorithm has no surrogate: it only proposes from its initial sequence; use `initial`."
             )
         return self.surrogate, self.acquisition, self.maximizer
+
+
+def _distinct(X: Array, taken: Array, space: SearchSpace, rng: np.random.Generator) -> Array:
+    """X (q, d), where each row that is one of ``taken`` (k, d) or of the rows before it gives way to a free design."""
+    gone = taken
+    for x in X:
+        gone = np.vstack([gone, x if _free(x[None], gone)[0] else _nearest_free(x, gone, space, rng)])
+    return gone[len(taken) :]
+
+
+def _nearest_free(x: Array, gone: Array, space: SearchSpace, rng: np.random.Generator) -> Array:
+    """The nearest to x (d,) of its neighbours in one discrete variable and of random designs that is not gone."""
+    near = np.vstack([neighbours(space, x), space.sample(_SAMPLES, rng)])
+    free = near[_free(near, gone)]
+    if len(free) == 0:
+        raise ValueError(
+            f"No design is left for the batch: the space is discrete and {len(gone)} of its designs are taken; lower "
+            "the batch size or widen the space."
+        )
+    return np.asarray(free[np.argmin(np.linalg.norm(free - x, axis=1))])
+
+
+def _free(X: Array, gone: Array) -> NDArray[np.bool_]:
+    """Which rows of X (n, d) are none of ``gone`` (k, d), shape (n,)."""
+    apart = np.abs(X[:, None, :] - gone[None, :, :]).max(axis=2)
+    return np.asarray(np.all(apart >= SAME, axis=1))

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from models.observations import Observations, Scaling
+from models.scores import SCORE
 from models.stamps import refuse_other_data, stamped
 from models.surrogate import Function, Posterior, Report, Surrogate
-
-SCORE = "score."
-"""Begins the names of the metrics that hold the scores."""
 
 OUT = "out."
 """Begins the names of the remarks that hold the reasons of the candidates that are out."""

@@ -9,7 +9,7 @@ and its value at x is the directional derivative <phi(x), v>: O(p) a candidate w
 covariance is smaller than the posterior's by k(x, X) (K + N)^-1 N (K + N)^-1 k(X, x').
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -46,6 +46,19 @@ class Regression:
             return cls(rows, Factor.of(gram(rows, rows), noise))
         return cls(rows, Primal.of(explicit(rows), noise))
 
+    def append(self, rows: Passes, noise: float) -> "Regression":
+        """With k more rows of noise variance ``noise``, on the same side, in O(k n^2) or O(k p^2 + p^3).
+
+        Raises:
+            ValueError: the extended matrix is not positive definite.
+        """
+        together = _joined(self.rows, rows)
+        if isinstance(self.side, Primal):
+            return Regression(together, self.side.append(explicit(rows), noise))
+        corner = gram(rows, rows)
+        corner.diagonal().add_(noise)
+        return Regression(together, self.side.append(gram(rows, self.rows), corner))
+
     def variance(self, rows: Passes) -> Tensor:
         """Posterior variance of the noise-free value at c other rows, shape (c,)."""
         if isinstance(self.side, Primal):
@@ -66,6 +79,19 @@ class Regression:
         """
         missed = y - project(self.rows, start) - eps
         return start + combine(self.rows, torch.stack([self.side.solve(each) for each in missed]).mT).mT
+
+
+def _joined(a: Passes, b: Passes) -> Passes:
+    return Passes(
+        tuple(
+            replace(
+                x,
+                inputs=torch.cat([x.inputs, y.inputs], dim=-3),
+                sensitivities=torch.cat([x.sensitivities, y.sensitivities], dim=-3),
+            )
+            for x, y in zip(a.layers, b.layers, strict=True)
+        )
+    )
 
 
 def value_along(

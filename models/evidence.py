@@ -24,7 +24,7 @@ _NOISES = (math.log(1e-6), 0.0)
 # the same point is proposed for ever; solutions that are regular just as far as the box reaches have q = 1.
 DECAY_SD = 0.2
 _SCALE_STARTS = (0.0, 2.0)
-_DECAY_STARTS = (-1.0, -0.3, 0.1)
+DECAY_STARTS = (-1.0, -0.3, 0.1)
 _NOISE_STARTS: tuple[float, ...] = (math.log(1e-4), math.log(1e-2))
 
 
@@ -77,7 +77,13 @@ def log_evidence(features: Array, degrees: Array, y: Array, prior: Prior) -> tup
     return -0.5 * (fit + logdet + n * math.log(2 * math.pi)), slope
 
 
-def choose_prior(features: Array, degrees: Array, y: Array, noise_variance: float | None) -> tuple[Prior, float]:
+def choose_prior(
+    features: Array,
+    degrees: Array,
+    y: Array,
+    noise_variance: float | None,
+    decays: tuple[float, ...] = DECAY_STARTS,
+) -> tuple[Prior, float]:
     """The hyper-parameters of largest evidence under log q ~ N(0, DECAY_SD^2), and their log evidence.
 
     L-BFGS-B from a fixed grid of starts.
@@ -87,12 +93,13 @@ def choose_prior(features: Array, degrees: Array, y: Array, noise_variance: floa
         degrees: Shape (K,).
         y: Shape (n,).
         noise_variance: Noise in squared target units where it is known; None to fit it.
+        decays: Starts of log q; one of them is enough where all degrees are 0 and q has no effect.
     """
     noises, noise_bounds = _NOISE_STARTS, _NOISES
     if noise_variance is not None:
         known = math.log(max(noise_variance, _LEAST_NOISE))
         noises, noise_bounds = (known,), (known, known)
-    starts = itertools.product(_SCALE_STARTS, _DECAY_STARTS, noises)
+    starts = itertools.product(_SCALE_STARTS, decays, noises)
     bounds = (_SCALES, _DECAYS, noise_bounds)
 
     def negative(x: Array) -> tuple[float, Array]:

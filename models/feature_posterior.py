@@ -66,10 +66,15 @@ class FeaturePosterior:
             y = torch.cat([self.y, rows @ self._theta])
             return replace(self, model=LinearModel.of(torch.cat([self.model.rows, rows]), self.model.noise), y=y)
 
-    def log_predictive(self) -> Tensor:
-        """log density of each target given the others, shape (n,), at this noise and these features."""
-        return self.model.log_predictive(self.y)
-
     def state(self) -> dict[str, Tensor]:
         """What its surrogate restores it from."""
         return dict(self.kept)
+
+
+@dataclass(frozen=True, eq=False)
+class FixedFeaturePosterior(FeaturePosterior):
+    """One whose features were not learnt from single readings, so that a reading can be left out of the model alone."""
+
+    def log_predictive(self) -> Tensor:
+        """log density of each target given the others, shape (n,), at this noise and these features."""
+        return self.model.log_predictive(self.y)

@@ -11,19 +11,23 @@ from models.functionals import JointRows, joint_rows
 from models.joint_evidence import Belief, choose_hyper
 from models.joint_posterior import JointPosterior, condition, information
 from models.joint_process import Covariance, Hyper, JointProcess
+from models.memory import refuse_memory
 from models.networks import Activation, Network, Streams, hessian_forms
 from models.observations import Observations, Physics, Scaling
 from models.operator_kernels import Kernel as KernelName
 from models.operator_kernels import Stationary
-from models.physics_engines import refuse_below_one, refuse_non_positive, stamp
+from models.physics_engines import equation_rows, refuse_below_one, refuse_non_positive
 from models.randomness import torch_generator
 from models.residuals import LinearRow, linear_rows, linearised_rows, system_of
+from models.stamps import stamped
 from models.surrogate import Report
 from models.tangent_covariance import Tangent
 
 _HYPER = ("scales", "sds", "noise", "slack")
 # Length scales of half the box's width, which few readings move far.
 _BELIEF = Belief(scales=(0.0, 0.5))
+# Matrices of the size of a field's covariance that are alive at once: a gradient keeps its intermediates.
+_COPIES = 60
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,13 @@ class JointModel:
         return condition(process, self.rows, self.scaling, metrics, self.remarks, state)
 
 
+def _refuse_memory(data: Observations, physics: Physics, memory_gb: float) -> None:
+    n, rows, fields = len(data), equation_rows(physics), 1 + len(system_of(physics).sizes)
+    what = f"Conditioning on {n} trials and {rows} rows of the equation"
+    remedy = "take fewer collocation points"
+    refuse_memory(_COPIES * fields * (n + rows) ** 2, memory_gb, what, remedy)
+
+
 def _named(hyper: Hyper) -> dict[str, float]:
     """The objective's hyper-parameters, in encoded coordinates and target units."""
     lengths = (-hyper.scales[0]).exp().tolist()
@@ -87,11 +98,14 @@ class Kernel:
 
     Args:
         kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones).
+        memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
     """
 
     kernel: KernelName = "rbf"
+    memory_gb: float = 4.0
 
     def __post_init__(self) -> None:
+        refuse_non_positive("memory_gb", self.memory_gb)
         if self.kernel not in ("rbf", "matern52"):
             raise ValueError(f"kernel is {self.kernel!r}: choose rbf or matern52.")
 
@@ -106,8 +120,10 @@ class Kernel:
         """Fit, without randomness; the only checkpoint is the finished fit.
 
         Raises:
-            ValueError: the equation is not linear, or no hyper-parameters give a finite likelihood.
+            ValueError: the equation is not linear, no hyper-parameters give a finite likelihood, or the fit would need
+                more than ``memory_gb``.
         """
+        _refuse_memory(data, physics, self.memory_gb)
         if start is not None:
             return self.restore(data, physics, start)
         posterior = self._model(data, physics).fitted(data.noise_variance)
@@ -123,7 +139,7 @@ class Kernel:
             raise ValueError("The equation is not linear and engine kernel needs a linear one: use ntk or trained.")
         rows = joint_rows(data, physics, linear_rows(physics, data.scaling, physics.points))
         covariances = (Stationary(self.kernel),) * len(rows.fields)
-        return JointModel(rows, covariances, _BELIEF, data.scaling, {}, {"digest": stamp(data)})
+        return JointModel(rows, covariances, _BELIEF, data.scaling, {}, stamped(data))
 
 
 @dataclass(frozen=True)
@@ -138,17 +154,20 @@ class NTK:
         depth: Hidden layers.
         activation: tanh or sine.
         frequency: Factor on the first layer's weights; larger means rougher functions before any data.
+        memory_gb: See ``Kernel``.
     """
 
     width: int = 200
     depth: int = 1
     activation: Activation = "sine"
     frequency: float = 1.0
+    memory_gb: float = 4.0
 
     def __post_init__(self) -> None:
         for name in ("width", "depth"):
             refuse_below_one(name, getattr(self, name))
-        refuse_non_positive("frequency", self.frequency)
+        for name in ("frequency", "memory_gb"):
+            refuse_non_positive(name, getattr(self, name))
 
     def fit(
         self,
@@ -161,8 +180,9 @@ class NTK:
         """Draw the first weights and fit; the only checkpoint is the finished fit.
 
         Raises:
-            ValueError: no hyper-parameters give a finite likelihood.
+            ValueError: no hyper-parameters give a finite likelihood, or the fit would need more than ``memory_gb``.
         """
+        _refuse_memory(data, physics, self.memory_gb)
         if start is not None:
             return self.restore(data, physics, start)
         network = self._network(data)
@@ -187,7 +207,7 @@ class NTK:
             remarks["linearised"] = "the equation is not linear: it was linearised at the network's first weights"
         covariances = tuple(Tangent(network, row) for row in theta)
         rows = joint_rows(data, physics, found)
-        kept = {"digest": stamp(data), "theta": theta}
+        kept = {**stamped(data), "theta": theta}
         return JointModel(rows, covariances, _BELIEF, data.scaling, remarks, kept)
 
 

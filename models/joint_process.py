@@ -84,8 +84,11 @@ class JointProcess:
 
     def gram(self, a: Sequence[Functionals], b: Sequence[Functionals]) -> Tensor:
         """Covariance of the rows a (n) and b (m), given as functionals of each field, shape (n, m)."""
-        parts = zip(self.covariances, self._scaled(a), self._scaled(b), self._variances, strict=True)
-        terms: list[Tensor] = [variance * covariance.gram(left, right) for covariance, left, right, variance in parts]
+        left = self._scaled(a)
+        # One object twice tells a covariance that it needs the rows of only one side.
+        right = left if b is a else self._scaled(b)
+        parts = zip(self.covariances, left, right, self._variances, strict=True)
+        terms: list[Tensor] = [variance * covariance.gram(one, other) for covariance, one, other, variance in parts]
         return torch.stack(terms).sum(0)
 
     def values(self, X: Tensor, rows: JointRows) -> Tensor:

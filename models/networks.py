@@ -31,7 +31,7 @@ class Streams:
     second: Tensor
 
 
-def _activate(z: Tensor, kind: Activation) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def derivatives(z: Tensor, kind: Activation) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """psi and its first three derivatives at z."""
     if kind == "sine":
         sine, cosine = torch.sin(z), torch.cos(z)
@@ -179,7 +179,7 @@ class Network:
 def _bend(z: Tensor, twice: Tensor, kind: Activation) -> Tensor:
     """psi(z), psi' z_i and psi' L_s z + psi'' sum_ij C_s,ij z_i z_j of streams (k, 1 + d + s, n, m), by C_s + C_s^T."""
     d = twice.shape[-1]
-    value, slope, bend, _ = _activate(z[:, 0], kind)
+    value, slope, bend, _ = derivatives(z[:, 0], kind)
     first = z[:, 1 : d + 1]
     quadratic = 0.5 * (first[:, None] * _sums(first, twice)).sum(2)
     second = slope[:, None] * z[:, d + 1 :] + bend[:, None] * quadratic
@@ -202,7 +202,7 @@ class _Bend(torch.autograd.Function):
     def forward(ctx: Any, z: Tensor, twice: Tensor, kind: Activation) -> Tensor:
         """From streams (k, T, n, m) and symmetrised forms (s, n | 1, d, d)."""
         d = twice.shape[-1]
-        value, slope, bend, third = _activate(z[:, 0], kind)
+        value, slope, bend, third = derivatives(z[:, 0], kind)
         first = z[:, 1 : d + 1]
         sums = _sums(first, twice)
         quadratic = 0.5 * (first[:, None] * sums).sum(2)

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -18,7 +18,12 @@ class Peer(Protocol):
     """An optimiser as its own package offers it, with that package's defaults: a frozen description.
 
     It keeps nothing between iterations: each call tells the package of every trial and asks for the next designs.
+
+    Attributes:
+        box_only: Whether it refuses spaces with linear constraints.
     """
+
+    box_only: ClassVar[bool]
 
     def suggest(
         self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator

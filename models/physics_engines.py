@@ -9,28 +9,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models.memory import refuse_memory
 from models.networks import Activation, Network
 from models.observations import Observations, Physics
 from models.randomness import torch_generator
 from models.residual_networks import Factors, Fixed, NetworkPosterior, ResidualLoss, exact_draw, initial
 from models.residuals import residual, system_of
 from models.solution_posterior import SolutionPosterior, fit_solutions, restore_solutions
+from models.solutions import largest_degree, predicted_doubles
+from models.stamps import stamped
 from models.surrogate import Report
-from models.training import Schedule, State, train
+from models.training import Schedule, State, device, train
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+# Numbers alive at once for each row of each network: copies of what its neurons and their derivatives are, and of its
+# rows of the Jacobian and of the Gram matrix.
+_ACTIVATIONS, _JACOBIANS = 4, 3
+
 _Moved = TypeVar("_Moved", bound="DataclassInstance")
-
-
-def stamp(data: Observations) -> Tensor:
-    """The digest of data as bytes, shape (32,): what a state carries to be told from another's."""
-    return torch.tensor(list(bytes.fromhex(data.digest)), dtype=torch.uint8)
-
-
-def _device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _moved(parts: _Moved, device: torch.device) -> _Moved:
@@ -38,6 +36,11 @@ def _moved(parts: _Moved, device: torch.device) -> _Moved:
         f.name: v.to(device) for f in fields(parts) if isinstance(v := getattr(parts, f.name), Tensor)
     }
     return replace(parts, **tensors)
+
+
+def equation_rows(physics: Physics) -> int:
+    """Number E r of rows that E equations make at r collocation points."""
+    return len(physics.points) * len(system_of(physics).sources(physics.points))
 
 
 def refuse_below_one(name: str, value: int) -> None:
@@ -72,6 +75,7 @@ class Trained:
         exact_draw: Add the second tangent term, the ridge and the perturbed targets, which make a wide network's
             minimiser a posterior draw (linear equations only); false is the paper.
         noise: Standard deviation of a reading in target units that an exact draw assumes where it is not known.
+        memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
     """
 
     networks: int = 1
@@ -87,11 +91,12 @@ class Trained:
     refinements: int = 100
     exact_draw: bool = False
     noise: float = 0.05
+    memory_gb: float = 4.0
 
     def __post_init__(self) -> None:
         for name in ("networks", "width", "depth"):
             refuse_below_one(name, getattr(self, name))
-        for name in ("frequency", "nu", "weight", "rate", "decay", "noise"):
+        for name in ("frequency", "nu", "weight", "rate", "decay", "noise", "memory_gb"):
             refuse_non_positive(name, getattr(self, name))
         if min(self.steps, self.refinements) < 0 or self.steps + self.refinements == 0:
             raise ValueError(
@@ -106,13 +111,18 @@ class Trained:
         start: Mapping[str, Tensor] | None,
         report: Report,
     ) -> NetworkPosterior:
-        """Train from fresh weights, or go on from the checkpoint ``start``."""
+        """Train from fresh weights, or go on from the checkpoint ``start``.
+
+        Raises:
+            ValueError: the fit would need more than ``memory_gb``, or became non-finite again after every restart.
+        """
         network = self._network(data)
+        self._refuse_memory(network, len(data) + equation_rows(physics), 1 + len(system_of(physics).sizes))
         fixed = Fixed.of(start) if start is not None else self._fixed(network, data, physics, rng)
         problem = self._problem(network, data, physics, fixed)
         begun = State.begin(problem.anchor) if start is None else State.of(start, problem.anchor)
         schedule = Schedule(self.steps, self.rate, self.decay, self.refinements)
-        kept = {**fixed.tensors(), "digest": stamp(data)}
+        kept = {**fixed.tensors(), **stamped(data)}
         state = train(problem, begun, schedule, report, lambda state: {**kept, **state.tensors()})
         metrics = problem.metrics(state.theta)
         numbers = torch.tensor([metrics["misfit"], metrics["residual"]], dtype=torch.float64)
@@ -125,6 +135,15 @@ class Trained:
     def _network(self, data: Observations) -> Network:
         return Network(data.X.shape[1], self.width, self.depth, self.activation, self.frequency)
 
+    def _refuse_memory(self, network: Network, rows: int, fields: int) -> None:
+        weights, each = fields * network.size, fields * self.width * self.depth
+        numbers = _ACTIVATIONS * each * (2 + network.inputs)
+        if self.refinements or self.exact_draw:
+            numbers += _JACOBIANS * (weights + rows)
+        what = f"Training {self.networks} networks of {weights} weights on {rows} rows"
+        remedy = "lower networks, width or the number of collocation points"
+        refuse_memory(numbers * self.networks * rows, self.memory_gb, what, remedy)
+
     def _noise_sd(self, data: Observations) -> float:
         known = data.noise_variance
         # Exactly known readings would leave the ridge at zero and the normal equations singular.
@@ -134,21 +153,21 @@ class Trained:
         generator = torch_generator(rng)
         system = system_of(physics)
         anchor = initial(network, self.networks, 1 + len(system.sizes), generator)
-        n, r = len(data), len(physics.points) * len(system.sources(physics.points))
+        n, r = len(data), equation_rows(physics)
         if not self.exact_draw:
             return Fixed.plain(anchor, n, r)
         noise = self._noise_sd(data)
         return exact_draw(network, anchor, n, r, noise, noise / math.sqrt(self.weight), generator)
 
     def _problem(self, network: Network, data: Observations, physics: Physics, fixed: Fixed) -> ResidualLoss:
-        device = _device()
-        X, targets = (torch.from_numpy(part.copy()).to(device) for part in (data.X, data.targets))
+        place = device()
+        X, targets = (torch.from_numpy(part.copy()).to(place) for part in (data.X, data.targets))
         return ResidualLoss(
             network,
             X,
             targets,
-            _moved(residual(physics, data.scaling), device),
-            _moved(fixed, device),
+            _moved(residual(physics, data.scaling), place),
+            _moved(fixed, place),
             Factors(self.nu, self.weight, self._noise_sd(data) ** 2 if self.exact_draw else 0.0),
         )
 
@@ -168,13 +187,25 @@ class Basis:
 
     Args:
         degree: Highest degree of the harmonic polynomials, or of the polynomials in each variable that the numerical
-            null space is made of.
+            null space is made of; None for the largest, up to 30, with at most 1,000 of these: 9 in three variables.
+        memory_gb: See ``Trained``.
     """
 
-    degree: int = 30
+    degree: int | None = None
+    memory_gb: float = 4.0
 
     def __post_init__(self) -> None:
-        refuse_below_one("degree", self.degree)
+        if self.degree is not None:
+            refuse_below_one("degree", self.degree)
+        refuse_non_positive("memory_gb", self.memory_gb)
+
+    def applies(self, physics: Physics) -> bool:
+        """Whether a fit would begin: a single linear equation, with solutions that the memory holds."""
+        try:
+            self._refuse(physics)
+        except ValueError:
+            return False
+        return True
 
     def fit(
         self,
@@ -184,11 +215,27 @@ class Basis:
         start: Mapping[str, Tensor] | None,
         report: Report,
     ) -> SolutionPosterior:
-        """Condition the prior; it takes less than a second and needs neither randomness nor a checkpoint."""
-        posterior = fit_solutions(data, physics, self.degree, stamp(data))
+        """Condition the prior; there is neither randomness nor a checkpoint.
+
+        It takes less than a second in the plane, and with 2,000 polynomials in more variables half a minute.
+
+        Raises:
+            ValueError: the equation is not a single linear one, polynomials of this degree do not solve it, or the fit
+                would need more than ``memory_gb``.
+        """
+        self._refuse(physics)
+        posterior = fit_solutions(data, physics, self._degree(physics), stamped(data)["digest"])
         report(1, posterior.metrics, posterior.state)
         return posterior
 
     def restore(self, data: Observations, physics: Physics, state: Mapping[str, Tensor]) -> SolutionPosterior:
         """The posterior whose ``state`` this was."""
-        return restore_solutions(data, physics, self.degree, state)
+        return restore_solutions(data, physics, self._degree(physics), state)
+
+    def _degree(self, physics: Physics) -> int:
+        return largest_degree(physics.points.shape[1]) if self.degree is None else self.degree
+
+    def _refuse(self, physics: Physics) -> None:
+        degree = self._degree(physics)
+        what = f"Engine basis with polynomials of degree {degree} in {physics.points.shape[1]} variables"
+        refuse_memory(predicted_doubles(physics, degree), self.memory_gb, what, "lower the degree")

@@ -19,7 +19,12 @@ from models.residuals import LinearOperator, linear_operator, linear_rows, syste
 
 # Relative to the largest coefficient and to a function's own root mean square.
 _NULL = 1e-6
-_MOST_POLYNOMIALS = 2500
+# Gauss points in a coordinate above the degree.
+_MORE_NODES = 4
+_MOST_POLYNOMIALS = 1000
+_HIGHEST_DEGREE = 30
+# Arrays of quadrature points x polynomials that are alive at once.
+_COPIES = 8
 # Enough to tell degrees apart, little enough not to blow up what is only nearly a solution.
 _GROWTH = 2.0
 
@@ -95,7 +100,7 @@ class Polynomials:
         if count > _MOST_POLYNOMIALS:
             raise ValueError(
                 f"degree {self.degree} in {self.box.shape[1]} variables means {count} polynomials, more than "
-                f"{_MOST_POLYNOMIALS}: lower the degree, or use engine trained."
+                f"{_MOST_POLYNOMIALS}: lower the degree, or use engine kernel or trained."
             )
 
     @property
@@ -124,7 +129,7 @@ class Polynomials:
 
     def quadrature(self) -> tuple[Array, Array]:
         """Gauss points (r, d), encoded, and weights (r,) of mean 1 / r for the mean over the box."""
-        nodes, weights = legendre.leggauss(self.degree + 4)
+        nodes, weights = legendre.leggauss(self.degree + _MORE_NODES)
         d = self.box.shape[1]
         grid = np.stack(np.meshgrid(*[nodes] * d, indexing="ij"), axis=-1).reshape(-1, d)
         mass = np.prod(np.stack(np.meshgrid(*[weights / 2] * d, indexing="ij"), axis=-1).reshape(-1, d), axis=1)
@@ -171,19 +176,17 @@ class NullSpace:
 
     @classmethod
     def of(cls, image: Array, polynomials: Polynomials) -> "NullSpace":
-        """The null space of N's weighted action (r, P), smoothest functions first.
+        """The null space of N's weighted action (r, P), r >= P, smoothest functions first.
 
         Raises:
             ValueError: no polynomial of this degree solves the equation nearly enough.
         """
-        _, singular, rows = np.linalg.svd(image, full_matrices=True)
-        sizes = np.zeros(len(rows))
-        sizes[: len(singular)] = singular
-        basis = rows[sizes <= _NULL].T
+        _, singular, rows = np.linalg.svd(image, full_matrices=False)
+        basis = rows[singular <= _NULL].T
         if basis.shape[1] == 0:
             raise ValueError(
                 f"No polynomial of degree {polynomials.degree} solves the homogeneous equation to {_NULL} (the best "
-                f"leaves {sizes.min():.2g}): raise `degree`, or use engine trained."
+                f"leaves {singular.min():.2g}): raise `degree`, or use engine trained."
             )
         # The growth of sum_i c_i p_i is that of a power series: the norm of c_i _GROWTH^|i|, with |i| its total degree.
         _, growth, turn = np.linalg.svd(_GROWTH ** polynomials.total_degrees[:, None] * basis, full_matrices=False)
@@ -203,16 +206,37 @@ def is_harmonic(operator: LinearOperator) -> bool:
     return bool(np.linalg.det(second[0]) > 0)
 
 
+def largest_degree(d: int) -> int:
+    """The degree, from 1 to 30, whose polynomials in d variables are at most 1,000; 1 where none are so few."""
+    return max((k for k in range(2, _HIGHEST_DEGREE + 1) if (k + 1) ** d <= _MOST_POLYNOMIALS), default=1)
+
+
+def predicted_doubles(physics: Physics, degree: int) -> float:
+    """Float64 numbers that the solutions up to a degree take at once, found without computing them.
+
+    Raises:
+        ValueError: the equation is not a single linear one, or the polynomials of this degree are too many.
+    """
+    if is_harmonic(_operator(physics)):
+        return 0.0
+    d = len(Polynomials(enclosing_box(physics), degree).half)
+    return _COPIES * float(degree + 1) ** d * float(degree + _MORE_NODES) ** d
+
+
+def _operator(physics: Physics) -> LinearOperator:
+    if not system_of(physics).linear:
+        raise ValueError("The equation is not linear and engine basis adds up its solutions: use engine trained.")
+    return linear_operator(physics, physics.points)
+
+
 def solutions(physics: Physics, degree: int) -> Solutions:
     """The solutions of the homogeneous equation, up to a polynomial degree.
 
     Raises:
         ValueError: the equation is not linear, or the degree does not suit it.
     """
-    if not system_of(physics).linear:
-        raise ValueError("The equation is not linear and engine basis adds up its solutions: use engine trained.")
     box = enclosing_box(physics)
-    if len(box[0]) == 2 and is_harmonic(linear_operator(physics, physics.points)):
+    if is_harmonic(_operator(physics)):
         return Harmonic.of(linear_operator(physics, physics.points[:1]), box, degree)
     polynomials = Polynomials(box, degree)
     points, mass = polynomials.quadrature()

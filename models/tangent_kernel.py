@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.tangents import Layer, Passes, TangentNetwork, diagonal, scaled
+from models.tangents import Layer, Passes, TangentNetwork, diagonal, project, scaled
 
+LEAST_LENGTH = 1e-12
+"""Squared length of a row below which it is not made one: of dead neurons only, it is zero and stays zero."""
 LEAST_NOISE = 1e-6
 """Noise variance of a target below which a covariance of close points has no Cholesky factor in float64."""
 
@@ -87,6 +89,12 @@ class TangentKernel:
         passes = self.passes(X)
         return self.joined(passes, self.factors(passes))
 
+    def along(self, X: Tensor, direction: Tensor) -> Tensor:
+        """<row(x), v> at X (n, d), shape (n,), for v (p + 1,): the rows are never scaled, their products are."""
+        passes = self.passes(X)
+        products = project(passes, direction[..., :-1])
+        return self.factors(passes) * products + math.sqrt(self.constant) * direction[..., -1]
+
     def passes(self, X: Tensor) -> Passes:
         """The network's own rows phi(x/l) at X (n, d)."""
         return self.network.passes(self.theta, X / self.scales)
@@ -95,7 +103,7 @@ class TangentKernel:
         """s_f / |phi(x/l)|, or s_f where the kernel is not normalised, shape (..., n), for the rows phi(x/l)."""
         lengths = diagonal(passes)
         root = torch.as_tensor(self.output, dtype=lengths.dtype, device=lengths.device).sqrt()
-        return root * (lengths.rsqrt() if self.normalised else torch.ones_like(lengths))
+        return root * (lengths.clamp_min(LEAST_LENGTH).rsqrt() if self.normalised else torch.ones_like(lengths))
 
     def joined(self, passes: Passes, factors: Tensor) -> Passes:
         """The rows of ``passes`` times ``factors`` (..., n), and the constant's row."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.networks import Activation, Network
-from models.tangents import Layer, Passes, gram, with_constant
+from models.networks import Activation, Network, derivatives
+from models.tangents import Layer, Passes, with_constant
 
 
 @dataclass(frozen=True)
@@ -52,19 +52,6 @@ def operator_passes(network: Network, theta: Tensor, points: Tensor, coefficient
     return _passes(network, theta, entering, coefficients.second, leaving)
 
 
-def image(network: Network, theta: Tensor, points: Tensor, coefficients: Coefficients) -> Tensor:
-    """N[h] at points (n, d) for weights (..., p), shape (..., n), by the streams of its rows."""
-    last = operator_passes(network, theta, points, coefficients).layers[-1]
-    return ((last.inputs @ _matrices(network, theta)[-1]) * last.sensitivities).sum((-2, -1))
-
-
-def joint_gram(readings: Passes, equations: Passes) -> Tensor:
-    """[[Phi Phi^T, Phi Omega^T], [Omega Phi^T, Omega Omega^T]], shape (..., n + r, n + r)."""
-    cross = gram(readings, equations)
-    upper = torch.cat([gram(readings, readings), cross], dim=-1)
-    return torch.cat([upper, torch.cat([cross.mT, gram(equations, equations)], dim=-1)], dim=-2)
-
-
 def _matrices(network: Network, theta: Tensor) -> list[Tensor]:
     """Each layer's weights (..., 1, in, out) with their factors, to multiply streams (..., n, T, in)."""
     layers = network.layers(theta.reshape(-1, theta.shape[-1]))
@@ -94,19 +81,9 @@ def _passes(network: Network, theta: Tensor, entering: Tensor, second: Tensor, l
     return Passes(tuple(Layer(a, b, factor / math.sqrt(columns)) for a, b, factor, (_, columns) in layers))
 
 
-def _derivatives(z: Tensor, kind: Activation) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """psi and its first three derivatives at z."""
-    if kind == "sine":
-        sine, cosine = torch.sin(z), torch.cos(z)
-        return sine, cosine, -sine, -cosine
-    t = torch.tanh(z)
-    slope = 1 - t * t
-    return t, slope, -2 * t * slope, slope * (6 * t * t - 2)
-
-
 def _bend(z: Tensor, second: Tensor, kind: Activation) -> Tensor:
     """psi(z); psi' z_i; psi' Lz + psi'' sum_ij C_ij z_i z_j, of streams (..., n, T, m)."""
-    value, one, two, _ = _derivatives(z[..., :1, :], kind)
+    value, one, two, _ = derivatives(z[..., :1, :], kind)
     if z.shape[-2] == 1:
         return value
     gradient = z[..., 1:-1, :]
@@ -116,7 +93,7 @@ def _bend(z: Tensor, second: Tensor, kind: Activation) -> Tensor:
 
 def _unbend(after: Tensor, z: Tensor, second: Tensor, kind: Activation) -> Tensor:
     """Sensitivities to z from those to what ``_bend`` made of it, both (..., n, T, m)."""
-    _, one, two, three = _derivatives(z[..., :1, :], kind)
+    _, one, two, three = derivatives(z[..., :1, :], kind)
     if z.shape[-2] == 1:
         return after * one
     gradient, own = z[..., 1:-1, :], after[..., -1:, :]

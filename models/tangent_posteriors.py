@@ -15,8 +15,8 @@ from models.tangent_process import TangentProcess, normals
 
 
 @dataclass(frozen=True, eq=False)
-class TangentPosterior:
-    """The process of a tangent kernel: draws are mean + factor * deviation, so N(mean, factor^2 sigma^2) at each point.
+class TangentBelief:
+    """A conditioned process, and draws that are mean + factor * deviation: N(mean, factor^2 sigma^2) at each point.
 
     Args:
         process: Conditioned on the readings.
@@ -50,18 +50,25 @@ class TangentPosterior:
         """Conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
         return replace(self, process=self.process.believe(X))
 
-    def log_predictive(self) -> Tensor:
-        """log density of each reading given the others, shape (n,), by the process at its hyper-parameters."""
-        return self.process.log_predictive()
-
     def state(self) -> dict[str, Tensor]:
         """What its surrogate restores it from."""
         return dict(self.kept)
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkDraws(TangentPosterior):
+class TangentPosterior(TangentBelief):
+    """The process alone: what predicts a reading left out is known in closed form."""
+
+    def log_predictive(self) -> Tensor:
+        """log density of each reading given the others, shape (n,), by the process at its hyper-parameters."""
+        return self.process.log_predictive()
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkDraws(TangentBelief):
     """k trained networks, each one draw; mean and variance are the process's.
+
+    What a reading left out would change is known by training again without it: it has no ``log_predictive``.
 
     Args:
         members: Network i as a function.
@@ -85,8 +92,10 @@ class NetworkDraws(TangentPosterior):
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedMean(TangentPosterior):
+class TrainedMean(TangentBelief):
     """N(h(x), nu^2 sigma^2(x)) with a trained network's h (Neural-BO: Phan-Trong et al., 2023).
+
+    What a reading left out would change is known by training again without it: it has no ``log_predictive``.
 
     Args:
         mean: h.
@@ -105,8 +114,17 @@ class TrainedMean(TangentPosterior):
         return self.mean(X), self.factor**2 * variance
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
-        """q draws of the stated kind."""
+        """q draws of the stated kind.
+
+        Raises:
+            ValueError: a coherent draw was asked of the diagonal variance, which no function's deviation has.
+        """
         if self.kind == "coherent":
+            if self.variance == "diagonal":
+                raise ValueError(
+                    "variance is diagonal and draw is coherent: no coherent function has the diagonal's variance; set "
+                    "draw to independent, or variance to exact."
+                )
             return [self._coherent(each) for each in self.process.deviations(q, rng, perturbed=self.perturbed)]
         return [self._independent(int(rng.integers(2**63))) for _ in range(q)]
 

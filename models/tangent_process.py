@@ -23,7 +23,7 @@ class TangentProcess:
     Args:
         kernel: Of one network.
         regression: The readings' rows on the smaller side.
-        y: The readings, shape (n,), in targets.
+        y: The readings in targets, shape (n,), and the mean at points believed.
         noise: Variance of a reading.
         mean_direction: Posterior mean of v, shape (p + 1,); points believed later leave it as it is.
     """
@@ -68,54 +68,39 @@ class TangentProcess:
                 noise k(x, X) (K + noise I)^-2 k(X, x').
         """
         generator = torch_generator(rng)
-        n = len(self._zeros)
+        n = len(self.y)
         starts, noises = [], []
         for _ in range(q):
             starts.append(torch.randn(self.kernel.size, generator=generator, dtype=torch.float64))
             noises.append(self.noise**0.5 * torch.randn(n, generator=generator, dtype=torch.float64))
         eps = torch.stack(noises) * float(perturbed)
-        return self.regression.draws(torch.zeros_like(self._zeros), torch.stack(starts), eps)
+        return self.regression.draws(torch.zeros_like(self.y), torch.stack(starts), eps)
 
     def function(self, direction: Tensor) -> Function:
         """x -> <row(x), v>, one pass of the network a candidate whatever n, differentiable."""
-        return in_blocks(lambda X: project(self.kernel.rows(X), direction))
+        return in_blocks(lambda X: self.kernel.along(X, direction))
 
     def believe(self, X: Tensor) -> "TangentProcess":
-        """Conditioned on readings at X (k, d) equal to the mean."""
+        """Conditioned on readings at X (k, d) equal to the mean, in O(k n^2).
+
+        Raises:
+            ValueError: the extended matrix has no factor at this noise.
+        """
         if len(X) == 0:
             return self
         with torch.no_grad():
             rows = self.kernel.rows(X.detach())
-            together = _joined(self.regression.rows, rows)
-            return replace(self, regression=Regression.of(together, self.noise))
+            y = torch.cat([self.y, project(rows, self.mean_direction)])
+            return replace(self, regression=self.regression.append(rows, self.noise), y=y)
 
     def log_predictive(self) -> Tensor:
-        """log density of each reading given the others at these hyper-parameters, shape (n,)."""
+        """log density of each reading, believed ones too, given the others at these hyper-parameters, shape (n,)."""
         return leave_one_out(self.regression.side, self.y)
-
-    @property
-    def _zeros(self) -> Tensor:
-        """Zeros, one for each row conditioned on."""
-        return self.y.new_zeros(self.regression.rows.layers[-1].inputs.shape[-3])
 
     @cached_property
     def _diagonal(self) -> Tensor:
         rows = _squared(self.regression.rows)
-        return self.noise + combine(rows, torch.ones_like(self._zeros))
-
-
-def _joined(a: Passes, b: Passes) -> Passes:
-    layers = zip(a.layers, b.layers, strict=True)
-    return Passes(
-        tuple(
-            replace(
-                x,
-                inputs=torch.cat([x.inputs, y.inputs], dim=-3),
-                sensitivities=torch.cat([x.sensitivities, y.sensitivities], dim=-3),
-            )
-            for x, y in layers
-        )
-    )
+        return self.noise + combine(rows, torch.ones_like(self.y))
 
 
 def _squared(rows: Passes) -> Passes:

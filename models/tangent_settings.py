@@ -10,7 +10,7 @@ from torch import Tensor
 
 from models.convolution import Convolution
 from models.observations import Observations
-from models.tangent_evidence import FIT_ROWS, hyperparameters
+from models.tangent_evidence import FIT_ROWS, hyperparameters, scheduled
 from models.tangent_kernel import Hyperparameters, TangentKernel
 from models.tangent_process import TangentProcess
 from models.tangents import Activation, Perceptron, TangentNetwork
@@ -22,6 +22,8 @@ _GAINS: dict[Activation, float] = {"sine": 1.0, "erf": 1.5, "tanh": 1.5, "relu":
 # Length scale before any data, in units in which the first layer's weights are standard normal over sqrt(d).
 _CENTRES: dict[Activation, float] = {"sine": 0.41, "erf": 0.41, "tanh": 0.41, "relu": 0.5}
 _NUMBER = 8
+_WIDTH, _IMAGE_WIDTH = 500, 64
+_PATCH = 10  # numbers in a pixel's surroundings, the constant counted
 # Arrays of n x n numbers alive at once while conditioning, while fitting (a gradient
 # keeps its intermediates) and for each network in training.
 _CONDITIONING, _FITTING, _TRAINING = 6, 24, 4
@@ -32,13 +34,14 @@ class TangentSettings:
     """Options of every tangent surrogate.
 
     Args:
-        width: Neurons m in each hidden layer.
-        depth: Hidden layers of a dense network.
+        width: Neurons m in each hidden layer. None: 500, and 64 beside a convolution, whose weights are that times
+            pixels and channels.
+        depth: Hidden layers of a dense network; a convolution has one beside it, so 1.
         activation: psi: sine, erf, tanh or relu.
         w_std: Factor on every layer's weights over sqrt(fan-in). None: for one hidden layer so that the first layer's
             weights are of order 1 on x/l and on the constant coordinate, which makes a sine layer close to a stationary
             process; for more layers the activation's own (1, 1.5 or sqrt 2).
-        b_std: Factor on the bias weights; 0 for none beside the constant input.
+        b_std: Factor on the bias weights; 0 for none beside the constant input, as for a convolution.
         network: ``convolution`` for designs with an image, ``dense`` for others; ``auto`` looks at the data.
         channels: Channels of the convolution.
         hyperparameters: ``fitted`` by marginal likelihood, or ``fixed``: l = s_f = 1, no constant, noise as stated.
@@ -51,13 +54,13 @@ class TangentSettings:
         ValueError: a number is out of its range.
     """
 
-    width: int = 500
+    width: int | None = None
     depth: int = 1
     activation: Activation = "sine"
     w_std: float | None = None
     b_std: float = 0.0
     network: Literal["auto", "dense", "convolution"] = "auto"
-    channels: int = 64
+    channels: int = 16
     hyperparameters: Literal["fitted", "fixed"] = "fitted"
     normalised: bool = True
     noise: float = 0.01
@@ -65,7 +68,7 @@ class TangentSettings:
     memory_gb: float = 4.0
 
     def __post_init__(self) -> None:
-        for name in ("width", "depth", "channels", "n_exact"):
+        for name in (*(["width"] if self.width is not None else []), "depth", "channels", "n_exact"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: give 1 or more.")
         for name in ("noise", "memory_gb", *(["w_std"] if self.w_std is not None else [])):
@@ -86,7 +89,7 @@ class TangentSettings:
         """The network for data, narrowed where there are more than ``n_exact`` trials.
 
         Raises:
-            ValueError: a convolution was asked for and there is no image, or more than one.
+            ValueError: a convolution was asked for and there is no image, or more than one, or depth or b_std is given.
         """
         network = self._shape(data)
         if len(data) <= self.n_exact:
@@ -118,23 +121,32 @@ class TangentSettings:
 
     def remarks(self, data: Observations, shape: TangentNetwork) -> Mapping[str, str]:
         """What was done differently for so many trials."""
-        if len(data) <= self.n_exact:
-            return {}
-        reason = f"{len(data)} trials > n_exact {self.n_exact}"
-        return {"fallback": f"random features: {reason}; a network of {shape.size} weights"}
+        n, remarks = len(data), {}
+        if self.hyperparameters == "fitted" and n > FIT_ROWS:
+            remarks["hyperparameters"] = f"from {min(FIT_ROWS, scheduled(n))} of {n} trials"
+        if n > self.n_exact:
+            reason = f"{n} trials > n_exact {self.n_exact}"
+            remarks["fallback"] = f"random features: {reason}; a network of {shape.size} weights"
+        return remarks
 
     def _shape(self, data: Observations) -> Perceptron | Convolution:
         d = data.X.shape[1]
         if self.network == "dense" or (self.network == "auto" and not data.images):
-            return Perceptron(d, self.width, self.depth, self.activation, self._w_std(d), self.b_std)
+            return Perceptron(d, self.width or _WIDTH, self.depth, self.activation, self._w_std(d), self.b_std)
         if len(data.images) != 1:
             raise ValueError(
                 f"A convolution takes one image and this space has {len(data.images)}: set network to dense, or give "
                 "the space exactly one image parameter."
             )
+        if self.depth != 1 or self.b_std != 0:
+            raise ValueError(
+                f"depth is {self.depth} and b_std is {self.b_std:g}, and a convolution has one dense layer without "
+                "bias: set depth to 1 and b_std to 0, or network to dense."
+            )
         (image,) = data.images
         gain = self.w_std if self.w_std is not None else _GAINS[self.activation]
-        return Convolution(d, image.first, image.shape, self.channels, self.width, self.activation, gain)
+        width = self.width or _IMAGE_WIDTH
+        return Convolution(d, image.first, image.shape, self.channels, width, self.activation, gain)
 
     def _w_std(self, d: int) -> float:
         if self.w_std is not None:
@@ -150,13 +162,21 @@ class TangentSettings:
         fitted = min(n, FIT_ROWS) if self.hyperparameters == "fitted" else 0
         explicit = 3 * n * (shape.size + 1) if n > shape.size else 0
         trained = _TRAINING * self.trainings * n**2 if n <= self.n_exact else 0
-        numbers = _CONDITIONING * small**2 + explicit + _FITTING * fitted**2 + trained + 8 * n * self.width * self.depth
+        passes = self._passes(n, fitted, shape)
+        numbers = _CONDITIONING * small**2 + explicit + _FITTING * fitted**2 + trained + passes
         predicted = _NUMBER * numbers / 1e9
         if predicted > self.memory_gb:
             raise ValueError(
                 f"A fit to {n} trials would need about {predicted:.2g} GB and memory_gb is {self.memory_gb:g}: raise "
-                f"memory_gb, or lower n_exact ({self.n_exact}) or width ({self.width})."
+                f"memory_gb, or lower n_exact ({self.n_exact}) or width ({shape.width})."
             )
+
+    def _passes(self, n: int, fitted: int, shape: TangentNetwork) -> int:
+        """Numbers in the rows of n trials, once for each network in training, and in the gradient of a fit's."""
+        if not isinstance(shape, Convolution):
+            return 8 * n * shape.width * self.depth
+        rows = 8 * n * shape.width + n * shape.pixels * (_PATCH + 4 * shape.channels) + 4 * shape.size
+        return max(1, self.trainings) * rows + 12 * fitted * shape.pixels * shape.channels
 
 
 def _narrower(network: Perceptron | Convolution) -> Perceptron | Convolution:

@@ -14,7 +14,7 @@ from models.randomness import torch_generator
 from models.stamps import refuse_other_data, stamped
 from models.surrogate import Function, Report
 from models.tangent_kernel import Hyperparameters
-from models.tangent_posteriors import TangentPosterior
+from models.tangent_posteriors import TangentBelief, TangentPosterior
 from models.tangent_settings import TangentSettings
 from models.tangent_training import Family, Start, trained
 from models.tangents import TangentNetwork
@@ -57,16 +57,17 @@ class TrainedTangent(TangentSettings):
         """The randomness of all trainings."""
 
     @abstractmethod
-    def finished(self, linear: TangentPosterior, start: Start, members: "Members | None") -> TangentPosterior:
+    def finished(self, linear: TangentPosterior, start: Start, members: "Members | None") -> TangentBelief:
         """The posterior, from the linear model's and the trained networks (None above ``n_exact`` trials)."""
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
-    ) -> TangentPosterior:
+    ) -> TangentBelief:
         """Fit the hyper-parameters and train, or go on from the checkpoint ``start`` (see Surrogate.fit).
 
-        A training that stays non-finite is replaced by the linear model's closed form, and a remark says so. Above
-        ``n_exact`` trials nothing is trained: the linear model stands in.
+        A network whose training stays non-finite is replaced by the linear model's closed form, and a remark says so.
+        Above ``n_exact`` trials nothing is trained: the linear model stands in. From the state of a finished fit it is
+        restored.
 
         Raises:
             ValueError: ``start`` is of other data, the fit would need more than ``memory_gb``, or no hyper-parameters
@@ -74,6 +75,8 @@ class TrainedTangent(TangentSettings):
         """
         if start is not None:
             refuse_other_data(data, start)
+            if "linear" in start:
+                return self.restore(data, start)
         shape = self.shape(data)
         found, reached = self.fit_kernel(data, shape)
         begun = self.begin(data, shape, found.noise, torch_generator(rng)) if start is None else Start.of(start)
@@ -85,7 +88,7 @@ class TrainedTangent(TangentSettings):
         report(self.steps + self.refinements, posterior.metrics, posterior.state)
         return posterior
 
-    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> TangentPosterior:
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> TangentBelief:
         """The posterior whose state this was (see Surrogate.restore)."""
         refuse_other_data(data, state)
         shape, found, start = self.shape(data), Hyperparameters.of(state), Start.of(state)
@@ -100,9 +103,8 @@ class TrainedTangent(TangentSettings):
         )
         members = None
         if "linear" in state:
-            members = Members(
-                Family(self.kernel(shape, start.theta, found), start), state["theta"], bool(state["linear"])
-            )
+            family = Family(self.kernel(shape, start.theta, found), start)
+            members = Members(family, state["theta"], state["linear"].expand(len(state["theta"])))
         return self.finished(linear, start, members)
 
     def _train(
@@ -134,12 +136,12 @@ class Members:
     Args:
         family: Their form.
         weights: (theta, a), shape (k, p + 1).
-        linear: Whether the weights are the linear model's.
+        linear: Whether a network's weights are the linear model's, numbers 0 and 1, shape (k,).
     """
 
     family: Family
     weights: Tensor
-    linear: bool
+    linear: Tensor
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -147,7 +149,8 @@ class Members:
     def function(self, i: int) -> Function:
         """Network i, (n, d) to (n,)."""
         alone, own = self.family.member(i), self.weights[i : i + 1]
-        return lambda X: (alone.linear(own, X) if self.linear else alone.values(own, X))[0]
+        values = alone.linear if self.linear[i] else alone.values
+        return lambda X: values(own, X)[0]
 
 
 def _achieved(state: Mapping[str, Tensor]) -> dict[str, float]:
@@ -161,4 +164,8 @@ def _mishaps(state: Mapping[str, Tensor]) -> dict[str, str]:
     if "linear" not in state or not int(state["counts"][1]):
         return {}
     restarts = f"training became non-finite and began again {int(state['counts'][1])} times"
-    return {"training": f"{restarts}; the linear model's closed form stands in" if state["linear"] else restarts}
+    lost, k = int(state["linear"].sum()), len(state["linear"])
+    if not lost:
+        return {"training": restarts}
+    which = "" if lost == k else f" for {lost} of {k} networks"
+    return {"training": f"{restarts}; the linear model's closed form stands in{which}"}

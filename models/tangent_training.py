@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from models.dual import Factor
 from models.surrogate import Report
 from models.tangent_kernel import TangentKernel
 from models.tangents import Passes, combine, gram, project
-from models.training import Diverged, Schedule, State, train
+from models.training import Schedule, State, attempt, device
 
 
 @dataclass(frozen=True)
@@ -144,18 +145,15 @@ class TangentLoss:
         return self.rows(theta), _Rows(kernel.joined(passes, self._factors))
 
     def closed_form(self) -> tuple[Tensor, Tensor]:
-        """The linear model's minimiser (k, p + 1) and its loss (k,)."""
+        """The linear model's minimiser (k, p + 1) and its loss (k,).
+
+        Raises:
+            ValueError: the Gram matrix has no factor at this noise.
+        """
         rows, jacobian = self.linearised(self.anchor)
-        matrix = jacobian.gram()
-        matrix.diagonal(dim1=-2, dim2=-1).add_(self.ridge)
-        solved = torch.cholesky_solve(rows[..., None], torch.linalg.cholesky(matrix))[..., 0]
+        solved = Factor.of(jacobian.gram(), self.ridge).solve(rows)
         # Of the ridge regression's rows, ridge * solved is left, and the weights have moved by J^T solved.
         return self.anchor - jacobian.slope(solved), self.ridge * (rows * solved).sum(-1)
-
-
-def device() -> torch.device:
-    """Where networks are trained, all of a batch stacked: on the GPU where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def trained(
@@ -170,17 +168,20 @@ def trained(
     """Train all networks together, or go on from the checkpoint ``start``.
 
     Returns:
-        ``models.training.State`` as tensors, and ``linear``: 1 where training diverged for good and the weights are the
-        closed form's, which is finite.
+        ``models.training.State`` as tensors, and ``linear``, shape (k,): 1 for a network whose training diverged for
+        good and whose weights are the closed form's, which is finite.
+
+    Raises:
+        ValueError: a training diverged for good and the closed form has no factor at this noise.
     """
     place = device()
     problem = TangentLoss(family.to(place), X.to(place), y.to(place), noise)
     kept = family.start.tensors()
     begun = State.begin(problem.anchor) if start is None else State.of(start, problem.anchor)
-    try:
-        state = train(problem, begun, schedule, report, lambda state: {**kept, **state.tensors()})
-    except Diverged:
+    state = attempt(problem, begun, schedule, report, lambda state: {**kept, **state.tensors()})
+    lost = state.lost
+    if bool(lost.any()):
         weights, loss = problem.closed_form()
-        state = replace(State.begin(weights, restarts=schedule.restarts), loss=loss)
-        return {**kept, **state.tensors(), "linear": torch.ones(1)}
-    return {**kept, **state.tensors(), "linear": torch.zeros(1)}
+        theta = torch.where(lost[:, None], weights, state.theta)
+        state = replace(state, theta=theta, loss=torch.where(lost, loss, state.loss))
+    return {**kept, **state.tensors(), "linear": lost.float().cpu()}

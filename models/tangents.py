@@ -77,8 +77,11 @@ class TangentNetwork(ABC):
     """A network h(x; theta) with one output whose tangent rows this module's functions take.
 
     ``theta`` is (..., p), or (..., 2p) for the antisymmetric pair (h(x; w) - h(x; w'))/sqrt(2), theta = (w, w').
-    Leading axes are networks of one shape carried together, and X is (n, d) or (..., n, d).
+    Leading axes are networks of one shape carried together, and X is (n, d) or (..., n, d). ``width`` is the number of
+    neurons in a hidden layer.
     """
+
+    width: int
 
     @property
     @abstractmethod
@@ -129,14 +132,6 @@ class TangentNetwork(ABC):
         first, *second = self._networks(theta)
         rows = self.single_passes(first, X)
         return paired(rows, self.single_passes(second[0], X)) if second else rows
-
-    def slope(self, theta: Tensor, X: Tensor, direction: Tensor) -> Tensor:
-        """<phi(x), direction>, shape (..., n), differentiable in X; the caller cuts many points into blocks."""
-        return project(self.passes(theta, X), direction)
-
-    def slopes(self, theta: Tensor, X: Tensor, directions: Tensor) -> Tensor:
-        """<phi(x), v> for each of q directions (q, p), shape (q, n): the passes are shared."""
-        return project(self.passes(theta, X), directions)
 
     def features(self, theta: Tensor, X: Tensor) -> Tensor:
         """phi(x) as explicit rows, shape (..., n, p)."""

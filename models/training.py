@@ -3,9 +3,13 @@
 Gauss-Newton is solved in the dual, over the N rows and not the p weights: with J (N, p) the rows' Jacobian, g half
 the loss's gradient and D = ridge + damping, the step is -(g - J^T (J J^T + D I)^-1 J g) / D. A step that does not lower
 a network's loss is not taken and raises that network's damping (Levenberg, 1944; Marquardt, 1963).
+
+A network that becomes non-finite begins again at a quarter of the rate, in a round of its own once the others are done:
+they end where each would have ended alone.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -70,10 +74,6 @@ class Written:
         return (rows[:, None] @ self.matrix)[:, 0]
 
 
-class Diverged(ValueError):
-    """A training became non-finite again after every restart."""
-
-
 class LeastSquares(Protocol):
     """k losses of the form sum of rows^2 + ridge ||theta - anchor||^2."""
 
@@ -109,10 +109,18 @@ class Schedule:
     restarts: int = 3
     report_every: int = 100
 
+    @property
+    def total(self) -> int:
+        """Steps of both kinds."""
+        return self.steps + self.refinements
+
 
 @dataclass(frozen=True)
 class State:
     """Everything that the next step depends on.
+
+    In round r those networks step that became non-finite r times, so all of them in round 0; those that did so once
+    more wait at the anchor for the next round.
 
     Args:
         theta: Weights, shape (k, p).
@@ -120,8 +128,9 @@ class State:
         second: Adam's running mean of its square, shape (k, p).
         damping: Gauss-Newton damping of each network, shape (k,).
         loss: Loss of each network when it was last known, shape (k,); infinite before the first step.
-        step: Steps done, of both kinds, counted from the last restart.
-        restarts: Restarts so far.
+        failures: How often each network became non-finite, shape (k,).
+        step: Steps done in this round, of both kinds.
+        round: Number of the round, from 0.
     """
 
     theta: Tensor
@@ -129,28 +138,50 @@ class State:
     second: Tensor
     damping: Tensor
     loss: Tensor
+    failures: Tensor
     step: int = 0
-    restarts: int = 0
+    round: int = 0
+
+    @property
+    def active(self) -> Tensor:
+        """Networks of this round, shape (k,)."""
+        return self.failures == self.round
+
+    @property
+    def lost(self) -> Tensor:
+        """Networks that wait for another round, shape (k,): after the last round, those that no restart helped."""
+        return self.failures > self.round
+
+    @property
+    def restarts(self) -> int:
+        """How often a training was begun again, over all networks."""
+        return int(self.failures.clamp_max(self.round).sum())
 
     @classmethod
-    def begin(cls, theta: Tensor, restarts: int = 0) -> "State":
+    def begin(cls, theta: Tensor) -> "State":
         """The state before the first step from theta (k, p)."""
         zero = torch.zeros_like(theta)
         infinite = torch.full(theta.shape[:1], torch.inf, dtype=theta.dtype, device=theta.device)
-        return cls(theta, zero, zero, torch.ones_like(infinite), infinite, restarts=restarts)
+        return cls(theta, zero, zero, torch.ones_like(infinite), infinite, torch.zeros_like(infinite))
 
     def tensors(self) -> dict[str, Tensor]:
         """The state as tensors on the CPU."""
-        whole = torch.tensor([self.step, self.restarts])
-        parts = {name: getattr(self, name).detach().cpu() for name in ("theta", "first", "second", "damping", "loss")}
-        return {**parts, "counts": whole}
+        parts = {name: getattr(self, name).detach().cpu() for name in _PARTS}
+        return {**parts, "counts": torch.tensor([self.step, self.restarts, self.round])}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], like: Tensor) -> "State":
         """The state that ``tensors`` gave, on the device and in the precision of ``like``."""
-        parts = {name: tensors[name].to(like) for name in ("theta", "first", "second", "damping", "loss")}
-        step, restarts = (int(count) for count in tensors["counts"])
-        return cls(**parts, step=step, restarts=restarts)
+        step, _, number = (int(count) for count in tensors["counts"])
+        return cls(**{name: tensors[name].to(like) for name in _PARTS}, step=step, round=number)
+
+
+_PARTS = ("theta", "first", "second", "damping", "loss", "failures")
+
+
+def device() -> torch.device:
+    """Where networks are trained, all of a batch stacked: on the GPU where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _losses(problem: LeastSquares, theta: Tensor, rows: Tensor) -> Tensor:
@@ -158,17 +189,23 @@ def _losses(problem: LeastSquares, theta: Tensor, rows: Tensor) -> Tensor:
 
 
 def _adam(problem: LeastSquares, state: State, schedule: Schedule) -> State:
-    """One step of Adam (Kingma and Ba, 2015); networks are independent, so their losses are summed."""
+    """One step of Adam (Kingma and Ba, 2015); networks are independent, so their losses are summed.
+
+    The loss is that before the step, and after the schedule's very last step that of the weights that are left.
+    """
     theta = state.theta.detach().requires_grad_()
     loss = _losses(problem, theta, problem.rows(theta))
     (slope,) = torch.autograd.grad(loss.sum(), theta)
     number = state.step + 1
     first = _FIRST_DECAY * state.first + (1 - _FIRST_DECAY) * slope
     second = _SECOND_DECAY * state.second + (1 - _SECOND_DECAY) * slope.square()
-    rate = schedule.rate * 0.25**state.restarts * schedule.decay ** (state.step / schedule.steps)
+    rate = schedule.rate * 0.25**state.round * schedule.decay ** (state.step / schedule.steps)
     size = rate / (1 - _FIRST_DECAY**number)
     scale = (second / (1 - _SECOND_DECAY**number)).sqrt() + _TINY
     moved = theta.detach() - size * first / scale
+    if number == schedule.total:
+        with torch.no_grad():
+            loss = _losses(problem, moved, problem.rows(moved))
     return replace(state, theta=moved, first=first, second=second, loss=loss.detach(), step=number)
 
 
@@ -205,34 +242,61 @@ def train(
     report: Report,
     checkpoint: Callable[[State], dict[str, Tensor]],
 ) -> State:
-    """Train from ``state`` to the end of ``schedule``.
-
-    A state taken anywhere on the way and continued gives the same weights, bit for bit, on the same CPU and number of
-    threads.
+    """Train from ``state`` to the end of ``schedule`` (see ``attempt``).
 
     Raises:
-        Diverged: the loss became non-finite again after every restart.
+        ValueError: the loss of a network became non-finite again after every restart.
     """
-    total = schedule.steps + schedule.refinements
-    while state.step < total:
-        adam = state.step < schedule.steps
-        if adam:
-            state = _adam(problem, state, schedule)
-        else:
-            with torch.no_grad():
-                state = _gauss_newton(problem, state)
-        if not bool(torch.isfinite(state.loss).all() & torch.isfinite(state.theta).all()):
-            state = _restart(problem, state, schedule)
-        elif state.step % schedule.report_every == 0 or not adam or state.step == total:
-            metrics = {"loss": float(state.loss.mean()), "restarts": float(state.restarts)}
-            report(state.step, metrics, partial(checkpoint, state))
+    state = attempt(problem, state, schedule, report, checkpoint)
+    if lost := int(state.lost.sum()):
+        raise ValueError(
+            f"Training of {lost} of {len(state.loss)} networks became non-finite, and {schedule.restarts} restarts at "
+            f"smaller rates did too: lower the rate ({schedule.rate}) or check the readings and the equation."
+        )
     return state
 
 
-def _restart(problem: LeastSquares, state: State, schedule: Schedule) -> State:
-    if state.restarts == schedule.restarts:
-        raise Diverged(
-            f"Training became non-finite at step {state.step}, and {state.restarts} restarts at smaller rates did too: "
-            f"lower the rate ({schedule.rate}) or check the readings and the equation."
-        )
-    return State.begin(problem.anchor, restarts=state.restarts + 1)
+def attempt(
+    problem: LeastSquares,
+    state: State,
+    schedule: Schedule,
+    report: Report,
+    checkpoint: Callable[[State], dict[str, Tensor]],
+) -> State:
+    """Train from ``state`` to the end of ``schedule``; networks that no restart helped are ``lost``, at the anchor.
+
+    A state taken anywhere on the way and continued gives the same weights, bit for bit, on the same CPU and number of
+    threads.
+    """
+    while True:
+        if state.step == schedule.total or not bool(state.active.any()):
+            if state.round == schedule.restarts or not bool(state.lost.any()):
+                return state
+            state = replace(state, step=0, round=state.round + 1)
+        adam = state.step < schedule.steps
+        with nullcontext() if adam else torch.no_grad():
+            stepped = _adam(problem, state, schedule) if adam else _gauss_newton(problem, state)
+        state = _settled(problem, state, stepped)
+        due = state.step % schedule.report_every == 0 or not adam or state.step == schedule.total
+        if due and bool(state.active.any()):
+            report(state.step, _metrics(state), partial(checkpoint, state))
+
+
+def _settled(problem: LeastSquares, before: State, after: State) -> State:
+    """The step of the networks of this round; those it made non-finite wait at the anchor, all others stay."""
+    sound = torch.isfinite(after.loss) & torch.isfinite(after.theta).all(-1)
+    if bool((sound & before.active).all()):
+        return after
+    begun, parts = State.begin(problem.anchor), {}
+    for name in _PARTS:
+        was, now, fresh = (getattr(state, name) for state in (before, after, begun))
+        axes = (-1, *[1] * (was.ndim - 1))
+        parts[name] = torch.where(before.active.reshape(axes), torch.where(sound.reshape(axes), now, fresh), was)
+    parts["failures"] = before.failures + (before.active & ~sound)
+    return State(**parts, step=after.step, round=after.round)
+
+
+def _metrics(state: State) -> dict[str, float]:
+    """Mean loss of the networks that have one, and restarts."""
+    known = state.loss[torch.isfinite(state.loss)]
+    return {"loss": float(known.mean()), "restarts": float(state.restarts)}

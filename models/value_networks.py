@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from models.members import MembersPosterior
+from models.memory import refuse_memory
 from models.networks import Activation, Network
 from models.observations import Observations
 from models.randomness import torch_generator
@@ -18,6 +19,9 @@ from models.training import Schedule, State, train
 
 # Exactly known readings would leave the ridge at zero and the normal equations singular.
 _LEAST_NOISE_SD = 1e-4
+# Numbers alive at once for each row of each network: copies of what its neurons give, and of its rows of the Jacobian
+# and of the Gram matrix.
+_ACTIVATIONS, _JACOBIANS = 8, 3
 
 
 class ReadingLoss:
@@ -66,6 +70,7 @@ class Training:
         rate: Adam's first step size.
         refinements: Damped Gauss-Newton steps after Adam.
         noise: Standard deviation of a reading, in target units, where it is not known; its square is the ridge.
+        memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
 
     Raises:
         ValueError: a number is out of its range.
@@ -80,12 +85,13 @@ class Training:
     rate: float
     refinements: int
     noise: float
+    memory_gb: float
 
     def __post_init__(self) -> None:
         for name in ("networks", "width", "depth"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: give 1 or more.")
-        for name in ("frequency", "rate", "noise"):
+        for name in ("frequency", "rate", "noise", "memory_gb"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ValueError(f"{name} is {getattr(self, name)}: give a positive number.")
         if min(self.steps, self.refinements) < 0 or self.steps + self.refinements == 0:
@@ -102,17 +108,24 @@ class Training:
         known = data.noise_variance
         return self.noise if known is None else max(math.sqrt(known), _LEAST_NOISE_SD)
 
+    def _refuse_memory(self, n: int, weights: int) -> None:
+        numbers = _ACTIVATIONS * self.width * self.depth + (_JACOBIANS * (weights + n) if self.refinements else 0)
+        what = f"Training {self.networks} networks of {weights} weights on {n} trials"
+        refuse_memory(numbers * self.networks * n, self.memory_gb, what, "lower networks or width")
+
     def run(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
     ) -> dict[str, Tensor]:
         """The last checkpoint of training on data, from fresh weights or from the checkpoint ``start``.
 
         Raises:
-            ValueError: ``start`` is of other data, or the loss became non-finite again after every restart.
+            ValueError: ``start`` is of other data, the loss became non-finite again after every restart, or the
+                training would need more than ``memory_gb``.
         """
         if start is not None:
             refuse_other_data(data, start)
         network = self.network(data)
+        self._refuse_memory(len(data), network.size)
         anchor = network.initial(self.networks, torch_generator(rng)) if start is None else start["anchor"]
         X, targets = torch.tensor(data.X), torch.tensor(data.targets)
         problem = ReadingLoss(network, X, targets, anchor, self.noise_sd(data) ** 2)

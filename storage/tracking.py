@@ -356,10 +356,10 @@ class Shown:
             self.client.set_terminated(run, status, end_time=milliseconds(at))
 
 
-def _artifacts(uri: str, campaign: str) -> str | None:
+def _artifacts(uri: str, experiment: str) -> str | None:
     """Folder of a local store's artifacts; a server decides for itself."""
     scheme, _, path = uri.partition(":///")
-    return (Path(path).parent / "artifacts" / campaign).as_uri() if scheme == "sqlite" else None
+    return (Path(path).parent / "artifacts" / safe_name(experiment)).as_uri() if scheme == "sqlite" else None
 
 
 def require_mlflow() -> None:

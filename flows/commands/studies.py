@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flows.commands.shared import Add, show
 from flows.errors import InputError
-from flows.settings import Settings
+from flows.settings import Settings, without_password
 
 
 def add(command: Add) -> None:
@@ -21,7 +21,7 @@ def add(command: Add) -> None:
 
 def _compare(options: argparse.Namespace, settings: Settings) -> int:
     from flows.studies.folder import StudyFolder
-    from flows.studies.running import Study, states
+    from flows.studies.running import Study, settled
     from flows.studies.spec import Cell, cells_of, read_study
     from flows.studies.text import StudyDisplay, results_text
 
@@ -30,7 +30,7 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     spec = read_study(options.file)
     folder = StudyFolder((options.out or settings.home / "studies" / spec.name).resolve())
     cells = cells_of(spec)
-    display = StudyDisplay(len(cells), 0 if options.again else states(folder, cells))
+    display = StudyDisplay(len(cells), settled(folder, cells, again=options.again))
 
     def said(cell: Cell, message: dict[str, object]) -> None:
         if options.json:
@@ -43,7 +43,7 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     data = {"event": "summary", "page": str(ran.page), "json": str(ran.json), "mlflow": ran.problem, "study": ran.data}
 
     def text() -> str:
-        shown = ran.problem or f"experiment {spec.experiment or spec.name} in {settings.mlflow}"
+        shown = ran.problem or f"experiment {spec.experiment or spec.name} in {without_password(settings.mlflow)}"
         return f"{results_text(ran.data)}\n{ran.page}\n{ran.json}\nMLflow: {shown}"
 
     show(options.json, data, text)

@@ -2,17 +2,20 @@
 
 A job is a calculation that may be repeated without harm, and nothing of it is kept on the disk: its handle holds the
 whole request, and whoever asks for a result that this process does not hold computes it again, to the same bits. That
-is why only simulators that declare themselves idempotent run here. Nothing limits the time of one, and it sees the
-environment of the pass.
+is why only simulators that declare themselves idempotent run here. Nothing limits the time of one. While it runs,
+variables that may hold secrets are out of ``os.environ``; a program that searches the process still finds them.
 """
 
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flows.dispatcher import Failed, Finished, Handle, Job, NotSent, Outcome, Place
 from flows.plugins import load
-from flows.settings import settings_from
+from flows.settings import settings_from, without_secrets
 from flows.simulation import Refused, judged, simulate
 from storage.fields import FieldDamaged
 
@@ -30,6 +33,7 @@ class Inline:
 
     place: Place
     by_people: ClassVar[bool] = False
+    within_pass: ClassVar[bool] = True
     _answers: ClassVar[dict[tuple[str, str], "_Answer"]] = {}  # by campaign's folder and key, until fetched
 
     def submit(self, job: Job) -> Handle:
@@ -94,7 +98,9 @@ class _Answer:
 def _answered(request: dict[str, Any]) -> _Answer:
     began = time.monotonic()
     try:
-        answer = simulate(request, settings_from().plugins)
+        plugins = settings_from().plugins
+        with _no_secrets():
+            answer = simulate(request, plugins)
     except (Exception, SystemExit) as error:  # the outermost edge of a user's simulator: what it raises is recorded
         kind, reason = judged(error)
         return _Answer(Failed(kind, reason, seconds=time.monotonic() - began))
@@ -102,3 +108,16 @@ def _answered(request: dict[str, Any]) -> _Answer:
     if isinstance(answer, Refused):
         return _Answer(Failed("infeasible", answer.reason, answer.cost, seconds))
     return _Answer(Finished(seconds), answer)
+
+
+@contextmanager
+def _no_secrets() -> Iterator[None]:
+    """``os.environ`` without the variables that no simulation gets (see ``settings.without_secrets``)."""
+    kept = without_secrets(os.environ)
+    hidden = {name: value for name, value in os.environ.items() if name not in kept}
+    for name in hidden:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)

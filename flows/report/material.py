@@ -6,10 +6,10 @@ from typing import Any
 
 from flows.errors import InputError
 from flows.picture import field_of_places
+from flows.regret import regret_of
 from flows.report.belief import Belief, believed
 from flows.settings import Settings
 from flows.sites import Site
-from flows.summary import regret_of
 from flows.views import best_trial
 from flows.wiring import Campaign as Wired
 from flows.wiring import rewire
@@ -34,7 +34,7 @@ class Material:
         spending: What is spent and reserved.
         holder: Who makes passes over it now.
         best: The best trial.
-        regret: How far it is from the true optimum, as ``flows.summary.regret_of`` says; None where that is unknown.
+        regret: How far it is from the true optimum, as ``flows.regret.regret_of`` says; None where that is unknown.
         wired: Its components; None where the code no longer knows them.
         field: The best trial's field where designs are places in it (an ``xarray.DataArray``).
         belief: What the latest surrogate predicts.
@@ -96,7 +96,7 @@ def gather(settings: Settings, ledger: Ledger, campaign: Campaign) -> Material:
         spending=ledger.spending(campaign.name),
         holder=ledger.holder(campaign.name),
         best=best,
-        regret=regret_of(wired.problem, campaign.spec["sense"], best) if wired and best else None,
+        regret=regret_of(wired, best) if wired and best else None,
         wired=wired,
         field=field,
         belief=_belief(Site(wired, ledger, FieldStore(settings.fields)), best, field, missing) if wired else None,

@@ -10,7 +10,8 @@ from flows.report.material import Material
 from flows.report.sections import beside_values, note, number, when
 from flows.settings import Settings
 from flows.sites import ACTOR
-from flows.views import counted, design_text, outputs_text, scores_of
+from flows.views import counted, design_text, outputs_text
+from models.scores import scores_of
 from storage.records import Approval, Event, Product, Result, TrialState
 
 _WAITING = (TrialState.PROPOSED, TrialState.HELD)

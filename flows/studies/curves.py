@@ -15,20 +15,25 @@ _LINES = ("-", "--", ":")
 _WIDE = 8.0  # ratio of regrets from which on a linear scale hides the small ones
 
 
-def regret_chart(problem: Mapping[str, Any], order: Sequence[str], reference: str) -> str:
+def regret_chart(problem: Mapping[str, Any], order: Sequence[str], reference: str) -> str | None:
     """Mean regrets of a problem, as a ``data:`` URI; on a logarithmic scale where they are positive and far apart.
+
+    None where there is no mean to draw: no algorithm has campaigns that all had a reading by the same trial.
 
     Args:
         problem: A problem of ``flows.studies.results.results``.
         order: Labels of all algorithms of the study, so that each has its colour on every chart.
         reference: The algorithm that stands out.
     """
+    lines = [(row, _line(row["curve"]["mean"])) for row in problem["rows"]]
+    lines = [(row, mean) for row, mean in lines if np.isfinite(mean).any()]
+    if not lines:
+        return None
     figure = new_figure(9.6, 4.4)
-    axis, rows = figure.subplots(), problem["rows"]
-    means = [_line(row["curve"]["mean"]) for row in rows]
+    axis, means = figure.subplots(), [mean for _, mean in lines]
     ends = [end for mean in means for end in (np.nanmin(mean), np.nanmax(mean))]
     wide = bool(min(ends) > 0 and max(ends) > _WIDE * min(ends))
-    for row, mean in zip(rows, means, strict=True):
+    for row, mean in lines:
         _draw(axis, row, mean, order.index(row["algorithm"]), row["algorithm"] == reference, wide)
     axis.axvline(problem["start"], color="0.8", lw=0.8, zorder=0)
     axis.set(

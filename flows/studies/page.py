@@ -7,7 +7,7 @@ from typing import Any
 from flows.report.markup import Content, Markup, element, facts, joined, page, picture, section, table
 from flows.report.sections import note
 from flows.studies.curves import regret_chart
-from flows.studies.text import HEAD, about_problem, cells_of_row, reasons
+from flows.studies.text import HEAD, about_problem, cells_of_row, elsewhere, reasons
 from flows.views import clock, counted
 
 _LEGEND = (
@@ -32,6 +32,7 @@ def study_page(data: Mapping[str, Any]) -> str:
         section("Problems whose equation was computed from the objective", note(_APART)) if apart else None,
         *(_problem_section(data, each) for each in apart),
         _missing_section(data),
+        _environment_section(data) if data["environment"] else None,
         _algorithms_section(data),
     )
 
@@ -83,7 +84,8 @@ def _ranks_section(data: Mapping[str, Any]) -> Markup:
     ]
     head = ["algorithm", "mean rank", "times best", "times last", *problems]
     said = note(
-        f"Ranks by mean regret among the {len(ranks)} algorithms that ran on all {len(problems)} problems; 1 is best."
+        f"Ranks by mean regret among the {len(ranks)} algorithms that ran on all {len(problems)} problems, over the "
+        "seeds that all algorithms of a problem finished; 1 is best."
     )
     place = list(ranks).index(data["reference"]) if data["reference"] in ranks else -1
     return section("Mean ranks", said, table(head, rows, range(1, len(head)), marked=(place,)))
@@ -96,10 +98,11 @@ def _problem_section(data: Mapping[str, Any], each: Mapping[str, Any]) -> Markup
     rows: list[Sequence[Content]] = [list(cells_of_row(row)) for row in each["rows"]]
     marked = [place for place, row in enumerate(each["rows"]) if row["algorithm"] == reference]
     head = [f"q ({reference} better)" if name == "q" else name for name in HEAD]
+    chart = regret_chart(each, names, reference)
     return section(
         each["problem"],
         note(about_problem(each)),
-        picture(regret_chart(each, names, reference), f"Regret by trials on {each['problem']}", caption),
+        chart and picture(chart, f"Regret by trials on {each['problem']}", caption),
         table(head, rows, range(1, len(head)), marked=marked),
     )
 
@@ -112,6 +115,21 @@ def _missing_section(data: Mapping[str, Any]) -> Markup | None:
         [state, str(len(names)), reason, element("code", ", ".join(names))] for state, reason, names in missing
     ]
     return section("Campaigns without a result", table(["state", "number", "reason", "campaigns"], rows, numbers=(1,)))
+
+
+def _environment_section(data: Mapping[str, Any]) -> Markup:
+    of = data["environment"]
+    versions = ", ".join(f"{name} {version}" for name, version in of.get("versions", {}).items() if version)
+    said = note(
+        f"Most campaigns were begun by the code {of.get('commit') or 'of no checkout'} with Python {of.get('python')}, "
+        f"{counted(of.get('threads') or 0, 'thread')} each, on {of.get('machine')}: {versions}. A campaign that was "
+        "interrupted may have gone on with another."
+    )
+    rows: list[list[Content]] = [
+        [element("code", ", ".join(names)), differences] for differences, names in elsewhere(data)
+    ]
+    others = table(["campaigns begun in another", "how it differs"], rows) if rows else None
+    return section("Environment", said, others)
 
 
 def _algorithms_section(data: Mapping[str, Any]) -> Markup:

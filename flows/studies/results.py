@@ -3,17 +3,21 @@
 The regret after n trials is the distance from the optimum to the true value, without noise, of the design with the
 best reading so far: what whoever stopped then would have got. ``visited`` is the same for the truly best design so far.
 Where a problem's optimum is not known, the best true value of the whole study stands for it. A problem whose equation
-was computed from the objective itself (``oracle``) counts neither for ranks nor for tests.
+was computed from the objective itself (``oracle``) counts neither for ranks nor for tests. Ranks and tests compare like
+with like: on each problem only the seeds that every algorithm with a result there has finished.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from flows.spec import differing
 from flows.studies.folder import StudyFolder
 from flows.studies.inference import adjusted, curve, mean_ranks, ranks, smaller, summary
 from flows.studies.spec import Cell, StudyProblem, StudySpec, cells_of
+from storage.records import canonical
 
 SHARE = 0.01  # of the objective's range: when a campaign has arrived
 
@@ -35,10 +39,11 @@ def results(study: StudySpec, folder: StudyFolder, reason: str | None) -> dict[s
     ]
     _adjust(problems)
     means = {
-        each["problem"]: {row["algorithm"]: row["mean"] for row in each["rows"]}
+        each["problem"]: {row["algorithm"]: row["shared_mean"] for row in each["rows"]}
         for each in problems
-        if each["rows"] and not each["oracle"]
+        if each["seeds"] and not each["oracle"]
     }
+    environment, elsewhere = _environments(cells)
     return {
         "study": study.name,
         "reference": study.tested,
@@ -49,6 +54,8 @@ def results(study: StudySpec, folder: StudyFolder, reason: str | None) -> dict[s
         "tests": sum(row["p"] is not None for each in problems for row in each["rows"]),
         "cpu_seconds": round(sum(cell["cpu"] for cell in cells), 3),
         "limit_core_hours": study.limit and study.limit.core_hours,
+        "environment": environment,
+        "elsewhere": elsewhere,
     }
 
 
@@ -56,6 +63,17 @@ _KEPT = (
     *("cell", "problem", "algorithm", "seed", "state", "reason", "cpu", "cpu_per_proposal", "physics"),
     *("regret", "visited", "arrived", "final_regret", "final_visited", "best_design", "digest", "sentence"),
 )
+
+
+def _environments(cells: Sequence[Found]) -> tuple[Found, dict[str, str]]:
+    """The environment in which most campaigns were begun, and by cell how that of any other one differs."""
+    found = {cell["cell"]: cell.get("environment", {}) for cell in cells if cell["state"] == "finished"}
+    texts = {name: canonical(environment) for name, environment in found.items()}
+    if not found:
+        return {}, {}
+    (most, _), *_ = Counter(texts.values()).most_common(1)
+    usual = next(found[name] for name, text in texts.items() if text == most)
+    return usual, {name: "; ".join(differing(usual, found[name])) for name, text in texts.items() if text != most}
 
 
 def _cell(cell: Cell, folder: StudyFolder, reason: str | None) -> Found:
@@ -69,6 +87,8 @@ def _cell(cell: Cell, folder: StudyFolder, reason: str | None) -> Found:
         "cpu": round(sum(line["cpu"] for line in spent), 3),
         "cpu_per_proposal": sum(line["proposing"] for line in spent) / proposed if proposed else None,
     }
+    if found and all(trial["true"] is None for trial in found["trials"]):
+        return {**about, "state": "failed", "reason": "no reading: it ended without an accepted and feasible result"}
     if found:
         return {**found, **about, "state": "finished"}
     if failure:
@@ -88,7 +108,7 @@ def _problem(study: StudySpec, problem: StudyProblem, cells: Sequence[Found]) ->
         for algorithm in study.on(problem)
         if (row := _row(algorithm.name, [cell for cell in done if cell["algorithm"] == algorithm.name])) is not None
     ]
-    _compared(rows, study.tested, oracle=bool(first["oracle"]))
+    seeds = _compared(rows, study.tested, oracle=bool(first["oracle"]))
     return {
         "problem": problem.name,
         "kind": problem.problem.kind,
@@ -98,20 +118,31 @@ def _problem(study: StudySpec, problem: StudyProblem, cells: Sequence[Found]) ->
         **{key: first[key] for key in _OF_PROBLEM},
         "optimum": best,
         "optimum_known": first["optimum"] is not None,
-        "rows": sorted(rows, key=lambda row: float(row["mean"])),
+        "seeds": seeds,
+        "rows": sorted(rows, key=lambda row: float(row["shared_mean"] if seeds else row["mean"])),
     }
 
 
 _OF_PROBLEM = ("objective", "unit", "noise_sd", "range", "optimum", "oracle")
 
 
-def _compared(rows: Sequence[dict[str, Any]], reference: str, *, oracle: bool) -> None:
-    """Add ranks, and p values of the reference's being better; none where an equation gave the answer away."""
-    placed = ranks({row["algorithm"]: row["mean"] for row in rows})
-    own: list[float] = next((row["regrets"] for row in rows if row["algorithm"] == reference), [])
+def _compared(rows: Sequence[dict[str, Any]], reference: str, *, oracle: bool) -> list[int]:
+    """Add ranks, and p values of the reference's being better; none where an equation gave the answer away.
+
+    Returns:
+        The seeds that they rest on: those finished by all the algorithms. Without one there is no rank and no test.
+    """
+    by_seed = {row["algorithm"]: dict(zip(row["seeds"], row["regrets"], strict=True)) for row in rows}
+    seeds = sorted(set.intersection(*map(set, by_seed.values()))) if rows else []
+    shared = {name: [regrets[seed] for seed in seeds] for name, regrets in by_seed.items()}
+    means = {name: float(np.mean(regrets)) for name, regrets in shared.items() if seeds}
+    placed = ranks(means)
     for row in rows:
-        row["rank"] = placed[row["algorithm"]]
-        row["p"] = None if oracle or row["algorithm"] == reference else smaller(own, row["regrets"])
+        name = row["algorithm"]
+        row["shared_mean"], row["rank"] = means.get(name), placed.get(name)
+        tested = not oracle and name != reference and reference in shared
+        row["p"] = smaller(shared[reference], shared[name]) if tested else None
+    return seeds
 
 
 def _best(cells: Sequence[Found]) -> float | None:
@@ -148,27 +179,27 @@ def _arrival(visited: Sequence[float | None], width: float | None) -> int | None
 
 
 def _row(algorithm: str, cells: Sequence[Found]) -> dict[str, Any] | None:
-    """An algorithm's line in a problem's table; None where no campaign of it ended with a reading."""
-    able = [cell for cell in cells if cell.get("final_regret") is not None]
-    if not able:
+    """An algorithm's line in a problem's table; None where no campaign of it finished."""
+    if not cells:
         return None
-    found, arrived = summary([cell["final_regret"] for cell in able]), [cell["arrived"] for cell in able]
-    costs = [cell["cpu_per_proposal"] for cell in able if cell["cpu_per_proposal"] is not None]
+    found, arrived = summary([cell["final_regret"] for cell in cells]), [cell["arrived"] for cell in cells]
+    costs = [cell["cpu_per_proposal"] for cell in cells if cell["cpu_per_proposal"] is not None]
     return {
         "algorithm": algorithm,
-        "sentence": able[0]["sentence"],
-        "physics": able[0]["physics"],
+        "sentence": cells[0]["sentence"],
+        "physics": cells[0]["physics"],
         "n": found.n,
         "mean": found.mean,
         "error": found.error,
         "median": found.median,
         "normality": found.normality,
-        "visited": float(np.mean([cell["final_visited"] for cell in able])),
-        "arrived": sum(place is not None for place in arrived) if able[0]["range"] is not None else None,
+        "visited": float(np.mean([cell["final_visited"] for cell in cells])),
+        "arrived": sum(place is not None for place in arrived) if cells[0]["range"] is not None else None,
         "arrived_median": _median(arrived),
         "cpu_per_proposal": float(np.median(costs)) if costs else None,
-        "regrets": [cell["final_regret"] for cell in able],
-        "curve": curve([cell["regret"] for cell in able]),
+        "seeds": [cell["seed"] for cell in cells],
+        "regrets": [cell["final_regret"] for cell in cells],
+        "curve": curve([cell["regret"] for cell in cells]),
     }
 
 

@@ -3,9 +3,11 @@
 import os
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from flows.dispatchers.local import write_json
 from flows.errors import InputError
@@ -19,7 +21,7 @@ from flows.studies.page import study_page
 from flows.studies.results import results
 from flows.studies.showing import Showing
 from flows.studies.spec import Cell, StudySpec, cells_of
-from flows.wiring import wire
+from flows.wiring import Campaign, wire
 
 INTERRUPTED = "the run was interrupted: the same command goes on"
 
@@ -74,8 +76,9 @@ class Study:
             FieldcraftError: another process works on the study.
         """
         acting(self.settings, "operate")
-        digests = self._digests()
+        digests = self.digests()
         with self.folder.locked() as lock:
+            self.folder.claim(self.spec.name)
             self._require_unchanged(digests)
             for cell in cells_of(self.spec):
                 self.folder.begin(cell)
@@ -90,20 +93,35 @@ class Study:
             problem = showing.catch_up()
             return self._written(self._limit_reached() if limited else None, problem)
 
-    def _digests(self) -> dict[str, str]:
-        """Digests of all campaigns, each built once, so that no cell is begun in a study with an impossible one."""
+    def digests(self) -> dict[str, str]:
+        """Digests of all campaigns by cell: none is begun in a study with an impossible one.
+
+        The seeds of an algorithm on a problem differ in name and seed alone, and are built once.
+
+        Raises:
+            InputError: an unknown kind or impossible option.
+        """
+        built: dict[tuple[str, str], Campaign] = {}
         found = {}
         for cell in cells_of(self.spec):
-            try:
-                campaign = wire(parse(cell.campaign, "campaign"), self.settings)
-            except InputError as error:
-                raise InputError(f"{cell.algorithm.name} on {cell.problem.name}: {error}") from None
-            _require_repeatable(cell, campaign.idempotent)
-            found[cell.name] = campaign.digest
+            pair = (cell.problem.name, cell.algorithm.name)
+            if pair not in built:
+                built[pair] = self._built(cell)
+            spec = built[pair].spec.model_copy(update={"name": cell.name, "seed": cell.seed})
+            found[cell.name] = replace(built[pair], spec=spec).digest
         return found
+
+    def _built(self, cell: Cell) -> Campaign:
+        try:
+            campaign = wire(parse(cell.campaign, "campaign"), self.settings)
+        except InputError as error:
+            raise InputError(f"{cell.algorithm.name} on {cell.problem.name}: {error}") from None
+        _require_answer(cell, campaign)
+        return campaign
 
     def _require_unchanged(self, digests: dict[str, str]) -> None:
         for cell in cells_of(self.spec):
+            self.folder.require_whole(cell)
             ended = self.folder.result(cell)
             if ended and ended["digest"] != digests[cell.name]:
                 raise InputError(
@@ -147,14 +165,22 @@ class Study:
         return Ran(data, page, file, problem)
 
 
-def _require_repeatable(cell: Cell, idempotent: bool) -> None:
-    if cell.problem.dispatcher.kind == "inline" and not idempotent:
-        raise InputError(
-            f"problems.{cell.problem.name}: simulator {cell.problem.simulator.kind!r} is not idempotent, and cells run "
-            "within the pass, which may run one again after a crash. Give the problem `dispatcher: {kind: local}`."
-        )
+def _require_answer(cell: Cell, campaign: Campaign) -> None:
+    """Accept a cell whose readings are the problem's exact ones only where a design has such a reading."""
+    if cell.problem.simulator.kind != "exact" or campaign.simulator is None:
+        return
+    rng = np.random.default_rng(0)
+    (design,) = campaign.space.decode(campaign.space.sample(1, rng))
+    try:
+        campaign.simulator.run(campaign.problem, design, rng)
+    except ValueError as error:
+        raise InputError(f"problems.{cell.problem.name}.simulator: {error}") from None
 
 
-def states(folder: StudyFolder, cells: Sequence[Cell]) -> int:
-    """How many of the cells have ended or failed."""
-    return sum(bool(folder.result(cell)) or folder.failure(cell) is not None for cell in cells)
+def settled(folder: StudyFolder, cells: Sequence[Cell], *, again: bool) -> int:
+    """How many of the cells a run leaves as they are: those that ended, and those that failed unless they go on.
+
+    Raises:
+        InputError: a file of theirs is damaged, or no file of a study.
+    """
+    return sum(bool(folder.result(cell)) or not (again or folder.failure(cell) is None) for cell in cells)

@@ -7,8 +7,7 @@ long before. ``fieldcraft export mlflow --home OUT/cells/NAME`` shows all of one
 from collections.abc import Mapping
 from typing import Any
 
-from flows.dispatchers.local import read_json, write_json
-from flows.settings import Settings
+from flows.settings import Settings, without_password
 from flows.studies.folder import StudyFolder
 from flows.studies.results import with_regrets
 from flows.studies.spec import Cell, StudySpec, cells_of
@@ -25,11 +24,18 @@ class Showing:
         self.study, self.folder, self.settings = study, folder, settings
         self.problem: str | None = "FIELDCRAFT_MLFLOW is off" if settings.mlflow == "off" else None
 
+    @property
+    def where(self) -> dict[str, str]:
+        """The store, without a password, and the experiment."""
+        return {
+            "uri": without_password(self.settings.mlflow),
+            "experiment": self.study.experiment or self.study.name,
+        }
+
     def show(self, cell: Cell) -> None:
-        """Show a cell that ended, unless it is shown, or MLflow did not answer before."""
-        mark = self.folder.home(cell) / "shown.json"
+        """Show a cell that ended, unless it is shown there, or MLflow did not answer before."""
         found = self.folder.result(cell)
-        if self.problem is not None or not found or read_json(mark):
+        if self.problem is not None or not found or self.is_shown(cell):
             return
         ledger = open_ledger(self.folder.home(cell) / "ledger.sqlite")
         try:
@@ -37,13 +43,17 @@ class Showing:
         except TrackingError as error:
             self.problem = str(error)
             return
-        write_json(mark, {"run": run})
+        self.folder.show(cell, self.where, run)
 
     def catch_up(self) -> str | None:
         """Show all cells that ended and are not shown; what kept MLflow from it, or None."""
         for cell in cells_of(self.study):
             self.show(cell)
         return self.problem
+
+    def is_shown(self, cell: Cell) -> bool:
+        """Whether this store shows it in this experiment, as far as was written down."""
+        return self.where.items() <= self.folder.shown(cell).items()
 
     def _run(self, cell: Cell, found: dict[str, Any], campaign: Campaign) -> CellRun:
         spent = self.folder.spent(cell)
@@ -52,7 +62,7 @@ class Showing:
         if proposed:
             last["cpu_seconds_per_proposal"] = sum(line["proposing"] for line in spent) / proposed
         return CellRun(
-            experiment=self.study.experiment or self.study.name,
+            experiment=self.where["experiment"],
             campaign=campaign,
             curves=_curves(found),
             last=last,

@@ -4,15 +4,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from flows.errors import InputError
 from flows.plugins import explain, suggestion
 from flows.spec import Budget, Component, Dispatch, Finite, Noise, load_yaml
 
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_]{0,39}$")]
+Seeds = Annotated[int, Field(ge=1, le=1000, strict=True)]
+_WORDS = ("surrogate", "acquisition", "maximizer", "peer")
 _LONGEST = 60  # characters of a campaign's name
 
 
@@ -60,7 +62,7 @@ class StudyProblem(_Part):
     budget: Budget
     batch: int = Field(default=1, ge=1)
     dispatcher: Dispatch = Dispatch(kind="inline", parallel=1000)
-    seeds: int | None = Field(default=None, ge=1)
+    seeds: Seeds | None = None
     algorithms: tuple[str, ...] | None = None
 
     @property
@@ -82,11 +84,18 @@ class StudyAlgorithm(BaseModel):
     kind: str | None = None
 
     @model_validator(mode="after")
-    def _named_and_without_start(self) -> Self:
+    def _complete_and_without_start(self) -> Self:
+        given = self.model_extra or {}
         if self.label is None and self.kind is None:
             raise ValueError("neither a label nor a kind: give an algorithm in words a label")
-        if "start" in (self.model_extra or {}):
+        if "named" in given:
+            raise ValueError("named is what the program notes beside expanded words: give the sentence as kind instead")
+        if "start" in given:
             raise ValueError("start belongs to the problems of a study, so that all algorithms begin alike: move it")
+        if self.kind is None and not any(given.get(word) for word in _WORDS):
+            raise ValueError(
+                "a label and nothing else: give a kind, or surrogate, acquisition and maximizer, or a peer"
+            )
         return self
 
     @property
@@ -105,6 +114,16 @@ class Limit(_Part):
     core_hours: float = Field(gt=0)
 
 
+_Given = TypeVar("_Given", bound=tuple[Any, ...])
+
+
+def _some(given: _Given) -> _Given:
+    """At least one: asked after each is valid, so that a wrong one is not called missing as well."""
+    if not given:
+        raise ValueError("is empty. Give at least one")
+    return given
+
+
 class StudySpec(_Part):
     """One study, whole.
 
@@ -119,12 +138,12 @@ class StudySpec(_Part):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$")
-    problems: tuple[StudyProblem, ...] = Field(min_length=1)
-    algorithms: tuple[StudyAlgorithm, ...] = Field(min_length=1)
-    seeds: int = Field(default=5, ge=1)
+    problems: Annotated[tuple[StudyProblem, ...], AfterValidator(_some)]
+    algorithms: Annotated[tuple[StudyAlgorithm, ...], AfterValidator(_some)]
+    seeds: Seeds = 5
     reference: str | None = None
     limit: Limit | None = None
-    experiment: str | None = None
+    experiment: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_ -]{0,59}$")
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
@@ -202,7 +221,10 @@ class Cell:
 
 
 def cells_of(study: StudySpec) -> list[Cell]:
-    """All cells in the order in which they run: every problem's first seed, then every second one."""
+    """All cells in the order in which they run: every problem's first seed, then every second one.
+
+    An early stop leaves whole seeds, and one that was begun.
+    """
     return list(_cells(study))
 
 
@@ -221,7 +243,7 @@ def read_study(path: Path) -> StudySpec:
         InputError: the file cannot be read, is not plain YAML data, or does not describe a study.
     """
     try:
-        return StudySpec.model_validate(load_yaml(path))
+        return StudySpec.model_validate(load_yaml(path, "study file", "studies/quick.yaml"))
     except ValidationError as error:
         raise InputError(f"{path}: {explain(error, '', _known_keys)}") from None
 

@@ -8,7 +8,7 @@ from flows.remarks import one_line
 from flows.studies.spec import Cell
 from flows.views import counted
 
-HEAD = ("algorithm", "rank", "regret", "± s.e.", "median", "KS p", "q", "within 1%", "CPU s/proposal")
+HEAD = ("algorithm", "n", "rank", "regret", "± s.e.", "median", "KS p", "q", "within 1%", "CPU s/proposal")
 
 
 def results_text(data: Mapping[str, Any]) -> str:
@@ -25,7 +25,8 @@ def cells_of_row(row: Mapping[str, Any]) -> list[str]:
         arrived += f", median {row['arrived_median']:g}"
     return [
         row["algorithm"],
-        f"{row['rank']:g}",
+        str(row["n"]),
+        short(row["rank"], "{:g}"),
         short(row["mean"]),
         short(row["error"]),
         short(row["median"]),
@@ -47,10 +48,12 @@ def about_problem(each: Mapping[str, Any]) -> str:
     seeds = max((row["n"] for row in each["rows"]), default=0)
     noise = f"noise {each['noise_sd']:.3g}{unit}" if each["noise_sd"] else "no noise"
     optimum = f"optimum {each['optimum']:.6g}{unit}" + ("" if each["optimum_known"] else " (best of the study)")
+    shared = len(each["seeds"])
+    some = "" if shared == seeds else f"; ranks and tests over the {counted(shared, 'seed')} that all finished"
     oracle = "; the equation was computed from the objective: reported apart" if each["oracle"] else ""
     return (
         f"{each['sense']} {each['objective']}, {each['trials']} trials of which {each['start']} start, "
-        f"{counted(seeds, 'seed')}, {noise}; {optimum}{oracle}"
+        f"{counted(seeds, 'seed')}, {noise}; {optimum}{some}{oracle}"
     )
 
 
@@ -86,9 +89,22 @@ def _state_text(data: Mapping[str, Any]) -> str:
         f"Welch test that {data['reference']} is better, Benjamini-Hochberg over {data['tests']} tests."
     ]
     for state, reason, names in reasons(data):
-        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        lines.append(f"{state}: {shown}" + (f": {reason}" if reason else ""))
+        lines.append(f"{state}: {_some_of(names)}" + (f": {reason}" if reason else ""))
+    for said, names in elsewhere(data):
+        lines.append(f"begun in another environment: {_some_of(names)}: {said}")
     return "\n".join(lines)
+
+
+def elsewhere(data: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """How environments differ from that in which most campaigns were begun: (keys with both values, names)."""
+    found: dict[str, list[str]] = {}
+    for cell, said in data["elsewhere"].items():
+        found.setdefault(one_line(said), []).append(cell)
+    return list(found.items())
+
+
+def _some_of(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-import numpy as np
-
+from flows.regret import exact_value, optimum_of
 from flows.wiring import Campaign
 from physics.problem import Problem
 from storage.fields import FieldStore
 from storage.ledger import Ledger
 from storage.records import Trial, TrialState
+
+_OF_PROBLEM = ("outputs", "units")  # of an environment: the specification says the same
 
 
 def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:
@@ -17,15 +18,17 @@ def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:
     Returns:
         ``trials``, by number, each with its ``design``, ``reading`` and ``true`` value of the objective in its unit
         (both null where it has no accepted result, or breaks a constraint); ``finished``; ``optimum`` and ``range``,
-        null where they are not known; ``physics`` (whether an equation was learnt from) and ``oracle`` (whether the
-        problem states one that was computed from the objective itself).
+        null where the campaign's space holds no known best or worst design; ``physics`` (whether an equation was learnt
+        from) and ``oracle`` (whether the problem states one that was computed from the objective itself); and
+        ``environment``, in which the campaign was begun (it may have gone on in another): commit, versions, threads.
     """
     problem, spec = campaign.problem, campaign.spec
-    best, worst = (problem.optimum(sense) for sense in _senses(campaign))
+    record = ledger.campaign(campaign.name)
+    best, worst = (optimum_of(campaign, sense) for sense in _senses(campaign))
     return {
         "cell": campaign.name,
         "digest": campaign.digest,
-        "finished": ledger.campaign(campaign.name).finished,
+        "finished": record.finished,
         "algorithm": spec.algorithm.model_dump(mode="json", exclude_none=True),
         "sentence": spec.algorithm.sentence,
         "objective": problem.outputs[0].name,
@@ -36,6 +39,7 @@ def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:
         "range": abs(best.value - worst.value) if best and worst else None,
         "physics": campaign.known_physics is not None,
         "oracle": problem.oracle,
+        "environment": {key: value for key, value in record.environment.items() if key not in _OF_PROBLEM},
         "trials": _trials(campaign, ledger),
     }
 
@@ -64,11 +68,7 @@ def _counts(campaign: Campaign, trial: Trial) -> bool:
 
 def _true(problem: Problem, trial: Trial, fields: FieldStore) -> float:
     """The objective at a design without noise: the problem's exact value, or what the stored simulation shows."""
-    names = problem.domain.names if problem.domain else problem.space.names
-    place = [trial.actual[name] for name in names]
-    if all(isinstance(value, int | float) for value in place):
-        exact = problem.exact(np.array([place], dtype=float))
-        if exact is not None:
-            return float(exact[0])
+    if (exact := exact_value(problem, trial)) is not None:
+        return exact
     assert trial.field is not None  # a completed trial has its fields
     return float(problem.evaluate(trial.actual, fields.read(trial.field))[problem.outputs[0].name])

@@ -1,6 +1,7 @@
 """Joint entropy search (Hvarfner et al., 2022; Tu et al., 2022), computed by BoTorch."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ class JES:
         ValueError: a number is out of its range.
     """
 
+    exact_only: ClassVar[bool] = True
     n_samples: int = 16
     n_points: int = 512
     n_starts: int = 4

@@ -4,6 +4,7 @@ BoTorch's one-shot form optimises the decisions together with the design; here a
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ class KnowledgeGradient:
         ValueError: a number is out of its range.
     """
 
+    exact_only: ClassVar[bool] = True
     n_points: int = 256
     n_readings: int = 32
 

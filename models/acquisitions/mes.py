@@ -1,6 +1,7 @@
 """Max-value entropy search (Wang and Jegelka, 2017), computed by BoTorch."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from botorch.acquisition.max_value_entropy_search import qMaxValueEntropy
@@ -28,6 +29,7 @@ class MES:
         ValueError: a number is out of its range.
     """
 
+    exact_only: ClassVar[bool] = True
     n_samples: int = 16
     n_points: int = 1024
 

@@ -21,6 +21,8 @@ from physics.space import SearchSpace
 _ROWS = 256
 # Steps from one combination of discrete values to a better one.
 _MOST_HOPS = 50
+# Least relative gain of an iteration, of all starts together and of the leader alone.
+_SHARED_ACCURACY, _FULL_ACCURACY = 1e-6, 1e-13
 
 
 @dataclass(frozen=True)
@@ -106,14 +108,17 @@ class Multistart:
         if len(place.space.linear[1]):
             ends = np.array([self._ascend_constrained(place, x) for x in starts])
         else:
-            together = self._ascend(place, starts)
-            leader = together[[int(np.argmax(place.values(together)))]]
             # The starts share one line search: the best of them then goes on alone, to full accuracy.
-            ends = np.vstack([together, self._ascend(place, leader)])
+            together = self._ascend(place, starts, _SHARED_ACCURACY)
+            leader = together[[int(np.argmax(place.values(together)))]]
+            ends = np.vstack([together, self._ascend(place, leader, _FULL_ACCURACY)])
         return place.space.repair(ends)
 
-    def _ascend(self, place: "_Place", starts: Array) -> Array:
-        """L-BFGS-B on the sum over starts (s, d): one batched value and gradient an iteration."""
+    def _ascend(self, place: "_Place", starts: Array, accuracy: float) -> Array:
+        """L-BFGS-B on the sum over starts (s, d): one batched value and gradient an iteration.
+
+        It ends where an iteration gains less than ``accuracy``, relative to the sum.
+        """
         lower, upper = _box(place.space, starts)
         bounds = np.stack([lower.ravel(), upper.ravel()], axis=1)
         found = minimize(
@@ -122,7 +127,7 @@ class Multistart:
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"maxiter": self.max_iterations, "ftol": 1e-13, "gtol": 1e-8},
+            options={"maxiter": self.max_iterations, "ftol": accuracy, "gtol": 1e-8},
         )
         return np.asarray(np.clip(found.x.reshape(starts.shape), lower, upper))
 

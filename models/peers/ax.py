@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class Ax:
     Raises:
         ValueError: Ax is not installed.
     """
+
+    box_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require("Ax", "ax")

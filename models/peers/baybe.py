@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class BayBE:
     Raises:
         ValueError: BayBE is not installed.
     """
+
+    box_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require("BayBE", "baybe")

@@ -1,6 +1,7 @@
 """BoTorch's SingleTaskGP with log expected improvement (Ament et al., 2023), as its tutorials use it."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from botorch.acquisition.acquisition import AcquisitionFunction
@@ -17,6 +18,8 @@ from physics.space import SearchSpace
 @dataclass(frozen=True)
 class BotorchLogEI:
     """Improvement over the best reading; with pending trials, the Monte Carlo form that knows them."""
+
+    box_only: ClassVar[bool] = False
 
     def suggest(
         self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator

@@ -1,6 +1,7 @@
 """BoTorch's SingleTaskGP with log noisy expected improvement (Ament et al., 2023), as its tutorials use it."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
@@ -15,6 +16,8 @@ from physics.space import SearchSpace
 @dataclass(frozen=True)
 class BotorchQLogNEI:
     """Improvement over the unknown true values at all points that were read, by Monte Carlo."""
+
+    box_only: ClassVar[bool] = False
 
     def suggest(
         self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator

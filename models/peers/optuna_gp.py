@@ -1,6 +1,7 @@
 """Optuna's GPSampler: a Matern Gaussian process and log expected improvement, with its defaults."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ class OptunaGP:
     Raises:
         ValueError: Optuna is not installed.
     """
+
+    box_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require("Optuna", "optuna")

@@ -1,6 +1,7 @@
 """Optuna's TPESampler: a tree-structured Parzen estimator (Bergstra et al., 2011), with its defaults."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ class OptunaTPE:
     Raises:
         ValueError: Optuna is not installed.
     """
+
+    box_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require("Optuna", "optuna")

@@ -14,6 +14,7 @@ from models.observations import Array
 from models.proposer import checked_range
 from models.randomness import torch_generator
 from models.sequences import sobol_points, take
+from models.tangent_kernel import LEAST_LENGTH
 from models.tangents import Activation, Passes, Perceptron, diagonal, gram, scaled
 from physics.space import SearchSpace
 
@@ -71,7 +72,7 @@ class Uncertainty:
 
     def _rows(self, network: Perceptron, theta: Tensor, X: Tensor) -> Passes:
         rows = network.passes(theta, X)
-        return scaled(rows, diagonal(rows).rsqrt()) if self.normalised else rows
+        return scaled(rows, diagonal(rows).clamp_min(LEAST_LENGTH).rsqrt()) if self.normalised else rows
 
 
 def _most_uncertain(pool: Passes, chosen: Passes) -> list[int]:

@@ -12,6 +12,8 @@ _PAPER: dict[str, Any] = {
     "depth": 3,
     "activation": "tanh",
     "frequency": 1.0,
+    "weight": 1.0,
+    "nu": 1.0,
     "steps": 100,
     "rate": 0.01,
     "decay": 0.95**100,
@@ -26,7 +28,8 @@ class PINNBO:
 
     Args:
         preset: ``paper``: networks of three hidden layers of 200 tanh, 100 epochs of a rate of 0.01 (its grid holds
-            0.001 to 0.1) that falls by 0.95 an epoch, trained in every iteration.
+            0.001 to 0.1) that falls by 0.95 an epoch, trained in every iteration; residual and misfit of equal weight,
+            nu 1.
         engine: How the equation is learnt from; when left out ``basis``, its exact solutions, and ``trained`` in the
             paper's preset. ``basis`` and ``kernel`` need a linear equation.
     """

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from models.sentence import MULTISTART, Words, start
 
-_PAPER: dict[str, Any] = {
+PAPER: dict[str, Any] = {
     "hyperparameters": "fixed",
     "normalised": False,
     "width": 256,
@@ -16,7 +16,7 @@ _PAPER: dict[str, Any] = {
     "noise": 0.01,
     "perturb_targets": False,
 }
-_PAPER_MAXIMIZER = {**MULTISTART, "n_samples": 10_000, "n_starts": 100}
+PAPER_MAXIMIZER = {**MULTISTART, "n_samples": 10_000, "n_starts": 100}
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class STOBNTS:
         paper = self.preset == "paper"
         return {
             "start": start(dimension, "random" if paper else "sobol"),
-            "surrogate": {"kind": "sampled_network", "networks": batch, **(_PAPER if paper else {})},
+            "surrogate": {"kind": "sampled_network", "networks": batch, **(PAPER if paper else {})},
             "acquisition": {"kind": "thompson"},
-            "maximizer": dict(_PAPER_MAXIMIZER if paper else MULTISTART),
+            "maximizer": dict(PAPER_MAXIMIZER if paper else MULTISTART),
         }

@@ -1,22 +1,10 @@
 """STO-BNTS-Linear (Dai et al., 2022): the same on tangent features, where training is ridge regression."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from models.sentence import MULTISTART, Words, start
-
-_PAPER: dict[str, Any] = {
-    "hyperparameters": "fixed",
-    "normalised": False,
-    "width": 256,
-    "depth": 2,
-    "activation": "relu",
-    "w_std": 1.5,
-    "b_std": 0.05,
-    "noise": 0.01,
-    "perturb_targets": False,
-}
-_PAPER_MAXIMIZER = {**MULTISTART, "n_samples": 10_000, "n_starts": 100}
+from models.sentences.sto_bnts import PAPER, PAPER_MAXIMIZER
 
 
 @dataclass(frozen=True)
@@ -34,7 +22,7 @@ class STOBNTSLinear:
         paper = self.preset == "paper"
         return {
             "start": start(dimension, "random" if paper else "sobol"),
-            "surrogate": {"kind": "sampled_linear", **(_PAPER if paper else {})},
+            "surrogate": {"kind": "sampled_linear", **(PAPER if paper else {})},
             "acquisition": {"kind": "thompson"},
-            "maximizer": dict(_PAPER_MAXIMIZER if paper else MULTISTART),
+            "maximizer": dict(PAPER_MAXIMIZER if paper else MULTISTART),
         }

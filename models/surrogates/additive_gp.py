@@ -13,6 +13,7 @@ from torch import Tensor
 from models.additive_kernel import AdditiveKernel, factor, fit_kernel
 from models.dual import Factor, leave_one_out
 from models.fourier_features import FourierFeatures
+from models.memory import refuse_memory
 from models.observations import Observations, Scaling
 from models.surrogate import Function, Report
 
@@ -61,7 +62,8 @@ class AdditiveGP:
                 than ``memory_gb``.
         """
         n, d = data.X.shape
-        self._refuse_memory(n, d)
+        what = f"An additive process of {n} trials in {d} coordinates"
+        refuse_memory(_COPIES * (d + 1) * n**2, self.memory_gb, what, "use surrogate exact_gp")
         starts = np.vstack([np.zeros(2 * d + 3), 0.5 * rng.standard_normal((self.restarts, 2 * d + 3))])
         kernel, density = fit_kernel(data.X, data.targets, self._noise(data), starts)
         posterior = _posterior(kernel, data, density)
@@ -84,14 +86,6 @@ class AdditiveGP:
                 'noise is "known" but these observations state none: give the problem\'s noise, or "fitted".'
             )
         return data.noise_variance if self.noise == "known" else None
-
-    def _refuse_memory(self, n: int, d: int) -> None:
-        needed = 8e-9 * _COPIES * (d + 1) * n**2
-        if needed > self.memory_gb:
-            raise ValueError(
-                f"An additive process of {n} trials in {d} coordinates needs about {needed:.2g} GB and memory_gb is "
-                f"{self.memory_gb:g}: raise memory_gb, or use surrogate exact_gp."
-            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from models.choice import score
 from models.contest import Chosen, Contest
-from models.observations import Observations
+from models.observations import Observations, Physics
+from models.physics_engines import Basis
+from models.residuals import system_of
 from models.surrogate import Report, Surrogate
 from models.surrogates.additive_gp import AdditiveGP
 from models.surrogates.exact_gp import ExactGP
@@ -21,10 +23,11 @@ _KNOWN: Mapping[str, Surrogate] = {
     "additive_gp": AdditiveGP(),
     "sampled_linear": SampledLinear(),
     "physics_informed/basis": PhysicsInformed(engine="basis"),
+    "physics_informed/kernel": PhysicsInformed(engine="kernel"),
+    "physics_informed/ntk": PhysicsInformed(engine="ntk"),
     "physics_informed/trained": PhysicsInformed(engine="trained"),
 }
 _ALWAYS = ("exact_gp", "additive_gp", "sampled_linear")
-_WITH_PHYSICS = (*_ALWAYS, "physics_informed/basis")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Auto:
 
     Args:
         candidates: Names of surrogates, with the engine after a slash; empty for exact_gp, additive_gp and
-            sampled_linear, and with an equation physics_informed/basis too.
+            sampled_linear, and with an equation physics_informed/basis too, or physics_informed/kernel where that
+            equation is linear and basis does not take it (several equations or fields, too many variables).
         folds: Refits of a candidate without a closed form, at least 2.
 
     Raises:
@@ -95,4 +99,10 @@ class Auto:
     def _names(self, data: Observations) -> tuple[str, ...]:
         if self.candidates:
             return self.candidates
-        return _ALWAYS if data.physics is None else _WITH_PHYSICS
+        return _ALWAYS if data.physics is None else (*_ALWAYS, _with_equation(data.physics))
+
+
+def _with_equation(physics: Physics) -> str:
+    """The candidate that learns from the equation; of an equation that is not linear, basis says that it cannot."""
+    stands_in = system_of(physics).linear and not Basis().applies(physics)
+    return "physics_informed/kernel" if stands_in else "physics_informed/basis"

@@ -42,6 +42,7 @@ class DeepEnsemble:
     rate: float = 0.01
     refinements: int = 60
     noise: float = 0.1
+    memory_gb: float = 4.0
 
     def __post_init__(self) -> None:
         if self.networks < 2:
@@ -54,7 +55,8 @@ class DeepEnsemble:
         """Train the networks (see Surrogate.fit).
 
         Raises:
-            ValueError: ``start`` is of other data, or the loss became non-finite again after every restart.
+            ValueError: ``start`` is of other data, the loss became non-finite again after every restart, or the fit
+                would need more than ``memory_gb``.
         """
         training = self._training()
         return members_posterior(training, data, training.run(data, rng, start, report), self.networks - 1)

@@ -26,8 +26,8 @@ _ROUNDING = 1e-13
 class DNGO:
     """t = phi(x)^T w + noise, w ~ N(0, I / alpha), noise of precision beta, phi the last hidden layer and a constant.
 
-    alpha and beta maximise the evidence (beta only where the noise is not known). ``log_predictive`` leaves a reading
-    out of the regression and not out of phi, whose training saw all of them: it is too good.
+    alpha and beta maximise the evidence (beta only where the noise is not known). There is no closed form of the
+    readings' predictive densities: phi's training saw all of them.
 
     Args:
         width: Number of features less one; see ``models.value_networks.Training``, as for all that follow.
@@ -47,6 +47,7 @@ class DNGO:
     rate: float = 0.01
     refinements: int = 60
     noise: float = 0.1
+    memory_gb: float = 4.0
 
     def __post_init__(self) -> None:
         self._training()
@@ -57,14 +58,15 @@ class DNGO:
         """Train the network, then choose alpha and beta (see Surrogate.fit).
 
         Raises:
-            ValueError: ``start`` is of other data, or the loss became non-finite again after every restart.
+            ValueError: ``start`` is of other data, the loss became non-finite again after every restart, or the fit
+                would need more than ``memory_gb``.
         """
         training = self._training()
         state = training.run(data, rng, start, report)
         rows = _last_layer(training.network(data), state["theta"])(torch.tensor(data.X))
         known = None if data.noise_variance is None else max(data.noise_variance, _LEAST_NOISE)
         degrees = np.zeros(rows.shape[1])
-        prior, evidence = choose_prior(rows.numpy(), degrees, data.targets, known)
+        prior, evidence = choose_prior(rows.numpy(), degrees, data.targets, known, decays=(0.0,))
         scale = float(prior.sizes(degrees)[0])
         noise = max(prior.noise, _ROUNDING * scale**2 * float(rows.square().sum()))
         head = torch.tensor([scale, noise, evidence], dtype=torch.float64)

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from models import gp_draws
-from models.feature_posterior import FeaturePosterior
+from models.feature_posterior import FixedFeaturePosterior
 from models.fourier_features import FourierFeatures, Kernel
 from models.gaussian_process import ExactPosterior, Fit, fitted, pathwise, posterior
 from models.linear_model import LinearModel
+from models.memory import refuse_memory
 from models.observations import Observations
 from models.randomness import seeded
 from models.surrogate import Function, Report
@@ -53,6 +54,7 @@ class ExactGP:
 
     uses_physics: ClassVar[bool] = False
     needs_physics: ClassVar[bool] = False
+    exact: ClassVar[bool] = True
 
     kernel: Kernel = "matern52"
     noise: Literal["fitted", "known"] = "fitted"
@@ -75,7 +77,7 @@ class ExactGP:
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
-    ) -> ExactPosterior | FeaturePosterior:
+    ) -> ExactPosterior | FixedFeaturePosterior:
         """Fit the hyper-parameters (see Surrogate.fit). A fit takes seconds at most, so ``start`` is not needed.
 
         Raises:
@@ -88,7 +90,7 @@ class ExactGP:
         with seeded(rng):
             found = fitted(self.kernel, X[some], targets[some], noise, self.restarts + 1)
         fit = Fit(self.kernel, X, targets, noise, found.parameters, found.metrics)
-        made: ExactPosterior | FeaturePosterior
+        made: ExactPosterior | FixedFeaturePosterior
         if len(data) <= self.n_exact:
             made = posterior(fit, data.scaling, self._sampler, self._remarks(len(data)))
         else:
@@ -97,14 +99,14 @@ class ExactGP:
         report(1, made.metrics, made.state)
         return made
 
-    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> ExactPosterior | FeaturePosterior:
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> ExactPosterior | FixedFeaturePosterior:
         """The posterior whose state this was (see Surrogate.restore)."""
         fit = Fit.of(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), state)
         if _FREQUENCIES in state:
             return self._features(fit, data, FourierFeatures(state[_FREQUENCIES]))
         return posterior(fit, data.scaling, self._sampler, self._remarks(len(data)))
 
-    def _features(self, fit: Fit, data: Observations, phi: FourierFeatures) -> FeaturePosterior:
+    def _features(self, fit: Fit, data: Observations, phi: FourierFeatures) -> FixedFeaturePosterior:
         # Hyper-parameters are read from a model of one trial: that of all would hold n x n matrices.
         small = posterior(
             Fit(fit.kernel, fit.X[:1], fit.targets[:1], fit.noise, fit.parameters, fit.metrics),
@@ -112,7 +114,7 @@ class ExactGP:
             self._sampler,
             {},
         )
-        return FeaturePosterior(
+        return FixedFeaturePosterior(
             features=phi,
             model=LinearModel.of(phi(fit.X), small.noise_variance),
             y=fit.targets - small.constant,
@@ -143,12 +145,8 @@ class ExactGP:
         doubles = _COPIES_IN_FIT * min(n, self.n_fitted) ** 2
         p = 2 * ((self.n_features + 1) // 2)
         doubles = max(doubles, _COPIES * n**2 if n <= self.n_exact else 3 * n * p + 4 * min(n, p) ** 2)
-        needed = 8e-9 * doubles
-        if needed > self.memory_gb:
-            raise ValueError(
-                f"A Gaussian process of {n} trials needs about {needed:.2g} GB and memory_gb is {self.memory_gb:g}: "
-                "raise memory_gb, or lower n_exact for random features."
-            )
+        what = f"A Gaussian process of {n} trials"
+        refuse_memory(doubles, self.memory_gb, what, "lower n_exact for random features")
 
     def _noise(self, data: Observations) -> Tensor | None:
         if self.noise == "fitted":

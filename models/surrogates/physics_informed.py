@@ -15,6 +15,7 @@ from models.operator_kernels import Kernel as KernelName
 from models.physics_engines import Basis, Trained
 from models.residual_networks import NetworkPosterior
 from models.solution_posterior import SolutionPosterior
+from models.stamps import refuse_other_data
 from models.surrogate import Report
 
 _Engine = Trained | Basis | Kernel | NTK
@@ -32,9 +33,10 @@ class PhysicsInformed:
             defaults). ``basis``: a Gaussian prior over the equation's exact solutions, where it is linear (``Basis``).
             ``kernel``: a Gaussian process with an ordinary covariance, conditioned on the equation at the collocation
             points, where it is linear (``Kernel``). ``ntk``: the same with a network's tangent kernel (``NTK``).
-        networks: See ``Trained``, as for all options but the last two; ``NTK`` shares those of the network's shape.
+        networks: See ``Trained``, as for all options but the last three; ``NTK`` shares those of the network's shape.
         degree: See ``Basis``.
         kernel: See ``Kernel``.
+        memory_gb: A fit that is predicted to need more is refused before it is begun; every engine has it.
 
     An option left at None takes its engine's default.
 
@@ -61,6 +63,7 @@ class PhysicsInformed:
     noise: float | None = None
     degree: int | None = None
     kernel: KernelName | None = None
+    memory_gb: float | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in _ENGINES:
@@ -83,12 +86,12 @@ class PhysicsInformed:
             ValueError: the data has no equation, ``start`` belongs to other data, or the engine cannot be fitted.
         """
         if start is not None:
-            _refuse_other_data(data, start)
+            refuse_other_data(data, start)
         return self._engine().fit(data, _physics(data), rng, start, report)
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> _Posterior:
         """The posterior whose ``state`` this was (see ``Surrogate.restore``)."""
-        _refuse_other_data(data, state)
+        refuse_other_data(data, state)
         return self._engine().restore(data, _physics(data), state)
 
     def _options(self) -> dict[str, Any]:
@@ -106,12 +109,3 @@ def _physics(data: Observations) -> Physics:
             "problem an `equation` and a `domain`, or use surrogate exact_gp."
         )
     return data.physics
-
-
-def _refuse_other_data(data: Observations, state: Mapping[str, Tensor]) -> None:
-    digest = bytes(state["digest"].tolist()).hex() if "digest" in state else "none"
-    if digest != data.digest:
-        raise ValueError(
-            f"The state is of data with digest {digest[:12]} and these data have {data.digest[:12]}: "
-            "restore with the data of the fit, or fit again."
-        )

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from models.observations import Observations
-from models.tangent_posteriors import NetworkDraws, TangentPosterior
+from models.tangent_posteriors import NetworkDraws, TangentBelief, TangentPosterior
 from models.tangent_trained import Members, TrainedTangent
 from models.tangent_training import Start
 from models.tangents import TangentNetwork
@@ -55,7 +55,7 @@ class SampledNetwork(TrainedTangent):
             perturbation=eps * float(self.perturb_targets),
         )
 
-    def finished(self, linear: TangentPosterior, start: Start, members: Members | None) -> TangentPosterior:
+    def finished(self, linear: TangentPosterior, start: Start, members: Members | None) -> TangentBelief:
         """Draws that are the networks, or linear draws."""
         if members is None:
             return linear

@@ -9,7 +9,7 @@ import torch
 from models.directions import in_blocks
 from models.observations import Observations
 from models.tangent_kernel import Hyperparameters
-from models.tangent_posteriors import TangentPosterior, TrainedMean
+from models.tangent_posteriors import TangentBelief, TangentPosterior, TrainedMean
 from models.tangent_trained import Members, TrainedTangent
 from models.tangent_training import Start
 from models.tangents import Init
@@ -84,7 +84,7 @@ class TangentNetwork(TrainedTangent):
         zeros = torch.zeros(1, len(data), dtype=theta.dtype)
         return Start(theta, torch.zeros_like(theta), zeros[:, 0], zeros)
 
-    def finished(self, linear: TangentPosterior, start: Start, members: Members | None) -> TangentPosterior:
+    def finished(self, linear: TangentPosterior, start: Start, members: Members | None) -> TangentBelief:
         """The trained network as the mean, or the linear model's mean."""
         process = linear.process
         mean = process.function(process.mean_direction) if members is None else in_blocks(members.function(0))

@@ -12,7 +12,7 @@ from physics.problem import Optimum, Sense
 
 Array = NDArray[np.float64]
 
-# Uniform points, of a fixed seed, from which the standard deviation is estimated: right to about 0.5%.
+# Uniform points, of a fixed seed, from which the standard deviation is estimated: right to about 0.6%.
 _DRAWS = 50_000
 
 

@@ -9,15 +9,18 @@ import pytest
 import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
+from models.algorithm import Algorithm
 from models.observations import Array, Observations
 from models.peer import require
+from models.proposers.sobol import Sobol
+from models.surrogates.exact_gp import ExactGP
 from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
 
 PACKAGE = "models.peers"
 SPACE = SearchSpace((Continuous("x", 0.0, 2.0, "m"), Continuous("y", -1.0, 1.0)))
 MIXED = SearchSpace((Continuous("x", 0.0, 2.0, "m"), Integer("n", 1, 3), Categorical("metal", ("iron", "tin"))))
 CUT = SearchSpace(SPACE.variables, (LinearConstraint({"x": 1.0, "y": 1.0}, 1.0),))
-TAKES_CONSTRAINTS = {"botorch_log_ei", "botorch_qlognei"}
+WHOLE = SearchSpace((Integer("n", 1, 20),))
 
 
 def data(space, maximize=False):
@@ -26,6 +29,25 @@ def data(space, maximize=False):
     X[-1, 0] = 1.5
     y = (X[:, 0] - 0.3) ** 2 + 0.2 * (X[:, 1:] ** 2).sum(axis=1)
     return Observations(X=X, y=-y if maximize else y, maximize=maximize)
+
+
+def batch(peer, pending, q):
+    """The whole numbers that an algorithm with a peer proposes, near the best one, 6."""
+    numbers = (1, 4, 8, 14)
+    read = Observations(X=WHOLE.encode([{"n": n} for n in numbers]), y=[(n - 6) ** 2 for n in numbers], maximize=False)
+    waiting = WHOLE.encode([{"n": n} for n in pending])
+    made = Algorithm(Sobol(), 1, peer=peer).suggest(read, waiting, WHOLE, q, np.random.default_rng(0))
+    return [design["n"] for design in WHOLE.decode(made)]
+
+
+@dataclass(frozen=True)
+class Stubborn:
+    """A peer that asks for one whole number alone."""
+
+    n: int
+
+    def suggest(self, data, pending, space, q, rng):
+        return space.encode([{"n": self.n}] * q)
 
 
 @dataclass(frozen=True)
@@ -37,6 +59,7 @@ class Asked:
     low: Array
     high: Array
     mixed: Array
+    whole: Array
     silent: bool
     untouched: bool
 
@@ -56,8 +79,9 @@ def asked(request):
     low = peer.suggest(data(SPACE), pending, SPACE, 2, np.random.default_rng(3))
     high = peer.suggest(data(SPACE, maximize=True), pending, SPACE, 2, np.random.default_rng(3))
     mixed = peer.suggest(data(MIXED), none, MIXED, 1, np.random.default_rng(3))
+    whole = batch(peer, pending=(6, 5), q=4)
     logging.getLogger().removeHandler(listener)
-    return Asked(request.param, pending, low, high, mixed, not heard, generators() == before)
+    return Asked(request.param, pending, low, high, mixed, whole, not heard, generators() == before)
 
 
 def test_a_peer_is_one_public_frozen_dataclass(asked):
@@ -81,12 +105,31 @@ def test_designs_differ_from_each_other_and_from_what_is_pending(asked):
     assert len(np.unique(designs.round(6), axis=0)) == 3
 
 
+def test_no_whole_number_is_proposed_twice_or_while_it_is_pending(asked):
+    assert len({*asked.whole, 6, 5}) == 6
+
+
+def test_a_design_that_is_taken_gives_way_to_the_nearest_free_one():
+    assert batch(Stubborn(1), pending=(), q=20) == [*range(1, 21)]
+    assert batch(Stubborn(1), pending=(1, 2, 4), q=3) == [3, 5, 6]
+
+
+def test_a_batch_larger_than_a_discrete_space_is_refused():
+    with pytest.raises(ValueError, match="the space is discrete and 20 of its designs are taken; lower the batch size"):
+        batch(Stubborn(6), pending=(5,), q=20)
+
+
+def test_a_peer_with_a_single_word_beside_it_is_refused_for_that():
+    with pytest.raises(ValueError, match="has a peer and surrogate beside it: a peer is all of it; leave one out"):
+        Algorithm(Sobol(), 1, surrogate=ExactGP(), peer=Stubborn(1))
+
+
 def test_the_global_generators_are_left_alone_and_nothing_is_logged(asked):
     assert asked.untouched
     assert asked.silent
 
 
-@pytest.mark.parametrize("kind", [kind for kind in kinds(PACKAGE) if kind not in TAKES_CONSTRAINTS])
+@pytest.mark.parametrize("kind", [kind for kind in kinds(PACKAGE) if public_class(PACKAGE, kind).box_only])
 def test_a_peer_that_cannot_keep_linear_constraints_refuses_them(kind):
     with pytest.raises(ValueError, match=r"linear constraints \(1 x \+ 1 y <= 1\).*use another sentence"):
         public_class(PACKAGE, kind)().suggest(data(SPACE), np.empty((0, 2)), CUT, 1, np.random.default_rng(0))
@@ -94,6 +137,7 @@ def test_a_peer_that_cannot_keep_linear_constraints_refuses_them(kind):
 
 def test_botorch_keeps_linear_constraints():
     peer = public_class(PACKAGE, "botorch_log_ei")()
+    assert not peer.box_only
     (design,) = CUT.decode(peer.suggest(data(SPACE), np.empty((0, 2)), CUT, 1, np.random.default_rng(0)))
     CUT.check(design)
 

@@ -26,7 +26,7 @@ SETTINGS = {
     "random_forest": [{"leaf": 1}],
     "tangent_network": [
         {"width": 30, "refinements": 8},
-        {"width": 20, "depth": 2, "init": "gaussian", "steps": 20, "refinements": 4, "variance": "diagonal"},
+        {"width": 20, "depth": 2, "init": "gaussian", "steps": 20, "refinements": 4},
         {"width": 40, "n_exact": 10},
     ],
     "sampled_network": [{"networks": 2, "width": 30, "refinements": 8}],
@@ -175,9 +175,9 @@ def test_a_fit_continued_from_any_checkpoint_is_the_uninterrupted_fit(surrogate,
     checkpoints = []
     fit(surrogate, report=lambda step, metrics, checkpoint: checkpoints.append(checkpoint()))
     assert checkpoints
-    for checkpoint in (checkpoints[0], checkpoints[len(checkpoints) // 2], checkpoints[-1]):
-        assert all(isinstance(value, torch.Tensor) for value in checkpoint.values())
-        assert_equal(posterior, fit(surrogate, start=checkpoint))
+    for step in sorted({0, len(checkpoints) // 2, len(checkpoints) - 1}):
+        assert all(isinstance(value, torch.Tensor) for value in checkpoints[step].values())
+        assert_equal(posterior, fit(surrogate, start=checkpoints[step]))
 
 
 def test_fitting_and_drawing_leave_the_global_generators_alone(surrogate):

@@ -1,19 +1,27 @@
 """The dispatcher that runs formulas within the pass: one run a key, and the same answer from any process."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
+from small import SMALL
 
 from flows.dispatcher import Failed, Finished, Job, NotSent, Place
 from flows.dispatchers.inline import Inline
+from flows.errors import InputError
+from flows.settings import settings_from
+from flows.spec import parse
 from flows.streams import Use, stream
+from flows.wiring import wire
 from storage.fields import FieldDamaged
 
 ACTING = '''\
 """Does as it is told, and counts."""
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -44,6 +52,8 @@ class {name}(Simulator):
             raise Transient("no licence is free")
         if self.act == "raise":
             raise RuntimeError("the mesh is twisted")
+        if self.act == "look":
+            raise RuntimeError(", ".join(sorted(name for name in os.environ if name.startswith("FIELDCRAFT_"))))
         if self.act == "leave":
             raise SystemExit
         value = problem.function(design)["value"]
@@ -142,3 +152,28 @@ def test_a_simulator_that_must_not_be_repeated_is_refused_before_it_runs(inline)
     with pytest.raises(NotSent, match=r"'burning' is not idempotent.*Use the dispatcher 'local'"):
         inline.submit(job(inline, kind="burning"))
     assert runs(inline) == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"simulator": {"kind": "burning", "folder": "."}}, r"simulator: 'burning' is not idempotent, .*'local', or"),
+        (
+            {"budget": {"trials": 3, "wall_time_h": 2}},
+            r"wall_time_h: 2 is given, .*'inline' simulations run within",
+        ),
+    ],
+)
+def test_a_campaign_that_asks_what_cannot_be_kept_within_a_pass_is_refused_before_it_begins(inline, keys, message):
+    spec = {**yaml.safe_load(SMALL), "dispatcher": {"kind": "inline"}}
+    assert wire(parse(spec, "x"), settings_from(), algorithm=False).idempotent
+    with pytest.raises(InputError, match=message):
+        wire(parse({**spec, **keys}, "x"), settings_from(), algorithm=False)
+
+
+def test_a_simulator_is_run_without_the_variables_that_hold_secrets(inline, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_TOKEN", "secret")
+    handle = inline.submit(job(inline, "look"))
+    assert inline.look(handle).reason == "RuntimeError: FIELDCRAFT_PLUGINS"
+    assert os.environ["FIELDCRAFT_TOKEN"] == "secret", "the pass itself keeps it"
+    inline.forget("t-0001-1")

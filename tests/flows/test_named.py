@@ -36,11 +36,31 @@ class Mine:
         }
 '''
 
+SAME_DATA = '''\
+"""A sentence that gives the same data each time."""
+from dataclasses import dataclass
+from typing import Literal
+
+_WORDS = {{"start": {start}}}
+
+
+@dataclass(frozen=True)
+class SameData:
+    """See the test."""
+
+    preset: Literal["default"] = "default"
+
+    def words(self, dimension, batch):
+        return _WORDS
+'''
+
 
 @pytest.fixture
 def settings(tmp_path):
     (tmp_path / "mine" / "sentences").mkdir(parents=True)
     (tmp_path / "mine" / "sentences" / "mine.py").write_text(MINE)
+    (tmp_path / "mine" / "sentences" / "same_data.py").write_text(SAME_DATA.format(start={"n": 20}))
+    (tmp_path / "mine" / "sentences" / "no_start.py").write_text(SAME_DATA.format(start=None))
     return settings_from({"FIELDCRAFT_PLUGINS": str(tmp_path / "mine")}, home=tmp_path / "home")
 
 
@@ -93,6 +113,7 @@ def test_the_start_leaves_half_of_the_budget_to_the_model_unless_the_file_says_o
         ({"kind": "mine", "surrogate": {"krnel": "rbf"}}, "algorithm.surrogate.krnel: unknown key 'krnel'."),
         ({"kind": "mine", "start": {"m": 2}}, "sentence 'mine': algorithm.start.m: unknown key 'm'."),
         ({"kind": "mine", "start": {"n": 31}}, "budget.trials is 30 and algorithm.start.n is 31"),
+        ({"kind": "no_start"}, "algorithm: the sentence 'no_start' has the start None: its words must have"),
         ({"kind": 5}, "c.yaml: algorithm.kind: Input should be a valid string (given: 5)"),
         ({"start": {"n": 2}, "peer": {"kind": "optuna_tqe"}}, "in peers. Did you mean 'optuna_tpe'?"),
         (
@@ -104,6 +125,36 @@ def test_the_start_leaves_half_of_the_budget_to_the_model_unless_the_file_says_o
 def test_a_wrong_sentence_is_one_clear_error(settings, algorithm, message):
     with pytest.raises(InputError, match=re.escape(message)):
         campaign(settings, algorithm)
+
+
+def test_a_short_budget_shortens_one_campaigns_start_and_not_the_sentence(settings):
+    assert campaign(settings, {"kind": "same_data"}, budget={"trials": 4}).spec.algorithm.start.n == 2
+    assert campaign(settings, {"kind": "same_data"}, budget={"trials": 40}).spec.algorithm.start.n == 20
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"kind": "mine", "points": 3},
+        {"kind": "mine", "surrogate": {"kernel": "matern52"}, "start": {"n": 5}},
+        {"kind": "mine", "acquisition": {"kind": "log_ei"}, "collocation": {"n": 7}},
+        {"kind": "mine", "peer": {"kind": "optuna_tpe"}},
+    ],
+)
+def test_what_check_prints_can_be_given_again(settings, given):
+    made = campaign(settings, given)
+    assert campaign(settings, json.loads(json.dumps(made.data))["algorithm"]).digest == made.digest
+
+
+def test_words_that_are_not_those_of_the_sentence_named_beside_them_are_refused(settings):
+    words = campaign(settings, {"kind": "mine"}).data["algorithm"]
+    message = re.escape("algorithm.named says 'mine', whose acquisition would be others: remove it, or give")
+    with pytest.raises(InputError, match=message):
+        campaign(settings, {**words, "acquisition": {"kind": "ucb", "beta": 1.5}})
+    with pytest.raises(InputError, match=re.escape("algorithm.named: algorithm.pointz: unknown key 'pointz'.")):
+        campaign(settings, {**words, "named": {"kind": "mine", "pointz": 1}})
+    with pytest.raises(InputError, match=re.escape("algorithm.named: No kind 'mina' in sentences.")):
+        campaign(settings, {**words, "named": {"kind": "mina"}})
 
 
 def test_what_is_stored_needs_no_second_expansion(settings, tmp_path):

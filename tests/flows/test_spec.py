@@ -14,6 +14,25 @@ from flows.settings import Settings, settings_from
 from flows.spec import MAX_BYTES, differing, load_yaml, parse, read_campaign
 from flows.wiring import wire
 
+CUT = '''\
+"""A problem whose space is no box."""
+from dataclasses import dataclass
+
+from physics.problem import Output, Problem
+from physics.space import Continuous, LinearConstraint, SearchSpace
+
+
+@dataclass(frozen=True)
+class Cut(Problem):
+    """See the test."""
+
+    space = SearchSpace((Continuous("x", 0.0, 1.0),), (LinearConstraint({"x": 1.0}, 0.5),))
+    outputs = (Output("value"),)
+
+    def function(self, design):
+        return {"value": design["x"]}
+'''
+
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
@@ -263,6 +282,17 @@ def test_a_file_without_the_right_to_read_it_is_named(tmp_path):
             {"kind": "physics_informed", "engine": "trained"},
             "needs an equation and problem 'branin' states none",
         ),
+        (
+            "algorithm",
+            {"kind": "sto_bnts_linear", "acquisition": {"kind": "mes"}},
+            "acquisition: 'mes' needs an exact Gaussian process, and the surrogate 'sampled_linear' gives none",
+        ),
+        (
+            "algorithm",
+            {"kind": "auto", "acquisition": {"kind": "knowledge_gradient"}},
+            "'knowledge_gradient' needs an exact Gaussian process, and the surrogate 'auto' gives none",
+        ),
+        ("algorithm", {"kind": "gp_ts", "acquisition": {"kind": "jes", "n_sample": 4}}, "Did you mean 'n_samples'?"),
         ("space", {"x1": [-50, 0]}, "space: "),
         ("space", {"x3": [0, 1]}, "space: "),
     ],
@@ -272,6 +302,24 @@ def test_what_only_a_kind_can_know_is_refused_with_the_suggestion(settings, path
     with pytest.raises(InputError, match=re.escape(message)):
         wire(spec, settings)
     assert not settings.home.exists()
+
+
+def test_an_acquisition_for_exact_processes_goes_with_one(settings):
+    spec = parse(changed("algorithm.acquisition.kind", "jes"), "c.yaml")
+    assert wire(spec, settings).spec.algorithm.sentence == "exact_gp x jes x multistart"
+
+
+def test_a_peer_for_boxes_is_refused_where_a_linear_constraint_holds(tmp_path):
+    (tmp_path / "problems").mkdir()
+    (tmp_path / "problems" / "cut.py").write_text(CUT)
+    settings = settings_from({"FIELDCRAFT_PLUGINS": str(tmp_path)}, home=tmp_path / "home")
+
+    def asked(kind):
+        return parse({**changed("problem.kind", "cut"), "algorithm": {"kind": kind, "start": {"n": 2}}}, "c.yaml")
+
+    with pytest.raises(InputError, match=r"algorithm.peer: .*linear constraints .1 x <= 0.5.*passed on to optuna_tpe"):
+        wire(asked("optuna_tpe"), settings)
+    assert wire(asked("botorch_log_ei"), settings).spec.algorithm.sentence == "botorch_log_ei"
 
 
 def test_an_option_that_is_no_number_is_refused_as_text_too(settings):

@@ -12,19 +12,25 @@ from scipy import stats
 
 from flows.cli import main
 from flows.errors import FieldcraftError, InputError
+from flows.regret import optimum_of, regret_of
 from flows.settings import settings_from
+from flows.spec import parse
 from flows.studies import folder as folders
 from flows.studies.folder import StudyFolder, add_spent
 from flows.studies.inference import adjusted, curve, mean_ranks, ranks, smaller, summary
 from flows.studies.page import study_page
 from flows.studies.results import results, with_regrets
-from flows.studies.running import Study
+from flows.studies.running import Study, settled
+from flows.studies.showing import Showing
 from flows.studies.spec import StudySpec, cells_of, read_study
 from flows.studies.text import results_text
 from flows.studies.truth import measured
-from flows.wiring import rewire
+from flows.wiring import rewire, wire
 from physics.problems.branin import Branin
 from storage.ledger import open_ledger
+from storage.tracking import _artifacts
+
+ROOT = Path(__file__).resolve().parents[2]
 
 STUDY = """\
 name: s
@@ -97,6 +103,20 @@ def test_the_cells_of_a_seed_are_the_same_campaign_but_for_name_and_algorithm(tm
         ("seeds: 1}", "sed: 1}", r"problems.1.sed: unknown key 'sed'\. Did you mean 'seeds'"),
         ("{kind: sobol}", "{kind: sobol, start: {n: 3}}", r"start belongs to the problems of a study"),
         ("label: gp, ", "", r"neither a label nor a kind: give an algorithm in words a label"),
+        (
+            "{kind: sobol}",
+            "{label: sobol}",
+            r"a label and nothing else: give a kind, or surrogate, acquisition and max",
+        ),
+        ("{kind: sobol}", "{label: a, collocation: {n: 8}}", r"algorithms\.0: a label and nothing else"),
+        (
+            "{kind: sobol}",
+            "{label: a, named: {kind: auto}}",
+            r"named is what the program notes .*: give the sentence as",
+        ),
+        ("seeds: 3", "seeds: 1001", r"seeds: Input should be less than or equal to 1000 \(given: 1001\)"),
+        ("seeds: 3", "seeds: true", r"seeds: Input should be a valid integer \(given: True\)"),
+        ("seeds: 3", "experiment: ../up", r"experiment: String should match pattern .* \(given: '\.\./up'\)"),
         ("label: gp", "label: a-b", r"algorithms.1.label: String should match pattern"),
         ("label: gp", f"label: {'g' * 40}", None),
         ("label: twice", f"label: {'t' * 40}", None),
@@ -125,8 +145,25 @@ def test_an_empty_study_is_refused(tmp_path, key):
             "algorithms": "algorithms: []",
         }
     text = "\n".join(full.get(line.rstrip(":"), line) for line in lines)
-    with pytest.raises(InputError, match=rf"{key}: Tuple should have at least 1 item"):
+    with pytest.raises(InputError, match=rf"s\.yaml: {key}: is empty\. Give at least one \(given: \[\]\)$"):
         study(tmp_path, text)
+
+
+def test_one_mistake_is_one_sentence_and_the_file_is_not_printed(tmp_path):
+    with pytest.raises(InputError, match="unknown key") as caught:
+        study(tmp_path, STUDY.replace("seeds: 1}", "sed: 1}"))
+    assert str(caught.value) == f"{tmp_path / 's.yaml'}: problems.1.sed: unknown key 'sed'. Did you mean 'seeds'?"
+    with pytest.raises(InputError, match=r"holds a list, not a mapping\. Begin from studies/quick\.yaml\.$"):
+        study(tmp_path, "- 1\n")
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_campaign_of_the_studies_here_can_be_begun(file, tmp_path):
+    settings, spec = settings_from({}, tmp_path), read_study(file)
+    digests = Study(spec, StudyFolder(tmp_path), settings, 1).digests()
+    assert len(set(digests.values())) == len(cells_of(spec)), "no two campaigns are the same"
+    last = cells_of(spec)[-1]
+    assert digests[last.name] == wire(parse(last.campaign, "campaign"), settings).digest
 
 
 @pytest.mark.parametrize(
@@ -138,6 +175,11 @@ def test_an_empty_study_is_refused(tmp_path, key):
             "gp on branin: No kind 'exact_pg' in surrogates. Did you mean 'exact_gp'?",
         ),
         ("{kind: sobol}", "{kind: sobel}", "sobel on branin: No kind 'sobel' in sentences. Did you mean 'sobol'?"),
+        (
+            "label: twice, problem: {kind: branin}",
+            "label: twice, problem: {kind: digits}, simulator: {kind: exact}",
+            "problems.twice.simulator: The simulator 'exact' cannot run Digits: it needs `exact` for designs",
+        ),
         ("trials: 4}, seeds", "trials: 1}, seeds", "budget.trials is 1 and algorithm.start.n is 2"),
         ("sense: minimize, start", "sense: minimize, noise: {sd: -1}, start", "noise.sd: Input should be greater"),
     ],
@@ -321,6 +363,26 @@ def test_a_cell_is_measured_by_the_exact_objective_and_else_by_its_stored_fields
     assert [t["true"] for t in hidden["trials"]] == pytest.approx([t["true"] for t in of["trials"]], rel=1e-12)
 
 
+def test_an_optimum_outside_a_narrowed_space_measures_no_regret(finished):
+    settings = settings_from({}, finished / "home")
+    ledger = open_ledger(settings.ledger)
+    campaign, trial = rewire(ledger.campaign("small").spec, settings), ledger.trials("small")[0]
+    corner = dataclasses.replace(campaign, space=campaign.space.narrowed({"x1": (-5.0, -4.0), "x2": (0.0, 1.0)}))
+    assert optimum_of(corner) is None and regret_of(corner, trial) is None
+    assert optimum_of(corner, "maximize").value == pytest.approx(308.129096, rel=1e-6), "that one is in the corner"
+    of = measured(corner, ledger)
+    assert of["optimum"] is None and of["range"] is None
+    assert regret_of(campaign, trial)["optimum"] == pytest.approx(0.397887358)
+
+
+def test_the_environment_of_a_campaign_is_kept_with_what_it_found(finished):
+    settings = settings_from({}, finished / "home")
+    ledger = open_ledger(settings.ledger)
+    record = ledger.campaign("small")
+    of = measured(rewire(record.spec, settings), ledger)["environment"]
+    assert {"commit", "versions", "threads"} <= of.keys() and of.items() <= record.environment.items()
+
+
 class _Hidden(Branin):
     """Branin's function, of which nothing is known but what simulations say."""
 
@@ -329,6 +391,127 @@ class _Hidden(Branin):
 
     def optimum(self, sense):
         return None
+
+
+def test_ranks_and_tests_count_only_seeds_that_every_algorithm_has_finished(tmp_path):
+    values = {"branin-gp-1": [50.0, 1.0], "branin-gp-2": [50.0, 40.0], "branin-sobol-1": [50.0, 2.0]}
+    data = results(*filled(tmp_path, STUDY, values), "limit")
+    branin = data["problems"][0]
+    assert [(row["algorithm"], row["n"], row["mean"], row["rank"]) for row in branin["rows"]] == [
+        ("gp", 2, 20.5, 1.0),
+        ("sobol", 1, 2.0, 2.0),
+    ]
+    assert branin["seeds"] == [1] and data["tests"] == 0 and data["ranks"]["gp"]["mean"] == 1.0
+    for said in (results_text(data), study_page(data)):
+        assert "ranks and tests over the 1 seed that all finished" in said
+    apart = {"branin-gp-1": [2.0], "branin-sobol-2": [1.0]}
+    (tmp_path / "apart").mkdir()
+    of = results(*filled(tmp_path / "apart", STUDY, apart), "limit")
+    assert [row["rank"] for row in of["problems"][0]["rows"]] == [None, None] and of["ranks"] == {}
+    assert "Mean ranks" not in study_page(of)
+
+
+def test_a_campaign_without_a_reading_is_a_failure_that_the_page_names(tmp_path):
+    values = {"branin-sobol-1": [5.0, 3.0], "branin-gp-1": [5.0, 4.0]}
+    spec, folder = filled(tmp_path, STUDY, values)
+    mute = folder.home(next(cell for cell in cells_of(spec) if cell.name == "branin-gp-1")) / "result.json"
+    told = json.loads(mute.read_text())
+    mute.write_text(json.dumps({**told, "trials": [{**t, "reading": None, "true": None} for t in told["trials"]]}))
+    data = results(spec, folder, None)
+    assert [row["algorithm"] for row in data["problems"][0]["rows"]] == ["sobol"]
+    assert "failed: branin-gp-1: no reading" in results_text(data)
+    assert "branin-gp-1" in study_page(data)
+
+
+def test_campaigns_of_another_environment_are_named_and_the_usual_one_is_written_once(tmp_path):
+    values = {f"branin-{name}": [5.0, 1.0] for name in ("sobol-1", "gp-1", "sobol-2")}
+    usual = {"commit": "c0ffee", "threads": 1, "versions": {"torch": "2.1"}, "python": "3.12", "machine": "m"}
+    spec, folder = filled(tmp_path, STUDY, values, environment=usual)
+    other = folder.home(cells_of(spec)[0]) / "result.json"
+    told = json.loads(other.read_text())
+    assert results(spec, folder, None)["elsewhere"] == {}
+    other.write_text(json.dumps({**told, "environment": {**usual, "versions": {"torch": "2.2"}}}))
+    data = results(spec, folder, None)
+    assert data["environment"] == usual and json.dumps(data).count("c0ffee") == 1
+    assert data["elsewhere"] == {"branin-sobol-1": "versions.torch: 2.1 -> 2.2"}
+    assert "begun in another environment: branin-sobol-1: versions.torch: 2.1 -> 2.2" in results_text(data)
+    assert "versions.torch: 2.1 -&gt; 2.2" in study_page(data) and "c0ffee" in study_page(data)
+
+
+def test_a_problem_without_a_common_reading_has_a_table_and_no_picture(tmp_path, recwarn):
+    spec, folder = filled(tmp_path, STUDY, {f"branin-sobol-{seed}": [5.0, 3.0] for seed in (1, 2)})
+    for seed, trials in ((1, slice(1)), (2, slice(2))):  # one ends before the other has its first reading
+        file = folder.path / f"cells/branin-sobol-{seed}/result.json"
+        told = json.loads(file.read_text())
+        if seed == 2:
+            told["trials"][0] |= {"reading": None, "true": None}
+        file.write_text(json.dumps({**told, "trials": told["trials"][trials]}))
+    data = results(spec, folder, None)
+    assert data["problems"][0]["rows"][0]["curve"]["mean"] == [None, None]
+    html = study_page(data)
+    assert "<h2>branin" in html and "<figure" not in html and "nan" not in html.lower()
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("result.json", '{"a"', "Expecting ':' delimiter"),
+        ("result.json", '{"a": 1}', "it has no 'cell'"),
+        ("campaign.json", "[1]", "it holds a list"),
+        ("failed.json", '{"a": 1}', "it has no 'error'"),
+        ("spent.jsonl", '{"cpu": 1}', "it has no 'proposing'"),
+        ("shown.json", "", "Expecting value"),
+    ],
+)
+def test_a_damaged_file_of_a_study_is_one_clear_error(tmp_path, capsys, file, text, why):
+    one = STUDY.partition("  - {label: twice")[0] + "algorithms: [{kind: sobol}]\n"
+    _, folder = filled(tmp_path, one, {})
+    damaged = folder.path / "cells" / "branin-sobol-1" / file
+    damaged.write_text(text)
+    assert main(["compare", str(tmp_path / "s.yaml"), "--out", str(folder.path), "--home", str(tmp_path / "home")]) == 2
+    said = capsys.readouterr().err
+    assert f"{damaged} is no file of a study: {why}" in said and said.count("\n") == 1
+
+
+def test_a_folder_belongs_to_one_study(tmp_path):
+    folder = StudyFolder(tmp_path)
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(InputError, match=r"holds no study, but 'thesis\.tex'\. Give an empty folder"):
+        folder.claim("s")
+    (tmp_path / "thesis.tex").unlink()
+    folder.claim("s")
+    folder.claim("s")
+    with pytest.raises(InputError, match=r"holds the study 's', and this one is 't'\. Give another --out"):
+        folder.claim("t")
+
+
+def test_cells_that_failed_are_counted_as_done_unless_they_go_on(tmp_path):
+    spec, folder = filled(tmp_path, STUDY, {"branin-sobol-1": [1.0]})
+    folder.fail(cells_of(spec)[1], "it diverged")
+    assert settled(folder, cells_of(spec), again=False) == 2
+    assert settled(folder, cells_of(spec), again=True) == 1
+
+
+def test_a_cell_is_shown_again_in_another_store_or_experiment(tmp_path):
+    spec, folder = filled(tmp_path, STUDY, {"branin-sobol-1": [1.0]})
+    cell = cells_of(spec)[0]
+
+    def showing(study: StudySpec, host: str) -> Showing:
+        return Showing(study, folder, settings_from({"FIELDCRAFT_MLFLOW": f"http://ben:secret@{host}"}, tmp_path))
+
+    folder.show(cell, showing(spec, "one").where, "0123")
+    assert "secret" not in (folder.home(cell) / "shown.json").read_text()
+    assert showing(spec, "one").is_shown(cell)
+    assert not showing(spec, "two").is_shown(cell)
+    assert not showing(spec.model_copy(update={"experiment": "other"}), "one").is_shown(cell)
+
+
+@pytest.mark.parametrize("name", ["../../up", "..", "a/b", "/etc"])
+def test_an_experiments_artifacts_lie_beside_the_store_whatever_its_name(name):
+    folder = _artifacts("sqlite:////place/mlflow.db", name)
+    assert folder is not None and folder.startswith("file:///place/artifacts/")
+    assert "/" not in folder.removeprefix("file:///place/artifacts/").rstrip("/") and not folder.endswith("/..")
 
 
 def test_a_study_whose_limit_is_spent_starts_nothing_and_says_what_was_not_reached(tmp_path):

@@ -113,5 +113,5 @@ def test_only_a_peer_can_be_asked_for_suggestions():
 
 
 def test_a_peer_beside_the_three_words_is_refused():
-    with pytest.raises(ValueError, match="a peer and the three words, and a peer is a whole optimiser: leave one out"):
+    with pytest.raises(ValueError, match="a peer and surrogate and acquisition and maximizer beside it: a peer is all"):
         Algorithm(Sobol(), 5, ExactGP(), LogEI(), Multistart(), peer=Echo())

@@ -26,6 +26,32 @@ def harmonic(X):
     return x**3 - 3 * x * y**2 + 4 * x * y
 
 
+class Pair:
+    """Two equations of which the second repeats the first."""
+
+    linear, sizes = True, ()
+
+    def operators(self, points, jets):
+        (jet,) = jets
+        bend = jet.hessian[:, 0, 0] + jet.hessian[:, 1, 1]
+        return bend, bend
+
+    def sources(self, points):
+        return (0.0 * points[:, 0],) * 2
+
+
+class Curved:
+    """f^2 = 0."""
+
+    linear = False
+
+    def operator(self, points, jet):
+        return jet.value**2
+
+    def source(self, points):
+        return 0.0 * points[:, 0]
+
+
 def observations(equation=None, X=X, **changes):
     points = np.random.default_rng(0).uniform(-1, 1, (32, 2))
     physics = equation and Physics(equation, points, np.zeros(2), np.ones(2))
@@ -131,7 +157,38 @@ def test_an_interrupted_choice_does_not_fit_again_what_was_judged():
     assert not any("additive_gp.log_posterior" in metrics for metrics in began)
     again = fit(Auto(candidates=names), data, state)
     assert (again.name, again.scores) == (whole.name, whole.scores)
+    Z = torch.tensor(np.random.default_rng(8).uniform(-1, 1, (5, 2)))
+    assert all(map(torch.equal, again.mean_var(Z), whole.mean_var(Z)))
     assert told["score.additive_gp"] == whole.scores["additive_gp"]
+
+
+@pytest.mark.parametrize(
+    ("equation", "dimension", "stands_in"),
+    [
+        (laplace(2), 2, "basis"),
+        (laplace(9), 9, "kernel"),
+        (Pair(), 2, "kernel"),
+        (LinearEquation(0.0, (lambda p: p[:, 1], 0.0), ((0.0, 0.0), (0.0, 0.0))), 2, "basis"),
+        (Curved(), 2, "basis"),
+    ],
+    ids=["plane", "many variables", "two equations", "variable coefficients", "not linear"],
+)
+def test_the_equation_decides_which_engine_takes_part(equation, dimension, stands_in):
+    points = np.random.default_rng(0).uniform(-1, 1, (8, dimension))
+    physics = Physics(equation, points, np.zeros(dimension), np.ones(dimension))
+    names = Auto()._names(Observations(X=points, y=points[:, 0], maximize=False, physics=physics))
+    assert names[3:] == (f"physics_informed/{stands_in}",)
+
+
+def test_the_kernel_takes_part_where_the_basis_does_not_apply():
+    chosen = fit(Auto(), observations(Pair()))
+    assert "score.physics_informed/kernel" in chosen.metrics
+    assert not chosen.refused
+
+
+def test_every_physics_engine_with_a_closed_form_can_be_asked_for():
+    chosen = fit(Auto(candidates=("physics_informed/kernel", "physics_informed/ntk")), observations(laplace(2)))
+    assert set(chosen.scores) == {"physics_informed/kernel", "physics_informed/ntk"}
 
 
 def test_a_choice_that_was_believed_keeps_its_name_and_scores():

@@ -223,6 +223,16 @@ def test_one_start_on_each_hill_is_improved():
     assert found.X[0, 0] == pytest.approx(0.7137, abs=1e-4)
 
 
+def test_a_start_on_a_hill_below_all_of_the_best_samples_is_improved():
+    # Dozens of samples on the broad hill are better than any on the narrow one, whose top is higher.
+    def formula(X):
+        x = X[:, 0]
+        return torch.maximum(-((x + 0.5) ** 2), 1.0 - 0.3 * torch.log1p(((x - 0.7137) / 1e-4) ** 2))
+
+    found = maximize(formula, LINE, n_samples=512, n_starts=2)
+    assert found.X[0, 0] == pytest.approx(0.7137, abs=1e-4)
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_score_that_is_not_finite_is_an_error_and_no_choice(bad):
     formula = lambda X: torch.where(X[:, 0] > 0.9, bad, X[:, 0])  # noqa: E731

@@ -103,6 +103,21 @@ def test_the_joint_covariance_is_symmetric_and_positive_semidefinite_with_its_di
     torch.testing.assert_close(joint.diagonal(), covariance.diagonal(rows), rtol=1e-10, atol=1e-10)
 
 
+def test_a_symmetric_covariance_takes_each_network_pass_once():
+    @dataclass(frozen=True)
+    class Counting(Tangent):
+        def passes(self, a):
+            passed.append(a)
+            return super().passes(a)
+
+    rows, passed = rows_of(observed()), []
+    process = JointProcess((Counting(NETWORK, TANGENT.theta),), hyper())
+    found = process.gram(rows.fields, rows.fields)
+    assert len(passed) == 1
+    torch.testing.assert_close(found, process.gram(rows.fields, list(rows.fields)))
+    assert len(passed) == 3
+
+
 def test_omega_is_the_difference_quotient_of_the_operator_by_the_weights():
     rows = functionals(3, seed=2)
 

@@ -89,6 +89,13 @@ def test_above_n_exact_a_narrow_network_stands_in_and_says_so():
     assert torch.corrcoef(torch.stack([exact.mean_var(Z)[0], fallback.mean_var(Z)[0]]))[0, 1] > 0.9
 
 
+def test_trials_that_the_hyper_parameters_were_not_fitted_to_are_remarked():
+    many = Observations(np.zeros((1300, 2)), np.arange(1300.0), maximize=False)
+    for options, remarks in (({}, {"hyperparameters": "from 1000 of 1300 trials"}), ({"hyperparameters": "fixed"}, {})):
+        surrogate = SampledLinear(width=10, **options)
+        assert surrogate.remarks(many, surrogate.shape(many)) == remarks
+
+
 def test_fixed_hyper_parameters_are_the_papers_kernel():
     posterior = fit(hyperparameters="fixed", normalised=False, noise=0.3, activation="relu")
     network, theta = posterior.process.kernel.network, posterior.process.kernel.theta

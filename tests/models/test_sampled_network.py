@@ -1,6 +1,7 @@
 """STO-BNTS (methods.md section 4): networks that are draws, trained together as alone."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from models.observations import Observations
 from models.surrogate import no_report
 from models.surrogates.sampled_network import SampledNetwork
-from models.tangent_training import Family, Start, TangentLoss
+from models.tangent_training import Family, Start, TangentLoss, trained
 from models.tangents import explicit
 from models.training import Schedule, State, train
 
@@ -100,3 +101,17 @@ def test_many_networks_together_are_refused_where_a_few_are_not():
 def test_no_network_is_refused():
     with pytest.raises(ValueError, match="networks is 0: give 1 or more"):
         SampledNetwork(networks=0)
+
+
+def test_the_closed_form_stands_in_for_the_lost_networks_alone():
+    family, noise, schedule = family_of(fit(refinements=1)), 0.1, Schedule(0, 0.001, 1.0, 3)
+    broken = replace(family, start=replace(family.start, perturbation=family.start.perturbation.clone()))
+    # Its targets are numbers that may not be squared: its loss is infinite at every step.
+    broken.start.perturbation[1] = 1e200
+    state = trained(broken, POINTS, TARGETS, noise, schedule, None, no_report)
+    sound = trained(family, POINTS, TARGETS, noise, schedule, None, no_report)
+    assert state["linear"].tolist() == [0, 1, 0]
+    assert state["counts"].tolist()[1:] == [3, 3]
+    assert torch.equal(state["theta"][::2], sound["theta"][::2])
+    weights, _ = TangentLoss(broken, POINTS, TARGETS, noise).closed_form()
+    assert torch.equal(state["theta"][1], weights[1])

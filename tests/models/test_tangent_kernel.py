@@ -8,11 +8,13 @@ import torch
 from scipy import stats
 
 from models import tangent_evidence
+from models.directions import Regression
+from models.dual import leave_one_out
 from models.observations import ImageColumns, Observations
 from models.tangent_evidence import Evidence, columns, hyperparameters, scheduled
 from models.tangent_kernel import Hyperparameters, TangentKernel
 from models.tangent_process import TangentProcess, normals
-from models.tangents import Perceptron
+from models.tangents import Perceptron, gram
 
 RNG = np.random.default_rng(4)
 X = RNG.uniform(-1, 1, (9, 2))
@@ -32,7 +34,8 @@ def kernel(*, normalised=True, theta=THETA):
 def written(points, *, normalised=True):
     phi = NETWORK.features(THETA, points / FOUND.scales)
     phi = phi / phi.norm(dim=1, keepdim=True) if normalised else phi
-    return torch.cat([math.sqrt(FOUND.output) * phi, torch.full((len(phi), 1), math.sqrt(FOUND.constant))], dim=1)
+    constant = torch.full((len(phi), 1), math.sqrt(FOUND.constant), dtype=torch.float64)
+    return torch.cat([math.sqrt(FOUND.output) * phi, constant], dim=1)
 
 
 PROCESS = TangentProcess.of(kernel(), FOUND, DATA)
@@ -48,6 +51,13 @@ def test_mean_and_variance_are_those_of_the_written_out_rows(normalised):
     mean, variance = process.mean_var(Z)
     torch.testing.assert_close(mean, solved.T @ TARGETS, rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(variance, (others @ others.T - others @ rows.T @ solved).diagonal(), rtol=1e-8, atol=0)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_a_function_along_a_direction_is_the_product_with_the_written_out_rows(normalised):
+    direction = torch.linspace(-1, 1, ROWS.shape[1], dtype=torch.float64)
+    along = kernel(normalised=normalised).along(Z, direction)
+    torch.testing.assert_close(along, written(Z, normalised=normalised) @ direction, rtol=1e-10, atol=1e-12)
 
 
 def test_more_trials_than_weights_are_conditioned_on_the_side_of_the_weights():
@@ -194,3 +204,23 @@ def test_the_pixels_of_an_image_share_one_length_scale():
     points = RNG.uniform(-1, 1, (6, 7))
     data = Observations(points, points.sum(1), maximize=False, images=(ImageColumns(2, (2, 2)),))
     np.testing.assert_array_equal(columns(data), [0, 1, 2, 2, 2, 2, 3])
+
+
+@pytest.mark.parametrize("network", [NETWORK, Perceptron(2, 1, 1, "sine")], ids=["dual", "primal"])
+def test_believing_appends_what_conditioning_from_scratch_gives(network):
+    small = TangentKernel(network, network.initial(torch.Generator().manual_seed(1)), FOUND.scales, 1.0, 0.4, True)
+    process = TangentProcess.of(small, FOUND, DATA)
+    believed = process.believe(Z[:2]).believe(Z[2:3])
+    scratch = Regression.of(small.rows(torch.cat([POINTS, Z[:3]])), FOUND.noise)
+    assert type(believed.regression.side) is type(scratch.side)
+    torch.testing.assert_close(believed.variance(Z), scratch.variance(small.rows(Z)), rtol=1e-8, atol=1e-12)
+    y = torch.cat([TARGETS, process.mean_var(Z[:3])[0]])
+    torch.testing.assert_close(believed.log_predictive(), leave_one_out(scratch.side, y), rtol=1e-8, atol=1e-10)
+
+
+def test_a_point_where_all_neurons_are_dead_has_a_row_of_zeros():
+    network = Perceptron(2, 3, 1, "relu")
+    theta = network.initial(torch.Generator().manual_seed(1))
+    theta[:9] = torch.tensor([0.0, 0.0, -1.0] * 3)
+    dead = TangentKernel(network, theta, FOUND.scales, 1.7, 0.4, True)
+    torch.testing.assert_close(gram(dead.rows(Z), dead.rows(Z)), torch.full((5, 5), 0.4, dtype=torch.float64))

@@ -8,7 +8,9 @@ import torch
 from scipy import stats
 
 from models.observations import ImageColumns, Observations
-from models.surrogate import no_report
+from models.surrogate import LeaveOneOut, no_report
+from models.surrogates.sampled_linear import SampledLinear
+from models.surrogates.sampled_network import SampledNetwork
 from models.surrogates.tangent_network import TangentNetwork
 from models.tangent_training import Family, Start, TangentLoss
 from models.tangents import combine, explicit
@@ -177,3 +179,44 @@ def test_a_checkpoint_of_other_data_is_refused():
     other = Observations(X, DATA.y + X[:, 0], maximize=False)
     with pytest.raises(ValueError, match="restore with the data of the fit, or fit again"):
         TangentNetwork(width=8).fit(other, np.random.default_rng(5), checkpoints[0], no_report)
+
+
+def test_the_diagonal_variance_is_restored_and_no_coherent_draw_has_it():
+    surrogate = TangentNetwork(width=8, variance="diagonal", nu=0.7, refinements=1)
+    fitted = surrogate.fit(DATA, np.random.default_rng(5), None, no_report)
+    posterior = surrogate.restore(DATA, fitted.state())
+    points = Z.clone().requires_grad_()
+    variance = posterior.mean_var(points)[1]
+    assert torch.equal(variance, 0.7**2 * fitted.process.diagonal_variance(points))
+    (slope,) = torch.autograd.grad(variance.sum(), points)
+    up, down = (posterior.mean_var(Z + step)[1] for step in (1e-6, -1e-6))
+    torch.testing.assert_close(slope[:, 0], (up - down) / 2e-6, rtol=1e-5, atol=1e-8)
+    with pytest.raises(ValueError, match=r"variance is diagonal and draw is coherent: .* set draw to independent"):
+        posterior.draw(1, np.random.default_rng(0))
+
+
+def test_only_a_posterior_without_training_predicts_left_out_readings_in_closed_form():
+    options = {"width": 8, "hyperparameters": "fixed"}
+    linear = SampledLinear(**options).fit(DATA, np.random.default_rng(5), None, no_report)
+    networks = SampledNetwork(**options, refinements=1).fit(DATA, np.random.default_rng(5), None, no_report)
+    assert isinstance(linear, LeaveOneOut)
+    assert not isinstance(networks, LeaveOneOut)
+    assert not isinstance(fit(refinements=1), LeaveOneOut)
+
+
+@pytest.mark.parametrize("options", [{}, {"steps": 3, "rate": 1e200, "refinements": 0}], ids=["sound", "lost"])
+def test_a_finished_fit_is_restored_and_not_trained_again(options):
+    posterior, steps = fit(**options), []
+    again = TangentNetwork(width=8, **options).fit(
+        DATA, np.random.default_rng(5), posterior.state(), lambda step, metrics, _: steps.append(step)
+    )
+    assert steps == []
+    assert again.remarks == posterior.remarks
+    assert all(torch.equal(a, b) for a, b in zip(again.mean_var(Z), posterior.mean_var(Z), strict=True))
+
+
+def test_a_closed_form_without_a_factor_is_refused_with_a_remedy():
+    problem = loss_of(fit())
+    problem.ridge = -1e3
+    with pytest.raises(ValueError, match=r"not positive definite at a noise variance of -1e.*raise the noise"):
+        problem.closed_form()

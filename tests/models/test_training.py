@@ -129,3 +129,45 @@ def test_a_training_that_overflows_for_ever_is_refused_with_its_rate():
     problem = Problem(lambda theta: torch.exp(theta) - 1, torch.full((1, 1), -0.5, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"3 restarts at smaller rates did too: lower the rate \(1e\+30\)"):
         run(problem, schedule(steps=5, rate=1e30))
+
+
+def overflowing(size):
+    """Its gradient by theta_0 overflows from ``size`` on, where Adam's moments do."""
+    return lambda theta: torch.cat([torch.exp(theta[:1] * size) - 1, theta[1:] - 0.5])
+
+
+class Several(Problem):
+    """A row function for each network."""
+
+    def __init__(self, functions, anchor):
+        super().__init__(None, anchor)
+        self.functions = functions
+
+    def rows(self, theta):
+        return torch.stack([function(row) for function, row in zip(self.functions, theta, strict=True)])
+
+
+def test_networks_of_which_some_overflow_end_where_each_ends_alone_bit_for_bit():
+    plan = schedule(steps=6, rate=2000.0, decay=0.5)
+    anchors = torch.tensor([[-0.5, 0.1], [-0.5, 0.2], [-0.5, 0.3]], dtype=torch.float64)
+    functions = [overflowing(size) for size in (1.0, 1e-4, 0.25)]
+    kept = []
+    together = run(Several(functions, anchors), plan, report=lambda step, metrics, at: kept.append((metrics, at())))
+    assert together.failures.tolist() == [2, 0, 1]
+    assert together.restarts == 3
+    assert all(math.isfinite(metrics["loss"]) for metrics, _ in kept)
+    for i, function in enumerate(functions):
+        alone = run(Several([function], anchors[i : i + 1]), plan)
+        assert torch.equal(together.theta[i : i + 1], alone.theta)
+        assert torch.equal(together.loss[i : i + 1], alone.loss)
+    for _, checkpoint in kept:
+        resumed = run(Several(functions, anchors), plan, State.of(checkpoint, anchors))
+        assert torch.equal(resumed.theta, together.theta)
+
+
+def test_the_weights_that_the_last_adam_step_leaves_are_judged_and_their_loss_is_known():
+    # The step of 0.6 from 0 passes 0.5, beyond which there is no number; a quarter of it does not.
+    problem = Problem(lambda theta: torch.where(theta > 0.5, torch.nan, theta - 1), torch.zeros(1, 1).double())
+    state = run(problem, schedule(steps=1, rate=0.6))
+    assert state.restarts == 1
+    assert float(state.loss) == pytest.approx(0.85**2, rel=1e-6)

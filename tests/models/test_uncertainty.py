@@ -17,7 +17,7 @@ SMALL = {"width": 24, "candidates": 100}
 
 
 def propose(q, start=0, **options):
-    return Uncertainty(**SMALL, **options).propose(SPACE, start, q, np.random.default_rng(9))
+    return Uncertainty(**{**SMALL, **options}).propose(SPACE, start, q, np.random.default_rng(9))
 
 
 def explicit_kernel(rng, normalised):
@@ -65,3 +65,9 @@ def test_the_points_are_spread_better_than_a_random_sample():
 def test_a_number_below_its_least_is_refused(option, least):
     with pytest.raises(ValueError, match=f"{option} is {least - 1}: give {least} or more"):
         Uncertainty(**{option: least - 1})
+
+
+def test_dead_neurons_leave_numbers():
+    dead = propose(3, width=1, depth=1)
+    assert np.isfinite(dead).all()
+    assert len(np.unique(dead, axis=0)) == 3

@@ -1,0 +1,59 @@
+"""How far a campaign is from the truth: the optimum among its own designs, and what is true of one of them."""
+
+from typing import Any
+
+import numpy as np
+
+from flows.wiring import Campaign
+from physics.problem import Optimum, Problem, Sense
+from physics.space import SpaceError
+from storage.records import Trial
+
+
+def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None:
+    """The known best design for a sense, the campaign's when left out; None where its space does not hold that design.
+
+    Of a problem's optima that are equally good only the one it states is looked at.
+    """
+    known = campaign.problem.optimum(sense or campaign.spec.sense)
+    if known is None:
+        return None
+    try:
+        campaign.space.check(known.design)
+    except SpaceError:
+        return None
+    return known
+
+
+def exact_value(problem: Problem, trial: Trial) -> float | None:
+    """The objective without noise or mesh at the design that was really run; None where it is not known.
+
+    A design with levels or images is no point of ``Problem.exact``.
+    """
+    names = problem.domain.names if problem.domain else problem.space.names
+    place = [trial.actual[name] for name in names]
+    if any(isinstance(value, str) for value in place):
+        return None
+    found = problem.exact(np.array([place], dtype=np.float64))
+    return None if found is None else float(found[0])
+
+
+def regret_of(campaign: Campaign, best: Trial) -> dict[str, Any] | None:
+    """How far the best trial is from the true optimum; None where that is not known.
+
+    Returns:
+        ``value``, the regret; ``true``, the objective at the design, without noise where it is known, else its
+        reading; ``noise_free``, which of the two; and ``optimum``. All in the objective's unit.
+    """
+    optimum, problem = optimum_of(campaign), campaign.problem
+    if optimum is None:
+        return None
+    exact = exact_value(problem, best)
+    value = float((best.outputs or {})[problem.outputs[0].name]) if exact is None else exact
+    sign = 1.0 if campaign.objective.maximize else -1.0
+    return {
+        "value": sign * (optimum.value - value),
+        "true": value,
+        "optimum": optimum.value,
+        "noise_free": exact is not None,
+    }

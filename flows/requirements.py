@@ -1,0 +1,115 @@
+"""What a campaign's parts ask of each other, said before anything begins rather than at the first model or trial."""
+
+from typing import TYPE_CHECKING
+
+from flows.errors import InputError
+from flows.spec import CampaignSpec
+from flows.tables import OWN_COLUMNS, readable
+from physics.domain import Domain
+from physics.problem import Problem, Simulator
+from physics.space import Continuous, SearchSpace
+
+if TYPE_CHECKING:
+    from flows.wiring import Campaign
+
+
+def require_columns(problem: Problem) -> None:
+    """Accept a problem if each of its variables and outputs can be a column of a laboratory's table.
+
+    Raises:
+        InputError: a name that a table cannot bear, or that it would bear twice.
+    """
+    outputs = [output.name for output in problem.outputs]
+    taken = {name: f"the table's own column {name!r}" for name in OWN_COLUMNS}
+    taken |= {f"{name} sd": f"the standard deviation of {name!r}" for name in outputs}
+    for name in (*problem.space.names, *outputs):
+        if name in taken:
+            raise InputError(f"problem: {name!r} would be a column's name twice: {taken[name]} has it. Rename it.")
+        if not readable(name) or "=" in name:
+            raise InputError(
+                f"problem: {name!r} cannot be a column of a laboratory's table. Leave out brackets at its end, '=' "
+                "and spaces around it."
+            )
+        taken[name] = f"another variable or output {name!r}"
+
+
+def require_no_wall_time(spec: CampaignSpec, why: str) -> None:
+    """Accept a budget without a limit of wall time, which here nothing could keep.
+
+    Args:
+        spec: The specification.
+        why: What the dispatcher does instead, for the error.
+
+    Raises:
+        InputError: there is a limit.
+    """
+    if spec.budget.wall_time_h is not None:
+        raise InputError(
+            f"budget.wall_time_h: {spec.budget.wall_time_h:g} is given, but with the dispatcher "
+            f"{spec.dispatcher.kind!r} {why}. Leave it out, and limit budget.cost instead."
+        )
+
+
+def require_repeatable(spec: CampaignSpec, simulator: Simulator) -> None:
+    """Accept a simulator that a pass may run again after a crash.
+
+    Raises:
+        InputError: it is not idempotent.
+    """
+    if not simulator.idempotent:
+        raise InputError(
+            f"simulator: {spec.simulator and spec.simulator.kind!r} is not idempotent, and with the dispatcher "
+            f"{spec.dispatcher.kind!r} it runs within the pass, which may run it again after a crash. Use the "
+            "dispatcher 'local', or declare the simulator `idempotent = True` if it is."
+        )
+
+
+def require_fit(campaign: "Campaign") -> None:
+    """Accept an algorithm whose words fit each other, the problem and its space.
+
+    Raises:
+        InputError: an equation, a box or an exact Gaussian process is needed and there is none.
+    """
+    _require_equation(campaign)
+    _require_box(campaign)
+    part, words = campaign.spec.algorithm, campaign.algorithm
+    if getattr(words.acquisition, "exact_only", False) and not getattr(words.surrogate, "exact", False):
+        raise InputError(
+            f"algorithm.acquisition: {part.acquisition and part.acquisition.kind!r} needs an exact Gaussian process, "
+            f"and the surrogate {part.surrogate and part.surrogate.kind!r} gives none. Use the surrogate exact_gp, or "
+            "the acquisition log_ei, which takes any."
+        )
+
+
+def _require_equation(campaign: "Campaign") -> None:
+    surrogate, problem = campaign.algorithm.surrogate, campaign.problem
+    if surrogate is None or not surrogate.uses_physics or not surrogate.needs_physics:
+        return
+    if problem.equation is None or problem.domain is None:
+        raise InputError(
+            f"algorithm.surrogate: {campaign.spec.algorithm.surrogate and campaign.spec.algorithm.surrogate.kind!r} "
+            f"needs an equation and problem {campaign.spec.problem.kind!r} states none. Use exact_gp, or give the "
+            "problem an `equation` and a `domain`."
+        )
+    if not same_axes(problem.domain, campaign.space):
+        raise InputError(
+            f"problem {campaign.spec.problem.kind!r}: the equation's domain has the axes "
+            f"{', '.join(problem.domain.names)} and the design the variables {', '.join(campaign.space.names)}. They "
+            "must be the same, continuous and in the same order."
+        )
+
+
+def _require_box(campaign: "Campaign") -> None:
+    peer = campaign.spec.algorithm.peer
+    if peer is not None and getattr(campaign.algorithm.peer, "box_only", False):
+        from models.peer import require_box
+
+        try:
+            require_box(campaign.space, peer.kind)
+        except ValueError as error:
+            raise InputError(f"algorithm.peer: {error}") from None
+
+
+def same_axes(domain: Domain, space: SearchSpace) -> bool:
+    """Whether an equation's axes are the design's variables: the same, continuous and in the same order."""
+    return domain.names == space.names and all(isinstance(variable, Continuous) for variable in space.variables)
