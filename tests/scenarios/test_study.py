@@ -57,7 +57,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert process.stdout is not None
     for line in process.stdout:
         said = json.loads(line)
-        if said["event"] == "pass" and said["cell"] == second.name and said["trials"] == 5:
+        if said["event"] == "pass" and said["cell"] == second.name and said["trials"] == 4:
             break
     children = psutil.Process(process.pid).children()
     process.send_signal(signal.SIGKILL)
