@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.processes import boot, start_time
+from storage.processes import boot, start_time
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -29,16 +29,6 @@ def gaussian_process(posterior: Posterior, name: str) -> ExactPosterior:
     return posterior
 
 
-def whole(name: str, value: int, least: int) -> None:
-    """Refuse a count below ``least``.
-
-    Raises:
-        ValueError: value < least.
-    """
-    if value < least:
-        raise ValueError(f"{name} is {value}: give {least} or more.")
-
-
 def on_encoded(acquisition: AcquisitionFunction) -> Function:
     """A BoTorch acquisition of the model, on the unit cube, as a function of encoded points (n, d)."""
     return lambda X: torch.as_tensor(acquisition(to_unit(X).unsqueeze(-2)))

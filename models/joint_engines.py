@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models.checks import refuse_below, refuse_non_positive
 from models.functionals import JointRows, joint_rows
 from models.joint_evidence import Belief, choose_hyper
 from models.joint_posterior import JointPosterior, condition, information
@@ -16,7 +17,7 @@ from models.networks import Activation, Network, Streams, hessian_forms
 from models.observations import Observations, Physics, Scaling
 from models.operator_kernels import Kernel as KernelName
 from models.operator_kernels import Stationary
-from models.physics_engines import equation_rows, refuse_below_one, refuse_non_positive
+from models.physics_engines import equation_rows
 from models.randomness import torch_generator
 from models.residuals import LinearRow, linear_rows, linearised_rows, system_of
 from models.stamps import stamped
@@ -165,7 +166,7 @@ class NTK:
 
     def __post_init__(self) -> None:
         for name in ("width", "depth"):
-            refuse_below_one(name, getattr(self, name))
+            refuse_below(name, getattr(self, name))
         for name in ("frequency", "memory_gb"):
             refuse_non_positive(name, getattr(self, name))
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models.checks import refuse_below, refuse_non_positive
 from models.memory import refuse_memory
 from models.networks import Activation, Network
 from models.observations import Observations, Physics
@@ -41,18 +42,6 @@ def _moved(parts: _Moved, device: torch.device) -> _Moved:
 def equation_rows(physics: Physics) -> int:
     """Number E r of rows that E equations make at r collocation points."""
     return len(physics.points) * len(system_of(physics).sources(physics.points))
-
-
-def refuse_below_one(name: str, value: int) -> None:
-    """Raise ValueError for a count below 1."""
-    if value < 1:
-        raise ValueError(f"{name} is {value}: give 1 or more.")
-
-
-def refuse_non_positive(name: str, value: float) -> None:
-    """Raise ValueError for what is not a finite number above 0."""
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} is {value}: give a positive number.")
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,7 @@ class Trained:
 
     def __post_init__(self) -> None:
         for name in ("networks", "width", "depth"):
-            refuse_below_one(name, getattr(self, name))
+            refuse_below(name, getattr(self, name))
         for name in ("frequency", "nu", "weight", "rate", "decay", "noise", "memory_gb"):
             refuse_non_positive(name, getattr(self, name))
         if min(self.steps, self.refinements) < 0 or self.steps + self.refinements == 0:
@@ -196,7 +185,7 @@ class Basis:
 
     def __post_init__(self) -> None:
         if self.degree is not None:
-            refuse_below_one("degree", self.degree)
+            refuse_below("degree", self.degree)
         refuse_non_positive("memory_gb", self.memory_gb)
 
     def applies(self, physics: Physics) -> bool:
@@ -217,7 +206,7 @@ class Basis:
     ) -> SolutionPosterior:
         """Condition the prior; there is neither randomness nor a checkpoint.
 
-        It takes less than a second in the plane, and with 2,000 polynomials in more variables half a minute.
+        It takes less than a second in the plane, and a few in more variables.
 
         Raises:
             ValueError: the equation is not a single linear one, polynomials of this degree do not solve it, or the fit

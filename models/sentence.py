@@ -8,6 +8,17 @@ Words = dict[str, Any]
 
 MULTISTART: Mapping[str, Any] = {"kind": "multistart"}
 
+RAW_TRAINING: Mapping[str, Any] = {
+    "hyperparameters": "fixed",
+    "normalised": False,
+    "activation": "relu",
+    "noise": 0.01,
+    "steps": 50,
+    "rate": 0.001,
+    "refinements": 0,
+}
+"""The tangent kernel as the papers use it, neither normalised nor fitted, and their 50 gradient steps."""
+
 
 class Sentence(Protocol):
     """A name for an algorithm: a frozen dataclass whose fields are what a campaign file may set beside ``kind``.

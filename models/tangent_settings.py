@@ -8,7 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from models.checks import refuse_below, refuse_non_positive
 from models.convolution import Convolution
+from models.memory import refuse_memory
 from models.observations import Observations
 from models.tangent_evidence import FIT_ROWS, hyperparameters, scheduled
 from models.tangent_kernel import Hyperparameters, TangentKernel
@@ -21,7 +23,6 @@ RANDOM_FEATURES = 2000
 _GAINS: dict[Activation, float] = {"sine": 1.0, "erf": 1.5, "tanh": 1.5, "relu": math.sqrt(2)}
 # Length scale before any data, in units in which the first layer's weights are standard normal over sqrt(d).
 _CENTRES: dict[Activation, float] = {"sine": 0.41, "erf": 0.41, "tanh": 0.41, "relu": 0.5}
-_NUMBER = 8
 _WIDTH, _IMAGE_WIDTH = 500, 64
 _PATCH = 10  # numbers in a pixel's surroundings, the constant counted
 # Arrays of n x n numbers alive at once while conditioning, while fitting (a gradient
@@ -69,12 +70,9 @@ class TangentSettings:
 
     def __post_init__(self) -> None:
         for name in (*(["width"] if self.width is not None else []), "depth", "channels", "n_exact"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: give 1 or more.")
+            refuse_below(name, getattr(self, name))
         for name in ("noise", "memory_gb", *(["w_std"] if self.w_std is not None else [])):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name} is {value}: give a positive number.")
+            refuse_non_positive(name, getattr(self, name))
         if not (math.isfinite(self.b_std) and self.b_std >= 0):
             raise ValueError(f"b_std is {self.b_std}: give a number >= 0.")
         if self.activation not in _GAINS:
@@ -164,12 +162,8 @@ class TangentSettings:
         trained = _TRAINING * self.trainings * n**2 if n <= self.n_exact else 0
         passes = self._passes(n, fitted, shape)
         numbers = _CONDITIONING * small**2 + explicit + _FITTING * fitted**2 + trained + passes
-        predicted = _NUMBER * numbers / 1e9
-        if predicted > self.memory_gb:
-            raise ValueError(
-                f"A fit to {n} trials would need about {predicted:.2g} GB and memory_gb is {self.memory_gb:g}: raise "
-                f"memory_gb, or lower n_exact ({self.n_exact}) or width ({shape.width})."
-            )
+        remedy = f"lower n_exact ({self.n_exact}) or width ({shape.width})"
+        refuse_memory(numbers, self.memory_gb, f"A fit to {n} trials", remedy)
 
     def _passes(self, n: int, fitted: int, shape: TangentNetwork) -> int:
         """Numbers in the rows of n trials, once for each network in training, and in the gradient of a fit's."""

@@ -1,6 +1,5 @@
 """What the tangent surrogates with trained networks share: how a fit goes, is interrupted and is restored."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models.checks import refuse_non_positive
 from models.observations import Observations
 from models.randomness import torch_generator
 from models.stamps import refuse_other_data, stamped
@@ -40,8 +40,7 @@ class TrainedTangent(TangentSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.rate) and self.rate > 0):
-            raise ValueError(f"rate is {self.rate}: give a positive number.")
+        refuse_non_positive("rate", self.rate)
         if min(self.steps, self.refinements) < 0 or self.steps + self.refinements == 0:
             raise ValueError(
                 f"steps is {self.steps} and refinements is {self.refinements}: give numbers >= 0, not both 0."

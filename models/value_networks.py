@@ -1,13 +1,16 @@
 """Networks trained on readings alone: the rows of their loss, and their training."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from models.checks import refuse_below, refuse_non_positive
 from models.members import MembersPosterior
 from models.memory import refuse_memory
 from models.networks import Activation, Network
@@ -89,11 +92,9 @@ class Training:
 
     def __post_init__(self) -> None:
         for name in ("networks", "width", "depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: give 1 or more.")
+            refuse_below(name, getattr(self, name))
         for name in ("frequency", "rate", "noise", "memory_gb"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ValueError(f"{name} is {getattr(self, name)}: give a positive number.")
+            refuse_non_positive(name, getattr(self, name))
         if min(self.steps, self.refinements) < 0 or self.steps + self.refinements == 0:
             raise ValueError(
                 f"steps is {self.steps} and refinements is {self.refinements}: give numbers >= 0, not both 0."
@@ -142,17 +143,57 @@ def metrics_of(state: Mapping[str, Tensor]) -> dict[str, float]:
     return {"loss": loss, "misfit": misfit, "restarts": float(state["counts"][1])}
 
 
-def members_posterior(
-    training: Training, data: Observations, state: Mapping[str, Tensor], divisor: float
-) -> MembersPosterior:
-    """The posterior whose members are the networks that ``Training.run`` left in ``state``."""
-    network, theta = training.network(data), state["theta"]
-    return MembersPosterior(
-        members=lambda X: network.value(theta, X),
-        transform=torch.eye(len(theta), dtype=theta.dtype),
-        divisor=divisor,
-        noise=training.noise_sd(data) ** 2,
-        scaling=data.scaling,
-        metrics=metrics_of(state),
-        kept=state,
-    )
+@dataclass(frozen=True)
+class ValueNetworks(ABC):
+    """A surrogate whose draws are networks trained on the readings, each from weights of its own."""
+
+    uses_physics: ClassVar[bool] = False
+    needs_physics: ClassVar[bool] = False
+
+    networks: int = 1
+    width: int = 64
+    depth: int = 2
+    activation: Activation = "sine"
+    frequency: float = 2.0
+    steps: int = 0
+    rate: float = 0.01
+    refinements: int = 60
+    noise: float = 0.1
+    memory_gb: float = 4.0
+
+    def __post_init__(self) -> None:
+        self._training()
+
+    @property
+    @abstractmethod
+    def divisor(self) -> float:
+        """What squared deviations from the networks' mean are summed over for a variance; infinite for none."""
+
+    def fit(
+        self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
+    ) -> MembersPosterior:
+        """Train the networks (see Surrogate.fit).
+
+        Raises:
+            ValueError: ``start`` is of other data, the loss became non-finite again after every restart, or the fit
+                would need more than ``memory_gb``.
+        """
+        return self.restore(data, self._training().run(data, rng, start, report))
+
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> MembersPosterior:
+        """The posterior whose state this was (see Surrogate.restore)."""
+        refuse_other_data(data, state)
+        training, theta = self._training(), state["theta"]
+        network = training.network(data)
+        return MembersPosterior(
+            members=lambda X: network.value(theta, X),
+            transform=torch.eye(len(theta), dtype=theta.dtype),
+            divisor=self.divisor,
+            noise=training.noise_sd(data) ** 2,
+            scaling=data.scaling,
+            metrics=metrics_of(state),
+            kept=state,
+        )
+
+    def _training(self) -> Training:
+        return Training(**asdict(self))

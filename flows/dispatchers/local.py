@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Place, Running
-from flows.processes import boot, end_group, is_alive, start_time
 from flows.settings import without_secrets
 from storage.fields import load_group
+from storage.processes import boot, end_group, is_alive, start_time
 from storage.staging import sync
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.acquisition.utils import get_optimal_samples
 from torch import Tensor
 
+from models.checks import refuse_below
 from models.gaussian_process import ExactPosterior
-from models.gp_score import ConditionedScore, gaussian_process, on_encoded, unit_box, whole
+from models.gp_score import ConditionedScore, gaussian_process, on_encoded, unit_box
 from models.observations import Observations
 from models.surrogate import Function, Posterior
 
@@ -39,7 +40,7 @@ class JES:
 
     def __post_init__(self) -> None:
         for name in ("n_samples", "n_points", "n_starts"):
-            whole(name, getattr(self, name), 1)
+            refuse_below(name, getattr(self, name), 1)
 
     def score(
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator

@@ -12,8 +12,9 @@ from botorch.acquisition.analytic import PosteriorMean
 from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
+from models.checks import refuse_below
 from models.gaussian_process import ExactPosterior
-from models.gp_score import ConditionedScore, gaussian_process, unit_box, unit_points, whole
+from models.gp_score import ConditionedScore, gaussian_process, unit_box, unit_points
 from models.observations import Observations
 from models.surrogate import Function, Posterior
 
@@ -42,8 +43,8 @@ class KnowledgeGradient:
     n_readings: int = 32
 
     def __post_init__(self) -> None:
-        whole("n_points", self.n_points, 1)
-        whole("n_readings", self.n_readings, 2)
+        refuse_below("n_points", self.n_points, 1)
+        refuse_below("n_readings", self.n_readings, 2)
 
     def score(
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator

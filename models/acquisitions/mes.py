@@ -7,8 +7,9 @@ import numpy as np
 from botorch.acquisition.max_value_entropy_search import qMaxValueEntropy
 from torch import Tensor
 
+from models.checks import refuse_below
 from models.gaussian_process import ExactPosterior
-from models.gp_score import ConditionedScore, gaussian_process, on_encoded, unit_points, whole
+from models.gp_score import ConditionedScore, gaussian_process, on_encoded, unit_points
 from models.observations import Observations
 from models.surrogate import Function, Posterior
 
@@ -34,8 +35,8 @@ class MES:
     n_points: int = 1024
 
     def __post_init__(self) -> None:
-        whole("n_samples", self.n_samples, 1)
-        whole("n_points", self.n_points, 1)
+        refuse_below("n_samples", self.n_samples, 1)
+        refuse_below("n_points", self.n_points, 1)
 
     def score(
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator

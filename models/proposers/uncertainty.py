@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models.checks import refuse_below
 from models.dual import Factor
 from models.observations import Array
 from models.proposer import checked_range
@@ -51,8 +52,7 @@ class Uncertainty:
 
     def __post_init__(self) -> None:
         for name, least in (("width", 1), ("depth", 1), ("candidates", _POINTS)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}: give {least} or more.")
+            refuse_below(name, getattr(self, name), least)
 
     def propose(self, space: SearchSpace, start: int, q: int, rng: np.random.Generator) -> Array:
         """Points number start ... start + q - 1, encoded, shape (q, d) (see Proposer.propose)."""

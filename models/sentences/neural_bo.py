@@ -1,22 +1,12 @@
 """Neural-BO (Phan-Trong, Tran-The and Gupta, 2023): Thompson sampling of a trained network."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from models.sentence import MULTISTART, Words, start
+from models.sentence import MULTISTART, RAW_TRAINING, Words, start
 
-_PAPER: dict[str, Any] = {
-    "hyperparameters": "fixed",
-    "normalised": False,
-    "activation": "relu",
-    "noise": 0.01,
-    "init": "gaussian",
-    "width": 500,
-    "draw": "independent",
-    "steps": 50,
-    "rate": 0.001,
-    "refinements": 0,
-}
+_PAPER: Mapping[str, Any] = {**RAW_TRAINING, "init": "gaussian", "width": 500, "draw": "independent"}
 
 
 @dataclass(frozen=True)

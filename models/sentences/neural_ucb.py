@@ -1,21 +1,12 @@
 """Neural UCB (Zhou, Li and Gu, 2020): a confidence bound on a trained network."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from models.sentence import MULTISTART, Words, start
+from models.sentence import MULTISTART, RAW_TRAINING, Words, start
 
-_PAPER: dict[str, Any] = {
-    "hyperparameters": "fixed",
-    "normalised": False,
-    "activation": "relu",
-    "noise": 0.01,
-    "init": "antisymmetric",
-    "variance": "diagonal",
-    "steps": 50,
-    "rate": 0.001,
-    "refinements": 0,
-}
+_PAPER: Mapping[str, Any] = {**RAW_TRAINING, "init": "antisymmetric", "variance": "diagonal"}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from models.additive_kernel import AdditiveKernel, factor, fit_kernel
+from models.checks import refuse_non_positive
 from models.dual import Factor, leave_one_out
 from models.fourier_features import FourierFeatures
 from models.memory import refuse_memory
@@ -49,8 +50,7 @@ class AdditiveGP:
     def __post_init__(self) -> None:
         if self.restarts < 0:
             raise ValueError(f"restarts is {self.restarts}: give 0 for the one fit from the priors' centre, or more.")
-        if not self.memory_gb > 0:
-            raise ValueError(f"memory_gb is {self.memory_gb}: give a positive number of gigabytes.")
+        refuse_non_positive("memory_gb", self.memory_gb)
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
@@ -164,7 +164,6 @@ class _AdditivePosterior:
 class _Prior:
     """One function from the prior: a sum of random Fourier features of every part of the kernel."""
 
-    kernel: AdditiveKernel
     constant: float
     parts: tuple[FourierFeatures, ...]
     weights: tuple[Tensor, ...]
@@ -177,7 +176,7 @@ class _Prior:
         parts = tuple(FourierFeatures.drawn("matern52", s, m, rng) for s, m in zip(ranges, counts, strict=True))
         roots = (0.5 * kernel.sizes).exp()
         weights = tuple(root * torch.from_numpy(rng.standard_normal(m)) for root, m in zip(roots, counts, strict=True))
-        return cls(kernel, float(rng.standard_normal()), parts, weights)
+        return cls(float(rng.standard_normal()), parts, weights)
 
     def __call__(self, X: Tensor) -> Tensor:
         """At X (n, d), shape (n,), differentiable."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
+from models.checks import refuse_below
 from models.choice import score
 from models.contest import Chosen, Contest
 from models.observations import Observations, Physics
@@ -64,8 +65,7 @@ class Auto:
             raise ValueError(f"There is no candidate {unknown[0]!r}: choose from {', '.join(_KNOWN)}.")
         if len(set(self.candidates)) < len(self.candidates):
             raise ValueError(f"One of the candidates {', '.join(self.candidates)} is given twice: give it once.")
-        if self.folds < 2:
-            raise ValueError(f"folds is {self.folds}: give 2 or more.")
+        refuse_below("folds", self.folds, 2)
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from models import gp_draws
+from models.checks import refuse_below, refuse_non_positive
 from models.feature_posterior import FixedFeaturePosterior
 from models.fourier_features import FourierFeatures, Kernel
 from models.gaussian_process import ExactPosterior, Fit, fitted, pathwise, posterior
@@ -70,10 +71,8 @@ class ExactGP:
         if self.restarts < 0:
             raise ValueError(f"restarts is {self.restarts}: give 0 for the one fit from the priors' modes, or more.")
         for name, least in (("n_skeleton", 1), ("n_features", 2), ("n_fitted", 1), ("n_exact", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}: give {least} or more.")
-        if not self.memory_gb > 0:
-            raise ValueError(f"memory_gb is {self.memory_gb}: give a positive number of gigabytes.")
+            refuse_below(name, getattr(self, name), least)
+        refuse_non_positive("memory_gb", self.memory_gb)
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report

@@ -1,6 +1,5 @@
 """STO-BNTS-Linear: draws of the tangent process in closed form (Dai et al., 2022; methods.md section 4)."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models.checks import refuse_non_positive
 from models.observations import Observations
 from models.randomness import torch_generator
 from models.stamps import refuse_other_data, stamped
@@ -40,8 +40,7 @@ class SampledLinear(TangentSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.beta) and self.beta > 0):
-            raise ValueError(f"beta is {self.beta}: give a positive number.")
+        refuse_non_positive("beta", self.beta)
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report

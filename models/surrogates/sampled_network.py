@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import torch
 
+from models.checks import refuse_below
 from models.observations import Observations
 from models.tangent_posteriors import NetworkDraws, TangentBelief, TangentPosterior
 from models.tangent_trained import Members, TrainedTangent
@@ -35,8 +36,7 @@ class SampledNetwork(TrainedTangent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.networks < 1:
-            raise ValueError(f"networks is {self.networks}: give 1 or more.")
+        refuse_below("networks", self.networks)
 
     @property
     def trainings(self) -> int:

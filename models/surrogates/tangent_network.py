@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 import torch
 
+from models.checks import refuse_non_positive
 from models.directions import in_blocks
 from models.observations import Observations
 from models.tangent_kernel import Hyperparameters
@@ -51,8 +52,7 @@ class TangentNetwork(TrainedTangent):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("nu", "subgaussian", "horizon", *(["bound"] if self.bound is not None else [])):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ValueError(f"{name} is {getattr(self, name)}: give a positive number.")
+            refuse_non_positive(name, getattr(self, name))
         if not 0 < self.failure < 1:
             raise ValueError(f"failure is {self.failure}: give a probability between 0 and 1.")
         if self.bound is not None and self.hyperparameters != "fixed":

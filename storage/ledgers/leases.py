@@ -5,15 +5,13 @@ import socket
 import time
 from datetime import UTC, datetime
 
-import psutil
 from sqlalchemy import Connection, insert, select, update
 
 from storage.ledger import EXPORTER, LeaseHeld, LeaseLost, PassServed
 from storage.ledgers import schema
 from storage.ledgers.rows import add_event, get_campaign, one, record_of
+from storage.processes import is_alive, start_time
 from storage.records import Lease
-
-_CLOCK_TICK = 0.05  # seconds; start times of one process differ by rounding only, those of two by far more
 
 
 def acquire(connection: Connection, name: str, break_lease: bool, due: float | None) -> Lease:
@@ -71,29 +69,18 @@ def lives(holder: Lease) -> bool:
     """Whether the process that took a lease may still be at work; of another host nothing is known, so yes."""
     if holder.host != socket.gethostname():
         return True
-    try:
-        process = psutil.Process(holder.pid)
-        same = abs(_started(process) - holder.started) < _CLOCK_TICK
-        return same and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return is_alive(holder.pid, holder.started)
 
 
 def _mine(name: str, token: int) -> Lease:
-    me = psutil.Process()
     return Lease(
         campaign=name,
         host=socket.gethostname(),
         pid=os.getpid(),
-        started=_started(me),
+        started=start_time(os.getpid()),
         token=token,
         acquired=time.time(),
     )
-
-
-def _started(process: psutil.Process) -> float:
-    """Start of a process in seconds after boot: unlike the time of day it does not move when the clock is set."""
-    return process.create_time() - psutil.boot_time()
 
 
 def _held(holder: Lease) -> str:

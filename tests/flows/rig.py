@@ -8,6 +8,9 @@
     die          be killed                               refuse       be refused by the gate
 """
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -105,6 +108,12 @@ class Rig(Simulator):
         answer = {"value": float("nan") if act == "nan" else float(value or 1.0), "excess": float(excess or -1.0)}
         return xr.Dataset({name: ((), number, {"units": "K"}) for name, number in answer.items()})
 '''
+STEP = """\
+import sys
+from flows.passes import Ref, make_pass
+from storage.ledger import open_ledger
+make_pass(Ref(sys.argv[1], "b", open_ledger(f"{sys.argv[1]}/ledger.sqlite").acquire("b").model_dump()))
+"""
 DISPATCHER = '''\
 """Simulations of this machine, over a line that can be cut, and with somebody who may come between."""
 from dataclasses import dataclass
@@ -188,6 +197,16 @@ class Rig:
             return make_pass(Ref(str(self.settings.home), "b", lease.model_dump()))
         finally:
             self.ledger.release(lease)
+
+    def step_in_child(self, **environment: str) -> int:
+        """One pass in a process of its own; its exit status, negative where a signal ended it."""
+        child = subprocess.run(
+            [sys.executable, "-c", STEP, str(self.settings.home)],
+            env={**os.environ, **environment},
+            capture_output=True,
+            timeout=120,
+        )
+        return child.returncode
 
     def steps(self, until: Callable[[Decision], Any], seconds: float = 90.0) -> Decision:
         """Passes, with the pauses of ``fieldcraft run``, until a decision that is looked for."""

@@ -14,12 +14,12 @@ import xarray as xr
 from small import alter, contents
 
 from flows.cli import main
-from flows.processes import boot, start_time
 from flows.settings import settings_from
 from flows.sites import site_of
 from storage.fields import FieldStore
 from storage.ledger import Ledger, open_ledger
 from storage.ledgers.sqlite import close_idle
+from storage.processes import boot, start_time
 from storage.records import Origin, Proposal, Trial, TrialState, digest_of
 
 NOBODY = 2**30  # no process can have this number

@@ -1,6 +1,5 @@
 """Failures by kind, what people do about them, trials nobody can tell of, and results that come late."""
 
-import os
 import signal
 import time
 from contextlib import suppress
@@ -15,11 +14,11 @@ from small import alter, command
 from flows.choices import label
 from flows.cli import main
 from flows.deciding import Decision
-from flows.processes import is_alive, start_time
 from flows.progress import listening
 from flows.retries import LONGEST_S, backoff
 from flows.spec import Dispatch
 from storage.ledgers.sqlite import close_idle
+from storage.processes import is_alive, start_time
 from storage.records import Event, TrialState
 
 
@@ -419,17 +418,10 @@ def test_a_pass_leaves_a_trial_that_a_person_moved_meanwhile_to_the_next(tmp_pat
     assert at.finish() == "budget: 2 of 2 trials"
 
 
-def test_a_claim_that_a_person_gave_up_while_it_was_submitted_is_stopped(tmp_path, monkeypatch):
+def test_a_claim_that_a_person_gave_up_while_it_was_submitted_is_stopped(tmp_path):
     at = rig(tmp_path, budget={"trials": 1})
     at.tell("wait")
-    at.step()
-    monkeypatch.setenv("FIELDCRAFT_DIE_AT", "ledger.move.RUNNING.before#1")
-    child = os.fork()
-    if child == 0:
-        at.step()
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    monkeypatch.delenv("FIELDCRAFT_DIE_AT")
+    assert at.step_in_child(FIELDCRAFT_DIE_AT="ledger.move.RUNNING.before#1") == -signal.SIGKILL
     assert at.trials() == [("STAGED", None)]
     eventually(lambda: at.started())
     (process,) = alive(at)

@@ -15,9 +15,9 @@ import pytest
 
 from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Place, Running
 from flows.dispatchers.local import Local, read_json, write_json
-from flows.processes import boot, is_alive, start_time
 from flows.streams import Use, stream
 from storage.fields import FieldDamaged
+from storage.processes import boot, is_alive, start_time
 
 # A simulator that does as it is told: ``log`` gets one line for every run, ``gate`` lets a waiting one go on.
 ACTING = '''\

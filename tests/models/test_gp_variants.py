@@ -126,7 +126,7 @@ def test_a_number_below_its_least_is_refused(option, least):
 
 
 def test_a_memory_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="memory_gb is 0: give a positive number of gigabytes"):
+    with pytest.raises(ValueError, match="memory_gb is 0: give a positive number"):
         ExactGP(memory_gb=0)
 
 

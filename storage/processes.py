@@ -16,7 +16,12 @@ def start_time(pid: int) -> float:
     Raises:
         psutil.NoSuchProcess: there is none of that number.
     """
-    return float(psutil.Process(pid).create_time() - psutil.boot_time())
+    # psutil adds the boot time as it is now, which moves by a second while the clock is being set.
+    while True:
+        before = psutil.boot_time()
+        created = psutil.Process(pid).create_time()
+        if psutil.boot_time() == before:
+            return float(created - before)
 
 
 def boot() -> str:
