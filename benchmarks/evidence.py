@@ -113,7 +113,7 @@ def main() -> None:
         print(f"{case.name:32} {verdict:18} {right:3d} of {len(physics)}   {seconds:6.0f} CPU s", flush=True)
         kept.append({"case": case.name, "holds": case.holds, "right": right, "chosen": told})
     if options.json:
-        options.json.write_text(json.dumps({"trials": options.trials, "cases": kept}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"trials": options.trials, "cases": kept}) + "\n")
 
 
 if __name__ == "__main__":

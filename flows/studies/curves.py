@@ -42,7 +42,7 @@ def regret_chart(problem: Mapping[str, Any], order: Sequence[str], reference: st
     )
     if wide:
         _logarithmic(axis)
-    axis.set_xlim(1, max(map(len, means)))
+    axis.set_xlim(1, max(2, *map(len, means)))
     whole_numbers(axis)
     axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), fontsize=8.5)
     return as_data_uri(figure)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 Array = NDArray[np.float64]
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,17 @@ def summary(values: Sequence[float]) -> Summary:
 
 
 def smaller(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """p value of Welch's t-test that the mean of ``one`` is smaller; None where fewer than two values or no spread."""
+    """p value of Welch's t-test that the mean of ``one`` is smaller; None for fewer than two values or without spread."""
     a, b = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
-    if min(len(a), len(b)) < 2 or (np.ptp(a) == 0 and np.ptp(b) == 0):
+    if min(len(a), len(b)) < 2 or not (_varies(a) or _varies(b)):
         return None
-    return float(stats.ttest_ind(a, b, equal_var=False, alternative="less").pvalue)
+    told = [moment for x in (a, b) for moment in (x.mean(), x.std(ddof=1), len(x))]
+    return float(stats.ttest_ind_from_stats(*told, equal_var=False, alternative="less").pvalue)
+
+
+def _varies(x: Array) -> bool:
+    """Whether values differ by more than rounding."""
+    return bool(np.ptp(x) > _ROUNDING * np.abs(x).max())
 
 
 def adjusted(p_values: Sequence[float | None]) -> list[float | None]:

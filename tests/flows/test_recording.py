@@ -45,7 +45,7 @@ def whole(trial: str, strength: float = 50.0) -> list[object]:
 
 def filled(oven: Bench, **columns: list[str]) -> str:
     """The table of the first iteration with columns filled in."""
-    rows = list(csv.reader((oven.orders / "batch-0000.csv").open()))
+    rows = list(csv.reader((oven.orders / "batch-0000.csv").read_text().splitlines()))
     for name, cells in columns.items():
         index = next(i for i, title in enumerate(rows[0]) if title.partition(" ")[0] == name)
         for row, cell in zip(rows[1:], cells, strict=True):
