@@ -76,6 +76,6 @@ def test_what_a_convolution_does_not_have_is_refused(options):
 )
 def test_a_convolution_that_would_not_fit_the_memory_is_refused(surrogate, least):
     given = replace(surrogate, channels=64, width=8, memory_gb=0.2)
-    with pytest.raises(ValueError, match="60 trials would need about") as refused:
+    with pytest.raises(ValueError, match="60 trials needs about") as refused:
         given.fit(images_of(60, 64), np.random.default_rng(0), None, no_report)
     assert float(re.search("about ([0-9.]+) GB", str(refused.value))[1]) >= least

@@ -106,7 +106,7 @@ def test_fixed_hyper_parameters_are_the_papers_kernel():
 
 def test_a_fit_that_needs_too_much_memory_is_refused_before_it_begins():
     many = Observations(np.zeros((4000, 2)), np.arange(4000.0), maximize=False)
-    with pytest.raises(ValueError, match=r"4000 trials would need about .* GB and memory_gb is 0.5: raise memory_gb"):
+    with pytest.raises(ValueError, match=r"4000 trials needs about .* GB and memory_gb is 0.5: raise memory_gb"):
         fit(many, width=500, memory_gb=0.5)
 
 

@@ -94,7 +94,7 @@ def test_above_n_exact_the_draws_are_linear_ones():
 def test_many_networks_together_are_refused_where_a_few_are_not():
     many = Observations(np.zeros((1000, 2)), np.arange(1000.0), maximize=False)
     surrogate = SampledNetwork(networks=100, hyperparameters="fixed", memory_gb=1.0)
-    with pytest.raises(ValueError, match=r"1000 trials would need about 3.* GB and memory_gb is 1: raise memory_gb"):
+    with pytest.raises(ValueError, match=r"1000 trials needs about 3.* GB and memory_gb is 1: raise memory_gb"):
         surrogate.fit(many, np.random.default_rng(0), None, no_report)
 
 

@@ -154,7 +154,7 @@ def _process(folder: Path, environment: dict[str, str], *words: str) -> Iterator
         finally:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(60)
             finally:
                 process.kill()
 

@@ -25,7 +25,7 @@ def command(home: Path, *words: str, **environment: str) -> subprocess.Popen:
     inherited = {name: value for name, value in os.environ.items() if name not in names}
     return subprocess.Popen(
         [sys.executable, "-m", "flows.cli", *words, "--home", str(home)],
-        env={**inherited, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

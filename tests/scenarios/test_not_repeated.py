@@ -24,7 +24,6 @@ def drive(folder: Path, **environment: str) -> subprocess.CompletedProcess:
         (folder / f"{name}.py").write_text("raise SystemExit('a user\\'s file was imported')")
     settings = {
         "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
         "FIELDCRAFT_HOME": str(folder / "home"),
         "FIELDCRAFT_PLUGINS": str(HERE / "plugins"),
         "FIELDCRAFT_MLFLOW": "off",

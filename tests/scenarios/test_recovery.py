@@ -41,7 +41,7 @@ class Driver:
         self.log = log.open("w")
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "driver.py")],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,

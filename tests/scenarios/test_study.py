@@ -34,7 +34,7 @@ def compare(file: Path, out: Path) -> "subprocess.Popen[str]":
     words = ["compare", str(file), "--out", str(out), "--parallel", "1", "--json", "--home", str(out.parent / "home")]
     return subprocess.Popen(
         [sys.executable, "-m", "flows.cli", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "FIELDCRAFT_MLFLOW": "off"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "FIELDCRAFT_MLFLOW": "off"},
         stdout=subprocess.PIPE,
         text=True,
     )

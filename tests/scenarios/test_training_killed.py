@@ -27,7 +27,6 @@ def start(file: Path, home: Path) -> subprocess.Popen:
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
         "FIELDCRAFT_HOME": str(home),
         "FIELDCRAFT_PLUGINS": str(HERE / "plugins"),
         "FIELDCRAFT_MLFLOW": f"sqlite:///{home / 'mlflow.db'}",
