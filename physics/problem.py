@@ -115,6 +115,13 @@ class Problem(ABC):
         """
         return None
 
+    def exact_constraints(self, points: Array) -> Array | None:
+        """The constraints without noise or mesh at the points (n, d), in their units, shape (n, c); None if unknown.
+
+        Columns of the points as for ``exact``; one column for each output after the first.
+        """
+        return None if len(self.outputs) > 1 else np.zeros((len(points), 0))
+
     def cost(self, design: Design) -> float:
         """What one experiment on the design is expected to cost, in the campaign's budget units; 1 by default."""
         return 1.0

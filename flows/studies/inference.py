@@ -45,7 +45,7 @@ def summary(values: Sequence[float]) -> Summary:
 
 
 def smaller(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """p value of Welch's t-test that the mean of ``one`` is smaller; None for fewer than two values or without spread."""
+    """p value of Welch's t-test that the mean of ``one`` is smaller; None for fewer than two values or no spread."""
     a, b = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
     if min(len(a), len(b)) < 2 or not (_varies(a) or _varies(b)):
         return None

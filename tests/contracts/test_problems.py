@@ -91,18 +91,35 @@ def test_the_exact_solution_satisfies_the_equation(problem):
     assert np.max(np.abs(found) / size) < 1e-3
 
 
-def test_a_known_optimum_is_a_design_and_no_other_beats_it(problem):
-    values = problem.exact(places(problem, 500))
+def test_a_known_optimum_is_a_design_and_no_other_that_is_feasible_beats_it(problem):
+    points = places(problem, 500)
+    values, excess = problem.exact(points), problem.exact_constraints(points)
+    if values is not None and excess is not None:
+        values = values[np.all(excess <= 0, axis=1)]
     for sense, sign in (("minimize", 1), ("maximize", -1)):
         best = problem.optimum(sense)
         if best is None:
             continue
         problem.space.check(best.design)
         if values is not None:
-            assert sign * best.value <= np.min(sign * values)
+            assert sign * best.value <= np.min(sign * values, initial=np.inf)
             names = problem.domain.names if problem.domain else problem.space.names
             place = np.array([[best.design[name] for name in names]])
             assert problem.exact(place)[0] == pytest.approx(best.value, rel=1e-9)
+            assert excess is None or np.all(problem.exact_constraints(place) <= 1e-9 * (1 + np.ptp(excess, axis=0)))
+
+
+def test_what_a_trial_yields_is_the_objective_and_the_constraints_as_they_are_known(problem):
+    points = places(problem, 5)
+    excess = problem.exact_constraints(points)
+    if excess is None:
+        return
+    assert excess.shape == (5, len(problem.outputs) - 1)
+    assert np.all(np.isfinite(excess))
+    if excess.shape[1]:
+        names = problem.space.names
+        found = [list(problem.function(dict(zip(names, point, strict=True))).values()) for point in points]
+        np.testing.assert_allclose(found, np.column_stack([problem.exact(points), excess]), rtol=1e-12)
 
 
 def test_what_an_oracle_states_is_an_equation(problem):
