@@ -8,17 +8,22 @@ import torch
 
 from physics.operators import Jet, residual
 from physics.problems.ackley import Ackley
+from physics.problems.bumpy import Bumpy
 from physics.problems.cosine_mixture import CosineMixture
 from physics.problems.dropwave import DropWave
 from physics.problems.hartmann import Hartmann
+from physics.problems.ks224 import KS224
 from physics.problems.levy import Levy
 from physics.problems.michalewicz import Michalewicz
+from physics.problems.multimodal import Multimodal
 from physics.problems.rastrigin import Rastrigin
+from physics.problems.rosenbrock import Rosenbrock
 from physics.problems.styblinski_tang import StyblinskiTang
 
 PROBLEMS = [
     Ackley(),
     Ackley(dimension=2, low=-32.0, high=16.0),
+    Bumpy(),
     CosineMixture(),
     DropWave(),
     Hartmann(),
@@ -27,6 +32,7 @@ PROBLEMS = [
     Levy(dimension=1),
     Michalewicz(),
     Michalewicz(dimension=30),
+    Multimodal(),
     Rastrigin(),
     StyblinskiTang(),
 ]
@@ -52,6 +58,10 @@ def uniform(problem, n, seed=0):
         (Michalewicz(), -9.660151716, 9),
         (Michalewicz(dimension=30), -29.630883850, 9),
         (CosineMixture(), -3.150610109, 9),
+        (Bumpy(), -16.5321947211, 10),
+        (Multimodal(), -1.899599349, 9),
+        (Rosenbrock(), 0.0, 12),
+        (KS224(), -304.0, 12),
     ],
 )
 def test_the_minimum_is_the_published_one(problem, value, digits):
@@ -68,6 +78,8 @@ def test_the_minimum_is_the_published_one(problem, value, digits):
         (CosineMixture(), 0.184872823183, 1e-12),
         (Levy(), 1.0, 1e-12),
         (Ackley(), 0.0, 1e-12),
+        (Multimodal(), 5.1457352902, 1e-10),
+        (KS224(), 4.0, 1e-12),
     ],
 )
 def test_the_minimum_lies_where_it_is_published_to_lie(problem, place, tolerance):
@@ -94,6 +106,20 @@ def test_nothing_near_a_known_optimum_is_better(problem, sense, sign):
 def test_the_stated_spread_is_that_of_uniform_points(problem):
     values = problem.exact(uniform(problem, 100_000, seed=3))
     assert problem.sd == pytest.approx(values.std(), rel=0.012)
+
+
+@pytest.mark.parametrize(("problem", "floor"), [(Bumpy(), -16.5321947211), (Multimodal(), -1.8995993491)])
+def test_a_fine_grid_of_one_variable_goes_no_deeper_than_the_minimum(problem, floor):
+    grid = problem.exact(np.linspace(*problem.interval, 400_001)[:, None])
+    assert floor - 1e-10 <= grid.min() < floor + 1e-6
+
+
+@pytest.mark.parametrize("problem", [Rosenbrock(), KS224()], ids=repr)
+def test_a_cut_or_oblong_space_holds_nothing_better_and_has_the_stated_spread(problem):
+    designs = problem.space.decode(problem.space.sample(40_000, np.random.default_rng(5)))
+    values = problem.exact(np.array([list(design.values()) for design in designs]))
+    assert values.min() >= problem.optimum("minimize").value
+    assert problem.sd == pytest.approx(values.std(), rel=0.02)
 
 
 @pytest.mark.parametrize(
