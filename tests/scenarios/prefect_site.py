@@ -2,12 +2,13 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -147,16 +148,22 @@ def site(folder: Path, *, pages: bool = False, **more: str) -> Iterator[Site]:
 def _process(folder: Path, environment: dict[str, str], *words: str) -> Iterator[None]:
     with (folder / f"{words[0]}.log").open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "prefect", *words], env=environment, cwd=ROOT, stdout=log, stderr=log
+            [sys.executable, "-m", "prefect", *words],
+            env=environment,
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
         try:
             yield
         finally:
             process.terminate()
-            try:
-                process.wait(60)
-            finally:
-                process.kill()
+            with suppress(subprocess.TimeoutExpired):  # a worker told to stop between two runs may wait for ever
+                process.wait(10)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _settings(folder: Path, port: int) -> dict[str, str]:
