@@ -27,7 +27,7 @@ from rivals import descend, descend_by_autodiff, double_autograd, primal_varianc
 from torch import Tensor
 
 from models.acquisitions.thompson import Thompson
-from models.directions import Regression, value_along
+from models.directions import Regression, in_blocks
 from models.dual import Factor, Watched
 from models.maximizers.multistart import Multistart
 from models.networks import Network
@@ -250,11 +250,15 @@ def grown(n: int, d: int) -> tuple[float, float]:
     X, C = points(n, d), points(CANDIDATES, d, 1)
     start = torch.randn(1, network.size, generator=generator, dtype=torch.float64)
     eps = math.sqrt(RIDGE) * torch.randn(1, n, generator=generator, dtype=torch.float64)
-    value_along(network, theta, start[0])(C[:512])
+
+    def along(v: Tensor) -> Tensor:
+        return in_blocks(lambda Z: project(network.passes(theta, Z), v))(C)
+
+    along(start[0])
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     model = Regression.of(network.passes(theta, X), RIDGE)
     (v,) = model.draws(targets(X), start, eps)
-    value_along(network, theta, v)(C).argmin()
+    along(v).argmin()
     took = time.process_time() - began
     return took, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 

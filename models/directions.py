@@ -16,7 +16,7 @@ from torch import Tensor
 
 from models.dual import Factor, Primal, smaller_side
 from models.surrogate import Function
-from models.tangents import Passes, TangentNetwork, combine, diagonal, explicit, gram, project
+from models.tangents import Passes, combine, diagonal, explicit, gram, project
 
 ROWS = 256
 """Points of one block: the arrays of a pass then stay in the cache."""
@@ -92,32 +92,6 @@ def _joined(a: Passes, b: Passes) -> Passes:
             for x, y in zip(a.layers, b.layers, strict=True)
         )
     )
-
-
-def value_along(
-    network: TangentNetwork,
-    theta: Tensor,
-    direction: Tensor,
-    *,
-    lengths: Tensor | None = None,
-    scale: float | None = None,
-) -> Function:
-    """The function x -> <phi(x), v> of encoded points (n, d), in blocks, differentiable in x.
-
-    Args:
-        network: The network.
-        theta: Its weights, shape (p,) or (2p,).
-        direction: v, as long as theta.
-        lengths: Divide the inputs, shape (d,); ones without.
-        scale: Where given, the value is scale <phi(x), v> / ||phi(x)||, a draw of the normalised kernel scale^2.
-    """
-
-    def block(X: Tensor) -> Tensor:
-        rows = network.passes(theta, X if lengths is None else X / lengths)
-        along = project(rows, direction)
-        return along if scale is None else scale * along * diagonal(rows).rsqrt()
-
-    return in_blocks(block)
 
 
 def in_blocks(function: Function, rows: int = ROWS) -> Function:

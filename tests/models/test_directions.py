@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from models.directions import Regression, in_blocks, value_along
+from models.directions import Regression, in_blocks
 from models.dual import Factor, Primal
-from models.tangents import Passes, Perceptron, diagonal, gram, project, scaled
+from models.tangents import Perceptron, gram, project
 
 NOISE = 0.05
 
@@ -56,21 +56,6 @@ def test_the_smaller_side_is_taken_and_gives_the_same(setting):
     assert isinstance(Regression.of(network.passes(theta, X), NOISE).side, Factor)
     assert torch.allclose(primal.variance(others), dual.variance(others), rtol=1e-8, atol=1e-12)
     assert torch.allclose(primal.direction(y), dual.direction(y), rtol=1e-8, atol=1e-9)
-
-
-def test_the_value_along_a_direction_is_that_of_the_normalised_rows(setting):
-    network, theta, X, _, y, generator = setting
-    lengths, scale = torch.tensor([0.5, 2.0], dtype=torch.float64), 1.7
-    v = torch.randn(network.size, generator=generator, dtype=torch.float64)
-    raw = value_along(network, theta, v)
-    unit = value_along(network, theta, v, lengths=lengths, scale=scale)
-    rows: Passes = network.passes(theta, X / lengths)
-    expected = scale * (network.features(theta, X / lengths) @ v) / diagonal(rows).sqrt()
-    assert torch.allclose(raw(X), network.features(theta, X) @ v, rtol=1e-10)
-    assert torch.allclose(unit(X), expected, rtol=1e-10)
-    normalised = scaled(rows, scale * diagonal(rows).rsqrt())
-    assert torch.allclose(diagonal(normalised), torch.full_like(y, scale**2), rtol=1e-10)
-    assert torch.autograd.gradcheck(unit, X.clone().requires_grad_())
 
 
 def test_blocks_change_neither_values_nor_gradients(setting):
