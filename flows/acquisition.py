@@ -14,9 +14,10 @@ from flows.streams import Use, stream
 from flows.wiring import as_read, as_state, observations, seen_by, standing
 from models.scores import scores_of
 from physics.space import SearchSpace
-from storage.records import Origin, Product, Proposal, Trial, TrialState, digest_of
+from storage.records import Certificate, Origin, Product, Proposal, Trial, TrialState, digest_of
 
 if TYPE_CHECKING:
+    from models import maximizer
     from models.surrogate import Posterior
 
 
@@ -56,7 +57,20 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     base = _origin(site, iteration, "model", product.payload["data_digest"], product)
     base = base.model_copy(update=_said_of(posterior))
     worth = [{"acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]} for slot in range(q)]
-    return found.X, [base.model_copy(update=update) for update in worth]
+    proven = [_proven(certificate, base) for certificate in found.certificates or ()] or [{}] * q
+    return found.X, [base.model_copy(update=a | b) for a, b in zip(worth, proven, strict=True)]
+
+
+def _proven(certificate: "maximizer.Certificate", base: Origin) -> dict[str, Any]:
+    """A design's certificate as the ledger keeps it; a search that time ended cannot be repeated."""
+    kept = Certificate(
+        bound=certificate.bound,
+        gap=certificate.gap,
+        status=certificate.status,
+        bound_of=certificate.bound_of,
+        nodes=certificate.nodes,
+    )
+    return {"certificate": kept, "reproducible": base.reproducible and certificate.status != "time_limit"}
 
 
 def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]]:

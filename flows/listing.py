@@ -140,6 +140,10 @@ def _model(origin: Origin) -> list[tuple[str, str]]:
     """What is worth knowing of the model behind a design: what it was chosen among, and its remarks."""
     scores = [f"{one_line(name)} {value:.1f}" for name, value in ranked(origin.scores).items()]
     facts = [("scores", ", ".join(scores))] if scores else []
+    if (proven := origin.certificate) is not None:
+        text = f"{proven.status}: no acquisition of the space exceeds this one's by more than {proven.gap:.3g}"
+        exact = "" if proven.bound_of == "exact" else ", as it was approximated"
+        facts.append(("proven", f"{text}{exact} ({counted(proven.nodes, 'node')})"))
     said = [f"{one_line(name)}: {one_line(text)}" for name, text in origin.remarks.items()]
     return facts + ([("model", "; ".join(said))] if said else [])
 

@@ -79,6 +79,30 @@ def require_fit(campaign: "Campaign") -> None:
             f"and the surrogate {part.surrogate and part.surrogate.kind!r} gives none. Use the surrogate exact_gp, or "
             "the acquisition log_ei, which takes any."
         )
+    _require_bounds(campaign)
+
+
+def _require_bounds(campaign: "Campaign") -> None:
+    """Accept a maximizer that proves its optimum if surrogate, acquisition and space are such that it can."""
+    part, words = campaign.spec.algorithm, campaign.algorithm
+    maximizer = part.maximizer and part.maximizer.kind
+    if getattr(words.maximizer, "exact_only", False) and not getattr(words.surrogate, "exact", False):
+        raise InputError(
+            f"algorithm.maximizer: {maximizer!r} bounds exact Gaussian processes, and the surrogate "
+            f"{part.surrogate and part.surrogate.kind!r} is none. Use the surrogate exact_gp, or the maximizer "
+            "multistart, which takes any."
+        )
+    if getattr(words.maximizer, "of_moments_only", False) and not getattr(words.acquisition, "of_moments", False):
+        raise InputError(
+            f"algorithm.maximizer: {maximizer!r} bounds functions of mean and standard deviation, and the acquisition "
+            f"{part.acquisition and part.acquisition.kind!r} is none. Use ucb, log_ei or pi, or the maximizer "
+            "multistart, which takes any."
+        )
+    if refuse := getattr(words.maximizer, "refuse_space", None):
+        try:
+            refuse(campaign.space)
+        except ValueError as error:
+            raise InputError(f"algorithm.maximizer: {error}") from None
 
 
 def _require_equation(campaign: "Campaign") -> None:

@@ -181,6 +181,7 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
             "value": origin.acquisition,
             "mean": origin.mean,
             "sd": origin.sd,
+            "certificate": origin.certificate and origin.certificate.model_dump(),
             "reproducible": origin.reproducible,
             "remarks": dict(origin.remarks),
             "scores": ranked(origin.scores),

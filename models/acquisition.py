@@ -1,6 +1,6 @@
 """The protocols of an acquisition and of the score it becomes for one iteration."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
@@ -26,11 +26,34 @@ class Score(Protocol):
         ...
 
 
+@runtime_checkable
+class MomentScore(Score, Protocol):
+    """A score that is a function of the posterior's mean and standard deviation at the candidate, and of nothing else.
+
+    The function falls with the mean and is quasiconvex in the two: over a polygon of means and standard deviations its
+    largest value is at a corner. That is all that a bound over a region needs to know.
+    """
+
+    @property
+    def optimism(self) -> float | None:
+        """b >= 0 where the score is b sd - mean; None where it is another function."""
+        ...
+
+    def believed(self, chosen: Tensor) -> Posterior:
+        """The posterior that it is a function of, given the points ``chosen`` (j, d) for earlier places."""
+        ...
+
+    def worth(self, mean: Tensor, sd: Tensor) -> Tensor:
+        """The score of means (n,) and standard deviations (n,), shape (n,), differentiable."""
+        ...
+
+
 class Acquisition(Protocol):
     """A rule that turns beliefs into the worth of a candidate: a frozen description.
 
     One that needs an exact Gaussian process declares ``exact_only: ClassVar[bool] = True``, and a surrogate that gives
-    one declares ``exact`` likewise: campaigns without it are then refused before they begin.
+    one declares ``exact`` likewise: campaigns without it are then refused before they begin. One whose score is a
+    ``MomentScore`` declares ``of_moments`` likewise, for the maximizers that need it.
     """
 
     def score(

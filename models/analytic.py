@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from botorch.acquisition.analytic import AnalyticAcquisitionFunction
@@ -15,6 +16,10 @@ from torch import Tensor
 from models.surrogate import Posterior
 
 
+class _Marginals(Protocol):
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]: ...
+
+
 class PosteriorModel(Model):
     """A posterior of ours in the shape that BoTorch's analytic acquisitions expect.
 
@@ -22,7 +27,7 @@ class PosteriorModel(Model):
         beliefs: Any posterior; only ``mean_var`` is used, each point by itself.
     """
 
-    def __init__(self, beliefs: Posterior) -> None:
+    def __init__(self, beliefs: "_Marginals") -> None:
         super().__init__()
         self._beliefs = beliefs
 
@@ -48,6 +53,13 @@ class PosteriorModel(Model):
         return GPyTorchPosterior(MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1))))
 
 
+class _Plane:
+    """Beliefs at points that are pairs of a mean and a standard deviation: those."""
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        return X[:, 0], X[:, 1].square()
+
+
 @dataclass(frozen=True, eq=False)
 class AnalyticScore:
     """Score of an analytic acquisition; pending trials and earlier places count as read at their own mean.
@@ -55,23 +67,35 @@ class AnalyticScore:
     Args:
         posterior: Beliefs from the data.
         pending: Encoded points without a result, shape (k, d).
-        acquisition: From a model to the BoTorch acquisition to maximise.
+        acquisition: From a model to the BoTorch acquisition to maximise, a function of mean and standard deviation that
+            falls with the mean and is quasiconvex in the two (see MomentScore).
+        optimism: See MomentScore.
     """
 
     posterior: Posterior
     pending: Tensor
     acquisition: Callable[[Model], AnalyticAcquisitionFunction]
+    optimism: float | None = None
     # A place is asked about hundreds of times with the same points chosen: condition on them once.
-    _built: dict[bytes, AnalyticAcquisitionFunction] = field(default_factory=dict, repr=False)
+    _built: dict[bytes | str, AnalyticAcquisitionFunction] = field(default_factory=dict, repr=False)
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Acquisition at X (n, d), shape (n,), given the points ``chosen`` (j, d) for earlier places."""
         return torch.as_tensor(self._for(chosen)(X.unsqueeze(-2)))
 
+    def believed(self, chosen: Tensor) -> Posterior:
+        """The posterior with pending points and those ``chosen`` (j, d) read at their mean."""
+        points = torch.cat([self.pending, chosen.detach()])
+        return self.posterior.believe(points) if len(points) else self.posterior
+
+    def worth(self, mean: Tensor, sd: Tensor) -> Tensor:
+        """Acquisition of means (n,) and standard deviations (n,), shape (n,)."""
+        if "plane" not in self._built:
+            self._built["plane"] = self.acquisition(PosteriorModel(_Plane()))
+        return torch.as_tensor(self._built["plane"](torch.stack([mean, sd], dim=1).unsqueeze(-2)))
+
     def _for(self, chosen: Tensor) -> AnalyticAcquisitionFunction:
         key = chosen.detach().numpy().tobytes()
         if key not in self._built:
-            believed = torch.cat([self.pending, chosen.detach()])
-            posterior = self.posterior.believe(believed) if len(believed) else self.posterior
-            self._built[key] = self.acquisition(PosteriorModel(posterior))
+            self._built[key] = self.acquisition(PosteriorModel(self.believed(chosen)))
         return self._built[key]

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Kernel = Literal["matern52", "rbf"]
+Kernel = Literal["matern12", "matern32", "matern52", "rbf"]
 
-# Spectral density of the Matern kernel of smoothness 5/2: a multivariate t with twice that many degrees of freedom.
-_MATERN_DEGREES = 5
+# Spectral density of the Matern kernel of smoothness nu: a multivariate t with 2 nu degrees of freedom.
+_MATERN_DEGREES: dict[Kernel, int] = {"matern12": 1, "matern32": 3, "matern52": 5}
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +29,9 @@ class FourierFeatures:
         """Features of a kernel with length scales (d,) in encoded coordinates; ``features`` = 2 m, rounded up."""
         m, d = math.ceil(features / 2), len(scales)
         normal = rng.standard_normal((m, d))
-        if kernel == "matern52":
-            normal *= np.sqrt(_MATERN_DEGREES / rng.chisquare(_MATERN_DEGREES, (m, 1)))
+        if kernel in _MATERN_DEGREES:
+            degrees = _MATERN_DEGREES[kernel]
+            normal *= np.sqrt(degrees / rng.chisquare(degrees, (m, 1)))
         return cls(torch.from_numpy(normal) / scales)
 
     def __call__(self, X: Tensor) -> Tensor:

@@ -27,6 +27,9 @@ from models.surrogate import Function
 _PARAMETER = "parameter."
 _METRIC = "metric."
 
+SMOOTHNESS: Mapping[Kernel, float] = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
+"""nu of the Matern kernels."""
+
 
 @dataclass(frozen=True, eq=False)
 class Fit:
@@ -149,6 +152,13 @@ class ExactPosterior:
         return float(self.model.mean_module.constant)
 
     @property
+    def length_scales(self) -> Tensor:
+        """Length scales in encoded coordinates, shape (d,)."""
+        scales: Tensor = self.model.covar_module.lengthscale.detach().flatten()
+        # The model's own coordinates are half as wide as the encoded ones.
+        return 2 * scales
+
+    @property
     def noise_variance(self) -> float:
         """Variance of a reading, in squared target units."""
         return float(self.model.likelihood.noise.mean())
@@ -212,6 +222,8 @@ def _path(model: SingleTaskGP) -> Function:
 def build(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None) -> SingleTaskGP:
     """A SingleTaskGP at its priors' modes, on X (n, d) and targets (n,), with known noise variance or None."""
     covariance = get_covar_module_with_dim_scaled_prior(ard_num_dims=X.shape[1], use_rbf_kernel=kernel == "rbf")
+    if kernel != "rbf":
+        covariance.nu = SMOOTHNESS[kernel]
     Y = targets.unsqueeze(-1)
     with warnings.catch_warnings():
         # Few or believed targets are not exactly standardised; the scaling of all trials is the right one for them.

@@ -1,7 +1,7 @@
 """The protocol of a maximizer: from a score to a batch of feasible candidates."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -13,6 +13,34 @@ SAME = 1e-9
 """Two encoded points that differ by less in every coordinate are one design."""
 
 
+Status = Literal["optimal", "node_limit", "time_limit", "numerical"]
+"""How a search with a proof ended: gap closed, a limit struck, or rounding too large to prove anything so fine."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is proven of one chosen point.
+
+    Args:
+        value: Its score.
+        bound: A number that the score exceeds nowhere in the space, not below value.
+        status: How the search ended.
+        nodes: Boxes that were bounded.
+        bound_of: Whether the bound is of the score itself or of an approximation to it.
+    """
+
+    value: float
+    bound: float
+    status: Status
+    nodes: int
+    bound_of: Literal["exact", "approximate"] = "exact"
+
+    @property
+    def gap(self) -> float:
+        """bound - value, >= 0: by so much at most another point has a better score."""
+        return self.bound - self.value
+
+
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """A chosen batch.
@@ -20,18 +48,21 @@ class Candidates:
     Args:
         X: Encoded feasible points, shape (q, d), already repaired.
         value: Score of each point when it was chosen, shape (q,).
-        bound: Proven upper bound of the score for each place, shape (q,); None where nothing is proven.
-        gap: bound - value, shape (q,); None where nothing is proven.
+        certificates: What is proven of each; None where nothing is.
     """
 
     X: Array
     value: Array
-    bound: Array | None = None
-    gap: Array | None = None
+    certificates: tuple[Certificate, ...] | None = None
 
 
 class Maximizer(Protocol):
-    """A search for the best candidate of each place in turn: a frozen description."""
+    """A search for the best candidate of each place in turn: a frozen description.
+
+    One that takes only exact Gaussian processes, or only scores that are functions of mean and standard deviation
+    (``MomentScore``), declares ``exact_only`` or ``of_moments_only: ClassVar[bool] = True``; one that does not take
+    every space has a ``refuse_space`` that raises ValueError. Campaigns are then refused before they begin.
+    """
 
     def maximize(
         self, score: Score, space: SearchSpace, q: int, rng: np.random.Generator, taken: Array | None = None

@@ -15,8 +15,8 @@ from physics.space import Categorical, Image, Integer, SearchSpace, Variable
 # Size of the blocks in which points are tried; part of the sequence's definition, as is the fallback's threshold.
 _BLOCK = 256
 _LEAST_ACCEPTED = 4
-# Linear constraints hold to this, relative to the size of their terms.
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Linear constraints hold to this, relative to the size of their terms."""
 
 
 def take(points: Iterator[Array], n: int) -> Array:
@@ -55,7 +55,7 @@ def is_feasible(space: SearchSpace, X: Array) -> NDArray[np.bool_]:
     """Whether each encoded point of X (n, d) satisfies the linear constraints, shape (n,)."""
     A, b = space.linear
     slack = b - X @ A.T
-    return np.asarray(np.all(slack >= -_ROUNDING * (np.abs(b) + np.abs(A).sum(axis=1) + 1), axis=1))
+    return np.asarray(np.all(slack >= -ROUNDING * (np.abs(b) + np.abs(A).sum(axis=1) + 1), axis=1))
 
 
 def _cube_dimension(space: SearchSpace) -> int:

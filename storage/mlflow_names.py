@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from storage.records import Trial, TrialState, canonical, digest_of
+from storage.records import Origin, Trial, TrialState, canonical, digest_of
 
 NAME_LENGTH, PARAMETER_LENGTH, TAG_LENGTH = 250, 6000, 8000  # limits of MLflow 3
 COLOURS = ("#1f5fa8", "#b4371f", "#3a8f5c", "#8a5ba8", "#c58a1c", "#2b9aa8", "#7a5c46", "#5b6570")
@@ -44,7 +44,17 @@ def about_trial(trial: Trial, corrections: int) -> dict[str, Any]:
         "fieldcraft.origin": trial.origin.kind,
         "fieldcraft.algorithm": trial.origin.algorithm,
         "fieldcraft.model": trial.origin.model and trial.origin.model.digest,
+        "fieldcraft.certificate": trial.origin.certificate and trial.origin.certificate.status,
+        "fieldcraft.bound_of": trial.origin.certificate and trial.origin.certificate.bound_of,
     }
+
+
+def foreseen(origin: Origin) -> dict[str, float]:
+    """Metrics of what was predicted and proven of a design when it was proposed."""
+    proven = origin.certificate
+    found = {"mean": origin.mean, "sd": origin.sd, "acquisition": origin.acquisition}
+    found |= {"bound": proven.bound, "gap": proven.gap, "nodes": float(proven.nodes)} if proven else {}
+    return {f"origin.{name}": value for name, value in found.items() if value is not None}
 
 
 def about_model(remarks: Mapping[str, str], scores: Mapping[str, float]) -> tuple[dict[str, str], dict[str, float]]:

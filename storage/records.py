@@ -83,6 +83,16 @@ class ProductRef(Record):
     digest: Digest
 
 
+class Certificate(Record):
+    """What is proven of a design's acquisition value; the time that it took is the step's product, not the design's."""
+
+    bound: Number  # the acquisition exceeds this nowhere in the space, in its own units
+    gap: Number = Field(ge=0)  # bound less the design's acquisition value
+    status: Literal["optimal", "node_limit", "time_limit", "numerical"]
+    bound_of: Literal["exact", "approximate"]  # the acquisition itself, or an approximation to it
+    nodes: int = Field(ge=0)  # boxes or subproblems that were bounded
+
+
 class Origin(Record):
     """Where a design came from: all that ``trace`` needs to follow it back."""
 
@@ -98,6 +108,7 @@ class Origin(Record):
     acquisition: Number | None = None  # acquisition value, in the acquisition's own units
     mean: Number | None = None  # predicted objective, in the objective's unit
     sd: Number | None = Field(default=None, ge=0)  # its standard deviation, in the objective's unit
+    certificate: Certificate | None = None  # where the maximizer proves something
     reproducible: bool = True  # False when a time limit struck on the way
     remarks: Mapping[str, str] = {}  # what the model had to say of how it was made: a choice, a fallback
     scores: Mapping[str, Number] = {}  # of the surrogates it chose between: log predictive density, summed over trials

@@ -33,6 +33,7 @@ from storage.mlflow_names import (
     colour,
     expense,
     flatten,
+    foreseen,
     milliseconds,
     parameters,
     safe_name,
@@ -177,8 +178,7 @@ class _Session:
             at=trial.updated,
             about={**about_trial(trial, corrections), **said},
         )
-        foreseen = {"origin.mean": origin.mean, "origin.sd": origin.sd, "origin.acquisition": origin.acquisition}
-        points = [(name, value, trial.number) for name, value in (foreseen | scores).items() if value is not None]
+        points = [(name, value, trial.number) for name, value in (foreseen(origin) | scores).items()]
         shown.log(run, points, at=trial.created)
         shown.end(run, STATUS.get(trial.state, "KILLED"), trial.updated)
         if trial.state is TrialState.COMPLETED:

@@ -1,6 +1,7 @@
 """Logarithm of expected improvement (Ament et al., 2023), computed by BoTorch."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ class LogEI:
     The incumbent is a mean and not a reading, so that one lucky reading does not stop the search. The logarithm stays
     finite and keeps its gradient where the improvement itself underflows.
     """
+
+    of_moments: ClassVar[bool] = True
 
     def score(
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ class PI:
     Raises:
         ValueError: margin is negative or not finite.
     """
+
+    of_moments: ClassVar[bool] = True
 
     margin: float = 0.0
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from botorch.acquisition.analytic import UpperConfidenceBound
@@ -25,6 +25,8 @@ class UCB:
         ValueError: beta is negative or not finite.
     """
 
+    of_moments: ClassVar[bool] = True
+
     beta: float | Literal["growing"] = 4.0
 
     def __post_init__(self) -> None:
@@ -38,4 +40,6 @@ class UCB:
     ) -> AnalyticScore:
         """The score of this iteration (see Acquisition.score); pending points are believed."""
         beta = 0.2 * data.X.shape[1] * math.log(2 * len(data)) if self.beta == "growing" else self.beta
-        return AnalyticScore(posterior, pending, lambda model: UpperConfidenceBound(model, beta=beta, maximize=False))
+        return AnalyticScore(
+            posterior, pending, lambda model: UpperConfidenceBound(model, beta=beta, maximize=False), math.sqrt(beta)
+        )

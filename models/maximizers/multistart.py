@@ -74,6 +74,25 @@ class Multistart:
             chosen, values = np.vstack([chosen, point]), np.append(values, value)
         return Candidates(X=chosen, value=values)
 
+    def best(
+        self, score: Score, space: SearchSpace, slot: int, chosen: Array, gone: Array, X: Array
+    ) -> tuple[Array, float]:
+        """The best point of one place and its value: of feasible samples and of where gradients lead from them.
+
+        Args:
+            score: What a candidate is worth.
+            space: Where to search.
+            slot: Which place is filled.
+            chosen: Points of the places before it, shape (j, d).
+            gone: Points that the place cannot have, shape (k, d).
+            X: Feasible samples, shape (n, d).
+
+        Raises:
+            ValueError: the score is not finite somewhere, or a discrete space has no point left.
+        """
+        place = _Place(score, slot, torch.tensor(chosen), space, gone)
+        return self._fill(place, place.remaining(X), exhaustive=False)
+
     def _fill(self, place: "_Place", X: Array, *, exhaustive: bool) -> tuple[Array, float]:
         values = place.values(X)
         if exhaustive:

@@ -37,7 +37,8 @@ class ExactGP:
     on random Fourier features of its kernel; either is said in ``remarks``.
 
     Args:
-        kernel: "matern52" (Matern, smoothness 5/2) or "rbf" (squared exponential).
+        kernel: "matern52" (Matern, smoothness 5/2), "matern32", "matern12" (rougher functions: 3/2 and 1/2) or "rbf"
+            (squared exponential).
         noise: "fitted" with the other hyper-parameters, or "known": taken from ``Observations.noise_sd``.
         restarts: Fits from parameters drawn from their priors, beside the one from the priors' modes.
         draw: How a function is drawn. "pathwise": a prior of random Fourier features, updated exactly; "joint": exact

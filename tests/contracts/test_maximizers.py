@@ -1,11 +1,20 @@
 """The contract of models/maximizer.py, for every file in models/maximizers."""
 
+import math
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
+from botorch.acquisition.analytic import UpperConfidenceBound
 from kinds import is_frozen_dataclass, kinds, public_class
 
+from models.acquisitions.ucb import UCB
+from models.analytic import AnalyticScore
 from models.maximizer import SAME
+from models.observations import Observations
+from models.surrogate import no_report
+from models.surrogates.exact_gp import ExactGP
 from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
 
 PACKAGE = "models.maximizers"
@@ -31,9 +40,37 @@ class Ripples:
         return hills - near
 
 
+def ripples(space):
+    return Ripples()
+
+
+@cache
+def posterior(space):
+    """An exact Gaussian process fitted to ripples at 12 points, and what it was fitted to."""
+    X = space.sample(12, np.random.default_rng(4))
+    y = -Ripples().value(torch.tensor(X), 0, torch.empty(0, space.dimension, dtype=torch.float64)).numpy()
+    data = Observations(X, y, maximize=False)
+    return ExactGP(restarts=0).fit(data, np.random.default_rng(5), None, no_report), data
+
+
+def process(space):
+    """A confidence bound of an exact Gaussian process: a score that every maximizer takes."""
+    made, data = posterior(space)
+    nothing = torch.empty(0, space.dimension, dtype=torch.float64)
+    return UCB().score(made, data, nothing, 1, np.random.default_rng(0))
+
+
+def broken(space):
+    nothing = torch.empty(0, space.dimension, dtype=torch.float64)
+    bound = lambda model: UpperConfidenceBound(model, beta=math.nan, maximize=False)  # noqa: E731
+    return AnalyticScore(posterior(space)[0], nothing, bound, math.nan)
+
+
 @pytest.fixture(params=kinds(PACKAGE))
-def maximizer(request):
-    return public_class(PACKAGE, request.param)()
+def case(request):
+    """A maximizer, and the score that it is given, by space."""
+    kind = public_class(PACKAGE, request.param)
+    return kind(), process if getattr(kind, "exact_only", False) else ripples
 
 
 @pytest.fixture(params=SPACES)
@@ -41,85 +78,95 @@ def space(request):
     return SPACES[request.param]
 
 
-def maximize(maximizer, space, seed=0):
-    return maximizer.maximize(Ripples(), space, 3, np.random.default_rng(seed))
+def maximize(case, space, seed=0, q=3, taken=None):
+    maximizer, of = case
+    return maximizer.maximize(of(space), space, q, np.random.default_rng(seed), taken)
 
 
-def test_a_maximizer_is_one_public_frozen_dataclass(maximizer):
-    assert is_frozen_dataclass(type(maximizer))
+found_in = cache(maximize)
 
 
-def test_every_place_gets_a_feasible_design(maximizer, space):
-    X = maximize(maximizer, space).X
+@pytest.mark.parametrize("kind", kinds(PACKAGE))
+def test_a_maximizer_is_one_public_frozen_dataclass(kind):
+    assert is_frozen_dataclass(public_class(PACKAGE, kind))
+
+
+def test_every_place_gets_a_feasible_design(case, space):
+    X = found_in(case, space).X
     assert X.shape == (3, space.dimension)
     for design in space.decode(X):
         space.check(design)
     np.testing.assert_allclose(space.encode(space.decode(X)), X, atol=1e-12)
 
 
-def test_the_value_is_the_score_of_the_returned_point(maximizer, space):
-    found = maximize(maximizer, space)
+def test_the_value_is_the_score_of_the_returned_point(case, space):
+    found = found_in(case, space)
     for slot in range(3):
         X = torch.tensor(found.X)
-        value = Ripples().value(X[slot : slot + 1], slot, X[:slot])
+        value = case[1](space).value(X[slot : slot + 1], slot, X[:slot]).detach()
         assert found.value[slot] == pytest.approx(float(value), abs=1e-10)
 
 
-def test_no_place_is_worse_than_random_search(maximizer, space):
-    found = maximize(maximizer, space)
+def test_no_place_is_worse_than_random_search(case, space):
+    found = found_in(case, space)
     samples = torch.tensor(space.sample(500, np.random.default_rng(9)))
     for slot in range(3):
-        best = Ripples().value(samples, slot, torch.tensor(found.X[:slot])).max()
+        best = case[1](space).value(samples, slot, torch.tensor(found.X[:slot])).max()
         assert found.value[slot] >= float(best) - 1e-9
 
 
-def test_the_same_seed_gives_the_same_batch_bit_for_bit(maximizer, space):
-    one, other = maximize(maximizer, space), maximize(maximizer, space)
+def test_the_same_seed_gives_the_same_batch_bit_for_bit(case, space):
+    one, other = found_in(case, space), maximize(case, space)
     np.testing.assert_array_equal(one.X, other.X)
     np.testing.assert_array_equal(one.value, other.value)
 
 
-def test_a_bound_is_never_below_the_value(maximizer, space):
-    found = maximize(maximizer, space)
-    assert (found.bound is None) == (found.gap is None)
-    if found.bound is not None:
-        assert np.all(found.bound >= found.value)
-        np.testing.assert_allclose(found.gap, found.bound - found.value)
+def test_a_certificate_goes_with_each_place_or_with_none(case, space):
+    found = found_in(case, space)
+    for slot, certificate in enumerate(found.certificates or ()):
+        assert certificate.value == found.value[slot]
+        assert certificate.bound >= certificate.value and certificate.gap == certificate.bound - certificate.value
+    assert found.certificates is None or len(found.certificates) == 3
 
 
-def test_no_point_of_a_discrete_space_comes_twice(maximizer):
-    X = maximizer.maximize(Ripples(), SPACES["discrete"], 10, np.random.default_rng(0)).X
+def test_no_sample_exceeds_a_bound(case, space):
+    found = found_in(case, space)
+    samples = torch.tensor(space.sample(500, np.random.default_rng(9)))
+    for slot, certificate in enumerate(found.certificates or ()):
+        values = case[1](space).value(samples, slot, torch.tensor(found.X[:slot]))
+        free = (torch.cdist(samples, torch.tensor(found.X[:slot]), p=torch.inf) >= SAME).all(dim=1)
+        assert float(values[free].max()) <= certificate.bound
+
+
+def test_no_point_of_a_discrete_space_comes_twice(case):
+    X = maximize(case, SPACES["discrete"], q=10).X
     assert len(np.unique(X, axis=0)) == 10
 
 
-def test_no_point_that_is_taken_is_chosen(maximizer, space):
-    first = maximize(maximizer, space).X
-    rest = maximizer.maximize(Ripples(), space, 3, np.random.default_rng(0), first)
+def test_no_point_that_is_taken_is_chosen(case, space):
+    first = found_in(case, space).X
+    rest = maximize(case, space, taken=first)
     together = np.vstack([first, rest.X])
     distances = np.abs(together[:, None] - together[None]).max(axis=2)[np.triu_indices(6, 1)]
     assert distances.min() >= SAME
     for slot in range(3):
         X = torch.tensor(rest.X)
-        assert rest.value[slot] == pytest.approx(float(Ripples().value(X[[slot]], slot, X[:slot])), abs=1e-10)
+        assert rest.value[slot] == pytest.approx(float(case[1](space).value(X[[slot]], slot, X[:slot])), abs=1e-10)
 
 
-def test_a_discrete_space_all_of_which_is_taken_is_refused(maximizer):
-    every = maximizer.maximize(Ripples(), SPACES["discrete"], 10, np.random.default_rng(0)).X
+def test_a_discrete_space_all_of_which_is_taken_is_refused(case):
+    every = maximize(case, SPACES["discrete"], q=10).X
     with pytest.raises(ValueError, match="No point is left for place 1 of the batch"):
-        maximizer.maximize(Ripples(), SPACES["discrete"], 1, np.random.default_rng(0), every)
+        maximize(case, SPACES["discrete"], q=1, taken=every)
 
 
-def test_a_score_that_is_nan_is_refused(maximizer):
-    class Broken:
-        def value(self, X, slot, chosen):
-            return X.sum(dim=1) * torch.nan
-
+def test_a_score_that_is_nan_is_refused(case):
     with pytest.raises(ValueError, match="nan"):
-        maximizer.maximize(Broken(), SPACES["box"], 1, np.random.default_rng(0))
+        maximize((case[0], broken), SPACES["box"], q=1)
 
 
-def test_the_global_generators_are_left_alone(maximizer):
+def test_the_global_generators_are_left_alone(case):
     before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    maximize(maximizer, SPACES["mixed"])
+    maximize(case, SPACES["mixed"])
     assert torch.equal(torch.get_rng_state(), before)
     np.testing.assert_array_equal(np.random.get_state()[1], numpy_before)

@@ -5,13 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from small import finish
 
 from flows.cli import main
+from flows.errors import InputError
 from flows.remarks import level_text
 from flows.settings import settings_from
+from flows.spec import parse
 from flows.tables import differs, level
-from flows.wiring import observations, rewire
+from flows.wiring import observations, rewire, wire
 from physics.problems.digits import Digits
 from storage.ledger import open_ledger
 
@@ -53,6 +56,12 @@ def test_images_run_and_are_learnt_from_as_columns_of_pixels(home):
     np.testing.assert_allclose(data.X.reshape(-1, 8, 8), seen / 8 - 1, atol=1e-14)
     np.testing.assert_allclose(data.y, Digits(7).likeness(seen), rtol=1e-12)
     assert trials[2].origin.kind == "model"
+
+
+def test_a_maximizer_that_cannot_halve_images_is_refused(tmp_path):
+    spec = {**yaml.safe_load(DRAWN), "algorithm": {"kind": "gp_ucb", "maximizer": {"kind": "certified"}}}
+    with pytest.raises(InputError, match=r"algorithm\.maximizer: The maximizer certified cannot halve the 64 coordin"):
+        wire(parse(spec, "drawn.yaml"), settings_from({}, home=tmp_path))
 
 
 def test_an_image_is_shown_by_its_size_and_exported_whole(home, tmp_path, capsys):

@@ -195,6 +195,33 @@ def test_a_choice_by_evidence_is_on_the_origin_and_its_time_is_written_down(tmp_
     assert ledger.product("small", 1, "acquire").payload["cpu_seconds"] > 0
 
 
+def test_a_certificate_is_on_the_origin_shown_and_traced_and_a_limit_of_time_is_said(tmp_path, capsys):
+    data = {**yaml.safe_load(SMALL), "dispatcher": {"kind": "inline"}}
+    certified = {"kind": "certified", "time_s": 1e-6}
+    data["algorithm"] = {"kind": "gp_ucb", "start": {"n": 2}, "maximizer": certified}
+    data["budget"] = {"trials": 3}
+    found = {}
+    for limit in (None, 1e-6):
+        certified["time_s"] = limit
+        home = tmp_path / f"home{limit}"
+        (tmp_path / "small.yaml").write_text(yaml.safe_dump(data))
+        finish(tmp_path / "small.yaml", home)
+        found[limit] = open_ledger(home / "ledger.sqlite").trial("small-0003").origin
+        assert main(["show", "small-0003", "--home", str(home)]) == 0
+        assert (
+            f"  proven   {found[limit].certificate.status}: no acquisition of the space exceeds"
+            in capsys.readouterr().out
+        )
+        assert main(["trace", "small-0003", "--home", str(home), "--json"]) == 0
+        traced = json.loads(capsys.readouterr().out)["acquisition"]
+        assert traced["certificate"] == found[limit].certificate.model_dump()
+        assert traced["reproducible"] is found[limit].reproducible is (limit is None)
+    proven = found[None].certificate
+    assert (proven.status, proven.bound_of) == ("optimal", "exact") and 0 <= proven.gap <= 0.01 and proven.nodes > 0
+    assert proven.bound == pytest.approx(found[None].acquisition + proven.gap)
+    assert found[1e-6].certificate.status == "time_limit" and found[1e-6].certificate.gap > 0.01
+
+
 def test_a_campaign_of_a_peer_is_traced_shown_and_reported_without_a_model(tmp_path, capsys):
     data = {**yaml.safe_load(SMALL), "algorithm": {"kind": "optuna_gp", "start": {"n": 2}}}
     data["dispatcher"] = {"kind": "inline"}

@@ -293,6 +293,16 @@ def test_a_file_without_the_right_to_read_it_is_named(tmp_path):
             "'knowledge_gradient' needs an exact Gaussian process, and the surrogate 'auto' gives none",
         ),
         ("algorithm", {"kind": "gp_ts", "acquisition": {"kind": "jes", "n_sample": 4}}, "Did you mean 'n_samples'?"),
+        (
+            "algorithm",
+            {"kind": "auto", "maximizer": {"kind": "certified"}},
+            "maximizer: 'certified' bounds exact Gaussian processes, and the surrogate 'auto' is none",
+        ),
+        (
+            "algorithm",
+            {"kind": "gp_ts", "maximizer": {"kind": "certified"}},
+            "'certified' bounds functions of mean and standard deviation, and the acquisition 'thompson' is none",
+        ),
         ("space", {"x1": [-50, 0]}, "space: "),
         ("space", {"x3": [0, 1]}, "space: "),
     ],

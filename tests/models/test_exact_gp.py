@@ -15,7 +15,8 @@ RNG = np.random.default_rng(11)
 X = RNG.uniform(-1, 1, (14, 2))
 Y = 40 * np.sin(3 * X[:, 0]) + 5 * X[:, 1] + RNG.normal(0, 1.0, 14) + 300
 Z = RNG.uniform(-1, 1, (9, 2))
-CASES = [(kernel, noise) for kernel in ("matern52", "rbf") for noise in ("fitted", "known")]
+KERNELS = ("matern12", "matern32", "matern52", "rbf")
+CASES = [(kernel, noise) for kernel in KERNELS for noise in ("fitted", "known")]
 
 
 def data(**changes):
@@ -31,7 +32,8 @@ def hand_kernel(posterior, kernel, A, B, scales=None):
     r = np.sqrt((((A[:, None, :] - B[None, :, :]) / scales) ** 2).sum(axis=-1))
     if kernel == "rbf":
         return np.exp(-0.5 * r**2)
-    return (1 + math.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-math.sqrt(5) * r)
+    powers = {"matern12": (1,), "matern32": (1, math.sqrt(3) * r), "matern52": (1, math.sqrt(5) * r, 5 * r**2 / 3)}
+    return sum(powers[kernel]) * np.exp(-r * math.sqrt(2 * len(powers[kernel]) - 1))
 
 
 def mean_constant(posterior):
@@ -69,7 +71,7 @@ def hand_log_posterior(posterior, kernel, scales, noise, constant):
     return likelihood + priors + stats.lognorm(s=1.0, scale=math.exp(-4.0)).logpdf(noise)
 
 
-@pytest.mark.parametrize("kernel", ["matern52", "rbf"])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_hyper_parameters_maximise_the_log_posterior(kernel):
     posterior = fitted(kernel)
     scales = np.array([posterior.metrics[f"length_scale_{i}"] for i in range(2)]) / 2

@@ -79,7 +79,7 @@ def test_a_joint_draw_is_exact_at_its_skeleton_however_small_that_is(fitted):
         torch.testing.assert_close(size, (expected - mean).abs(), rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("kernel", ["matern52", "rbf"])
+@pytest.mark.parametrize("kernel", ["matern12", "matern32", "matern52", "rbf"])
 def test_fourier_features_converge_to_the_kernel(kernel):
     made = fit(kernel=kernel)
     scales = torch.tensor([made.metrics["length_scale_0"], made.metrics["length_scale_1"]])

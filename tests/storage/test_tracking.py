@@ -18,7 +18,7 @@ import xarray as xr
 
 from storage.fields import FieldStore
 from storage.ledger import EXPORTER, LeaseHeld, Ledger, open_ledger
-from storage.records import FieldRef, Known, Origin, Proposal, Trial, TrialState, digest_of
+from storage.records import Certificate, FieldRef, Known, Origin, Proposal, Trial, TrialState, digest_of
 from storage.study_tracking import CellRun, show_cell
 from storage.tracking import COMMIT_POINTS, Objective, Tracker, TrackingError
 
@@ -282,6 +282,18 @@ def test_an_exporter_killed_at_every_point_of_every_item_shows_everything_once(
     assert comparable(shown(uri)) == expected
 
 
+def test_what_was_proven_of_a_design_is_shown(ledger: Ledger, fields: FieldStore, tracker: Tracker, uri: str) -> None:
+    create(ledger)
+    proven = Certificate(bound=2.25, gap=0.25, status="node_limit", bound_of="exact", nodes=640)
+    (trial,) = propose(ledger, 0, 1.0, acquisition=2.0, certificate=proven)
+    complete(ledger, start(ledger, trial), temperature=9.0)
+    tracker.export(ledger)
+    run = shown(uri)["trial:heat-0001"]
+    foreseen = {name: values(run, f"origin.{name}") for name in ("acquisition", "bound", "gap", "nodes")}
+    assert foreseen == {"acquisition": [(1, 2.0)], "bound": [(1, 2.25)], "gap": [(1, 0.25)], "nodes": [(1, 640.0)]}
+    assert run["tags"]["fieldcraft.certificate"] == "node_limit" and run["tags"]["fieldcraft.bound_of"] == "exact"
+
+
 def test_what_comes_later_is_added_to_the_same_runs(
     ledger: Ledger, fields: FieldStore, tracker: Tracker, uri: str
 ) -> None:
@@ -296,6 +308,7 @@ def test_what_comes_later_is_added_to_the_same_runs(
     runs = shown(uri)
     assert runs["trial:heat-0001"]["status"] == "FINISHED"
     assert values(runs["trial:heat-0001"], "origin.mean") == [(1, 7.5)]
+    assert "origin.gap" not in runs["trial:heat-0001"]["metrics"]
     assert values(runs["surrogate:heat-0000"], "held_out_error") == [(1, 0.5), (2, 1.5)]
     assert values(runs["campaign:heat"], "best_so_far") == [(1, 8.0), (2, 9.0)]
 

@@ -1,0 +1,147 @@
+"""The boxes of a search space: where they begin, how they are halved and what linear constraints cut off."""
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.maximizer import SAME
+from models.observations import Array
+from models.sequences import ROUNDING
+from physics.space import Integer, SearchSpace
+
+# A lattice point is taken for one where the index is off by less.
+_OFF = 1e-6
+_ROUNDS = 2
+"""How often every constraint tightens every side of a box."""
+
+Corners = tuple[Tensor, Tensor]
+"""Lower and upper corners of boxes, encoded, each (B, d)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A search space as boxes.
+
+    Args:
+        roots: The boxes it consists of: one for every combination of levels of the categories.
+        scales: Length scales, by which sides are compared, shape (d,).
+        steps: Distance of neighbouring integers, shape (d,); 0 where a coordinate is continuous.
+        normals: a of the constraints a . x <= b, shape (c, d).
+        offsets: b with the tolerance within which a constraint counts as satisfied, shape (c,).
+        gone: Points that cannot be chosen, shape (k, d): a box that is one of them is no part of the region.
+    """
+
+    roots: Corners
+    scales: Tensor
+    steps: Tensor
+    normals: Tensor
+    offsets: Tensor
+    gone: Tensor
+
+    @classmethod
+    def of(cls, space: SearchSpace, scales: Tensor, gone: Array) -> "Region":
+        """The region of a space, on the device of the length scales (d,)."""
+        A, b = space.linear
+        slack = ROUNDING * (np.abs(b) + np.abs(A).sum(axis=1) + 1)
+        parts = (_steps(space), A, b + 2 * slack, gone)
+        steps, normals, offsets, points = (torch.tensor(part, device=scales.device) for part in parts)
+        whole = torch.tensor(np.stack(_roots(space)), device=scales.device)
+        region = cls((whole[0], whole[1]), scales, steps, normals, offsets, points)
+        lower, upper, kept = region._cut(*region.roots)
+        return cls((lower[kept], upper[kept]), scales, steps, normals, offsets, points)
+
+    def first(self, n: int) -> Corners:
+        """The roots, halved until there are more than n / 2 boxes or all are points."""
+        lower, upper = self.roots
+        while 2 * len(lower) <= n and len(lower) and float((upper - lower).max()) > 0:
+            (lower, upper), _ = self.halves(lower, upper)
+        return lower, upper
+
+    def halves(self, lower: Tensor, upper: Tensor) -> tuple[Corners, Tensor]:
+        """Both halves of every box along its longest scaled side, cut by the constraints, without empty ones.
+
+        Returns:
+            Corners (b, d) with b <= 2 B, and the row of the box each comes from, shape (b,).
+        """
+        rows = torch.arange(len(lower), device=lower.device)
+        side = ((upper - lower) / self.scales).argmax(1)
+        low, high, step = lower[rows, side], upper[rows, side], self.steps[side]
+        left = right = (low + high) / 2
+        whole = step > 0
+        index = ((left + 1) / step.clamp_min(SAME) + _OFF).floor()
+        left, right = torch.where(whole, index * step - 1, left), torch.where(whole, (index + 1) * step - 1, right)
+        upper_left, lower_right = upper.clone(), lower.clone()
+        upper_left[rows, side], lower_right[rows, side] = left, torch.minimum(right, high)
+        lower, upper, kept = self._cut(torch.cat([lower, lower_right]), torch.cat([upper_left, upper]))
+        return (lower[kept], upper[kept]), rows.repeat(2)[kept]
+
+    def best_centre(self, lower: Tensor, upper: Tensor, scores: Tensor, least: float) -> Tensor | None:
+        """The centre of the highest of scores (B,) that can be chosen, shape (d,); None where all are <= ``least``."""
+        centres = (lower + upper) / 2
+        index = (centres + 1) / self.steps.clamp_min(SAME)
+        whole = (self.steps == 0) | ((index - index.round()).abs() < _OFF)
+        allowed = (centres @ self.normals.mT <= self.offsets).all(1) & whole.all(1) & (scores > least)
+        allowed[allowed.clone()] = ~self._among_gone(centres[allowed])
+        if not allowed.any():
+            return None
+        return centres[int(torch.where(allowed, scores, -torch.inf).argmax())]
+
+    def _cut(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Corners (B, d) after the constraints, and which boxes hold a point of the region, shape (B,)."""
+        kept = torch.ones(len(lower), dtype=torch.bool, device=lower.device)
+        for _ in range(_ROUNDS if len(self.offsets) else 0):
+            for normal, offset in zip(self.normals, self.offsets, strict=True):
+                lower, upper, possible = _tightened(lower, upper, normal, offset)
+                kept = kept & possible
+            lower, upper = self._inward(lower, upper)
+            kept = kept & (lower <= upper).all(1)
+        return lower, upper, kept & ~self._is_gone(lower, upper)
+
+    def _inward(self, lower: Tensor, upper: Tensor) -> Corners:
+        """Integer sides moved in to the nearest integers."""
+        whole, step = self.steps > 0, self.steps.clamp_min(SAME)
+        low, high = ((lower + 1) / step - _OFF).ceil(), ((upper + 1) / step + _OFF).floor()
+        return torch.where(whole, low * step - 1, lower), torch.where(whole, high * step - 1, upper)
+
+    def _is_gone(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """Whether a box is one point that cannot be chosen, shape (B,)."""
+        found = (upper - lower).amax(1) == 0
+        found[found.clone()] = self._among_gone(lower[found])
+        return found
+
+    def _among_gone(self, X: Tensor) -> Tensor:
+        """Which rows of X (n, d) cannot be chosen, shape (n,)."""
+        return (torch.cdist(X, self.gone, p=torch.inf) < SAME).any(1)
+
+
+def _tightened(lower: Tensor, upper: Tensor, normal: Tensor, offset: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Corners cut by one constraint, and whether it can hold in the box, shape (B,)."""
+    least = torch.minimum(normal * lower, normal * upper)
+    total = least.sum(1, keepdim=True)
+    limit = (offset - total + least) / normal
+    upper = torch.where(normal > 0, torch.maximum(torch.minimum(upper, limit), lower), upper)
+    lower = torch.where(normal < 0, torch.minimum(torch.maximum(lower, limit), upper), lower)
+    return lower, upper, total.squeeze(1) <= offset
+
+
+def _roots(space: SearchSpace) -> tuple[Array, Array]:
+    """Corners (g, d) of one box for each combination of levels."""
+    choices = [np.eye(group.stop - group.start) for group in space.groups]
+    lower, upper = (np.tile(side, (int(np.prod([len(c) for c in choices], initial=1)), 1)) for side in space.bounds)
+    for row, levels in enumerate(product(*choices)):
+        for group, level in zip(space.groups, levels, strict=True):
+            lower[row, group] = upper[row, group] = level
+    return lower, upper
+
+
+def _steps(space: SearchSpace) -> Array:
+    """Distance of neighbouring integers in every coordinate, shape (d,); 0 where there are none."""
+    return np.concatenate(
+        [
+            np.full(v.width, 1 / v.scale[1] if isinstance(v, Integer) and v.low < v.high else 0.0)
+            for v in space.variables
+        ]
+    )

@@ -1,0 +1,202 @@
+"""The global maximum, with a proof: branch and bound on the exact Gaussian process behind the score."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.acquisition import MomentScore, Score
+from models.box_region import Region
+from models.branch_and_bound import Found, Limits, Search
+from models.checks import refuse_below, refuse_non_positive
+from models.gaussian_process import ExactPosterior
+from models.maximizer import Candidates, Certificate
+from models.maximizers.multistart import Multistart
+from models.observations import Array
+from models.posterior_bounds import Process, ScoreBounds
+from models.sequences import sobol_points, take
+from physics.space import SearchSpace
+
+# Boxes halved in one step, by device: as many as stay in the cache, or as keep the device busy.
+_BATCHES = {"cpu": 256, "cuda": 8192}
+# Share of the gap that is kept for the rounding of the score itself.
+_SPARE = 0.1
+# Combinations of categories, each a box of its own.
+_MOST_ROOTS = 4096
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Search in boxes, each with a proven ceiling of the score, until nothing can be better by more than the gap.
+
+    For the exact Gaussian process with any of its kernels and for ucb, log_ei and pi, in a box, under linear
+    constraints, with integers and categories. It starts from the best of samples and gradients, and ends at any limit
+    with the best point found and a bound that holds. A point that is taken cannot be chosen, but where coordinates are
+    continuous the bound is that of the whole space, those points with it.
+
+    Args:
+        gap: Proven largest distance to the maximum at which it ends, > 0, in units of the score: standard deviations
+            of the readings for ucb, natural logarithms of the improvement or its probability for log_ei and pi.
+        nodes: Boxes bounded for each place of the batch, >= 1; then it ends with the gap that is left.
+        time_s: Wall time in seconds for each place; None for no limit. A search that it ended cannot be repeated
+            bit for bit, and the trial's origin says so.
+        n_samples: Samples among which the search for a first point begins, >= 1.
+        n_starts: Of these, how many gradients improve, >= 1.
+        device: Where boxes are bounded.
+
+    Raises:
+        ValueError: a number is out of its range, or the device is not there.
+    """
+
+    exact_only: ClassVar[bool] = True
+    of_moments_only: ClassVar[bool] = True
+
+    gap: float = 0.01
+    nodes: int = 200_000
+    time_s: float | None = None
+    n_samples: int = 1024
+    n_starts: int = 8
+    device: Literal["cpu", "cuda"] = "cpu"
+
+    def __post_init__(self) -> None:
+        refuse_non_positive("gap", self.gap)
+        refuse_below("nodes", self.nodes, 1)
+        if self.time_s is not None:
+            refuse_non_positive("time_s", self.time_s)
+        Multistart(self.n_samples, self.n_starts)
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("device is 'cuda' and torch finds none: use 'cpu'.")
+
+    def maximize(
+        self, score: Score, space: SearchSpace, q: int, rng: np.random.Generator, taken: Array | None = None
+    ) -> Candidates:
+        """The batch, place by place (see Maximizer.maximize), each with its certificate.
+
+        Raises:
+            ValueError: also where the score or the space is one for which nothing can be proven here.
+        """
+        if q < 1:
+            raise ValueError(f"q is {q}: a batch has at least one place.")
+        self.refuse_space(space)
+        samples = sobol_points(space, rng)
+        chosen = np.empty((0, space.dimension))
+        before = chosen if taken is None else taken
+        certificates: list[Certificate] = []
+        for slot in range(q):
+            place = self._place(score, slot, chosen, space, np.vstack([before, chosen]))
+            x, certificate = place.solved(take(samples, self.n_samples))
+            chosen = np.vstack([chosen, x])
+            certificates.append(certificate)
+        return Candidates(chosen, np.array([c.value for c in certificates]), tuple(certificates))
+
+    def _place(self, score: Score, slot: int, chosen: Array, space: SearchSpace, gone: Array) -> "_Place":
+        proven = moment_score(score)
+        process = Process.of(exact_process(proven.believed(torch.tensor(chosen))), self.device)
+        limits = Limits((1 - _SPARE) * self.gap, self.nodes, self.time_s, _BATCHES[self.device])
+        return _Place(proven, ScoreBounds(process, proven), slot, chosen, space, gone, limits, self._local)
+
+    def refuse_space(self, space: SearchSpace) -> None:
+        """Accept a space that can be halved.
+
+        Raises:
+            ValueError: it has images, or categories of too many combinations.
+        """
+        if space.images:
+            raise ValueError(
+                f"The maximizer certified cannot halve the {space.dimension} coordinates of a space with images: use "
+                "`maximizer: multistart`."
+            )
+        roots = math.prod(group.stop - group.start for group in space.groups)
+        if roots > _MOST_ROOTS:
+            raise ValueError(
+                f"The categories have {roots} combinations, and the maximizer certified takes at most {_MOST_ROOTS}: "
+                "use `maximizer: multistart`."
+            )
+
+    @property
+    def _local(self) -> Multistart:
+        return Multistart(self.n_samples, self.n_starts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """The search for one place of the batch."""
+
+    score: MomentScore
+    bounds: ScoreBounds
+    slot: int
+    chosen: Array
+    space: SearchSpace
+    gone: Array
+    limits: Limits
+    local: Multistart
+
+    def solved(self, samples: Array) -> tuple[Array, Certificate]:
+        """The point (d,) of this place and what is proven of it, from feasible samples (n, d)."""
+        region = Region.of(self.space, self.bounds.process.scales, self.gone)
+        first, value = self._climbed(samples)
+        search = Search(
+            lambda lower, upper: self.bounds.bounds(lower, upper, region.normals, region.offsets),
+            lambda x: self._climbed(self.space.repair(x.cpu().numpy()[None])),
+            region,
+            self.limits,
+        )
+        return self._certified(search(first, value))
+
+    def _climbed(self, samples: Array) -> tuple[Tensor, float]:
+        """The best feasible point (d,) that gradients reach from samples (n, d), and its score."""
+        x, value = self.local.best(_Direct(self.bounds), self.space, self.slot, self.chosen, self.gone, samples)
+        return torch.from_numpy(x), value
+
+    def _certified(self, found: Found) -> tuple[Array, Certificate]:
+        """The point, with the score as the acquisition itself computes it."""
+        X = found.x.numpy()[None]
+        with torch.no_grad():
+            value = float(self.score.value(torch.from_numpy(X), self.slot, torch.tensor(self.chosen))[0])
+        error = abs(value - found.value)
+        off = 2 * error > _SPARE * self.limits.gap
+        bound = max(found.ceiling + error, value)
+        return X[0], Certificate(value, bound, "numerical" if off else found.status, found.nodes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Direct:
+    """The score without BoTorch's overhead."""
+
+    bounds: ScoreBounds
+
+    def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Score of X (n, d), shape (n,)."""
+        return self.bounds.value(X.to(self.bounds.process.scales.device)).cpu()
+
+
+def moment_score(score: Score) -> MomentScore:
+    """The score as a function of mean and standard deviation.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(score, MomentScore):
+        raise ValueError(
+            f"The maximizer certified bounds functions of mean and standard deviation, and the score is a "
+            f"{type(score).__name__}: use the acquisition ucb, log_ei or pi, or `maximizer: multistart`."
+        )
+    return score
+
+
+def exact_process(posterior: object) -> ExactPosterior:
+    """The posterior as an exact Gaussian process.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(posterior, ExactPosterior):
+        raise ValueError(
+            f"The maximizer certified bounds an exact Gaussian process, and the posterior is a "
+            f"{type(posterior).__name__}: use the surrogate exact_gp with at most n_exact trials, or "
+            "`maximizer: multistart`, which takes any."
+        )
+    return posterior
