@@ -2,14 +2,14 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-RIVALS := $(VENV)/.rivals
+EXTRAS := $(VENV)/.extras
 
 .PHONY: demo test quick browser check clean
 
 demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
 
-test: $(RIVALS)
+test: $(EXTRAS)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 quick: $(READY)
@@ -31,9 +31,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m flows.prefect_server --prepare
 	touch $(READY)
 
-$(RIVALS): $(READY)
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test,rivals]'
-	touch $(RIVALS)
+$(EXTRAS): $(READY)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test,rivals,scip]'
+	touch $(EXTRAS)
 
 clean:
 	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -55,7 +55,7 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
     mean, sd = _prediction(posterior, found.X)
     base = _origin(site, iteration, "model", product.payload["data_digest"], product)
-    base = base.model_copy(update=_said_of(posterior))
+    base = base.model_copy(update=_said_of(posterior, found))
     worth = [{"acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]} for slot in range(q)]
     proven = [_proven(certificate, base) for certificate in found.certificates or ()] or [{}] * q
     return found.X, [base.model_copy(update=a | b) for a, b in zip(worth, proven, strict=True)]
@@ -83,9 +83,9 @@ def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]
     return X, [_origin(site, iteration, "model", data.digest)] * q
 
 
-def _said_of(posterior: "Posterior") -> dict[str, dict[str, Any]]:
-    """What the posterior remarks of how it was made, and the scores of what it was chosen among."""
-    return {"remarks": dict(posterior.remarks), "scores": scores_of(posterior.metrics)}
+def _said_of(posterior: "Posterior", found: "maximizer.Candidates") -> dict[str, dict[str, Any]]:
+    """What posterior and maximizer remark of how they came about, and the scores of what was chosen among."""
+    return {"remarks": {**posterior.remarks, **found.remarks}, "scores": scores_of(posterior.metrics)}
 
 
 def _unseen(space: SearchSpace, trials: Sequence[Trial], seen: Sequence[Trial]) -> np.ndarray:

@@ -98,6 +98,12 @@ def _require_bounds(campaign: "Campaign") -> None:
             f"{part.acquisition and part.acquisition.kind!r} is none. Use ucb, log_ei or pi, or the maximizer "
             "multistart, which takes any."
         )
+    if getattr(words.maximizer, "optimism_only", False) and not getattr(words.acquisition, "optimistic", False):
+        raise InputError(
+            f"algorithm.maximizer: {maximizer!r} takes the confidence bound alone, and the acquisition "
+            f"{part.acquisition and part.acquisition.kind!r} is another. Use ucb, or the maximizer certified, which "
+            "takes log_ei and pi too."
+        )
     if refuse := getattr(words.maximizer, "refuse_space", None):
         try:
             refuse(campaign.space)

@@ -53,7 +53,8 @@ class Acquisition(Protocol):
 
     One that needs an exact Gaussian process declares ``exact_only: ClassVar[bool] = True``, and a surrogate that gives
     one declares ``exact`` likewise: campaigns without it are then refused before they begin. One whose score is a
-    ``MomentScore`` declares ``of_moments`` likewise, for the maximizers that need it.
+    ``MomentScore`` declares ``of_moments`` likewise, for the maximizers that need it, and ``optimistic`` where that
+    score is b sd - mean.
     """
 
     def score(

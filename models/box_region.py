@@ -46,7 +46,7 @@ class Region:
         """The region of a space, on the device of the length scales (d,)."""
         A, b = space.linear
         slack = ROUNDING * (np.abs(b) + np.abs(A).sum(axis=1) + 1)
-        parts = (_steps(space), A, b + 2 * slack, gone)
+        parts = (integer_steps(space), A, b + 2 * slack, gone)
         steps, normals, offsets, points = (torch.tensor(part, device=scales.device) for part in parts)
         whole = torch.tensor(np.stack(_roots(space)), device=scales.device)
         region = cls((whole[0], whole[1]), scales, steps, normals, offsets, points)
@@ -137,7 +137,7 @@ def _roots(space: SearchSpace) -> tuple[Array, Array]:
     return lower, upper
 
 
-def _steps(space: SearchSpace) -> Array:
+def integer_steps(space: SearchSpace) -> Array:
     """Distance of neighbouring integers in every coordinate, shape (d,); 0 where there are none."""
     return np.concatenate(
         [

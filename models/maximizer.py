@@ -1,6 +1,7 @@
 """The protocol of a maximizer: from a score to a batch of feasible candidates."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
@@ -23,7 +24,7 @@ class Certificate:
 
     Args:
         value: Its score.
-        bound: A number that the score exceeds nowhere in the space, not below value.
+        bound: A number that the score, or its approximation, exceeds nowhere in the space; not below value.
         status: How the search ended.
         nodes: Boxes that were bounded.
         bound_of: Whether the bound is of the score itself or of an approximation to it.
@@ -49,19 +50,22 @@ class Candidates:
         X: Encoded feasible points, shape (q, d), already repaired.
         value: Score of each point when it was chosen, shape (q,).
         certificates: What is proven of each; None where nothing is.
+        remarks: What is worth knowing of how they were found, by name.
     """
 
     X: Array
     value: Array
     certificates: tuple[Certificate, ...] | None = None
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
 
 class Maximizer(Protocol):
     """A search for the best candidate of each place in turn: a frozen description.
 
     One that takes only exact Gaussian processes, or only scores that are functions of mean and standard deviation
-    (``MomentScore``), declares ``exact_only`` or ``of_moments_only: ClassVar[bool] = True``; one that does not take
-    every space has a ``refuse_space`` that raises ValueError. Campaigns are then refused before they begin.
+    (``MomentScore``), declares ``exact_only`` or ``of_moments_only: ClassVar[bool] = True``; of these one that takes
+    only b sd - mean declares ``optimism_only`` likewise. One that does not take every space, or needs a package that is
+    missing, has a ``refuse_space`` that raises ValueError. Campaigns are then refused before they begin.
     """
 
     def maximize(

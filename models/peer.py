@@ -43,15 +43,15 @@ class Peer(Protocol):
         ...
 
 
-def require(package: str, *modules: str) -> None:
-    """Accept a peer whose package is there.
+def require(package: str, *modules: str, extra: str = "rivals") -> None:
+    """Accept a peer, or whatever else stands on an extra, whose package is there.
 
     Raises:
         ValueError: one of its modules is not installed; names the command that installs it.
     """
     if any(find_spec(module) is None for module in modules):
         raise ValueError(
-            f"{package} is not installed: \".venv/bin/pip install -c constraints.txt -e '.[rivals]'\" installs it."
+            f"{package} is not installed: \".venv/bin/pip install -c constraints.txt -e '.[{extra}]'\" installs it."
         )
 
 

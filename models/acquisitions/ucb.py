@@ -26,6 +26,7 @@ class UCB:
     """
 
     of_moments: ClassVar[bool] = True
+    optimistic: ClassVar[bool] = True
 
     beta: float | Literal["growing"] = 4.0
 

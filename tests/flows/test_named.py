@@ -222,6 +222,20 @@ def test_a_certificate_is_on_the_origin_shown_and_traced_and_a_limit_of_time_is_
     assert found[1e-6].certificate.status == "time_limit" and found[1e-6].certificate.gap > 0.01
 
 
+def test_what_a_maximizer_remarks_is_on_the_origin_beside_a_bound_of_an_approximation(tmp_path, capsys):
+    data = {**yaml.safe_load(SMALL), "dispatcher": {"kind": "inline"}, "budget": {"trials": 3}}
+    maximizer = {"kind": "pk_miqp", "exact_gram": False, "nodes": 1}
+    data["algorithm"] = {"kind": "gp_ucb", "start": {"n": 2}, "maximizer": maximizer}
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(data))
+    finish(tmp_path / "small.yaml", tmp_path / "home")
+    origin = open_ledger(tmp_path / "home" / "ledger.sqlite").trial("small-0003").origin
+    assert origin.certificate.bound_of == "approximate" and origin.certificate.gap >= 0
+    assert "was added to its diagonal" in origin.remarks["gram_matrix"]
+    assert main(["show", "small-0003", "--home", str(tmp_path / "home")]) == 0
+    shown = capsys.readouterr().out
+    assert ", as it was approximated" in shown and "piecewise_kernel: " in shown
+
+
 def test_a_campaign_of_a_peer_is_traced_shown_and_reported_without_a_model(tmp_path, capsys):
     data = {**yaml.safe_load(SMALL), "algorithm": {"kind": "optuna_gp", "start": {"n": 2}}}
     data["dispatcher"] = {"kind": "inline"}

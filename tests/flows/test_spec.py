@@ -303,6 +303,11 @@ def test_a_file_without_the_right_to_read_it_is_named(tmp_path):
             {"kind": "gp_ts", "maximizer": {"kind": "certified"}},
             "'certified' bounds functions of mean and standard deviation, and the acquisition 'thompson' is none",
         ),
+        (
+            "algorithm",
+            {"kind": "gp_ei", "maximizer": {"kind": "pk_miqp"}},
+            "'pk_miqp' takes the confidence bound alone, and the acquisition 'log_ei' is another. Use ucb, or the",
+        ),
         ("space", {"x1": [-50, 0]}, "space: "),
         ("space", {"x3": [0, 1]}, "space: "),
     ],
