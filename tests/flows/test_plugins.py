@@ -64,7 +64,7 @@ def test_a_file_in_a_listed_directory_is_a_kind(mine):
 def test_a_file_in_a_directory_that_is_not_listed_is_none(mine):
     assert "parabola" not in available("problems")
     with pytest.raises(
-        InputError, match=r"No kind 'parabola' in problems\. Known: .*branin, chips, .*heat.*\. To add one, write"
+        InputError, match=r"No kind 'parabola' in problems\. Known: .*branin, .*chips, .*heat.*\. To add one, write"
     ):
         load("problems", "parabola")
 
