@@ -127,8 +127,8 @@ class Algorithm:
     ) -> Array:
         """The peer's next batch of q designs, encoded and feasible, shape (q, d) (see Peer.suggest).
 
-        Other packages search real numbers, which become designs afterwards: a design that is pending or was given
-        already is replaced by the nearest one that is free.
+        Other packages search real numbers, which become designs afterwards, and are not told of designs that failed: a
+        design that is pending, has failed or was given already is replaced by the nearest one that is free.
 
         Raises:
             ValueError: there is no peer, it cannot search this space, it gave something else than q designs, or the
@@ -140,7 +140,7 @@ class Algorithm:
         X = self.peer.suggest(data, waiting, space, q, rng)
         if X.shape != (q, space.dimension):
             raise ValueError(f"The peer gave designs of the shape {X.shape}, not {(q, space.dimension)}.")
-        return _distinct(space.repair(X), waiting, space, rng)
+        return _distinct(space.repair(X), np.vstack([waiting, data.failed]), space, rng)
 
     def _words(self) -> tuple[Surrogate, Acquisition, Maximizer]:
         if self.surrogate is None or self.acquisition is None or self.maximizer is None:

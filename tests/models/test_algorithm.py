@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -100,6 +100,14 @@ def test_a_peer_takes_over_after_the_start_and_its_designs_are_repaired():
     assert [algorithm.learns(n) for n in (4, 5)] == [False, True]
     X = algorithm.suggest(observed(5), [[0.5, -0.5], [0.0, -1.5]], SPACE, 2, rng())
     np.testing.assert_array_equal(X, [[1.0, 1.0], [1.0, 0.5]])
+
+
+def test_a_peer_that_asks_again_for_a_design_that_failed_gets_another():
+    data = replace(observed(5), failed=np.array([[0.6, -0.4]]))
+    algorithm = Algorithm(initial=Sobol(), n_initial=5, peer=Echo())
+    X = algorithm.suggest(data, [[0.5, -0.5]], SPACE, 1, rng())
+    assert np.abs(X - data.failed).max() > 1e-3
+    assert np.abs(X - data.failed).max() < 0.2
 
 
 def test_a_peer_that_gives_too_few_designs_is_refused():
