@@ -11,6 +11,7 @@ from models.observations import Array
 from physics.space import Categorical, Integer, SearchSpace
 
 Value = float | int | str
+_ROUNDING = 1e-9  # encoded points this close are one design
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,14 @@ class Coordinate:
     scale: tuple[float, float] = (0.0, 1.0)
 
     def of(self, x: Array) -> Value:
-        """The parameter's value at an encoded point (d,)."""
+        """The parameter's value at an encoded point (d,); one that rounding has put beyond a bound is the bound."""
         if self.kind == "choice":
             return self.levels[int(np.argmax(x[self.column : self.column + len(self.levels)]))]
         if self.kind == "whole":
             return round(self.scale[0] + self.scale[1] * float(x[self.column]))
-        return float(x[self.column])
+        value = float(x[self.column])
+        bounded = min(max(value, self.low), self.high)
+        return bounded if abs(value - bounded) < _ROUNDING else value
 
     def into(self, x: Array, value: Value) -> None:
         """Write the parameter's value into an encoded point (d,)."""
@@ -84,4 +87,4 @@ def encoded(space: SearchSpace, points: Sequence[Mapping[str, Value]]) -> Array:
 
 def inside(space: SearchSpace, X: Array) -> NDArray[np.bool_]:
     """Which encoded points (n, d) are designs of the space, shape (n,): others were read before it was narrowed."""
-    return np.asarray(np.all(np.abs(space.repair(X) - X) < 1e-9, axis=1)) if len(X) else np.zeros(0, dtype=bool)
+    return np.asarray(np.all(np.abs(space.repair(X) - X) < _ROUNDING, axis=1)) if len(X) else np.zeros(0, dtype=bool)

@@ -29,9 +29,12 @@ WHOLE = SearchSpace((Integer("n", 1, 20),))
 
 
 def data(space, maximize=False):
-    """Six readings that are best near the encoded point (0.3, 0, ...), and one from before the space was narrowed."""
+    """Six readings that are best near the encoded point (0.3, 0, ...), and one from before the space was narrowed.
+
+    The first is at a bound, as rounding may encode it.
+    """
     X = np.concatenate([space.sample(6, np.random.default_rng(1)), space.repair(np.full((1, space.dimension), 2.0))])
-    X[-1, 0] = 1.5
+    X[0, 0], X[-1, 0] = -1.0000000000000009, 1.5
     y = (X[:, 0] - 0.3) ** 2 + 0.2 * (X[:, 1:] ** 2).sum(axis=1)
     return Observations(X=X, y=-y if maximize else y, maximize=maximize)
 
