@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := $(VENV)/.extras
 
-.PHONY: demo test quick browser check clean
+.PHONY: demo test quick guards browser check clean
 
 demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
@@ -14,6 +14,9 @@ test: $(EXTRAS)
 
 quick: $(READY)
 	$(BIN)/fieldcraft compare studies/quick.yaml
+
+guards: $(READY)
+	$(BIN)/python tests/mutations/mutate.py
 
 browser: $(READY)
 	@command -v /usr/bin/chromium > /dev/null || { echo "no /usr/bin/chromium: apt-get install chromium"; exit 1; }

@@ -7,14 +7,13 @@ import numpy as np
 
 from flows.clocks import Clock
 from flows.collocation import points_of
-from flows.environment import environment_of
 from flows.progress import tell
 from flows.sites import ACTOR, Site
 from flows.streams import Use, stream
 from flows.wiring import as_read, as_state, data_of, infeasible, observations, seen_by, standing
 from models.scores import scores_of
 from physics.space import SearchSpace
-from storage.records import Certificate, Origin, Product, Proposal, Trial, TrialState, digest_of
+from storage.records import Certificate, Origin, Product, Proposal, Trial, TrialState
 
 if TYPE_CHECKING:
     from models import maximizer
@@ -149,7 +148,7 @@ def _origin(
             "model": product.ref if product else None,
             "data_digest": data_digest,
             "collocation": product.payload.get("collocation") if product else None,
-            "environment": digest_of(environment_of(site.campaign.problem, site.campaign.settings.plugins)),
+            "environment": site.campaign.environment,
             "reproducible": not any(trial.state is TrialState.FAILED for trial in site.ledger.trials(site.name)),
         }
     )

@@ -18,6 +18,7 @@ from flows.holding import held
 from flows.passes import Passed, Ref, make_pass
 from flows.schedules import CatchUp, Tick, tick
 from flows.settings import settings_from
+from flows.spans import measured, step_name
 from storage.ledger import LeaseHeld, open_ledger
 from storage.records import Lease
 
@@ -28,7 +29,8 @@ T = TypeVar("T")
 @cache
 def _as_task(step: Callable[..., Any]) -> Callable[..., Any]:
     # No caching and no retries of Prefect's: what was done is asked of the ledger, and doing a step again is safe.
-    return task(name=step.__name__.removesuffix("_step"), cache_policy=NO_CACHE, persist_result=False, retries=0)(step)
+    as_task = task(name=step_name(step), cache_policy=NO_CACHE, persist_result=False, retries=0)
+    return as_task(measured(step))
 
 
 def through_prefect(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

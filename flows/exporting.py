@@ -14,6 +14,7 @@ from flows.errors import InputError
 from flows.feasibility import trial_feasibility
 from flows.remarks import one_line
 from flows.settings import Settings
+from flows.spans import span
 from flows.views import corrections
 from flows.wiring import standing
 from storage.fields import FieldStore
@@ -156,7 +157,8 @@ class BackgroundExport:
             self.child.stdin.close()
             return
         try:
-            _, said = self.child.communicate(timeout=DRAIN_S)
+            with span("export"):
+                _, said = self.child.communicate(timeout=DRAIN_S)
         except subprocess.TimeoutExpired:
             self.problem = f"MLflow has not caught up after {DRAIN_S:g} s; it goes on in the background"
             return

@@ -6,13 +6,17 @@ Running it again is always safe. ``flows.campaign`` makes the same pass as a Pre
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from flows import acquisition, approval, collocation, deciding, dispatching, harvest, training
 from flows.deciding import Decision
 from flows.errors import FieldcraftError
 from flows.notifying import deliver
+from flows.settings import settings_from
 from flows.sites import site_of
+from flows.spans import measured, settled, span
+from storage.ledger import open_ledger
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -107,16 +111,20 @@ class Caller(Protocol):
 
 def directly(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a step as the plain function it is."""
-    return step(*args, **kwargs)
+    return measured(step)(*args, **kwargs)
 
 
 def make_pass(ref: Ref, call: Caller = directly) -> Passed:
     """One pass over a campaign, under a lease that the caller holds; what needs a person is told however it ends."""
-    site = site_of(**asdict(ref))
+    settings = settings_from(home=Path(ref.home))
+    ledger = open_ledger(settings.ledger)
     try:
-        return _steps(asdict(ref), call)
+        passed = _steps(asdict(ref), call)
+        settled(passed.harvested)
+        return passed
     finally:
-        deliver(site.campaign.settings, site.ledger, ref.name)
+        with span("notices"):
+            deliver(settings, ledger, ref.name)
 
 
 def _steps(at: Mapping[str, Any], call: Caller) -> Passed:

@@ -169,6 +169,15 @@ def without_heartbeats() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def one_client() -> Iterator[None]:
+    """Flows inside share one client: each would make one of its own, load certificates and ask for the version."""
+    from prefect.context import SyncClientContext
+
+    with SyncClientContext.get_or_create():
+        yield
+
+
 def _template() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "fieldcraft" / f"prefect-{version('prefect')}.db"

@@ -13,9 +13,10 @@ from flows.exporting import BackgroundExport
 from flows.holding import held
 from flows.identity import acting
 from flows.notifying import deliver
-from flows.prefect_server import Server, without_heartbeats
+from flows.prefect_server import Server, one_client, without_heartbeats
 from flows.progress import Listener, listening, tell
 from flows.settings import Settings
+from flows.spans import span
 from flows.spec import differing, read_campaign
 from flows.stopping import mendable, nothing_to_learn_from
 from flows.views import counted
@@ -111,20 +112,23 @@ def _said_now(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any
 
 
 def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) -> str:
-    from flows.campaign import iterate
+    with span("prefect"):
+        from flows.campaign import iterate
 
-    server.ready()
+        server.ready()
     home, held_lease = str(campaign.settings.home), lease.model_dump()
-    with without_heartbeats():
+    with without_heartbeats(), one_client():
         while True:
-            passed = iterate(campaign.name, home, held_lease)
+            with span("prefect"):
+                passed = iterate(campaign.name, home, held_lease)
             decision = Decision(**passed["decision"])
             if decision.finished:
                 return decision.finished
             if decision.wait in ("person", "laboratory") and not passed["approved"]:
                 raise Unfinished(awaited(campaign, ledger))
             if passed["sent"] or (decision.wait and not passed["approved"]):
-                pause(campaign, ledger, decision)
+                with span("waiting"):
+                    pause(campaign, ledger, decision)
 
 
 def pause(campaign: Campaign, ledger: Ledger, decision: Decision) -> None:

@@ -67,6 +67,13 @@ class Campaign:
         """SHA-256 of ``data``."""
         return digest_of(self.data)
 
+    @cached_property
+    def environment(self) -> str:
+        """Digest of what its components ran on when they were built (see ``flows.environment``)."""
+        from flows.environment import environment_of
+
+        return digest_of(environment_of(self.problem, self.settings.plugins))
+
     @property
     def limits(self) -> Limits:
         """What may be spent, as the ledger enforces it; for people's time nothing is reserved."""

@@ -16,6 +16,7 @@ def add(command: Add) -> None:
     command("create", _create, "write a campaign down without making a pass").add_argument("file", type=Path)
     run = command("run", _run, "run a campaign to its end, or go on with it")
     run.add_argument("file", type=Path)
+    run.add_argument("--profile", action="store_true", help="say at the end where the time went")
     iterate = command("iterate", _iterate, "make one pass over a campaign")
     iterate.add_argument("name")
     for parser in (run, iterate):
@@ -57,6 +58,19 @@ def _create(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _run(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.spans import profile_text, profiled
+
+    if not options.profile:
+        return _ran(options, settings)
+    with profiled() as profile:
+        try:
+            return _ran(options, settings)
+        finally:  # where it waits for people, too
+            spent = profile.data()
+            show(options.json, {"event": "profile", **spent}, lambda: profile_text(spent))
+
+
+def _ran(options: argparse.Namespace, settings: Settings) -> int:
     from flows.running import run
     from flows.summary import summary_data, summary_text
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from storage.ledger import InvalidRecord, LedgerError, NotALedger
 from storage.ledgers import audit, budget, leases, schema
 from storage.ledgers.results import stored_results
-from storage.ledgers.rows import get_campaign, get_product, get_trial, many
+from storage.ledgers.rows import get_campaign, get_product, get_trial, many, require_campaign
 from storage.records import (
     Approval,
     Campaign,
@@ -71,7 +71,7 @@ class ReadingLedger(ABC):
     def product(self, campaign: str, iteration: int, step: Step) -> Product | None:
         """What the step of that iteration made, or None."""
         with self._reading() as connection:
-            get_campaign(connection, campaign)
+            require_campaign(connection, campaign)
             return get_product(connection, campaign, iteration, step)
 
     def products(self, campaign: str) -> tuple[Product, ...]:
@@ -79,7 +79,7 @@ class ReadingLedger(ABC):
         table = schema.products
         query = select(table).where(table.c.campaign == campaign)
         with self._reading() as connection:
-            get_campaign(connection, campaign)
+            require_campaign(connection, campaign)
             return many(connection, Product, query.order_by(table.c.iteration, table.c.step))
 
     def trials(
@@ -93,7 +93,7 @@ class ReadingLedger(ABC):
         if iteration is not None:
             query = query.where(table.c.iteration == iteration)
         with self._reading() as connection:
-            get_campaign(connection, campaign)
+            require_campaign(connection, campaign)
             return many(connection, Trial, query)
 
     def trial(self, trial_id: str) -> Trial:
@@ -106,7 +106,7 @@ class ReadingLedger(ABC):
         table = schema.events
         query = select(table).where(table.c.campaign == campaign).order_by(table.c.id)
         with self._reading() as connection:
-            get_campaign(connection, campaign)
+            require_campaign(connection, campaign)
             if trial is not None:
                 query = query.where(table.c.trial == get_trial(connection, trial).id)
             return many(connection, Event, query)
@@ -121,13 +121,13 @@ class ReadingLedger(ABC):
         table, trials = schema.results, schema.trials
         query = select(table).join(trials, trials.c.id == table.c.trial).where(trials.c.campaign == campaign)
         with self._reading() as connection:
-            get_campaign(connection, campaign)
+            require_campaign(connection, campaign)
             return many(connection, Result, query.order_by(table.c.id))
 
     def spending(self, campaign: str) -> Spending:
         """What a campaign has spent and reserved."""
         with self._reading() as connection:
-            get_campaign(connection, campaign)
+            require_campaign(connection, campaign)
             return budget.spending(connection, campaign)
 
     def approvals(self, trial_id: str) -> tuple[Approval, ...]:

@@ -3,15 +3,18 @@
 import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
-from sqlalchemy import Column, Connection, RowMapping, Select, insert, select
+from sqlalchemy import Column, Connection, Engine, RowMapping, Select, insert, select
 
 from storage.ledger import InvalidRecord, UnknownCampaign, UnknownTrial
 from storage.ledgers import schema
 from storage.records import Campaign, Expect, Notice, Product, Record, Step, Trial, trial_digest
 
 R = TypeVar("R", bound=Record)
+
+_found: WeakKeyDictionary[Engine, set[str]] = WeakKeyDictionary()  # campaigns, which no ledger ever loses
 
 
 def record_of(kind: type[R], row: RowMapping) -> R:
@@ -36,6 +39,14 @@ def get_campaign(connection: Connection, name: str) -> Campaign:
         known = ", ".join(_values(connection, schema.campaigns.c.name)) or "none"
         raise UnknownCampaign(f"The ledger holds no campaign {name!r}. Known: {known}.")
     return record_of(Campaign, row)
+
+
+def require_campaign(connection: Connection, name: str) -> None:
+    """Raise ``UnknownCampaign`` unless there is a campaign of that name; one that was found is not looked for again."""
+    known = _found.setdefault(connection.engine, set())
+    if name not in known:
+        get_campaign(connection, name)
+        known.add(name)
 
 
 def get_trial(connection: Connection, trial_id: str) -> Trial:

@@ -37,6 +37,7 @@ _NETWORK = frozenset(
 
 _engines: WeakSet[Engine] = WeakSet()
 _opened: WeakValueDictionary[tuple[str, int, int], Engine] = WeakValueDictionary()  # by path, device and inode
+_sound: WeakSet[Engine] = WeakSet()  # on files that were found to be ledgers of this schema, on a local disk
 
 
 def close_idle() -> None:
@@ -68,6 +69,8 @@ class SqliteLedger(SqlLedger):
 def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
     """Open the ledger in the file ``path``; see ``storage.ledger.open_ledger``."""
     path = path.expanduser().absolute()
+    if path.exists() and _is_sound(engine := _shared(path)):
+        return SqliteLedger(engine)
     if kind := network_file_system(path, _mounts()):
         raise NetworkFileSystem(
             f"The ledger {path} would lie on a network file system ({kind}), where SQLite's locks cannot be trusted "
@@ -93,7 +96,21 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
     except LedgerError:
         engine.dispose()
         raise
-    return SqliteLedger(_shared(path))
+    shared = _shared(path)
+    _sound.add(shared)
+    return SqliteLedger(shared)
+
+
+def _is_sound(engine: Engine) -> bool:
+    """Whether this process has found the file to be a ledger before, and no newer version has upgraded it since."""
+    if engine not in _sound:
+        return False
+    try:
+        with engine.connect() as connection:
+            version = connection.exec_driver_sql("SELECT schema_version FROM store").scalar()
+    except DBAPIError:  # damaged meanwhile: what opens it anew explains that
+        return False
+    return bool(version == schema.SCHEMA_VERSION)
 
 
 def network_file_system(path: Path, mounts: str) -> str | None:

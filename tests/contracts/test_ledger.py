@@ -187,10 +187,10 @@ def test_of_two_that_move_from_the_same_snapshot_the_second_is_told_where_the_tr
     staged = step(ledger, trial, S.STAGED)
     before = everything(ledger)
     for late in (
+        lambda: ledger.move(trial.id, S.RUNNING, (S.STAGED, staged.version - 1), "test", ""),
         lambda: step(ledger, trial, S.REJECTED),
         lambda: approve(ledger, trial),
         lambda: finish_trial(ledger, trial),
-        lambda: ledger.move(trial.id, S.RUNNING, (S.STAGED, staged.version - 1), "test", ""),
     ):
         with pytest.raises(StaleTrial, match=f"it is STAGED at version {staged.version}") as caught:
             late()
@@ -286,6 +286,7 @@ def test_an_exported_item_leaves_the_outbox_and_the_others_stay(ledger):
     ledger.exported(first.id, "run-1")
     ledger.exported(first.id, "run-2")
     assert ledger.pending() == (second,)
+    assert ledger.tracked("heat") == {"campaign": "run-1"}
 
 
 def test_the_tracking_run_of_a_campaign_a_trial_and_a_model_is_told(ledger):

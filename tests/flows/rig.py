@@ -128,6 +128,13 @@ from storage.records import TrialState
 class Remote(Local):
     """See the test."""
 
+    def submit(self, job):
+        state = open_ledger(self.folder.parents[1] / "ledger.sqlite").trial(job.trial).state
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder.parent / "submitted").open("a") as log:
+            log.write(f"{job.key} {state}\\n")
+        return super().submit(job)
+
     def look(self, handle):
         self.reach()
         return super().look(handle)

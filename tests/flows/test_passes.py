@@ -10,6 +10,7 @@ from webhooks import Webhook
 from flows.dispatcher import NotSent
 from flows.passes import Passed, Ref, make_pass
 from flows.schedules import Tick, tick
+from storage.ledger import LeaseLost
 from storage.records import Lease
 
 URL_OF_NOBODY = "http://127.0.0.1:1/orders"
@@ -58,3 +59,19 @@ def test_a_tick_that_was_due_before_a_pass_that_failed_makes_one_and_after_one_t
     passed = tick(at.ledger, "b", due, goes)
     assert isinstance(passed, Passed) and passed.proposed == 1
     assert "has served it" in str(tick(at.ledger, "b", due, goes))
+
+
+def test_a_trial_is_staged_in_the_ledger_before_its_dispatcher_is_asked_to_run_it(tmp_path):
+    at = rig(tmp_path, budget={"trials": 1}, dispatcher={"kind": "remote"})
+    at.tell("transient", "answer 2")
+    at.finish()
+    assert (at.settings.work / "submitted").read_text() == "b-0001-1 STAGED\nb-0001-2 STAGED\n"
+
+
+def test_a_pass_whose_lease_was_broken_writes_nothing(tmp_path):
+    at = rig(tmp_path)
+    lost = at.ledger.acquire("b")
+    at.ledger.acquire("b", break_lease=True)
+    with pytest.raises(LeaseLost, match="no longer holds the lease on 'b'"):
+        make_pass(Ref(str(at.settings.home), "b", lost.model_dump()))
+    assert at.ledger.trials("b") == ()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -54,7 +55,11 @@ def watched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plate")
     log = folder / "connections"
     code, out, err = finish(
-        command(folder / "home", "run", str(PLATE), PYTHONPATH=f"{HERE / 'watch'}{os.pathsep}{ROOT}", WATCHED=str(log))
+        command(
+            *(folder / "home", "run", str(PLATE), "--profile"),
+            PYTHONPATH=f"{HERE / 'watch'}{os.pathsep}{ROOT}",
+            WATCHED=str(log),
+        )
     )
     assert code == 0, err
     return folder / "home", out, log
@@ -68,6 +73,18 @@ def test_a_run_prints_its_steps_and_ends_with_best_regret_places_and_next_comman
     for word in ("best by the model temperature", "best reading      temperature", "regret", f"ledger    {home}"):
         assert word in out
     assert "fieldcraft plot plate" in out and "fieldcraft trace" in out
+
+
+def test_where_the_time_of_a_run_went_adds_up_to_all_of_it(watched):
+    _, out, _ = watched
+    total, _, *lines = out[re.search(r"^[0-9.]+ s, 4 trials settled$", out, re.MULTILINE).start() :].splitlines()
+    rows = {line[:15].strip(): line[15:].split() for line in lines}
+    steps = ["harvest", "dispatch", "decide", "collocate", "train", "acquire", "approve"]
+    assert list(rows) == [*steps, "notices", "waiting", "export", "prefect", "start and end"]
+    assert sum(float(seconds) for _, seconds, _, _ in rows.values()) == pytest.approx(float(total.split()[0]), abs=0.06)
+    assert int(rows["train"][0]) == 3 and int(rows["harvest"][0]) == int(rows["notices"][0]) >= 5
+    assert int(rows["prefect"][0]) == 1 + int(rows["harvest"][0]), "its start, and every pass"
+    assert float(rows["prefect"][2]) == pytest.approx(float(rows["prefect"][1]) / 4, abs=1e-3)
 
 
 def test_no_process_of_a_run_asks_for_an_address_off_this_machine(watched):

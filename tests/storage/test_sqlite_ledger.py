@@ -328,3 +328,12 @@ def test_every_commit_reaches_the_disk_and_foreign_keys_hold(path):
         settings = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
         assert settings == ["wal", 2]
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+
+
+def test_a_ledger_that_a_newer_version_upgraded_while_this_process_had_it_open_is_refused(tmp_path):
+    kept = open_ledger(tmp_path / "ledger.db", create=True)
+    assert open_ledger(tmp_path / "ledger.db").campaigns() == ()
+    with kept._transaction("create") as connection:
+        connection.exec_driver_sql("UPDATE store SET schema_version = 99")
+    with pytest.raises(NewerSchema, match="schema version 99"):
+        open_ledger(tmp_path / "ledger.db")

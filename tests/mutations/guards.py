@@ -1,0 +1,233 @@
+"""The guards on which "nothing is lost, nothing runs twice" rests, how each is taken out, and the test that notices."""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One guard.
+
+    Args:
+        name: What it is called.
+        file: Where it stands.
+        text: Its source there, which occurs once.
+        without: What takes its place when it is removed.
+        test: The test that notices: ``file::function``, with a case in brackets where one of them is enough.
+        fails: Pattern of the message with which that test then fails: its own assertion, an error not raised, or the
+            error of what stands behind the guard and stops only this case.
+    """
+
+    name: str
+    file: str
+    text: str
+    without: str
+    test: str
+    fails: str
+
+    def problems(self, root: Path) -> list[str]:
+        """Why it cannot be removed from the sources under ``root`` any more; nothing while it can."""
+        found = (root / self.file).read_text().count(self.text) if (root / self.file).is_file() else 0
+        path, _, function = self.test.partition("::")
+        what = [] if found == 1 else [f"{self.name}: its source occurs {found} times in {self.file}, not once"]
+        known = _functions(root / path)
+        return what + ([] if function.partition("[")[0] in known else [f"{self.name}: there is no test {self.test}"])
+
+
+def _functions(file: Path) -> set[str]:
+    if not file.is_file():
+        return set()
+    return {node.name for node in ast.parse(file.read_text()).body if isinstance(node, ast.FunctionDef)}
+
+
+_LEDGER = "tests/contracts/test_ledger.py"
+_LEASES = "tests/contracts/test_ledger_leases.py"
+_RESULTS = "tests/contracts/test_ledger_results.py"
+
+GUARDS = (
+    Guard(
+        "compare-and-swap",
+        "storage/ledgers/swaps.py",
+        "    if trial.expect != (state, version):\n",
+        "    if False:\n",
+        f"{_LEDGER}::test_of_two_that_move_from_the_same_snapshot_the_second_is_told_where_the_trial_stands[sqlite]",
+        r"DID NOT RAISE .*StaleTrial",
+    ),
+    Guard(
+        "compare-and-swap, in the statement itself",
+        "storage/ledgers/swaps.py",
+        ".where(table.c.id == before.id, table.c.state == before.state.value, table.c.version == before.version)",
+        ".where(table.c.id == before.id)",
+        "tests/storage/test_swaps.py::test_a_row_that_was_changed_after_it_was_read_is_not_written",
+        r"DID NOT RAISE .*StaleTrial",
+    ),
+    Guard(
+        "one table of moves",
+        "storage/ledgers/swaps.py",
+        "    if to not in TRANSITIONS[trial.state]:\n",
+        "    if False:\n",
+        f"{_LEDGER}::test_a_move_is_made_exactly_when_the_table_has_it[sqlite-COMPLETED]",
+        r"DID NOT RAISE .*ForbiddenMove",
+    ),
+    Guard(
+        "fencing of a late holder",
+        "storage/ledgers/sql.py",
+        "                if self._lease is not None:\n                    leases.hold(connection, self._lease)\n",
+        "",
+        f"{_LEASES}::test_every_write_of_a_holder_that_was_replaced_is_refused_and_changes_nothing[sqlite]",
+        r"SpecChanged: The campaign",
+    ),
+    Guard(
+        "fencing of every step",
+        "flows/sites.py",
+        "ledger if lease is None else ledger.fenced(Lease.model_validate(lease))",
+        "ledger",
+        "tests/flows/test_passes.py::test_a_pass_whose_lease_was_broken_writes_nothing",
+        r"DID NOT RAISE .*LeaseLost",
+    ),
+    Guard(
+        "one pass at a time",
+        "storage/ledgers/leases.py",
+        "    if holder is not None and not break_lease and lives(holder):\n",
+        "    if False:\n",
+        f"{_LEASES}::test_a_live_holder_is_named_and_keeps_the_lease[sqlite]",
+        r"DID NOT RAISE .*LeaseHeld",
+    ),
+    Guard(
+        "a tick that was served makes no pass",
+        "storage/ledgers/leases.py",
+        "    if holder is None and due is not None and began is not None and due < began:\n",
+        "    if False:\n",
+        f"{_LEASES}::test_what_was_due_before_a_pass_that_is_over_began_is_served_and_nothing_is_written[sqlite]",
+        r"DID NOT RAISE .*PassServed",
+    ),
+    Guard(
+        "one exporter at a time",
+        "storage/tracking.py",
+        "ledger.acquire_exporter(), 0",
+        "ledger.acquire_exporter(break_lease=True), 0",
+        "tests/storage/test_tracking.py::test_a_second_exporter_is_refused_while_the_first_one_works",
+        r"DID NOT RAISE .*LeaseHeld",
+    ),
+    Guard(
+        "an outbox item is exported once",
+        "storage/ledgers/sql.py",
+        ".where(table.c.id == item_id, table.c.exported.is_(None))",
+        ".where(table.c.id == item_id)",
+        f"{_LEDGER}::test_an_exported_item_leaves_the_outbox_and_the_others_stay[sqlite]",
+        r"run-2.*run-1",
+    ),
+    Guard(
+        "an approval names what will run",
+        "storage/ledgers/approvals.py",
+        "    if grant.digest != (runs := what_runs(connection, trial)):\n",
+        "    if False:\n",
+        f"{_LEDGER}::test_an_approval_is_for_exactly_what_will_run[sqlite]",
+        r"DID NOT RAISE .*ForbiddenMove",
+    ),
+    Guard(
+        "nothing is sent that was not approved as it is",
+        "storage/ledgers/approvals.py",
+        "    if approval.digest != (runs := what_runs(connection, trial)) or approval.revision != trial.revision:\n",
+        "    if False:\n",
+        "tests/flows/test_failures.py::"
+        "test_a_trial_that_is_not_what_was_approved_holds_up_neither_the_pass_nor_other_trials",
+        r"not enough values to unpack",
+    ),
+    Guard(
+        "approvals expire",
+        "storage/ledgers/approvals.py",
+        "    if approval.expires is not None and approval.expires <= (now := time.time()):\n",
+        "    if False:\n",
+        "tests/contracts/test_ledger_decisions.py::"
+        "test_nothing_is_staged_or_retried_under_an_approval_that_has_expired[sqlite]",
+        r"DID NOT RAISE .*ForbiddenMove",
+    ),
+    Guard(
+        "an approval is for so many attempts",
+        "storage/ledgers/approvals.py",
+        "    if (used := _used(connection, approval)) >= approval.attempts:\n",
+        "    if (used := _used(connection, approval)) < 0:\n",
+        f"{_LEDGER}::test_a_retry_runs_under_the_same_approval_up_to_its_attempts[sqlite]",
+        r"DID NOT RAISE .*ForbiddenMove",
+    ),
+    Guard(
+        "budget is reserved before a trial is sent",
+        "storage/ledgers/moves.py",
+        "    if to is TrialState.STAGED:\n        budget.reserve(connection, before)\n",
+        "",
+        "tests/contracts/test_ledger_budget.py::"
+        "test_what_is_out_counts_against_the_cost_and_what_came_cheaper_is_free_again[sqlite]",
+        r"DID NOT RAISE .*BudgetSpent",
+    ),
+    Guard(
+        "an iteration is proposed once",
+        "storage/ledgers/designs.py",
+        "order_by(trials.c.slot)\n    if existing := many(connection, Trial, there):\n        return existing\n",
+        "order_by(trials.c.slot)\n",
+        f"{_LEDGER}::test_trials_are_numbered_on_and_proposing_an_iteration_again_writes_nothing[sqlite]",
+        r"UNIQUE constraint",
+    ),
+    Guard(
+        "what is sent is staged first",
+        "flows/dispatching.py",
+        "        staged = _claim(site, trial)\n",
+        '        dispatcher.submit(Job(trial.id, f"{trial.id}-{trial.attempt + 1}", _request(site, trial)))\n'
+        "        staged = _claim(site, trial)\n",
+        "tests/flows/test_passes.py::test_a_trial_is_staged_in_the_ledger_before_its_dispatcher_is_asked_to_run_it",
+        r"b-0001-1 APPROVED",
+    ),
+    Guard(
+        "what may have been sent is looked for first",
+        "flows/dispatching.py",
+        "        handle = dispatcher.find(key)\n",
+        "        handle = None\n",
+        "tests/flows/test_failures.py::"
+        "test_a_staged_trial_of_which_nobody_can_tell_whether_it_was_sent_is_held_and_sent_once_it_was_not",
+        r"assert .*'person'",
+    ),
+    Guard(
+        "what may have run is not repeated",
+        "flows/harvest.py",
+        "    if site.campaign.idempotent:\n",
+        "    if True:\n",
+        "tests/flows/test_failures.py::"
+        "test_a_killed_simulation_that_may_not_be_repeated_is_held_until_a_person_retries_it",
+        r"Differing attributes:\s+.'wait",
+    ),
+    Guard(
+        "a key runs once, whoever submits it",
+        "flows/simulation.py",
+        'write_json(folder / "started.json", me, once=True)',
+        'write_json(folder / "started.json", me)',
+        "tests/flows/test_local_dispatcher.py::test_a_key_submitted_twice_runs_once",
+        r"assert",
+    ),
+    Guard(
+        "a result of an earlier attempt does not count",
+        "storage/ledgers/results.py",
+        "    counts = present and TrialState.COMPLETED in TRANSITIONS[trial.state]\n",
+        "    counts = TrialState.COMPLETED in TRANSITIONS[trial.state]\n",
+        f"{_RESULTS}::test_a_late_result_of_an_earlier_attempt_is_kept_and_moves_nothing[sqlite]",
+        r"accepted.*uperseded",
+    ),
+    Guard(
+        "a result that comes twice is stored once",
+        "storage/ledgers/results.py",
+        "    if repeated is not None:\n        return before, repeated.model_copy(update={\"verdict\": verdict})\n",
+        "",
+        f"{_RESULTS}::test_a_result_that_comes_twice_is_stored_once[sqlite]",
+        r"assert",
+    ),
+    Guard(
+        "what is read is what was written",
+        "storage/staging.py",
+        "        if _sha256(path / name) != manifest.files[name].sha256:\n",
+        "        if False:\n",
+        "tests/storage/test_fields.py::test_damage_is_found_by_verify_and_never_read[flipped bit]",
+        r"Regex pattern did not match",
+    ),
+)  # fmt: skip

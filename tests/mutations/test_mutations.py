@@ -1,0 +1,32 @@
+"""The list of guards still applies to the sources, without trying it: ``make guards`` does."""
+
+from dataclasses import replace
+
+import pytest
+from guards import GUARDS, ROOT
+from mutate import main
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
+def test_a_guard_can_be_removed_as_listed_and_its_test_exists(guard):
+    assert guard.problems(ROOT) == []
+    assert guard.without != guard.text
+    compile((ROOT / guard.file).read_text().replace(guard.text, guard.without), guard.file, "exec")
+
+
+def test_no_two_guards_have_one_name_or_one_source():
+    assert len({guard.name for guard in GUARDS}) == len({(guard.file, guard.text) for guard in GUARDS}) == len(GUARDS)
+
+
+def test_a_guard_that_moved_or_whose_test_is_gone_is_named():
+    moved = replace(GUARDS[0], text="if trial.expects:", test=GUARDS[0].test.replace("::test_of", "::test_off"))
+    assert moved.problems(ROOT) == [
+        "compare-and-swap: its source occurs 0 times in storage/ledgers/swaps.py, not once",
+        f"compare-and-swap: there is no test {moved.test}",
+    ]
+    assert "occurs 2 times" in replace(GUARDS[0], text="from storage.ledgers").problems(ROOT)[0]
+
+
+def test_a_name_that_no_guard_has_is_refused(capsys):
+    assert main(["no such guard"]) == 1
+    assert capsys.readouterr().out == "No guard is called 'no such guard'.\n"
