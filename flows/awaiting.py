@@ -9,7 +9,7 @@ from flows.decisions import ago
 from flows.dispatching import attempt_key
 from flows.remarks import one_line
 from flows.retries import Retry, retries
-from flows.spec import stored
+from flows.spec import by_people, stored
 from flows.views import design_text, quantity
 from storage.ledger import Ledger
 from storage.records import Approval, Campaign, Trial, TrialState
@@ -30,7 +30,9 @@ def queue_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
         "expires_h": spec.approval.expires_h,
         "waiting": listed(TrialState.PROPOSED, lambda trial: _edited(ledger, trial)),
         "approved": listed(TrialState.APPROVED, lambda trial: _approved(ledger, trial)),
-        "laboratory": [] if spec.simulator else listed(TrialState.RUNNING, lambda trial: _ordered(ledger, trial)),
+        "laboratory": (
+            listed(TrialState.RUNNING, lambda trial: _ordered(ledger, trial)) if by_people(campaign) else []
+        ),
         "held": listed(TrialState.HELD, lambda trial: _held(ledger, trial)),
         "retries": [_retry(ledger, campaign, retry) for retry in retries(ledger, spec.dispatcher, trials)],
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flows.spec import noisy
+from flows.spec import by_people, noisy
 from storage.ledger import Ledger
 from storage.objective import Objective
 from storage.records import Campaign, Product, Trial, TrialState
@@ -77,7 +77,11 @@ def best_trial(campaign: Campaign, trials: Sequence[Trial]) -> Trial | None:
 
 def best_of(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial]) -> Best:
     """The best of a campaign's trials, by reading and by the latest model."""
-    model = _recommended(ledger.products(campaign.name), trials) if noisy(campaign.spec) else None
+    model = (
+        _recommended(ledger.products(campaign.name), trials)
+        if noisy(campaign.spec, people=by_people(campaign))
+        else None
+    )
     return Best(best_trial(campaign, trials), model)
 
 

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from flows.errors import FieldcraftError
+from flows.settings import Settings, settings_from
 from storage.records import FailureKind
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from physics.problem import Problem
 
 Handle = Mapping[str, Any]
 """What finds a job again, as JSON; kept by the ledger."""
@@ -74,6 +77,7 @@ class Place:
         orders: Folder in which work orders and results of the campaign are exchanged.
         webhook: Where each work order is sent too; None for nowhere.
         webhook_token: Bearer token for it.
+        settings: All that the operator has set; by default what this process's environment says.
     """
 
     campaign: str
@@ -83,6 +87,7 @@ class Place:
     orders: Path
     webhook: str | None = field(default=None, repr=False)
     webhook_token: str | None = field(default=None, repr=False)
+    settings: Settings = field(default_factory=settings_from, repr=False)
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,8 @@ class Job:
     Args:
         trial: Trial id.
         key: Names this attempt for ever; a result is matched by it alone.
-        request: Problem, simulator (None where people do the work), design, address of the randomness, units of the
-            design's variables, outputs with their units, and digest of what was approved.
+        request: Problem, simulator (None where people or a program do the work), design, address of the randomness,
+            units of the design's variables, outputs with their units, and digest of what was approved.
     """
 
     trial: str
@@ -107,12 +112,21 @@ class Dispatcher(Protocol):
     Submitting a key twice runs it once. ``find`` tells a key that was never started (None) from one that was; a
     dispatcher that cannot tell raises ``CannotTell``: the trial is then held for a person and not sent again.
 
+    It is a frozen dataclass whose first field is ``place: Place``; its other fields are its own options, which the
+    campaign file gives beside those that all have.
+
     Attributes:
         by_people: Whether people do the work. No pass waits for them, no simulator is named in the campaign file, and
             nothing is ever repeated without a person's word.
 
     One that runs simulations within the pass itself declares ``within_pass: ClassVar[bool] = True``: it then gets only
     simulators that are idempotent, and campaigns without a limit of wall time.
+
+    One that answers designs itself declares ``answers: ClassVar[bool] = True``: its campaigns name no simulator. It
+    says by ``idempotent`` whether an experiment may be repeated without harm, by ``noisy`` whether a repeated one may
+    read otherwise, and its ``require(problem)`` raises ``InputError`` where it cannot serve a problem under these
+    settings, before a campaign begins. What it fetches holds what the problem's ``evaluate`` reads, or a scalar
+    variable for each output, and these are then the outputs.
     """
 
     by_people: ClassVar[bool]
@@ -164,4 +178,27 @@ class Dispatcher(Protocol):
 
     def wait(self, handles: "list[Handle]", seconds: float) -> None:
         """Return when one of the jobs has ended, or after ``seconds``."""
+        ...
+
+
+class Answering(Dispatcher, Protocol):
+    """A dispatcher that answers designs itself (see ``Dispatcher``).
+
+    Attributes:
+        answers: True.
+    """
+
+    answers: ClassVar[bool]
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether an experiment may be repeated without harm."""
+        ...
+
+    def require(self, problem: "Problem") -> None:
+        """Accept a problem under the operator's settings.
+
+        Raises:
+            InputError: it cannot be served; says why and what to do.
+        """
         ...

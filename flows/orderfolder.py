@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.dispatchers.local import read_json, write_json
+from flows.jobfolder import read_json, write_json
 
 _MARK = "campaign.json"
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -80,25 +80,64 @@ def load(group: str, kind: str, plugins: Sequence[Path] = ()) -> type[Any]:
     return public[0]
 
 
-def build(group: str, component: Mapping[str, Any], plugins: Sequence[Path] = (), where: str = "") -> Any:
+def build(
+    group: str,
+    component: Mapping[str, Any],
+    plugins: Sequence[Path] = (),
+    where: str = "",
+    *,
+    given: Mapping[str, Any] | None = None,
+    beside: Sequence[str] = (),
+) -> Any:
     """The component that ``{kind: ..., option: ...}`` describes, validated.
+
+    Args:
+        group: What kinds it is one of.
+        component: Its kind and options.
+        plugins: Directories searched for kinds beside the built-in ones.
+        where: Its place in the file, for errors.
+        given: Fields that the caller sets and no file can.
+        beside: Keys of the same place that are no options, for suggestions.
 
     Raises:
         InputError: unknown kind, misspelt option, or a value that the component refuses; ``where`` is named.
     """
+    given = given or {}
     options = {key: value for key, value in component.items() if key != "kind"}
     cls = load(group, str(component.get("kind")), plugins)
+    if taken := sorted(given.keys() & options.keys()):
+        raise InputError(f"{where}.{taken[0]}: unknown key {taken[0]!r}. Remove it.")
     if "__pydantic_config__" not in vars(cls):
         cls.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
     try:
-        return TypeAdapter(cls).validate_python(options)
+        return TypeAdapter(cls).validate_python({**given, **options})
     except ValidationError as error:
-        raise InputError(explain(error, where, lambda _: [f.name for f in dataclasses.fields(cls)])) from None
+        names = [*beside, *(name for name in _fields(cls) if name not in given)]
+        raise InputError(explain(error, where, lambda place: _keys(cls, place) if place else names)) from None
 
 
 def options_of(kind: str, component: Any) -> dict[str, Any]:
     """The component as data again, every default written out: ``{kind: ..., option: ...}``."""
-    return {"kind": kind, **{f.name: getattr(component, f.name) for f in dataclasses.fields(component) if f.init}}
+    return {"kind": kind, **{name: _data(getattr(component, name)) for name in _fields(type(component))}}
+
+
+def _data(value: Any) -> Any:
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+
+
+def _fields(cls: type[Any]) -> list[str]:
+    return [field.name for field in dataclasses.fields(cls) if field.init]
+
+
+def _keys(cls: type[Any], place: Sequence[int | str]) -> list[str]:
+    """The options of an option, in a place within a component; none where it has none."""
+    for part in place:
+        types = [field.type for field in dataclasses.fields(cls) if field.name == part]
+        parts = [each for kind in types for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)]
+        if not parts:
+            return []
+        cls = parts[0] if isinstance(parts[0], type) else type(parts[0])
+    return _fields(cls)
 
 
 def explain(error: ValidationError, where: str, known: Callable[[tuple[int | str, ...]], Sequence[str]]) -> str:

@@ -87,7 +87,10 @@ def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:
             campaign.name,
             campaign.data,
             campaign.digest,
-            environment_of(campaign.problem, campaign.settings.plugins),
+            {
+                **environment_of(campaign.problem, campaign.settings.plugins),
+                "by_people": campaign.dispatcher.by_people,
+            },
             person.name,
             campaign.limits,
         )

@@ -9,6 +9,8 @@ FIELDCRAFT_PEOPLE    file of roles and token digests (docs/security.md); without
 FIELDCRAFT_TOKEN     token of the person who acts, where that is not the operating system's user
 FIELDCRAFT_LAB       folder in which the dispatcher "lab" exchanges work orders and results (default: HOME/lab)
 FIELDCRAFT_LAB_URL   webhook that is sent each work order, too
+FIELDCRAFT_PROGRAMS  programs that campaigns may run by the dispatcher "command": absolute paths, separated as in PATH
+FIELDCRAFT_RECORDS   folder of recorded results that campaigns may read by the dispatcher "replay"
 FIELDCRAFT_NOTIFY_URL      webhook that is told of what needs a person
 FIELDCRAFT_NOTIFY_COMMAND  program with arguments, run for each such notice with its JSON on standard input
 FIELDCRAFT_WEBHOOK_TOKEN   bearer token sent to both webhooks
@@ -40,6 +42,8 @@ class Settings:
         notify_url: Webhook for notices.
         notify_command: Program and arguments for notices.
         webhook_token: Bearer token for both webhooks.
+        programs: External programs that campaigns may run.
+        records: Folder of recorded results that campaigns may read.
     """
 
     home: Path
@@ -52,6 +56,8 @@ class Settings:
     notify_url: str | None = field(default=None, repr=False)
     notify_command: tuple[str, ...] = ()
     webhook_token: str | None = field(default=None, repr=False)
+    programs: tuple[Path, ...] = ()
+    records: Path | None = None
 
     @property
     def ledger(self) -> Path:
@@ -90,8 +96,8 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
     """Read the settings; ``home`` (a command's ``--home``) wins over the environment.
 
     Raises:
-        InputError: a plug-in directory does not exist, a path or a webhook is none, a token cannot be sent, or a
-            command's quotes do not match.
+        InputError: a plug-in directory does not exist, a path, a program or a webhook is none, a token cannot be sent,
+            or a command's quotes do not match.
     """
     place = _path(home, "--home") if home else _path(environment.get("FIELDCRAFT_HOME") or "runs", "FIELDCRAFT_HOME")
     parts = [part for part in environment.get("FIELDCRAFT_PLUGINS", "").split(os.pathsep) if part]
@@ -103,6 +109,7 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
             )
     mlflow = environment.get("FIELDCRAFT_MLFLOW") or f"sqlite:///{place / 'mlflow' / 'mlflow.db'}"
     people, lab = environment.get("FIELDCRAFT_PEOPLE"), environment.get("FIELDCRAFT_LAB")
+    records = environment.get("FIELDCRAFT_RECORDS")
     return Settings(
         home=place,
         plugins=tuple(listed),
@@ -114,7 +121,18 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
         notify_url=_webhook(environment, "FIELDCRAFT_NOTIFY_URL"),
         notify_command=_words(environment, "FIELDCRAFT_NOTIFY_COMMAND"),
         webhook_token=_webhook_token(environment),
+        programs=_programs(environment),
+        records=_path(records, "FIELDCRAFT_RECORDS") if records else None,
     )
+
+
+def _programs(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Paths as they are given: a link's own name is what campaigns call the program by."""
+    listed = [part for part in environment.get("FIELDCRAFT_PROGRAMS", "").split(os.pathsep) if part]
+    for part in listed:
+        if not os.path.isabs(part):
+            raise InputError(f"FIELDCRAFT_PROGRAMS names {part!r}, which is no absolute path. Give the whole path.")
+    return tuple(map(Path, listed))
 
 
 def _path(given: str | Path, name: str) -> Path:

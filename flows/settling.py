@@ -14,7 +14,7 @@ from flows.errors import FieldcraftError, InputError
 from flows.identity import Person
 from flows.remarks import remark
 from flows.settings import Settings
-from flows.spec import CampaignSpec, stored
+from flows.spec import CampaignSpec, by_people, stored
 from flows.wiring import dispatcher_of
 from storage.ledger import Ledger
 from storage.records import Trial, TrialState
@@ -112,13 +112,13 @@ def cancel(ledger: Ledger, settings: Settings, person: Person, named: str, reaso
 
 def _elapsed(ledger: Ledger, trial: Trial) -> float | None:
     """Wall time in seconds, up to its limit, of an attempt that runs; None where it is not known to, or people work."""
-    spec = _specification(ledger, trial)
-    if trial.state is not TrialState.RUNNING or spec.simulator is None:
+    if trial.state is not TrialState.RUNNING or by_people(ledger.campaign(trial.campaign)):
         return None
     history = ledger.history(trial.campaign, trial.id)
     claimed = max(event.id for event in history if event.after is TrialState.STAGED)
     sent = next(e.created for e in history if e.id > claimed and e.after is TrialState.RUNNING)
-    return min(max(0.0, time.time() - sent), spec.dispatcher.wall_time_s)
+    limit = _specification(ledger, trial).dispatcher.wall_time_s
+    return min(max(0.0, time.time() - sent), limit)
 
 
 def _stop(ledger: Ledger, settings: Settings, trial: Trial, done: Trial) -> None:

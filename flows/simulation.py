@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storage.processes import boot, start_time
-
 if TYPE_CHECKING:
     import xarray as xr
 
+    from flows.jobfolder import JobFolder
     from storage.records import FailureKind
 
 _POLL_S = 0.02
@@ -43,23 +42,19 @@ def main(folder: Path) -> int:
     Returns:
         Exit status: 0 when this or another process took the job.
     """
-    from flows.dispatchers.local import read_json, write_json
+    from flows.jobfolder import JobFolder
 
-    me = {"pid": os.getpid(), "started": start_time(os.getpid()), "boot": boot(), "at": time.time()}
-    try:
-        write_json(folder / "started.json", me, once=True)
-    except FileExistsError:
+    job = JobFolder(folder)
+    if not job.begin():
         return 0
-    limit = read_json(folder / "request.json")["wall_time_s"]
+    limit = job.request["wall_time_s"]
     worker = os.fork()
     if worker == 0:
-        os._exit(_work(folder))
-    return _supervise(folder, worker, limit)
+        os._exit(_work(job))
+    return _supervise(job, worker, limit)
 
 
-def _supervise(folder: Path, worker: int, limit: float) -> int:
-    from flows.dispatchers.local import write_json
-
+def _supervise(job: "JobFolder", worker: int, limit: float) -> int:
     began = time.monotonic()
     while True:
         ended, status = os.waitpid(worker, os.WNOHANG)
@@ -68,49 +63,40 @@ def _supervise(folder: Path, worker: int, limit: float) -> int:
         if time.monotonic() > began + limit:
             reason = f"ran over dispatcher.wall_time_s of {limit:g} s and was killed with all it had started"
             try:
-                _explain(folder, "unknown", reason, limit)
+                job.fail("unknown", reason, limit)
             finally:  # the limit holds also where the disk is full or the folder is gone
                 os.killpg(os.getpgrp(), signal.SIGKILL)
         time.sleep(_POLL_S)
-    if os.WIFSIGNALED(status) and not (folder / "result").is_dir():
-        name = signal.Signals(os.WTERMSIG(status)).name
-        write_json(folder / "outcome.json", {"kind": "lost", "reason": f"the simulation was killed by {name}"})
+    if os.WIFSIGNALED(status) and not job.result.is_dir():
+        job.lose(f"the simulation was killed by {signal.Signals(os.WTERMSIG(status)).name}")
     os.killpg(os.getpgrp(), signal.SIGKILL)  # whatever the simulator left running, and this process last
     return os.waitstatus_to_exitcode(status)
 
 
-def _explain(folder: Path, kind: "FailureKind", reason: str, seconds: float, **more: Any) -> None:
-    from flows.dispatchers.local import write_json
+def _work(job: "JobFolder") -> int:
+    from flows.programs import ProgramEnded, run_program
+    from flows.settings import settings_from
 
-    write_json(folder / "outcome.json", {"kind": kind, "reason": reason, "seconds": round(seconds, 3), **more})
-
-
-def _work(folder: Path) -> int:
-    began = time.monotonic()
+    began, request = time.monotonic(), job.request
     try:
-        answer = _simulated(folder)
+        external = "program" in request
+        answer = run_program(job, request) if external else simulate(request, settings_from().plugins)
         if isinstance(answer, Refused):
-            _explain(folder, "infeasible", answer.reason, time.monotonic() - began, cost=answer.cost)
+            job.fail("infeasible", answer.reason, time.monotonic() - began, answer.cost)
+        else:
+            job.save(answer)
+    except ProgramEnded as ended:
+        ended.tell(job, time.monotonic() - began)
+        return 1
     except (Exception, SystemExit) as error:  # the outermost edge of a user's simulator: what it raises is recorded
         traceback.print_exc()
         kind, reason = judged(error)
-        _explain(folder, kind, reason, time.monotonic() - began)
+        job.fail(kind, reason, time.monotonic() - began)
         return 1
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
     return 0
-
-
-def _simulated(folder: Path) -> "xr.Dataset | Refused":
-    from flows.dispatchers.local import read_json
-    from flows.settings import settings_from
-    from storage.fields import save_group
-
-    answer = simulate(read_json(folder / "request.json"), settings_from().plugins)
-    if not isinstance(answer, Refused):
-        save_group(folder / "result", answer)
-    return answer
 
 
 def judged(error: Exception | SystemExit) -> "tuple[FailureKind, str]":

@@ -11,6 +11,7 @@ from flows.errors import InputError
 from flows.plainyaml import MAX_BYTES as MAX_BYTES
 from flows.plainyaml import load_yaml as load_yaml
 from flows.plugins import explain
+from storage.records import Campaign as Record
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -185,7 +186,11 @@ class Dispatch(_Part):
         backoff_s: Wait in seconds before the first retry; doubled for each further one, up to an hour.
         lease_s: A running trial that its dispatcher cannot tell of for so many seconds is held for a person.
         instructions: What the people of a laboratory are told with every work order.
+
+    Further keys are the dispatcher's own options, which only it knows (``flows.wiring`` validates them).
     """
+
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
     kind: str = "local"
     parallel: int = Field(default=2, ge=1)
@@ -194,6 +199,11 @@ class Dispatch(_Part):
     backoff_s: float = Field(default=1.0, ge=0)
     lease_s: float = Field(default=300.0, gt=0)
     instructions: str = ""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The dispatcher's own options."""
+        return dict(self.model_extra or {})
 
 
 class Budget(_Part):
@@ -250,7 +260,7 @@ class _Campaign(_Part):
         seed: Entropy of every random stream.
         sense: Whether the objective is maximised or minimised.
         problem: What is optimised.
-        simulator: What answers a design; left out where people do, in a laboratory.
+        simulator: What answers a design; left out where people do, in a laboratory, or the dispatcher itself.
         space: Narrower bounds of the problem's variables, ``{x: [low, high]}``.
         noise: Noise added to the objective's reading; none when left out.
         algorithm: How designs are chosen.
@@ -337,10 +347,22 @@ def stored(data: Mapping[str, Any], source: str) -> CampaignSpec:
     return _validated(CampaignSpec, data, source)
 
 
-def noisy(spec: Mapping[str, Any]) -> bool:
-    """Whether readings are noisy under a stored specification: noise is added to them, or people measure."""
-    noise = spec.get("noise") or {}
-    return spec.get("simulator") is None or any(noise.get(way) for way in ("sd", "of_sd"))
+def noisy(spec: Mapping[str, Any], *, people: bool) -> bool:
+    """Whether readings are noisy under a stored specification.
+
+    Noise is added to them, people measure, or the dispatcher's option ``noisy`` says that its program's answers are.
+    """
+    noise, dispatcher = spec.get("noise") or {}, spec.get("dispatcher") or {}
+    return people or any(noise.get(way) for way in ("sd", "of_sd")) or bool(dispatcher.get("noisy"))
+
+
+def by_people(campaign: Record) -> bool:
+    """Whether people do the experiments of a campaign, as was written down when it was created.
+
+    Where it was not, no program could answer a design either, and who names no simulator has people.
+    """
+    known: bool = campaign.environment.get("by_people", campaign.spec.get("simulator") is None)
+    return known
 
 
 def _validated(model: type[_Spec], data: Mapping[str, Any], source: str) -> _Spec:

@@ -13,7 +13,7 @@ from flows.feasibility import campaign_feasibility, trial_feasibility
 from flows.notifying import is_past
 from flows.remarks import level_text, one_line
 from flows.retries import retries
-from flows.spec import Approval, Dispatch
+from flows.spec import Approval, Dispatch, by_people
 from storage.ledger import Ledger
 from storage.records import Campaign, Event, Limits, Origin, Product, Result, Spending, Trial, TrialState
 
@@ -122,7 +122,7 @@ def _waiting(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial]) -> dic
     return {
         "approval": [t.id for t in trials if t.state is TrialState.PROPOSED and policy != "auto"],
         "held": [{"trial": held_id, "reason": ledger.history(campaign.name, held_id)[-1].reason} for held_id in held],
-        "laboratory": [t.id for t in trials if t.state is TrialState.RUNNING and campaign.spec["simulator"] is None],
+        "laboratory": [t.id for t in trials if t.state is TrialState.RUNNING and by_people(campaign)],
         "retries": [{"trial": retry.trial.id, "due": retry.due} for retry in retries(ledger, chosen, trials)],
     }
 

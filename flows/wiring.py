@@ -4,14 +4,14 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from flows.dispatcher import Place
 from flows.errors import InputError
 from flows.feasibility import is_infeasible
-from flows.plugins import build, load, options_of
+from flows.plugins import build, options_of
 from flows.requirements import require_columns, require_fit, require_no_wall_time, require_repeatable, same_axes
 from flows.sentences import MODEL, TRUE, expanded
 from flows.settings import Settings
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
     import xarray as xr
 
-    from flows.dispatcher import Dispatcher
+    from flows.dispatcher import Answering, Dispatcher
     from models.algorithm import Algorithm
     from models.observations import Observations
 
@@ -82,13 +82,13 @@ class Campaign:
             trials=budget.trials,
             cost=budget.cost,
             seconds=None if budget.wall_time_h is None else 3600.0 * budget.wall_time_h,
-            attempt_seconds=0.0 if self.simulator is None else self.spec.dispatcher.wall_time_s,
+            attempt_seconds=0.0 if self.dispatcher.by_people else self.spec.dispatcher.wall_time_s,
         )
 
     @property
     def noisy(self) -> bool:
         """Whether the best reading may be a lucky one, so that the best design is the best by a model."""
-        return noisy(self.data)
+        return noisy(self.data, people=self.dispatcher.by_people)
 
     @cached_property
     def objective(self) -> Objective:
@@ -115,7 +115,7 @@ class Campaign:
         proposer = build("proposers", part.start.proposer.model_dump(), plugins, "algorithm.start.proposer")
         return Algorithm(initial=proposer, n_initial=part.start.n, constraints=Constraints(**kept), **words)
 
-    @property
+    @cached_property
     def dispatcher(self) -> "Dispatcher":
         """Where simulations run, or experiments are done."""
         return dispatcher_of(self.name, self.spec.dispatcher, self.settings)
@@ -123,7 +123,14 @@ class Campaign:
     @property
     def idempotent(self) -> bool:
         """Whether an experiment may be repeated without harm; never where people do it."""
-        return self.simulator is not None and self.simulator.idempotent
+        if self.simulator is not None:
+            return self.simulator.idempotent
+        return self.answering is not None and self.answering.idempotent
+
+    @property
+    def answering(self) -> "Answering | None":
+        """The dispatcher where it answers designs itself; None where a simulator or people do."""
+        return cast("Answering", self.dispatcher) if getattr(self.dispatcher, "answers", False) else None
 
     @property
     def known_physics(self) -> tuple[Equation | System, Domain] | None:
@@ -148,6 +155,8 @@ def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool 
             stands for, or names that a laboratory's tables cannot bear.
     """
     campaign = _wired(spec, settings, algorithm)
+    if campaign.answering is not None:
+        campaign.answering.require(campaign.problem)
     if algorithm and isinstance(spec, CampaignSpec):
         _require_true_name(campaign)
     return campaign
@@ -158,9 +167,10 @@ def _wired(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) 
     space = _space(spec, problem)
     if isinstance(spec, NamedSpec):
         spec = expanded(spec, space.dimension, settings.plugins)
-    simulator = _simulator(spec, settings)
-    if simulator is None:
+    dispatcher = dispatcher_of(spec.name, spec.dispatcher, settings)
+    if dispatcher.by_people:
         require_columns(problem)
+    simulator = _simulator(spec, settings, dispatcher)
     campaign = Campaign(spec, settings, problem, simulator, space, _noise_sd(spec, problem))
     if not algorithm:
         return campaign
@@ -188,7 +198,7 @@ def dispatcher_of(name: str, chosen: Dispatch, settings: Settings) -> "Dispatche
     """The dispatcher of a campaign, of which nothing but its name and this part of its specification is needed.
 
     Raises:
-        InputError: no such kind.
+        InputError: no such kind, or it has no such option.
     """
     place = Place(
         campaign=name,
@@ -198,28 +208,35 @@ def dispatcher_of(name: str, chosen: Dispatch, settings: Settings) -> "Dispatche
         orders=(settings.lab or settings.home / "lab") / name,
         webhook=settings.lab_url,
         webhook_token=settings.webhook_token,
+        settings=settings,
     )
-    made: Dispatcher = load("dispatchers", chosen.kind, settings.plugins)(place)
+    component, common = {"kind": chosen.kind, **chosen.options}, list(Dispatch.model_fields)
+    made: Dispatcher = build(
+        "dispatchers", component, settings.plugins, "dispatcher", given={"place": place}, beside=common
+    )
     return made
 
 
-def _simulator(spec: CampaignSpec, settings: Settings) -> Simulator | None:
-    kind = spec.dispatcher.kind
-    dispatcher = load("dispatchers", kind, settings.plugins)
-    by_people: bool = dispatcher.by_people
+def _simulator(spec: CampaignSpec, settings: Settings, dispatcher: "Dispatcher") -> Simulator | None:
+    kind, answers = spec.dispatcher.kind, getattr(dispatcher, "answers", False)
+    within_pass: bool = getattr(dispatcher, "within_pass", False)
+    if dispatcher.by_people:
+        require_no_wall_time(spec, "people do the experiments, and nothing ends their work at a limit")
+    if within_pass:
+        require_no_wall_time(spec, "simulations run within the pass, and nothing ends one at a limit")
     if spec.simulator is None:
-        if by_people:
-            require_no_wall_time(spec, "people do the experiments, and nothing ends their work at a limit")
+        if dispatcher.by_people or answers:
             return None
-        raise InputError(f"simulator: missing. The dispatcher {kind!r} needs one; only people do without.")
-    if by_people:
         raise InputError(
-            f"simulator: {spec.simulator.kind!r} is given, but with the dispatcher {kind!r} people do the experiments. "
-            "Leave simulator out."
+            f"simulator: missing. The dispatcher {kind!r} needs one; only people and external programs do without."
+        )
+    if dispatcher.by_people or answers:
+        who = "people do the experiments" if dispatcher.by_people else "nothing is simulated but by it"
+        raise InputError(
+            f"simulator: {spec.simulator.kind!r} is given, but with the dispatcher {kind!r} {who}. Leave simulator out."
         )
     made: Simulator = build("simulators", spec.simulator.model_dump(), settings.plugins, "simulator")
-    if getattr(dispatcher, "within_pass", False):
-        require_no_wall_time(spec, "simulations run within the pass, and nothing ends one at a limit")
+    if within_pass:
         require_repeatable(spec, made)
     return made
 
@@ -280,9 +297,17 @@ def _written_out(campaign: Campaign) -> CampaignSpec:
         update={
             "problem": full(spec.problem, campaign.problem),
             "simulator": spec.simulator and full(spec.simulator, campaign.simulator),
+            "dispatcher": _with_options(spec.dispatcher, campaign.dispatcher),
             "algorithm": part.model_copy(update={"start": start, "constraints": constraints, **words}),
         }
     )
+
+
+def _with_options(part: Dispatch, dispatcher: "Dispatcher") -> Dispatch:
+    common = {name: getattr(part, name) for name in Dispatch.model_fields}
+    options = options_of(part.kind, dispatcher)
+    del options["place"]
+    return Dispatch.model_validate({**common, **options})
 
 
 def successful(trials: Sequence[Trial]) -> list[Trial]:

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flows.dispatcher import CannotTell, Failed, Handle, Job, Lost, NotSent, Outcome, Place, Running
-from flows.dispatchers.local import read_json, write_json
 from flows.errors import InputError
+from flows.jobfolder import read_json, write_json
 from flows.orderfolder import OrderFolder
 from flows.posting import NotDelivered, post
 from storage.fields import FieldDamaged

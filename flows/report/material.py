@@ -12,6 +12,7 @@ from flows.regret import regret_of
 from flows.report.belief import Belief, believed
 from flows.settings import Settings
 from flows.sites import Site
+from flows.spec import by_people
 from flows.wiring import Campaign as Wired
 from flows.wiring import rewire
 from storage.fields import FieldStore
@@ -79,7 +80,7 @@ class Material:
     @property
     def by_people(self) -> bool:
         """Whether people do the experiments, in a laboratory."""
-        return self.campaign.spec["simulator"] is None
+        return by_people(self.campaign)
 
     @property
     def work(self) -> str:

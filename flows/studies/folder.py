@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.dispatchers.local import write_json
 from flows.errors import FieldcraftError, InputError
+from flows.jobfolder import write_json
 from flows.spec import differing
 from flows.studies.spec import Cell
 

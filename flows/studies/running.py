@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from flows.dispatchers.local import write_json
 from flows.errors import InputError
 from flows.identity import acting
+from flows.jobfolder import write_json
 from flows.prefect_server import Server
 from flows.settings import Settings
 from flows.spec import parse

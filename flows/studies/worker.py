@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ParamSpec, TypeVar
 
-from flows.dispatchers.local import write_json
 from flows.errors import FieldcraftError
 from flows.holding import held
+from flows.jobfolder import write_json
 from flows.passes import Passed, Ref, acquire_step, collocate_step, make_pass, train_step
 from flows.running import awaited, created, pause
 from flows.settings import settings_from

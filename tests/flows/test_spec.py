@@ -77,7 +77,6 @@ def test_the_small_campaign_is_read_as_it_is_written(tmp_path):
         ("algorithm.collocation.resampel", True, "unknown key 'resampel'. Did you mean 'resample'?"),
         ("budget.trial", 3, "budget.trial: unknown key 'trial'. Did you mean 'trials'?"),
         ("noise.of_std", 0.1, "noise.of_std: unknown key 'of_std'. Did you mean 'of_sd'?"),
-        ("dispatcher.paralel", 1, "unknown key 'paralel'. Did you mean 'parallel'?"),
         ("stop.traget", 1.0, "unknown key 'traget'. Did you mean 'target'?"),
     ],
 )
@@ -264,6 +263,9 @@ def test_a_file_without_the_right_to_read_it_is_named(tmp_path):
         ("algorithm.maximizer.kind", "multi_start", "in maximizers. Did you mean 'multistart'?"),
         ("algorithm.start.proposer", {"kind": "sobel"}, "in proposers. Did you mean 'sobol'?"),
         ("dispatcher.kind", "locl", "in dispatchers. Did you mean 'local'?"),
+        ("dispatcher.paralel", 1, "dispatcher.paralel: unknown key 'paralel'. Did you mean 'parallel'?"),
+        ("dispatcher.program", "solve", "dispatcher.program: unknown key 'program'. Known: kind, parallel, "),
+        ("dispatcher.place", "here", "dispatcher.place: unknown key 'place'. Remove it."),
         ("problem.margn", 0.1, "problem.margn: unknown key 'margn'"),
         (
             "algorithm.surrogate.kernal",
@@ -352,6 +354,17 @@ def test_the_digest_depends_on_what_is_said_and_not_on_the_order_or_the_defaults
     assert wire(parse(turned, "c.yaml"), settings).digest == plain.digest
     assert wire(parse(changed("seed", 4), "c.yaml"), settings).digest != plain.digest
     assert wire(parse(changed("algorithm.maximizer.n_starts", 3), "c.yaml"), settings).digest != plain.digest
+
+
+@pytest.mark.parametrize(
+    ("kind", "digest"),
+    [("local", "2022b7b2aeea"), ("inline", "5f7ea8bbee03"), ("lab", "a9445bb6c8d9")],
+)
+def test_the_digest_is_what_it_was_when_dispatchers_had_no_options_of_their_own(settings, kind, digest):
+    spec = {"name": "old", "seed": 1, "sense": "minimize", "problem": {"kind": "branin"}, "dispatcher": {"kind": kind}}
+    spec |= {"algorithm": {"start": {"n": 2}}, "budget": {"trials": 2}}
+    spec |= {} if kind == "lab" else {"simulator": {"kind": "function"}}
+    assert wire(parse(spec, "old.yaml"), settings).digest.startswith(digest)
 
 
 def test_the_stored_specification_is_read_back_to_the_same_digest(settings):

@@ -200,10 +200,10 @@ GUARDS = (
     ),
     Guard(
         "a key runs once, whoever submits it",
-        "flows/simulation.py",
-        'write_json(folder / "started.json", me, once=True)',
-        'write_json(folder / "started.json", me)',
-        "tests/flows/test_local_dispatcher.py::test_a_key_submitted_twice_runs_once",
+        "flows/jobfolder.py",
+        '{**process, "at": time.time()}, once=True)',
+        '{**process, "at": time.time()})',
+        "tests/contracts/test_dispatchers.py::test_a_key_submitted_twice_runs_once[local]",
         r"assert",
     ),
     Guard(

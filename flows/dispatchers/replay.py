@@ -1,0 +1,142 @@
+"""Recorded results in the place of new experiments: a design that was tried before is answered at once, no other.
+
+The records are a campaign of the same ledger, whose fields are then reused, or a table as ``fieldcraft export`` writes
+it in the folder that the operator's setting ``FIELDCRAFT_RECORDS`` names. They are read once by a process. Nothing runs
+and nothing is kept on the disk: a handle holds the design, and whoever asks looks it up.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from flows.dispatcher import Failed, Finished, Handle, Job, Outcome, Place
+from flows.errors import InputError
+from flows.records import Record, campaign_records, nearest, same, table_records
+from storage.fields import FieldDamaged, FieldStore
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from physics.problem import Problem
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Answers each job with the recorded result of its very design.
+
+    Numbers are the same within 1e-9 of their size. Of several results of one design the first counts.
+
+    Args:
+        place: The campaign; its wall time is not needed.
+        campaign: Name of a campaign in the same ledger.
+        file: Name of a CSV file in the folder of records.
+        noisy: Whether what was recorded is noisy, so that the best reading may be a lucky one.
+
+    Raises:
+        ValueError: not exactly one of ``campaign`` and ``file``.
+    """
+
+    place: Place
+    campaign: str | None = None
+    file: str | None = None
+    noisy: bool = False
+    by_people: ClassVar[bool] = False
+    within_pass: ClassVar[bool] = True
+    answers: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if (self.campaign is None) == (self.file is None):
+            raise ValueError("give exactly one of campaign (of this ledger) and file (in FIELDCRAFT_RECORDS)")
+
+    def require(self, problem: "Problem") -> None:
+        """Accept records that have the problem's variables and outputs, these in the problem's units.
+
+        Raises:
+            InputError: they have not, or cannot be read; says which.
+        """
+        self._check(tuple(problem.space.names), {output.name: output.unit for output in problem.outputs})
+
+    def _check(self, names: tuple[str, ...], units: dict[str, str]) -> None:
+        if not self._records:
+            raise InputError(f"dispatcher: {self._source} holds no result. Name another, or wait for its first.")
+        for record in self._records:
+            if missing := [name for name in names if name not in record.design]:
+                raise InputError(f"dispatcher: {self._source} has no variable {missing[0]!r}, which the problem has.")
+            for name, unit in units.items():
+                if record.outputs and name not in record.outputs:
+                    raise InputError(f"dispatcher: {self._source} has no output {name!r}, which the problem has.")
+                if record.units.get(name, unit) != unit:
+                    raise InputError(
+                        f"dispatcher: {self._source} has {name!r} in {record.units[name]!r}, and the problem has it in "
+                        f"{unit!r}. Let both agree."
+                    )
+
+    @property
+    def _source(self) -> str:
+        return f"campaign {self.campaign!r}" if self.campaign is not None else f"{self.file!r}"
+
+    @cached_property
+    def _records(self) -> tuple[Record, ...]:
+        settings = self.place.settings
+        if self.campaign is not None:
+            return campaign_records(settings, self.campaign)
+        assert self.file is not None  # exactly one of the two is given
+        return table_records(settings, self.file)
+
+    def submit(self, job: Job) -> Handle:
+        """Nothing begins: what is recorded is there already."""
+        return {"key": job.key, "design": dict(job.request["design"]), "outputs": dict(job.request["outputs"])}
+
+    def find(self, key: str) -> Handle | None:
+        """None: what was not written down as running may be submitted again without harm."""
+        return None
+
+    def look(self, handle: Handle) -> Outcome:
+        """Whether the design was recorded, and how it ended."""
+        record = self._record(handle)
+        if record is None:
+            return Failed("unknown", self._unknown(handle["design"]), cost=0.0, seconds=0.0)
+        if record.infeasible:
+            return Failed("infeasible", f"{record.name} of {self._source} was infeasible", seconds=0.0)
+        return Finished(0.0)
+
+    def _record(self, handle: Handle) -> Record | None:
+        return next((record for record in self._records if same(record.design, handle["design"])), None)
+
+    def _unknown(self, design: dict[str, Any]) -> str:
+        near = nearest(self._records, design)
+        known = f"the nearest is {near.name}, {near.said}" if near else "it holds no result at all"
+        return (
+            f"{self._source} holds no result of this design; {known}. Only recorded designs can be replayed: abandon "
+            "the trial"
+        )
+
+    def poll(self, handle: Handle) -> Outcome:
+        """As ``look``: nothing begins later."""
+        return self.look(handle)
+
+    def fetch(self, handle: Handle) -> "xr.Dataset":
+        """The recorded fields, or the recorded outputs where there are none.
+
+        Raises:
+            FieldDamaged: nothing was recorded, or the fields are not what was recorded.
+        """
+        import xarray as xr
+
+        record = self._record(handle)
+        if record is None or record.infeasible:
+            raise FieldDamaged(f"{handle['key']} has no fields: {self._source} holds no result of its design.")
+        if record.stored is not None:
+            return FieldStore(self.place.settings.fields).read(record.stored)
+        units = handle["outputs"]
+        return xr.Dataset({name: ((), record.outputs[name], {"units": unit}) for name, unit in units.items()})
+
+    def cancel(self, handle: Handle) -> None:
+        """Nothing to do: nothing runs."""
+
+    def forget(self, key: str) -> None:
+        """Nothing to do: nothing is kept."""
+
+    def wait(self, handles: list[Handle], seconds: float) -> None:
+        """Return at once: a job that was submitted has ended."""

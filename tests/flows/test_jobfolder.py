@@ -1,0 +1,33 @@
+"""The folder of a job: written once by whoever runs it, read alike by everybody."""
+
+import os
+
+import pytest
+
+from flows.dispatcher import Failed
+from flows.jobfolder import JobFolder, process_of, read_json, write_json
+
+
+def test_a_file_written_once_is_never_replaced_and_no_draft_is_left(tmp_path):
+    assert read_json(tmp_path / "x.json") == {}
+    write_json(tmp_path / "x.json", {"a": 1}, once=True)
+    with pytest.raises(FileExistsError, match=r"x\.json"):
+        write_json(tmp_path / "x.json", {"a": 2}, once=True)
+    assert read_json(tmp_path / "x.json") == {"a": 1}
+    write_json(tmp_path / "x.json", {"a": 3})
+    assert read_json(tmp_path / "x.json") == {"a": 3}
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_of_all_who_would_begin_or_bar_a_job_the_first_has_it(tmp_path):
+    begun, barred = JobFolder(tmp_path / "work" / "a"), JobFolder(tmp_path / "work" / "b")
+    for job in (begun, barred):
+        job.prepare({"key": job.path.name})
+        assert (job.request, job.started, job.verdict()) == ({"key": job.path.name}, {}, None)
+    assert begun.begin() and not begun.begin() and not begun.bar({}, "it died")
+    assert {name: begun.started[name] for name in ("pid", "boot")} == {
+        name: process_of(os.getpid())[name] for name in ("pid", "boot")
+    }
+    assert begun.verdict() is None
+    assert barred.bar(process_of(os.getpid()), "it died") and not barred.begin()
+    assert barred.verdict() == Failed("transient", "it died", cost=0.0, seconds=0.0)
