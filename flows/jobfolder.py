@@ -4,6 +4,7 @@ WORK/KEY/request.json   what to run, written before anything is started
 WORK/KEY/started.json   made once: whoever makes it runs the job, anybody else leaves
 WORK/KEY/result         the fields, there whole or not at all (renamed)
 WORK/KEY/outcome.json   why there is no result, in the job's own words
+WORK/KEY/recalled.json  asks the job, wherever it runs, to end
 WORK/KEY/log.txt        what the simulator printed
 
 Dispatchers differ in who starts the child (``python -m flows.simulation FOLDER``) and in how they learn whether it
@@ -12,7 +13,9 @@ lives. What it leaves here they all read alike, and ``started.json`` lets a key 
 
 import json
 import os
+import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -83,7 +86,7 @@ class JobFolder:
 
     def begin(self) -> bool:
         """Take the job for this process; False when another has it, or when it was barred."""
-        return self._take(process_of(os.getpid()))
+        return self._take({**process_of(os.getpid()), "host": socket.gethostname()})
 
     def bar(self, process: Mapping[str, Any], reason: str) -> bool:
         """Let nobody begin the job any more, which fails it in passing; False when somebody has begun it.
@@ -100,6 +103,28 @@ class JobFolder:
         except FileExistsError:
             return False
         return True
+
+    def beat(self) -> None:
+        """Give a sign of life, for those who cannot see this process."""
+        os.utime(self.path / "started.json")
+
+    @property
+    def heard(self) -> float:
+        """When the job gave its last sign of life, in seconds since 1970.
+
+        Raises:
+            FileNotFoundError: nobody has begun it.
+        """
+        return (self.path / "started.json").stat().st_mtime
+
+    def recall(self) -> None:
+        """Ask the job to end, on whatever machine it runs."""
+        write_json(self.path / "recalled.json", {"at": time.time()})
+
+    @property
+    def recalled(self) -> bool:
+        """Whether the job has been asked to end."""
+        return (self.path / "recalled.json").exists()
 
     def save(self, fields: "xr.Dataset") -> None:
         """Write the result, whole or not at all."""
@@ -166,7 +191,7 @@ def write_json(path: Path, data: dict[str, Any], *, once: bool = False) -> None:
     Raises:
         FileExistsError: ``once`` and the file is there.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")  # of its own, among machines and threads
     with draft.open("w") as file:
         json.dump(data, file)
         file.flush()

@@ -11,6 +11,8 @@ FIELDCRAFT_LAB       folder in which the dispatcher "lab" exchanges work orders 
 FIELDCRAFT_LAB_URL   webhook that is sent each work order, too
 FIELDCRAFT_PROGRAMS  programs that campaigns may run by the dispatcher "command": absolute paths, separated as in PATH
 FIELDCRAFT_RECORDS   folder of recorded results that campaigns may read by the dispatcher "replay"
+FIELDCRAFT_DASK      Dask cluster for the dispatcher "dask": tcp://HOST:PORT, tls://HOST:PORT or the path of a scheduler
+                     file (default: one that is started on this machine)
 FIELDCRAFT_NOTIFY_URL      webhook that is told of what needs a person
 FIELDCRAFT_NOTIFY_COMMAND  program with arguments, run for each such notice with its JSON on standard input
 FIELDCRAFT_WEBHOOK_TOKEN   bearer token sent to both webhooks
@@ -44,6 +46,7 @@ class Settings:
         webhook_token: Bearer token for both webhooks.
         programs: External programs that campaigns may run.
         records: Folder of recorded results that campaigns may read.
+        dask: Address or scheduler file of a Dask cluster; None for one of this machine.
     """
 
     home: Path
@@ -58,6 +61,7 @@ class Settings:
     webhook_token: str | None = field(default=None, repr=False)
     programs: tuple[Path, ...] = ()
     records: Path | None = None
+    dask: str | None = None
 
     @property
     def ledger(self) -> Path:
@@ -123,6 +127,7 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
         webhook_token=_webhook_token(environment),
         programs=_programs(environment),
         records=_path(records, "FIELDCRAFT_RECORDS") if records else None,
+        dask=_dask(environment.get("FIELDCRAFT_DASK")),
     )
 
 
@@ -158,6 +163,25 @@ def _webhook(environment: Mapping[str, str], name: str) -> str | None:
     if parts.username is not None:
         raise InputError(f"{name} holds a user name or password: take it out; FIELDCRAFT_WEBHOOK_TOKEN is for that.")
     return url
+
+
+def _dask(given: str | None) -> str | None:
+    """A scheduler's address, or the whole path of its file."""
+    if not given:
+        return None
+    if "://" not in given:
+        return str(_path(given, "FIELDCRAFT_DASK"))
+    parts = urlsplit(given)
+    try:
+        sound = parts.scheme in ("tcp", "tls") and bool(parts.hostname) and bool(parts.port) and not parts.path
+    except ValueError:  # a port that is no number
+        sound = False
+    if not sound or parts.username is not None:
+        raise InputError(
+            f"FIELDCRAFT_DASK is {without_password(given)!r}, which is no scheduler: give tcp://HOST:PORT, "
+            "tls://HOST:PORT or the path of a scheduler file."
+        )
+    return given
 
 
 def _webhook_token(environment: Mapping[str, str]) -> str | None:

@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from storage.records import FailureKind
 
 _POLL_S = 0.02
+_BEAT_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ def main(folder: Path) -> int:
 
 def _supervise(job: "JobFolder", worker: int, limit: float) -> int:
     began = time.monotonic()
+    heard = began
     while True:
         ended, status = os.waitpid(worker, os.WNOHANG)
         if ended:
@@ -66,11 +69,25 @@ def _supervise(job: "JobFolder", worker: int, limit: float) -> int:
                 job.fail("unknown", reason, limit)
             finally:  # the limit holds also where the disk is full or the folder is gone
                 os.killpg(os.getpgrp(), signal.SIGKILL)
+        if time.monotonic() > heard + _BEAT_S:
+            heard = time.monotonic()
+            _answer(job)
         time.sleep(_POLL_S)
     if os.WIFSIGNALED(status) and not job.result.is_dir():
         job.lose(f"the simulation was killed by {signal.Signals(os.WTERMSIG(status)).name}")
     os.killpg(os.getpgrp(), signal.SIGKILL)  # whatever the simulator left running, and this process last
     return os.waitstatus_to_exitcode(status)
+
+
+def _answer(job: "JobFolder") -> None:
+    """Give a sign of life, and end where the job was recalled; the limit holds also where its folder is gone."""
+    with suppress(OSError):
+        job.beat()
+    if job.recalled:
+        try:
+            job.lose("it was cancelled")
+        finally:
+            os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _work(job: "JobFolder") -> int:

@@ -14,10 +14,15 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import pytest
+from farms import dask_site, prefect_hand
 
 from flows.dispatcher import Dispatcher, Failed, Finished, Handle, Job, Lost, Outcome, Running
 from flows.dispatching import dispatch
@@ -327,6 +332,38 @@ def replay(folder: Path) -> Iterator[Bench]:
     yield Bench("replay", folder, nature, {"file": "old.csv"})
 
 
+@contextmanager
+def dask(folder: Path) -> Iterator[Bench]:
+    """A scheduler and a worker, which serve all benches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIELDCRAFT_DASK", shared(dask_site).address)
+        bench = Bench("dask", folder, Nature({**_ANSWERS, "die": Lost}), simulator="acting")
+        yield bench
+        stop_all(bench)
+
+
+@contextmanager
+def prefect(folder: Path) -> Iterator[Bench]:
+    """A server and a worker, which serve all benches."""
+    shared(prefect_hand)
+    bench = Bench("prefect", folder, Nature({**_ANSWERS, "die": Lost}), simulator="acting")
+    yield bench
+    stop_all(bench)
+
+
+SITES = ExitStack()
+"""The sites that serve all benches of a module, started by the first; whoever uses benches closes it."""
+
+
+@cache
+def shared(site: Callable[[Path], AbstractContextManager[Any]]) -> Any:
+    """A site, the same for all benches."""
+    folder = Path(SITES.enter_context(TemporaryDirectory()))
+    furnish(folder)
+    SITES.callback(shared.cache_clear)
+    return SITES.enter_context(site(folder))
+
+
 def stop_all(bench: Bench) -> None:
     """Stop every job that the bench may have left."""
     dispatcher, work = bench.dispatcher(), bench.folder / "home" / "work" / "b"
@@ -359,7 +396,9 @@ def furnish(folder: Path) -> dict[str, str]:
 SUPPLIERS: dict[str, Callable[[Path], AbstractContextManager[Bench]]] = {
     "local": local,
     "command": command,
+    "dask": dask,
     "inline": inline,
     "lab": lab,
+    "prefect": prefect,
     "replay": replay,
 }

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dispatchers import SUPPLIERS, Bench, ended, furnish, is_as
+from dispatchers import SITES, SUPPLIERS, Bench, ended, furnish, is_as
 from ledgers import in_child, killed_at
 
 from flows.dispatcher import Failed, Finished, Lost, Running
@@ -26,6 +26,14 @@ from storage.processes import is_alive, start_time
 from storage.records import TrialState
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sites() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        yield
+        SITES.close()
 
 
 @pytest.fixture(params=sorted(SUPPLIERS))

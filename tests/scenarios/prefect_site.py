@@ -137,16 +137,24 @@ def site(folder: Path, *, pages: bool = False, **more: str) -> Iterator[Site]:
     ):
         made = Site(folder / "runs", environment, api)
         until(lambda: _healthy(api), "the server to start")
-        for words in (("work-pool", "create", "local", "--type", "process"), ("--no-prompt", "deploy", "--all")):
+        pools = [("work-pool", "create", pool, "--type", "process") for pool in ("local", "simulations")]
+        for words in (*pools, ("--no-prompt", "deploy", "--all")):
             done = made.command("prefect", *words)
             assert done.returncode == 0, done.stdout + done.stderr
-        with _process(folder, environment, "worker", "start", "--pool", "local", "--limit", "2"):
+        with worker(made, "local"):
             yield made
 
 
 @contextmanager
+def worker(made: Site, pool: str) -> Iterator[None]:
+    """A worker of a pool, for two flow runs at once."""
+    with _process(made.home.parent, made.environment, "worker", "start", "--pool", pool, "--limit", "2"):
+        yield
+
+
+@contextmanager
 def _process(folder: Path, environment: dict[str, str], *words: str) -> Iterator[None]:
-    with (folder / f"{words[0]}.log").open("w") as log:
+    with (folder / f"{words[0]}.log").open("a") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "prefect", *words],
             env=environment,

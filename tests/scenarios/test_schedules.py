@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from prefect_site import ROOT, Site, site, until
+from prefect_site import ROOT, Site, site, until, worker
 
 from flows.passes import Ref, make_pass
 from flows.running import created
@@ -50,11 +50,11 @@ def settings(prefect: Site) -> Settings:
     return settings_from({}, home=prefect.home)
 
 
-def campaign(settings: Settings, name: str, seed: int = 3, trials: int = 3) -> Ledger:
-    """Create a campaign; its ledger."""
+def campaign(settings: Settings, name: str, seed: int = 3, trials: int = 3, more: str = "") -> Ledger:
+    """Create a campaign, with more keys where they are given; its ledger."""
     settings.home.mkdir(parents=True, exist_ok=True)
     file = settings.home / f"{name}.yaml"
-    file.write_text(BRANIN.format(name=name, seed=seed, trials=trials))
+    file.write_text(BRANIN.format(name=name, seed=seed, trials=trials) + more)
     ledger = open_ledger(settings.ledger, create=True)
     assert created(ledger, wire(read_campaign(file), settings), file) is None
     return ledger
@@ -74,12 +74,13 @@ def alone(folder: Path, name: str, seed: int) -> list:
     return designs(ledger, name)
 
 
-def test_prefect_yaml_deploys_three_flows_by_module_with_schedules_that_wait_to_be_switched_on(prefect):
-    found = {name: prefect.deployment(f"{name}/{name}") for name in ("iterate", "decide", "export")}
+def test_prefect_yaml_deploys_its_flows_by_module_with_schedules_that_wait_to_be_switched_on(prefect):
+    found = {name: prefect.deployment(f"{name}/{name}") for name in ("iterate", "decide", "export", "simulate")}
     assert {name: place["entrypoint"] for name, place in found.items()} == {
         "iterate": "flows.campaign.iterate",
         "decide": "flows.decide.decide",
         "export": "flows.campaign.export",
+        "simulate": "flows.simulate.simulate",
     }
     schedules = [schedule for place in found.values() for schedule in place["schedules"]]
     assert {key for schedule in schedules for key in schedule["schedule"]} >= {"cron", "interval"}
@@ -189,3 +190,14 @@ def test_a_schedule_alone_brings_a_campaign_to_its_end(prefect):
 )
 def test_a_tick_is_missed_only_where_late_ones_are_to_be_skipped(policy, late, missed):
     assert (Tick(100.0, policy).missed(100.0 + late) is not None) == missed
+
+
+def test_simulations_are_flow_runs_in_a_work_pool_of_their_own(prefect):
+    ledger = campaign(settings(prefect), "farmed", trials=2, more="dispatcher: {kind: prefect}")
+    assert prefect.run("iterate/iterate", name="farmed").name == "Completed"
+    assert [trial.state for trial in ledger.trials("farmed")] == [TrialState.RUNNING] * 2
+    with worker(prefect, "simulations"):
+        made = until(lambda: len(found := prefect.runs("simulate/simulate")) == 2 and found, "two flow runs to end")
+    assert all(run.name == "Completed" and "Finished" in run.message for run in made)
+    assert prefect.run("iterate/iterate", name="farmed").name == "Completed"
+    assert [trial.state for trial in ledger.trials("farmed")] == [TrialState.COMPLETED] * 2

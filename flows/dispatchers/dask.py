@@ -1,0 +1,106 @@
+"""Simulations on the workers of a Dask cluster: the one that FIELDCRAFT_DASK names, or one of this machine.
+
+The workers see the campaigns' work folder under the path of the passes (``flows.farm``). Dask is given a reference to
+one function of ours and the path of a folder; it moves no data. A task that Dask repeats, as after the death of its
+worker, finds that the job has begun and leaves it alone.
+"""
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from flows.dask_cluster import Cluster, NamedCluster, OwnCluster, Unreachable, client_of, keep, known
+from flows.dispatcher import CannotTell, Handle, Job, NotSent, Outcome, Place
+from flows.farm import Farm, run_job
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
+
+_TAKEN_S = 10.0
+
+
+@dataclass(frozen=True)
+class Dask:
+    """Runs jobs on a Dask cluster, each as a process group of its own beside the worker.
+
+    Args:
+        place: The campaign; a job over its wall time is killed with its process group.
+    """
+
+    place: Place
+    by_people: ClassVar[bool] = False
+
+    @property
+    def _farm(self) -> Farm:
+        return Farm(self.place, self._why_never)
+
+    @property
+    def _cluster(self) -> Cluster:
+        if self.place.settings.dask is not None:
+            return NamedCluster(self.place.settings.dask)
+        return OwnCluster(self.place.folder.parent / ".dask")
+
+    def submit(self, job: Job) -> Handle:
+        """Write the request and hand the task to the scheduler; the cluster of this machine is started where needed.
+
+        Raises:
+            NotSent: no scheduler answers.
+        """
+        try:
+            self._cluster.start()
+            with client_of(self._cluster) as client:
+                known(client, job.key)  # a scheduler that hangs is found out before anything is written
+                ticket = self._farm.admit(job)
+                with suppress(OSError, TimeoutError):  # whether it was taken, ``poll`` finds out
+                    _hand_over(client, ticket, str(self._farm.of(job.key).path))
+        except Unreachable as error:
+            raise NotSent(f"{error}. Start it, or set FIELDCRAFT_DASK, and run again: nothing is lost.") from None
+        return {"key": job.key}
+
+    def _why_never(self, ticket: str) -> str | None:
+        if (ended := self._cluster.ended()) is not None:
+            return ended
+        try:
+            with client_of(self._cluster) as client:
+                return None if known(client, ticket) else "Dask does not know its task, or has given it up"
+        except Unreachable as error:
+            raise CannotTell(str(error)) from None
+
+    def find(self, key: str) -> Handle | None:
+        """The handle of a job that was written down for Dask; None when none was."""
+        return self._farm.find(key)
+
+    def look(self, handle: Handle) -> Outcome:
+        """By the job's folder; before the job begins by the scheduler."""
+        return self._farm.look(handle)
+
+    def poll(self, handle: Handle) -> Outcome:
+        """As ``look``; a job of which the scheduler knows nothing is barred from beginning, and has failed."""
+        return self._farm.poll(handle)
+
+    def fetch(self, handle: Handle) -> "xr.Dataset":
+        """The fields that the job wrote, checksums verified."""
+        return self._farm.of(handle["key"]).load()
+
+    def cancel(self, handle: Handle) -> None:
+        """Stop the job with its process group; a task that still waits ends when its worker comes to it."""
+        self._farm.cancel(handle)
+
+    def forget(self, key: str) -> None:
+        """Delete the job's folder."""
+        self._farm.of(key).delete()
+
+    def wait(self, handles: list[Handle], seconds: float) -> None:
+        """Return when one of the jobs has ended, or after ``seconds``."""
+        self._farm.wait(handles, seconds)
+
+
+def _hand_over(client: "Client", ticket: str, folder: str) -> None:
+    """Submit a task that lives on when this client goes, and return when the scheduler has it."""
+    task = client.submit(run_job, folder, key=ticket, pure=False, retries=0)
+    deadline = time.monotonic() + _TAKEN_S
+    while not (keep(client, ticket) or task.done() or time.monotonic() > deadline):
+        time.sleep(0.005)
+    task.release()

@@ -1,0 +1,25 @@
+"""What workers of the work pool ``simulations`` run: one simulation as a Prefect flow."""
+
+from typing import Any
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
+
+from flows.farm import run_job
+
+
+@flow(name="simulate", persist_result=False, retries=0)
+def simulate(folder: str) -> State[Any]:
+    """Run a job's simulation and wait for its end.
+
+    Args:
+        folder: The job's folder, which this worker must see.
+
+    Returns:
+        A completed state that says how the job ended, or that another process runs it; its folder has the rest.
+
+    Raises:
+        flows.errors.FieldcraftError: the worker does not see the folder, or cannot start a process.
+    """
+    return Completed(message=run_job(folder))
