@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := $(VENV)/.extras
 
-.PHONY: demo test quick guards browser check clean
+.PHONY: demo test quick guards browser gpu check clean
 
 demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
@@ -22,6 +22,9 @@ browser: $(READY)
 	@command -v /usr/bin/chromium > /dev/null || { echo "no /usr/bin/chromium: apt-get install chromium"; exit 1; }
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test,browser]'
 	$(BIN)/python -m pytest tests/browser
+
+gpu: $(READY)
+	$(BIN)/python -m pytest tests/gpu
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -45,6 +45,8 @@ def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
 
 def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]]:
     """Designs (q, d) from the iteration's stored model, with their origins."""
+    from models.devices import computing_on
+
     product = site.ledger.product(site.name, iteration, "train")
     assert product is not None and product.reference is not None  # the pass trains before it acquires
     campaign, trials = site.campaign, site.ledger.trials(site.name)
@@ -53,7 +55,8 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     posterior = campaign.algorithm.restore(data, as_state(site.fields.read(product.reference)))
     pending = _unseen(campaign.space, trials, seen)
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
-    found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
+    with computing_on(campaign.settings.device):
+        found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
     mean, sd = _prediction(posterior, found.X)
     base = _origin(site, iteration, "model", product.payload["data_digest"], product)
     base = base.model_copy(update=_said_of(posterior, found))

@@ -1,4 +1,4 @@
-"""What schedules, workers and ``fieldcraft run`` call: the pass as a Prefect flow, one task a step, and the export."""
+"""What schedules, workers and ``fieldcraft run`` call: the pass as a flow, one task a step; training; export."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,8 @@ from flows.passes import Passed, Ref, make_pass
 from flows.schedules import CatchUp, Tick, tick
 from flows.settings import settings_from
 from flows.spans import measured, step_name
-from storage.ledger import LeaseHeld, open_ledger
+from flows.training import train_outside
+from storage.ledger import LeaseHeld, LeaseLost, open_ledger
 from storage.records import Lease
 
 P = ParamSpec("P")
@@ -71,6 +72,33 @@ def iterate(
         return cast(dict[str, Any], _state(name, tick(ledger, name, Tick(due, catch_up), make)))
     with held(ledger, name) as taken:
         return asdict(make(taken))
+
+
+@flow(name="train", persist_result=False, retries=0)
+def train(name: str, iteration: int, data: str, home: str | None = None) -> State[Any]:
+    """Train the model of an iteration, which a pass asked for (FIELDCRAFT_TRAIN), and store it for the next pass.
+
+    Args:
+        name: Campaign, which must exist in the ledger.
+        iteration: Of the model.
+        data: Digest of what it is to be trained on.
+        home: Folder of the stores; by default the settings'.
+
+    Returns:
+        A completed state that says which model was stored, or one named Skipped where there was nothing to store:
+        the readings have changed since, another process trains, or a pass has stopped waiting.
+
+    Raises:
+        ValueError: the surrogate cannot be trained on these data.
+    """
+    place = str(settings_from(home=Path(home) if home else None).home)
+    try:
+        done = train_outside(place, name, iteration, data, f"flow run {flow_run.name or 'without a name'}")
+    except (LeaseHeld, LeaseLost) as error:
+        return _skipped(name, str(error))
+    if isinstance(done, str):
+        return _skipped(name, done)
+    return Completed(message=f"{name}: model of iteration {iteration}, digest {done.digest[:12]}")
 
 
 @flow(name="export", persist_result=False, retries=0)

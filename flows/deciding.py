@@ -15,7 +15,7 @@ from flows.wiring import saw_all, successful
 from storage.ledger import StaleTrial
 from storage.records import Product, Spending, Trial, TrialState
 
-Wait = Literal["simulations", "retry", "laboratory", "person"]
+Wait = Literal["simulations", "retry", "laboratory", "person", "training"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Decision:
         iteration: The iteration they belong to.
         model: Whether a surrogate chooses them.
         wait: What is waited for: ``simulations`` also where a trial is about to be sent, ``retry`` for the pause after
-            a failure in passing, ``laboratory`` where people do the work, ``person`` where one has to decide.
+            a failure in passing, ``laboratory`` where people do the work, ``person`` where one has to decide,
+            ``training`` for a model that is trained elsewhere.
         due: When the soonest retry may go, in seconds since the epoch.
         finished: Why the campaign has ended.
         last: Whether the iteration only trains: the model of all readings that the campaign ends with.

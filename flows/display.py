@@ -25,6 +25,7 @@ class Display:
     def __init__(self, ledger: Callable[[], Ledger], as_json: bool) -> None:
         self.open, self.as_json = ledger, as_json
         self.began = time.monotonic()
+        self.waits = ""
 
     def __call__(self, event: str, details: dict[str, Any]) -> None:
         """Show one event."""
@@ -58,11 +59,21 @@ class Display:
                 metrics = ", ".join(f"{name} {value:.3g}" for name, value in list(details["metrics"].items())[:4])
                 what = f"{counted(details['trials'], 'trial')} in {details['seconds']:.1f} s: {metrics}"
                 return [f"iteration {details['iteration']:3d}  train      {what}"]
+            case "training elsewhere":
+                line = f"iteration {details['iteration']:3d}  train      {details['what']}: {details['state']}"
+                return self._once(line)
+            case "training here":
+                return [f"iteration {details['iteration']:3d}  train      here: {one_line(details['reason'])}"]
             case "training resumed":
                 return [f"               train      goes on from step {details['step']}"]
             case "exported" if details["problem"]:
                 return [f"MLflow: {details['problem']}"]
         return []
+
+    def _once(self, line: str) -> list[str]:
+        """The line, unless it was the last such one: passes that wait say the same again."""
+        repeated, self.waits = line == self.waits, line
+        return [] if repeated else [line]
 
     def _design(self, trial: Trial) -> str:
         return design_text(self.open().campaign(trial.campaign), trial.design)

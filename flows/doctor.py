@@ -56,7 +56,7 @@ def examine(settings: Settings) -> list[Finding]:
     except (ValueError, KeyError) as error:  # a record is not what it was: no more can be concluded from this ledger
         findings.append(Finding("ledger", f"A record cannot be used: {error!r}. Restore the ledger from a copy."))
         used |= fields.digests()
-    if any(ledger.holder(campaign.name) for campaign in ledger.campaigns()):
+    if any(ledger.holder(campaign.name) or ledger.trainer(campaign.name) for campaign in ledger.campaigns()):
         used |= fields.digests()  # a pass publishes a field before it mentions it: nothing is an orphan yet
     swept = fields.sweep(used, remove=False)
     findings += [

@@ -28,3 +28,22 @@ def held(ledger: Ledger, name: str, *, break_lease: bool = False, due: float | N
         done = True
     finally:
         ledger.release(lease, done)
+
+
+@contextmanager
+def trainer_held(ledger: Ledger, name: str, *, break_lease: bool = False) -> Iterator[Lease]:
+    """Hold the lease under which a campaign's model is trained outside a pass, or kept from being so.
+
+    Args:
+        ledger: Where the lease is.
+        name: The campaign.
+        break_lease: Replace a holder that may be alive: what it has still to write is refused then.
+
+    Raises:
+        storage.ledger.LeaseHeld: another process holds it.
+    """
+    lease = ledger.acquire_trainer(name, break_lease=break_lease)
+    try:
+        yield lease
+    finally:
+        ledger.release(lease)

@@ -110,7 +110,8 @@ def _condition(data: Mapping[str, Any]) -> str:
     if data["running"]:
         return f"running (pid {data['running']['pid']} on {data['running']['host']})"
     waiting = data["waiting"]
-    return "waits" if waiting["approval"] or waiting["held"] or waiting["laboratory"] else "stopped"
+    waits = data["training"] or waiting["approval"] or waiting["held"] or waiting["laboratory"]
+    return "waits" if waits else "stopped"
 
 
 def _trials(data: Mapping[str, Any]) -> str:

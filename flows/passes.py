@@ -5,12 +5,13 @@ Running it again is always safe. ``flows.campaign`` makes the same pass as a Pre
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from flows import acquisition, approval, collocation, deciding, dispatching, harvest, training
 from flows.deciding import Decision
+from flows.elsewhere import Awaited
 from flows.errors import FieldcraftError
 from flows.notifying import deliver
 from flows.settings import settings_from
@@ -71,11 +72,10 @@ def collocate_step(ref: Mapping[str, Any], iteration: int) -> str | None:
     return product.digest if product else None
 
 
-def train_step(ref: Mapping[str, Any], iteration: int) -> str | None:
-    """Step 5: store the model of the iteration; returns its digest."""
+def train_step(ref: Mapping[str, Any], iteration: int) -> bool:
+    """Step 5: store the model of the iteration; False where it is being trained elsewhere, for a later pass."""
     with _explained("train", iteration):
-        product = training.train(site_of(**ref), iteration)
-    return product.digest if product else None
+        return not isinstance(training.train(site_of(**ref), iteration), Awaited)
 
 
 def acquire_step(ref: Mapping[str, Any], iteration: int, q: int, model: bool) -> int:
@@ -133,7 +133,8 @@ def _steps(at: Mapping[str, Any], call: Caller) -> Passed:
     proposed = approved = 0
     if decision.model:
         call(collocate_step, at, decision.iteration)
-        call(train_step, at, decision.iteration)
+        if not call(train_step, at, decision.iteration):
+            decision = replace(decision, propose=0, last=False, wait="training")
     if decision.last:
         decision = Decision(**call(decide_step, at))
     elif decision.propose:

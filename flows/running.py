@@ -25,6 +25,7 @@ from storage.ledger import Ledger, SpecChanged, open_ledger
 from storage.records import Lease, Trial, TrialState
 
 WAIT_S = 2.0  # between looks at running simulations when none reports its end
+MODEL_S = 30.0  # between passes that ask after a model that is trained elsewhere
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,10 @@ def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) ->
 
 
 def pause(campaign: Campaign, ledger: Ledger, decision: Decision) -> None:
-    """Return when a simulation has ended, a retry is due, or it is time for another look."""
+    """Return when a simulation has ended, a model is there, a retry is due, or it is time for another look."""
+    if decision.wait == "training":
+        _await_model(ledger, campaign.name, decision.iteration)
+        return
     seconds = WAIT_S if decision.due is None else min(WAIT_S, max(0.0, decision.due - time.time()))
     running = ledger.trials(campaign.name, states={TrialState.RUNNING})
     handles = [trial.handle for trial in running if trial.handle]
@@ -143,6 +147,12 @@ def pause(campaign: Campaign, ledger: Ledger, decision: Decision) -> None:
         campaign.dispatcher.wait(handles, seconds)
     elif decision.wait:
         time.sleep(seconds)
+
+
+def _await_model(ledger: Ledger, name: str, iteration: int) -> None:
+    deadline = time.monotonic() + MODEL_S
+    while time.monotonic() < deadline and ledger.product(name, iteration, "train") is None:
+        time.sleep(WAIT_S)
 
 
 def awaited(campaign: Campaign, ledger: Ledger) -> str:

@@ -4,6 +4,11 @@ FIELDCRAFT_HOME      folder of ledger, fields, tracking and work (default: runs)
 FIELDCRAFT_PLUGINS   directories with further kinds, separated as in PATH
 FIELDCRAFT_MLFLOW    tracking store: a server's URL or sqlite:////absolute/path.db (default: under the home);
                      "off" shows nothing, and a later export catches up
+FIELDCRAFT_TRAIN     where models are trained: "here" (default), in the pass; "prefect:FLOW/DEPLOYMENT" asks for a run
+                     of that deployment (prefect:train/train), ends the pass, and a later pass goes on with the model
+FIELDCRAFT_TRAIN_WAIT_S    how long nobody may take such a run up before the model is trained here (default: 600)
+FIELDCRAFT_DEVICE    what networks are trained on: "auto" (default), a CUDA device where torch finds one; "cpu"; "cuda",
+                     which is refused where there is none
 FIELDCRAFT_PEOPLE    file of roles and token digests (docs/security.md); without one the operating system's user may
                      do everything, and no token is known
 FIELDCRAFT_TOKEN     token of the person who acts, where that is not the operating system's user
@@ -18,15 +23,19 @@ FIELDCRAFT_NOTIFY_COMMAND  program with arguments, run for each such notice with
 FIELDCRAFT_WEBHOOK_TOKEN   bearer token sent to both webhooks
 """
 
+import math
 import os
 import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 from flows.errors import InputError
+
+Device = Literal["auto", "cpu", "cuda"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,9 @@ class Settings:
         home: Folder of all stores.
         plugins: Directories searched for kinds beside the built-in ones.
         mlflow: Tracking URI, or ``off``.
+        train: Prefect's name of the deployment that trains models, FLOW/DEPLOYMENT; None to train within the pass.
+        train_wait_s: How long nobody may take such a training up, in seconds.
+        device: What networks are trained on.
         people: File of roles and token digests.
         token: Token of the person who acts.
         lab: Folder of work orders and results; None for the one under the home.
@@ -52,6 +64,9 @@ class Settings:
     home: Path
     plugins: tuple[Path, ...]
     mlflow: str
+    train: str | None = None
+    train_wait_s: float = 600.0
+    device: Device = "auto"
     people: Path | None = None
     token: str | None = field(default=None, repr=False)
     lab: Path | None = None
@@ -100,8 +115,8 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
     """Read the settings; ``home`` (a command's ``--home``) wins over the environment.
 
     Raises:
-        InputError: a plug-in directory does not exist, a path, a program or a webhook is none, a token cannot be sent,
-            or a command's quotes do not match.
+        InputError: a plug-in directory does not exist, a path, a program or a webhook is none, a token cannot be sent, a
+            command's quotes do not match, or a word or a number is none of those that a variable may hold.
     """
     place = _path(home, "--home") if home else _path(environment.get("FIELDCRAFT_HOME") or "runs", "FIELDCRAFT_HOME")
     parts = [part for part in environment.get("FIELDCRAFT_PLUGINS", "").split(os.pathsep) if part]
@@ -118,6 +133,9 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
         home=place,
         plugins=tuple(listed),
         mlflow=mlflow,
+        train=_deployment(environment.get("FIELDCRAFT_TRAIN") or "here"),
+        train_wait_s=_seconds(environment.get("FIELDCRAFT_TRAIN_WAIT_S") or "600", "FIELDCRAFT_TRAIN_WAIT_S"),
+        device=_device(environment.get("FIELDCRAFT_DEVICE") or "auto"),
         people=_path(people, "FIELDCRAFT_PEOPLE") if people else None,
         token=environment.get("FIELDCRAFT_TOKEN") or None,
         lab=_path(lab, "FIELDCRAFT_LAB") if lab else None,
@@ -145,6 +163,33 @@ def _path(given: str | Path, name: str) -> Path:
         return Path(given).expanduser().resolve()
     except (RuntimeError, ValueError) as error:  # ~ of nobody, a null byte
         raise InputError(f"{name} is {str(given)!r}, which is no path ({error}). Give another.") from None
+
+
+def _deployment(given: str) -> str | None:
+    if given == "here":
+        return None
+    scheme, _, name = given.partition(":")
+    flow, _, deployment = name.partition("/")
+    if scheme != "prefect" or not flow or not deployment:
+        raise InputError(f"FIELDCRAFT_TRAIN is {given!r}: give 'here', or 'prefect:train/train' (prefect.yaml has it).")
+    return name
+
+
+def _seconds(given: str, name: str) -> float:
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise InputError(f"{name} is {given!r}, which is no number of seconds: give one of at least 0.")
+    return seconds
+
+
+def _device(given: str) -> Device:
+    for device in get_args(Device):
+        if given == device:
+            return device  # type: ignore[no-any-return]  # one of Device's own words
+    raise InputError(f"FIELDCRAFT_DEVICE is {given!r}: choose auto, cpu or cuda.")
 
 
 def _webhook(environment: Mapping[str, str], name: str) -> str | None:

@@ -70,11 +70,12 @@ def status_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
     trials = ledger.trials(name)
     notices = [notice for notice in ledger.notices(name, limit=1000) if not is_past(notice, trials)]
     changed = Counter(corrections(trials, ledger.readings(name)).values())
-    holder = ledger.holder(name)
+    holder, trainer = ledger.holder(name), ledger.trainer(name)
     return {
         "campaign": name,
         "finished": campaign.finished,
         "running": holder and {"host": holder.host, "pid": holder.pid},
+        "training": trainer and {"host": trainer.host, "pid": trainer.pid},
         "trials": len(trials),
         "budget": campaign.spec["budget"]["trials"],
         "states": dict(sorted(Counter(str(trial.state) for trial in trials).items())),
@@ -137,6 +138,8 @@ def next_steps(data: Mapping[str, Any]) -> list[str]:
         f"with the laboratory: {record}": waiting["laboratory"],
     }
     steps = [f"{counted(len(trials), 'trial')} {what}" for what, trials in open_to_people.items() if trials]
+    if (away := data["training"]) and not data["running"]:
+        steps.append(f"its model is being trained by pid {away['pid']} on {away['host']}: the next pass goes on")
     if steps or data["finished"] or data["running"]:
         return [] if data["finished"] else steps
     return [f"nobody makes passes over it: 'fieldcraft run FILE' or 'fieldcraft iterate {name}' goes on"]
@@ -224,10 +227,12 @@ def _result(result: Result) -> dict[str, Any]:
 
 def _model(product: Product, path: str | None, runs: Mapping[str, str]) -> dict[str, Any]:
     kept = {key: product.payload[key] for key in ("surrogate", "metrics", "seconds")}
+    trained = product.payload.get("trained")  # older models do not say
     return {
         "iteration": product.iteration,
         "digest": product.digest,
         **kept,
+        "trained": None if trained is None else dict(trained),
         "remarks": dict(product.payload.get("remarks", {})),  # older models have none
         "checkpoint": product.reference and {"digest": product.reference.digest, "path": path},
         "mlflow": runs.get(f"surrogate:{product.iteration}"),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from models.checks import refuse_below, refuse_non_positive
+from models.devices import device
 from models.memory import refuse_memory
 from models.networks import Activation, Network
 from models.observations import Observations, Physics
@@ -20,7 +21,7 @@ from models.solution_posterior import SolutionPosterior, fit_solutions, restore_
 from models.solutions import largest_degree, predicted_doubles
 from models.stamps import stamped
 from models.surrogate import Report
-from models.training import Schedule, State, device, train
+from models.training import Schedule, State, train
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

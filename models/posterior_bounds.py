@@ -59,8 +59,8 @@ class Process:
     error: float
 
     @classmethod
-    def of(cls, posterior: UnitProcess, device: str) -> "Process":
-        """The process behind a posterior, or a term of a sum in units of its prior, on a device of torch's."""
+    def of(cls, posterior: UnitProcess, device: torch.device | str) -> "Process":
+        """The process behind a posterior, or a term of a sum in units of its prior, on a device."""
         scales, fit, lower = posterior.length_scales, posterior.fit, posterior.factor.lower
         identity = torch.eye(len(lower), dtype=lower.dtype)
         root = posterior.factor.half_solve(identity)

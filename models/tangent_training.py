@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from models.devices import device
 from models.dual import Factor
 from models.surrogate import Report
 from models.tangent_kernel import TangentKernel
 from models.tangents import Passes, combine, gram, project
-from models.training import Schedule, State, attempt, device
+from models.training import Schedule, State, attempt
 
 
 @dataclass(frozen=True)

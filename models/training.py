@@ -179,11 +179,6 @@ class State:
 _PARTS = ("theta", "first", "second", "damping", "loss", "failures")
 
 
-def device() -> torch.device:
-    """Where networks are trained, all of a batch stacked: on the GPU where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def _losses(problem: LeastSquares, theta: Tensor, rows: Tensor) -> Tensor:
     return rows.square().sum(-1) + problem.ridge * (theta - problem.anchor).square().sum(-1)
 

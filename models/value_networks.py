@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from models.checks import refuse_below, refuse_non_positive
+from models.devices import device
 from models.members import MembersPosterior
 from models.memory import refuse_memory
 from models.networks import Activation, Network
@@ -128,13 +129,14 @@ class Training:
         network = self.network(data)
         self._refuse_memory(len(data), network.size)
         anchor = network.initial(self.networks, torch_generator(rng)) if start is None else start["anchor"]
-        X, targets = torch.tensor(data.X), torch.tensor(data.targets)
-        problem = ReadingLoss(network, X, targets, anchor, self.noise_sd(data) ** 2)
-        begun = State.begin(anchor) if start is None else State.of(start, anchor)
+        place = device()
+        X, targets = torch.tensor(data.X).to(place), torch.tensor(data.targets).to(place)
+        problem = ReadingLoss(network, X, targets, anchor.to(place), self.noise_sd(data) ** 2)
+        begun = State.begin(problem.anchor) if start is None else State.of(start, problem.anchor)
         kept = {**stamped(data), "anchor": anchor}
         schedule = Schedule(self.steps, self.rate, 0.1, self.refinements)
         state = train(problem, begun, schedule, report, lambda state: {**kept, **state.tensors()})
-        return {**kept, **state.tensors(), "misfit": problem.rows(state.theta).square().mean().sqrt()}
+        return {**kept, **state.tensors(), "misfit": problem.rows(state.theta).square().mean().sqrt().cpu()}
 
 
 def metrics_of(state: Mapping[str, Tensor]) -> dict[str, float]:

@@ -54,6 +54,7 @@ from storage.records import (
 __all__ = [
     "COMMIT_POINTS",
     "EXPORTER",
+    "TRAINER",
     "TRANSACTIONS",
     "BudgetSpent",
     "ForbiddenMove",
@@ -102,6 +103,7 @@ TRANSACTIONS: tuple[str, ...] = (
 )
 COMMIT_POINTS: tuple[str, ...] = tuple(f"ledger.{name}.{when}" for name in TRANSACTIONS for when in ("before", "after"))
 EXPORTER = ":exporter"  # the lease under which one process exports; no campaign can bear this name
+TRAINER = ":train:"  # how the leases begin under which a process that makes no pass trains a campaign's model
 
 
 class Ledger(Protocol):
@@ -187,6 +189,18 @@ class Ledger(Protocol):
 
     def acquire_exporter(self, break_lease: bool = False) -> Lease:
         """Take the lease of the one process that exports to tracking; otherwise as ``acquire``."""
+        ...
+
+    def acquire_trainer(self, campaign: str, break_lease: bool = False) -> Lease:
+        """Take the lease of the one process that trains a campaign's model outside a pass; otherwise as ``acquire``.
+
+        It is a lease beside that of the passes: a pass ends while it is held. To break it fences a training off that
+        nobody waits for any more: its ``note`` under this lease is refused then.
+        """
+        ...
+
+    def trainer(self, campaign: str) -> Lease | None:
+        """Who trains a campaign's model outside a pass now; None when nobody does, or only a dead process."""
         ...
 
     def propose(self, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str) -> tuple[Trial, ...]:

@@ -1,6 +1,6 @@
 """Directories that appear whole or not at all: staged, listed in a manifest with checksums, flushed, renamed.
 
-    FOLDER/.staging/KEY-PID-N/...        being written, or left by a killed process
+    FOLDER/.staging/KEY-PID@HOST-N/...   being written, or left by a killed process
     TARGET/manifest.json                 {format, digest, size, files: {relative path: {sha256, size}}}
 
 ``storage.fields`` puts a zarr group into such a directory; nothing here knows what the files mean.
@@ -13,6 +13,7 @@ import itertools
 import os
 import re
 import shutil
+import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from storage.points import commit_point
 FORMAT = 1
 MANIFEST, STAGING = "manifest.json", ".staging"
 _counter = itertools.count()
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
 
 
 class FieldError(Exception):
@@ -68,10 +70,10 @@ def disk(path: Path) -> Iterator[None]:
 @contextmanager
 def staged(folder: Path, key: str) -> Iterator[Path]:
     """A new directory in ``folder/.staging``, gone when the block ends unless it was renamed away."""
-    label = re.sub(r"[^A-Za-z0-9_.]", "_", key)
+    label = _UNSAFE.sub("_", key)
     (folder / STAGING).mkdir(parents=True, exist_ok=True)
     while True:
-        path = folder / STAGING / f"{label}-{os.getpid()}-{next(_counter)}"
+        path = folder / STAGING / f"{label}-{os.getpid()}@{_host()}-{next(_counter)}"
         try:
             path.mkdir()
             break
@@ -178,9 +180,18 @@ def stray_staging(folder: Path) -> list[Path]:
     return sorted(path for path in staging.iterdir() if not _is_live(path)) if staging.is_dir() else []
 
 
+def _host() -> str:
+    return _UNSAFE.sub("_", socket.gethostname())
+
+
 def _is_live(path: Path) -> bool:
-    """Whether the process that made a staging directory still runs; one that started later only reuses the pid."""
-    match = re.fullmatch(r".*-(\d+)-\d+", path.name)
+    """Whether the process that made a staging directory still runs; one that started later only reuses the pid.
+
+    Of another host nothing is known, so yes.
+    """
+    match = re.fullmatch(r".*-(\d+)(?:@(.+))?-\d+", path.name)
+    if match is not None and match[2] not in (None, _host()):
+        return True
     try:
         return match is not None and psutil.Process(int(match[1])).create_time() <= path.stat().st_mtime + 1.0
     except (psutil.NoSuchProcess, FileNotFoundError):

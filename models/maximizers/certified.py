@@ -14,6 +14,7 @@ from models.acquisition import MomentFunction, MomentScore, Score
 from models.box_region import Region
 from models.branch_and_bound import Found, Limits, Search
 from models.checks import refuse_below, refuse_non_positive
+from models.devices import named_device, require_cuda
 from models.group_search import Allowance, GroupSearch, Proven, Solve
 from models.grouped_process import UnitProcess, unit_process
 from models.maximizer import Candidates, Certificate
@@ -74,8 +75,8 @@ class Certified:
             refuse_non_positive("time_s", self.time_s)
         refuse_below("n_starts", self.n_starts, 1)
         Multistart(self.n_samples, self.n_starts)
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("device is 'cuda' and torch finds none: use 'cpu'.")
+        if self.device == "cuda":
+            require_cuda()
 
     def maximize(
         self, score: Score, space: SearchSpace, q: int, rng: np.random.Generator, taken: Array | None = None
@@ -110,7 +111,7 @@ class Certified:
     def _of(
         self, score: MomentFunction, process: UnitProcess, slot: int, chosen: Array, space: SearchSpace, gone: Array
     ) -> "_Place":
-        bounds = ScoreBounds(Process.of(process, self.device), score)
+        bounds = ScoreBounds(Process.of(process, named_device(self.device)), score)
         limits = Limits((1 - _SPARE) * self.gap, self.nodes, self.time_s, _BATCHES[self.device])
         return _Place(score, bounds, slot, chosen, space, gone, limits, self._local)
 

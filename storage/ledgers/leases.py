@@ -7,16 +7,19 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, insert, select, update
 
-from storage.ledger import EXPORTER, LeaseHeld, LeaseLost, PassServed
+from storage.ledger import EXPORTER, TRAINER, LeaseHeld, LeaseLost, PassServed
 from storage.ledgers import schema
 from storage.ledgers.rows import add_event, get_campaign, one, record_of
 from storage.processes import is_alive, start_time
-from storage.records import Lease
+from storage.records import Lease, digest_of
+
+_LONGEST = 60  # characters of a campaign's name that its trainer's lease shows; the column holds 100
 
 
 def acquire(connection: Connection, name: str, break_lease: bool, due: float | None) -> Lease:
     """Take the lease for this process, from a dead holder if need be; see ``Ledger.acquire``."""
-    if name != EXPORTER:
+    of_passes = not name.startswith((EXPORTER, TRAINER))
+    if of_passes:
         get_campaign(connection, name)
     table = schema.leases
     row = one(connection, select(table).where(table.c.campaign == name).with_for_update())
@@ -31,7 +34,7 @@ def acquire(connection: Connection, name: str, break_lease: bool, due: float | N
         connection.execute(insert(table).values(lease.model_dump()))
     else:
         connection.execute(update(table).where(table.c.campaign == name).values(lease.model_dump()))
-    if holder is not None and name != EXPORTER:
+    if holder is not None and of_passes:
         reason = "the lease was broken" if break_lease else "its holder no longer lives"
         details = {"from": holder.model_dump(), "to": lease.model_dump()}
         add_event(connection, name, "lease", f"pid {lease.pid} on {lease.host}", reason, details=details)
@@ -40,10 +43,14 @@ def acquire(connection: Connection, name: str, break_lease: bool, due: float | N
 
 def holder(connection: Connection, name: str) -> Lease | None:
     """The lease of a process that may still be at work; see ``Ledger.holder``."""
-    get_campaign(connection, name)
     row = one(connection, select(schema.leases).where(schema.leases.c.campaign == name))
     lease = None if row is None or row["host"] is None else record_of(Lease, row)
     return lease if lease is not None and lives(lease) else None
+
+
+def trainer_of(campaign: str) -> str:
+    """Name of the lease under which a campaign's model is trained outside a pass."""
+    return f"{TRAINER}{campaign[:_LONGEST]}:{digest_of(campaign)[:16]}"
 
 
 def release(connection: Connection, lease: Lease, done: bool) -> None:
@@ -85,8 +92,9 @@ def _mine(name: str, token: int) -> Lease:
 
 def _held(holder: Lease) -> str:
     since = datetime.fromtimestamp(holder.acquired, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    work = f"is being worked on by pid {holder.pid} on host {holder.host}, since {since}. Wait for it to end; "
+    if holder.campaign.startswith(TRAINER):
+        shown = holder.campaign.removeprefix(TRAINER).rpartition(":")[0]
+        return f"The model of {shown!r} {work}if that machine is gone for good, cancel its flow run in Prefect."
     what = "The export to tracking" if holder.campaign == EXPORTER else f"The campaign {holder.campaign!r}"
-    return (
-        f"{what} is being worked on by pid {holder.pid} on host {holder.host}, since {since}. Wait for it to end; "
-        "if that machine is gone for good, repeat with --break-lease."
-    )
+    return f"{what} {work}if that machine is gone for good, repeat with --break-lease."

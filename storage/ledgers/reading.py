@@ -66,7 +66,14 @@ class ReadingLedger(ABC):
     def holder(self, name: str) -> Lease | None:
         """Who makes passes over a campaign now."""
         with self._reading() as connection:
+            get_campaign(connection, name)
             return leases.holder(connection, name)
+
+    def trainer(self, campaign: str) -> Lease | None:
+        """Who trains a campaign's model outside a pass now."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return leases.holder(connection, leases.trainer_of(campaign))
 
     def product(self, campaign: str, iteration: int, step: Step) -> Product | None:
         """What the step of that iteration made, or None."""

@@ -125,6 +125,12 @@ class SqlLedger(ReadingLedger):
         """Take the lease of the one process that exports to tracking."""
         return self.acquire(EXPORTER, break_lease)
 
+    def acquire_trainer(self, campaign: str, break_lease: bool = False) -> Lease:
+        """Take the lease of the one process that trains a campaign's model outside a pass."""
+        with self._transaction("lease.acquire") as connection:
+            get_campaign(connection, campaign)
+            return leases.acquire(connection, leases.trainer_of(campaign), break_lease, None)
+
     def propose(self, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str) -> tuple[Trial, ...]:
         """Write the trials of an iteration down, or return those there are."""
         with self._transaction("propose") as connection:

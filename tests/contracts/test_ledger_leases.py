@@ -171,6 +171,36 @@ def test_one_process_exports_and_campaigns_go_on_beside_it(ledger):
     assert ledger.acquire_exporter().token == exporter.token + 1
 
 
+def test_a_model_is_trained_under_a_lease_beside_that_of_the_passes_and_of_other_campaigns(ledger):
+    begin(ledger, "cold" * 25)
+    trainer, lease = ledger.acquire_trainer("heat"), ledger.acquire("heat")
+    assert ledger.trainer("heat") == trainer
+    assert ledger.trainer("cold" * 25) is None
+    with pytest.raises(LeaseHeld, match=rf"The model of 'heat' .* pid {os.getpid()} on host .* in Prefect"):
+        ledger.acquire_trainer("heat")
+    ledger.release(ledger.acquire_trainer("cold" * 25))
+    ledger.release(lease)
+    assert ledger.fenced(trainer).note("heat", 1, "train", {"by": "away"}, None).payload == {"by": "away"}
+    with pytest.raises(UnknownCampaign, match="no campaign 'heet'"):
+        ledger.acquire_trainer("heet")
+    with pytest.raises(UnknownCampaign, match="no campaign 'heet'"):
+        ledger.trainer("heet")
+
+
+def test_a_trainer_whose_lease_was_broken_writes_nothing_and_a_dead_one_is_replaced(ledger):
+    late, lease = ledger.acquire_trainer("heat"), ledger.acquire("heat")
+    now = ledger.fenced(lease).acquire_trainer("heat", break_lease=True)
+    with pytest.raises(LeaseLost, match=f"token {late.token}"):
+        ledger.fenced(late).note("heat", 1, "train", {"by": "late"}, None)
+    ledger.fenced(lease).note("heat", 1, "train", {"by": "pass"}, None)
+    ledger.release(now)
+    assert ledger.product("heat", 1, "train").payload == {"by": "pass"}
+    assert in_child(lambda: ledger.acquire_trainer("heat")) == 0  # ends without giving it back
+    assert ledger.trainer("heat") is None
+    assert ledger.acquire_trainer("heat").token == now.token + 2
+    assert takeovers(ledger) == []
+
+
 def test_the_holder_is_told_while_it_lives_and_asking_changes_nothing(ledger):
     assert ledger.holder("heat") is None
     lease = ledger.acquire("heat")

@@ -116,11 +116,12 @@ def until(look: Callable[[], Any], what: str) -> Any:
 
 
 @contextmanager
-def site(folder: Path, *, pages: bool = False, **more: str) -> Iterator[Site]:
+def site(folder: Path, *, pool: str = "local", pages: bool = False, **more: str) -> Iterator[Site]:
     """A server, the deployments of prefect.yaml and one worker.
 
     Args:
         folder: Where everything lies.
+        pool: Whose flow runs the worker makes.
         pages: Whether the server has its pages, too.
         more: Further environment of the worker.
     """
@@ -137,11 +138,11 @@ def site(folder: Path, *, pages: bool = False, **more: str) -> Iterator[Site]:
     ):
         made = Site(folder / "runs", environment, api)
         until(lambda: _healthy(api), "the server to start")
-        pools = [("work-pool", "create", pool, "--type", "process") for pool in ("local", "simulations")]
+        pools = [("work-pool", "create", name, "--type", "process") for name in ("local", "simulations", "gpu")]
         for words in (*pools, ("--no-prompt", "deploy", "--all")):
             done = made.command("prefect", *words)
             assert done.returncode == 0, done.stdout + done.stderr
-        with worker(made, "local"):
+        with worker(made, pool):
             yield made
 
 

@@ -75,12 +75,14 @@ def alone(folder: Path, name: str, seed: int) -> list:
 
 
 def test_prefect_yaml_deploys_its_flows_by_module_with_schedules_that_wait_to_be_switched_on(prefect):
-    found = {name: prefect.deployment(f"{name}/{name}") for name in ("iterate", "decide", "export", "simulate")}
+    names = ("iterate", "decide", "export", "simulate", "train")
+    found = {name: prefect.deployment(f"{name}/{name}") for name in names}
     assert {name: place["entrypoint"] for name, place in found.items()} == {
         "iterate": "flows.campaign.iterate",
         "decide": "flows.decide.decide",
         "export": "flows.campaign.export",
         "simulate": "flows.simulate.simulate",
+        "train": "flows.campaign.train",
     }
     schedules = [schedule for place in found.values() for schedule in place["schedules"]]
     assert {key for schedule in schedules for key in schedule["schedule"]} >= {"cron", "interval"}

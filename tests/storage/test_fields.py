@@ -317,6 +317,7 @@ def test_sweep_spares_what_is_referenced_and_what_a_live_process_writes(store: F
     kept, orphan = store.write("a", field(0)), store.write("b", field(1))
     folder = store.root / ".staging"
     (folder / f"live-{os.getpid()}-999").mkdir()
+    (folder / f"other-{os.getpid()}@another_host-997").mkdir()  # of whose processes nothing is known here
     reused = folder / f"reused-{os.getpid()}-998"  # an earlier process had our pid
     reused.mkdir()
     os.utime(reused, (1e9, 1e9))
@@ -325,7 +326,8 @@ def test_sweep_spares_what_is_referenced_and_what_a_live_process_writes(store: F
     assert store.digests() == {kept.digest, orphan.digest} and reused.exists()
     assert store.sweep({kept.digest}, remove=True) == expected
     assert store.digests() == {kept.digest}
-    assert [path.name for path in folder.iterdir()] == [f"live-{os.getpid()}-999"]
+    left = [f"live-{os.getpid()}-999", f"other-{os.getpid()}@another_host-997"]
+    assert sorted(path.name for path in folder.iterdir()) == left
     store.verify(kept)
 
 
