@@ -13,7 +13,7 @@ from flows.streams import Use, stream
 from flows.wiring import as_read, as_state, data_of, infeasible, observations, seen_by, standing
 from models.scores import scores_of
 from physics.space import SearchSpace
-from storage.records import Certificate, Origin, Product, Proposal, Trial, TrialState
+from storage.records import Brief, Certificate, Origin, Product, Proposal, Trial, TrialState
 
 if TYPE_CHECKING:
     from models import maximizer
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
     """Propose the next q designs of the initial sequence, in which imported trials have no place."""
-    earlier = [trial for trial in site.ledger.trials(site.name) if trial.iteration < iteration]
-    proposed = len([trial for trial in earlier if trial.origin.kind != "imported"])
+    trials = site.ledger.briefs(site.name)
+    proposed = sum(trial.iteration < iteration and not trial.imported for trial in trials)
     rng = stream(site.campaign.spec.seed, 0, Use.INITIAL)
     X = site.campaign.algorithm.initial.propose(site.campaign.space, proposed, q, rng)
-    origin = _origin(site, iteration, "initial")
+    origin = _origin(site, iteration, "initial", trials)
     return _propose(site, iteration, X, [origin] * len(X))
 
 
@@ -49,7 +49,7 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
 
     product = site.ledger.product(site.name, iteration, "train")
     assert product is not None and product.reference is not None  # the pass trains before it acquires
-    campaign, trials = site.campaign, site.ledger.trials(site.name)
+    campaign, trials = site.campaign, site.ledger.briefs(site.name)
     seen = seen_by(product, trials, site.ledger.readings(site.name))
     data = data_of(campaign, product, seen, points_of(site, iteration))
     posterior = campaign.algorithm.restore(data, as_state(site.fields.read(product.reference)))
@@ -58,7 +58,7 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     with computing_on(campaign.settings.device):
         found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
     mean, sd = _prediction(posterior, found.X)
-    base = _origin(site, iteration, "model", product.payload["data_digest"], product)
+    base = _origin(site, iteration, "model", trials, product.payload["data_digest"], product)
     base = base.model_copy(update=_said_of(posterior, found))
     worth = [{"acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]} for slot in range(q)]
     # Later places stand beside designs that nobody has read, and so does the first where some are pending.
@@ -103,12 +103,12 @@ def _proven(certificate: "maximizer.Certificate", base: Origin, gain: float | No
 
 def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]]:
     """Designs (q, d) of the campaign's peer, which foresees nothing, with their origins."""
-    campaign, trials = site.campaign, site.ledger.trials(site.name)
+    campaign, trials = site.campaign, site.ledger.briefs(site.name)
     seen = as_read(trials, standing(site.ledger.readings(site.name)))
     data = observations(campaign, seen, None, [trial.actual for trial in infeasible(trials)])
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
     X = campaign.algorithm.suggest(data, _unseen(campaign.space, trials, seen), campaign.space, q, rng)
-    return X, [_origin(site, iteration, "model", data.digest)] * q
+    return X, [_origin(site, iteration, "model", trials, data.digest)] * q
 
 
 def _said_of(posterior: "Posterior", found: "maximizer.Candidates") -> dict[str, dict[str, Any]]:
@@ -116,7 +116,7 @@ def _said_of(posterior: "Posterior", found: "maximizer.Candidates") -> dict[str,
     return {"remarks": {**posterior.remarks, **found.remarks}, "scores": scores_of(posterior.metrics)}
 
 
-def _unseen(space: SearchSpace, trials: Sequence[Trial], seen: Sequence[Trial]) -> np.ndarray:
+def _unseen(space: SearchSpace, trials: Sequence[Brief], seen: Sequence[Brief]) -> np.ndarray:
     """Encoded designs (k, d) that the model has no reading of and that are not to be proposed again.
 
     Pending ones, and those that were rejected, failed, given up or retracted: a deterministic acquisition would
@@ -138,7 +138,12 @@ def _prediction(posterior: "Posterior", X: np.ndarray) -> tuple[list[float], lis
 
 
 def _origin(
-    site: Site, iteration: int, kind: str, data_digest: str | None = None, product: Product | None = None
+    site: Site,
+    iteration: int,
+    kind: str,
+    trials: Sequence[Brief],
+    data_digest: str | None = None,
+    product: Product | None = None,
 ) -> Origin:
     part = site.campaign.spec.algorithm
     return Origin.model_validate(
@@ -152,7 +157,7 @@ def _origin(
             "data_digest": data_digest,
             "collocation": product.payload.get("collocation") if product else None,
             "environment": site.campaign.environment,
-            "reproducible": not any(trial.state is TrialState.FAILED for trial in site.ledger.trials(site.name)),
+            "reproducible": not any(trial.state is TrialState.FAILED for trial in trials),
         }
     )
 

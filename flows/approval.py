@@ -8,7 +8,7 @@ from flows.progress import tell
 from flows.sites import ACTOR, Site
 from flows.spec import Approval, CampaignSpec
 from storage.ledger import ForbiddenMove, StaleTrial
-from storage.records import Trial, TrialState, digest_of
+from storage.records import Brief, Trial, TrialState, digest_of
 
 EXPIRED = "approval expired"
 _WAITING = "approval waiting"
@@ -21,17 +21,17 @@ def approve(site: Site) -> tuple[Trial, ...]:
     of. A policy's approval does not expire: the policy would only give it again.
     """
     expire(site)
-    spec, trials = site.campaign.spec, site.ledger.trials(site.name)
-    waiting = [trial for trial in trials if trial.state is TrialState.PROPOSED]
-    allowed = automatic(spec.approval, trials)
+    waiting = site.ledger.trials(site.name, states={TrialState.PROPOSED})
+    policy = site.campaign.spec.approval
+    allowed = automatic(policy, site.ledger.briefs(site.name) if policy.policy == "after_first" else waiting)
     approved = tuple(done for trial in waiting if trial.id in allowed and (done := _approve(site, trial)) is not None)
     _notify(site)
     return approved
 
 
-def automatic(approval: Approval, trials: Sequence[Trial]) -> frozenset[str]:
-    """Ids of the proposals that the policy approves by itself, among all trials of a campaign."""
-    own = sorted((trial for trial in trials if trial.origin.kind != "imported"), key=lambda trial: trial.number)
+def automatic(approval: Approval, trials: Sequence[Trial | Brief]) -> frozenset[str]:
+    """Ids of the proposals that the policy approves by itself; ``after_first`` counts, so it needs all trials."""
+    own = sorted((trial for trial in trials if not trial.imported), key=lambda trial: trial.number)
     proposed = [trial for trial in own if trial.state is TrialState.PROPOSED]
     match approval.policy:
         case "auto":
@@ -73,7 +73,7 @@ def ready(spec: CampaignSpec, trials: Sequence[Trial]) -> list[Trial]:
 
     Args:
         spec: The campaign's specification.
-        trials: All its trials.
+        trials: Those proposed and approved, or more.
     """
     undecided = {trial.iteration for trial in trials if trial.state is TrialState.PROPOSED}
     blocked = undecided if spec.approval.policy == "batch" else set()
@@ -115,6 +115,8 @@ def _expire(site: Site, trial: Trial) -> Trial | None:
 
 def _notify(site: Site) -> None:
     waiting = site.ledger.trials(site.name, states={TrialState.PROPOSED})
+    if not waiting:
+        return
     earlier = (notice.payload for notice in site.ledger.noticed(site.name, _WAITING))
     known = {pair for told in earlier for pair in zip(told["trials"], told.get("versions", ()), strict=False)}
     news = [(trial.id, trial.version) for trial in waiting if (trial.id, trial.version) not in known]

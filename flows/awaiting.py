@@ -14,10 +14,12 @@ from flows.views import design_text, quantity
 from storage.ledger import Ledger
 from storage.records import Approval, Campaign, Trial, TrialState
 
+_WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED, TrialState.RUNNING, TrialState.HELD})
+
 
 def queue_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
     """What waits in a campaign, each list in the order in which trials are sent."""
-    spec, trials = stored(campaign.spec, f"campaign {campaign.name}"), ledger.trials(campaign.name)
+    spec, trials = stored(campaign.spec, f"campaign {campaign.name}"), ledger.trials(campaign.name, _WAITING)
     by_state = sorted(trials, key=lambda trial: (-trial.priority, trial.number))
 
     def listed(state: TrialState, more: Callable[[Trial], Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -34,7 +36,7 @@ def queue_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
             listed(TrialState.RUNNING, lambda trial: _ordered(ledger, trial)) if by_people(campaign) else []
         ),
         "held": listed(TrialState.HELD, lambda trial: _held(ledger, trial)),
-        "retries": [_retry(ledger, campaign, retry) for retry in retries(ledger, spec.dispatcher, trials)],
+        "retries": [_retry(ledger, campaign, retry) for retry in retries(ledger, spec.dispatcher, campaign.name)],
     }
 
 

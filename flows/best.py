@@ -5,12 +5,14 @@ Reads records alone: no torch, no solver.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from flows.spec import by_people, noisy
 from storage.ledger import Ledger
 from storage.objective import Objective
-from storage.records import Campaign, Product, Trial, TrialState
+from storage.records import Brief, Campaign, Product, Trial, TrialState
+
+T = TypeVar("T", Trial, Brief)
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Recommended:
         constraints: Mean and standard deviation (``mean``, ``sd``) of each constraint there, in its own unit.
     """
 
-    trial: Trial
+    trial: Trial | Brief
     iteration: int
     readings: int
     mean: float
@@ -48,11 +50,11 @@ class Best:
         model: The best by the model; None where readings are not noisy, or no model says.
     """
 
-    reading: Trial | None
+    reading: Trial | Brief | None
     model: Recommended | None
 
     @property
-    def trial(self) -> Trial | None:
+    def trial(self) -> Trial | Brief | None:
         """The best design: the model's where it says which, for the best of noisy readings is a lucky one."""
         return self.model.trial if self.model is not None and self.model.feasible else self.reading
 
@@ -67,7 +69,7 @@ def objective_of(campaign: Campaign) -> Objective:
     return Objective.of([output["name"] for output in campaign.environment["outputs"]], campaign.spec["sense"])
 
 
-def best_trial(campaign: Campaign, trials: Sequence[Trial]) -> Trial | None:
+def best_trial(campaign: Campaign, trials: Sequence[T]) -> T | None:
     """The completed trial with the best reading among those that meet the constraints; the first of equals."""
     objective = objective_of(campaign)
     sign = -1.0 if objective.maximize else 1.0
@@ -75,27 +77,23 @@ def best_trial(campaign: Campaign, trials: Sequence[Trial]) -> Trial | None:
     return min(feasible, key=lambda t: sign * (t.outputs or {})[objective.output], default=None)
 
 
-def best_of(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial]) -> Best:
+def best_of(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial] | Sequence[Brief]) -> Best:
     """The best of a campaign's trials, by reading and by the latest model."""
-    model = (
-        _recommended(ledger.products(campaign.name), trials)
-        if noisy(campaign.spec, people=by_people(campaign))
-        else None
-    )
-    return Best(best_trial(campaign, trials), model)
+    people = by_people(campaign)
+    trained = ledger.latest(campaign.name, "train") if noisy(campaign.spec, people=people) else None
+    return Best(best_trial(campaign, list[Any](trials)), _recommended(trained, trials))
 
 
-def _recommended(products: Sequence[Product], trials: Sequence[Trial]) -> Recommended | None:
+def _recommended(trained: Product | None, trials: Sequence[Trial | Brief]) -> Recommended | None:
     """What the latest model recommends, unless the reading of that trial was retracted since."""
-    trained = [product for product in products if product.step == "train"]
-    said: Mapping[str, Any] | None = trained[-1].payload.get("recommended") if trained else None
+    said: Mapping[str, Any] | None = trained.payload.get("recommended") if trained else None
     trial = next((t for t in trials if said and t.id == said["trial"] and t.outputs), None)
-    if said is None or trial is None:  # models of earlier versions recommend nothing
+    if trained is None or said is None or trial is None:  # models of earlier versions recommend nothing
         return None
     return Recommended(
         trial,
-        trained[-1].iteration,
-        len(trained[-1].payload["trials"]),
+        trained.iteration,
+        len(trained.payload["trials"]),
         said["mean"],
         said["sd"],
         said.get("feasible", True),
@@ -124,5 +122,5 @@ def best_data(best: Best) -> dict[str, Any]:
     }
 
 
-def _at(trial: Trial) -> dict[str, Any]:
+def _at(trial: Trial | Brief) -> dict[str, Any]:
     return {"trial": trial.id, "design": dict(trial.actual), "outputs": dict(trial.outputs or {})}

@@ -13,7 +13,7 @@ from flows.spec import differing
 from flows.views import design_text, quantity, quantity_pm
 from flows.wiring import rewire
 from storage.ledger import Ledger
-from storage.records import Campaign, Trial, TrialState
+from storage.records import Brief, Campaign, Trial, TrialState
 
 _ROWS = 8  # of the best so far in a text
 
@@ -61,7 +61,7 @@ def best_after(campaign: Campaign, trials: Sequence[Trial]) -> list[float | None
 
 
 def _side(settings: Settings, ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
-    trials, spending = ledger.trials(campaign.name), ledger.spending(campaign.name)
+    trials, spending = ledger.briefs(campaign.name), ledger.spending(campaign.name)
     best, output = best_of(ledger, campaign, trials), campaign.environment["outputs"][0]
     reading, model = best.reading, best.model if best.by_model else None
     trained = [product for product in ledger.products(campaign.name) if product.step == "train"]
@@ -88,7 +88,7 @@ def _side(settings: Settings, ledger: Ledger, campaign: Campaign) -> dict[str, A
     }
 
 
-def _regret(settings: Settings, campaign: Campaign, best: Trial | None) -> dict[str, float | None]:
+def _regret(settings: Settings, campaign: Campaign, best: Trial | Brief | None) -> dict[str, float | None]:
     """Regret and true optimum; None where the truth, or the problem's code, is not known."""
     unknown: dict[str, float | None] = {"regret": None, "optimum": None}
     if best is None:

@@ -13,7 +13,9 @@ from flows.sites import ACTOR, Site
 from flows.stopping import mendable, nothing_to_learn_from, stop_reason
 from flows.wiring import saw_all, successful
 from storage.ledger import StaleTrial
-from storage.records import Product, Spending, Trial, TrialState
+from storage.records import Brief, Product, Spending, Trial, TrialState
+
+_OPEN = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
 
 Wait = Literal["simulations", "retry", "laboratory", "person", "training"]
 
@@ -48,41 +50,46 @@ def decide(site: Site) -> Decision:
     known = site.ledger.campaign(site.name).finished
     if known is not None:
         return Decision(finished=known)
-    trials, spending = site.ledger.trials(site.name), site.ledger.spending(site.name)
+    trials, spending = site.ledger.briefs(site.name), site.ledger.spending(site.name)
     _warn(site, spending)
     if reason := stop_reason(site, trials):
         out = _out(site, trials)
         return Decision(wait=out) if out else _ended(site, trials, reason)
-    waits = _waits(site, trials, spending)
+    waiting = site.ledger.trials(site.name, states=_OPEN)
+    waits = _waits(site, trials, waiting, spending)
     if waits is not None:
         return waits
-    if spent := _spent(site, trials, spending):
+    if spent := _spent(site, waiting, spending):
         return _ended(site, trials, f"budget: {spent}")
     if reason := nothing_to_learn_from(site.campaign, trials):
-        return Decision(wait="person") if mendable(trials) else _finished(site, trials, reason)
+        return Decision(wait="person") if mendable(trials) else _finished(site, reason)
     return _next(site, trials)
 
 
-def _waits(site: Site, trials: tuple[Trial, ...], spending: Spending) -> Decision | None:
+def _waits(site: Site, trials: tuple[Brief, ...], waiting: tuple[Trial, ...], spending: Spending) -> Decision | None:
     """What has to come before anything else is proposed; None where nothing has."""
     spec, dispatcher = site.campaign.spec, site.campaign.dispatcher
-    affordable = [trial for trial in trials if obstacle(trial, site.campaign.limits, spending, spec.budget) is None]
-    goes = automatic(spec.approval, trials) | {trial.id for trial in ready(spec, trials)}
+
+    def affordable(trial: Trial) -> bool:
+        return obstacle(trial, site.campaign.limits, spending, spec.budget) is None
+
+    payable = [trial for trial in waiting if affordable(trial)]
+    goes = automatic(spec.approval, trials) | {trial.id for trial in ready(spec, waiting)}
     out = _out(site, trials)
-    again = retries(site.ledger, spec.dispatcher, affordable)
+    again = [retry for retry in retries(site.ledger, spec.dispatcher, site.name) if affordable(retry.trial)]
     due = again[0].due if again else None
-    if any(trial.id in goes for trial in affordable) and room_for(site, dispatcher, trials) > 0:
+    if any(trial.id in goes for trial in payable) and room_for(site, dispatcher, trials) > 0:
         return Decision(wait="simulations", due=due)
     if out == "simulations":
         return Decision(wait="simulations", due=due)
     if again:
         return Decision(wait="retry", due=due)
-    if out is None and any(trial.state in (TrialState.PROPOSED, TrialState.APPROVED) for trial in affordable):
+    if out is None and payable:
         return Decision(wait="person")
     return Decision(wait=out) if out else None
 
 
-def _out(site: Site, trials: tuple[Trial, ...]) -> Wait | None:
+def _out(site: Site, trials: tuple[Brief, ...]) -> Wait | None:
     """For whom to wait because of what is out; None where nothing is."""
     states = {trial.state for trial in trials}
     if states & {TrialState.STAGED, TrialState.RUNNING}:
@@ -90,65 +97,59 @@ def _out(site: Site, trials: tuple[Trial, ...]) -> Wait | None:
     return "person" if TrialState.HELD in states else None
 
 
-def _spent(site: Site, trials: tuple[Trial, ...], spending: Spending) -> str | None:
+def _spent(site: Site, waiting: tuple[Trial, ...], spending: Spending) -> str | None:
     """What of the budget is spent, now that nothing is out, so that nothing more can be sent."""
     limits, budget = site.campaign.limits, site.campaign.spec.budget
-    stuck = [
-        why
-        for trial in trials
-        if trial.state in (TrialState.PROPOSED, TrialState.APPROVED)
-        and (why := obstacle(trial, limits, spending, budget)) is not None
-    ]
+    stuck = [why for trial in waiting if (why := obstacle(trial, limits, spending, budget)) is not None]
     return exhausted(limits, spending, budget) or next(iter(stuck), None)
 
 
-def _ended(site: Site, trials: tuple[Trial, ...], reason: str) -> Decision:
+def _ended(site: Site, trials: tuple[Brief, ...], reason: str) -> Decision:
     """The end; where readings are noisy, a model of all of them comes before it, which says which design is best.
 
     What it is trained on is what any iteration's model is, so that a pass that was killed meanwhile goes on with it.
     """
-    trained = [product for product in site.ledger.products(site.name) if product.step == "train"]
+    trained = site.ledger.latest(site.name, "train")
     if _untrained(site, trials, trained):
-        iteration = max([_next_iteration(trials), *(product.iteration + 1 for product in trained)])
+        iteration = max(_next_iteration(trials), -1 if trained is None else trained.iteration + 1)
         return Decision(iteration=iteration, model=True, last=True)
-    return _finished(site, trials, reason)
+    return _finished(site, reason)
 
 
-def _untrained(site: Site, trials: tuple[Trial, ...], trained: list[Product]) -> bool:
+def _untrained(site: Site, trials: tuple[Brief, ...], trained: Product | None) -> bool:
     """Whether a model is to be asked which design is best, and the latest one trained has not seen all readings."""
     campaign = site.campaign
     if not campaign.noisy or campaign.algorithm.surrogate is None or not successful(trials):
         return False
     if not campaign.algorithm.learns(len(_counted(trials))):
         return False
-    return not trained or not saw_all(trained[-1], trials, site.ledger.readings(site.name))
+    return trained is None or not saw_all(trained, trials, site.ledger.standing(site.name).values())
 
 
-def _finished(site: Site, trials: tuple[Trial, ...], reason: str) -> Decision:
+def _finished(site: Site, reason: str) -> Decision:
     """Record the end; what can no longer run is rejected with that reason, so that nothing waits for ever."""
-    for trial in trials:
-        if trial.state in (TrialState.PROPOSED, TrialState.APPROVED):
-            try:
-                site.ledger.move(trial.id, TrialState.REJECTED, trial.expect, ACTOR, reason)
-            except StaleTrial:  # a person was faster: the next pass decides again
-                return Decision(wait="person")
+    for trial in site.ledger.trials(site.name, states=_OPEN):
+        try:
+            site.ledger.move(trial.id, TrialState.REJECTED, trial.expect, ACTOR, reason)
+        except StaleTrial:  # a person was faster: the next pass decides again
+            return Decision(wait="person")
     site.ledger.finish(site.name, reason, ACTOR)
     tell("finished", reason=reason)
     return Decision(finished=reason)
 
 
-def _counted(trials: Sequence[Trial]) -> list[Trial]:
+def _counted(trials: Sequence[Brief]) -> list[Brief]:
     """The trials that count: a rejected one leaves its place to another."""
     return [trial for trial in trials if trial.state is not TrialState.REJECTED]
 
 
-def _left(site: Site, trials: Sequence[Trial]) -> int:
+def _left(site: Site, trials: Sequence[Brief]) -> int:
     """How many more trials may be proposed; imported ones count nothing."""
-    own = [trial for trial in _counted(trials) if trial.origin.kind != "imported"]
+    own = [trial for trial in _counted(trials) if not trial.imported]
     return site.campaign.spec.budget.trials - len(own)
 
 
-def _next(site: Site, trials: tuple[Trial, ...]) -> Decision:
+def _next(site: Site, trials: tuple[Brief, ...]) -> Decision:
     spec, known = site.campaign.spec, len(_counted(trials))
     model = site.campaign.algorithm.learns(known)
     wanted = spec.algorithm.start.n - known
@@ -156,7 +157,7 @@ def _next(site: Site, trials: tuple[Trial, ...]) -> Decision:
     return Decision(propose=propose, iteration=_next_iteration(trials), model=model)
 
 
-def _next_iteration(trials: Sequence[Trial]) -> int:
+def _next_iteration(trials: Sequence[Brief]) -> int:
     return 1 + max((trial.iteration for trial in trials), default=-1)
 
 

@@ -1,6 +1,7 @@
 """Step 2, dispatch: reconcile what may have been sent, retry what may be retried, send what is approved."""
 
 import time
+from collections.abc import Sequence
 
 from flows.approval import EXPIRED, expire, has_expired, ready
 from flows.budget import obstacle
@@ -10,7 +11,9 @@ from flows.retries import retries
 from flows.sites import ACTOR, Site
 from flows.stopping import stop_reason
 from storage.ledger import BudgetSpent, ForbiddenMove, StaleTrial
-from storage.records import Trial, TrialState
+from storage.records import Brief, Trial, TrialState
+
+_WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
 
 
 def attempt_key(trial: Trial) -> str:
@@ -34,12 +37,12 @@ def dispatch(site: Site) -> int:
     if site.ledger.campaign(site.name).finished is not None:
         return sent
     expire(site)
-    if stop_reason(site, site.ledger.trials(site.name)) is not None:
+    if not _may_go(site) or stop_reason(site) is not None:
         return sent
     _retry(site)
-    trials = site.ledger.trials(site.name)
-    room = room_for(site, dispatcher, trials)
-    for trial in ready(site.campaign.spec, trials):
+    room = room_for(site, dispatcher, site.ledger.trials(site.name, states={TrialState.RUNNING}))
+    waiting = site.ledger.trials(site.name, states=_WAITING)
+    for trial in ready(site.campaign.spec, waiting):
         if room <= 0:
             break
         staged = _claim(site, trial)
@@ -49,13 +52,19 @@ def dispatch(site: Site) -> int:
     return sent
 
 
+def _may_go(site: Site) -> bool:
+    """Whether anything is approved or to be repeated, so that the stop rules need to be asked."""
+    approved = site.ledger.trials(site.name, states={TrialState.APPROVED})
+    return bool(approved or retries(site.ledger, site.campaign.spec.dispatcher, site.name))
+
+
 def obstacle_to(site: Site, trial: Trial) -> str | None:
     """Which limit of the budget does not let a trial be sent now; None where all do."""
     limits, spending = site.campaign.limits, site.ledger.spending(site.name)
     return obstacle(trial, limits, spending, site.campaign.spec.budget)
 
 
-def room_for(site: Site, dispatcher: Dispatcher, trials: tuple[Trial, ...]) -> float:
+def room_for(site: Site, dispatcher: Dispatcher, trials: Sequence[Trial | Brief]) -> float:
     """How many more trials may run at once; people take as many orders as they are given."""
     if dispatcher.by_people:
         return float("inf")
@@ -130,8 +139,8 @@ def _request(site: Site, trial: Trial) -> dict[str, object]:
 
 def _retry(site: Site) -> None:
     """Failures in passing go back to APPROVED once they are due and the budget covers them."""
-    failed = site.ledger.trials(site.name, states={TrialState.FAILED})
-    due = [retry for retry in retries(site.ledger, site.campaign.spec.dispatcher, failed) if retry.due <= time.time()]
+    coming = retries(site.ledger, site.campaign.spec.dispatcher, site.name)
+    due = [retry for retry in coming if retry.due <= time.time()]
     for retry in due:
         if obstacle_to(site, retry.trial) is not None:
             continue

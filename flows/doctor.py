@@ -72,9 +72,7 @@ def examine(settings: Settings) -> list[Finding]:
 def _references(ledger: Ledger, campaign: Campaign) -> dict[str, FieldRef]:
     """Every field the ledger mentions, by what mentions it."""
     found = {f"{p.step} {p.iteration} of {p.campaign}": p.reference for p in ledger.products(campaign.name)}
-    for trial in ledger.trials(campaign.name):
-        for result in ledger.results(trial.id):
-            found[f"result {result.id} of {trial.id}"] = result.field
+    found |= {f"result {result.id} of {result.trial}": result.field for result in ledger.readings(campaign.name)}
     return {owner: reference for owner, reference in found.items() if reference is not None}
 
 

@@ -49,7 +49,7 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
     outputs = [output["name"] for output in campaign.environment["outputs"]]
     names = list(campaign.environment["units"])
     readings = ledger.readings(name)
-    changed, counting = corrections(trials, readings), standing(readings)
+    changed, counting = corrections(trials, ledger.corrected(name)), standing(readings)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     with draft.open("w", newline="") as out:
         writer = csv.writer(out)

@@ -4,13 +4,15 @@ A constraint g, an output beyond the first, is met where g <= 0. Reads records a
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from storage.objective import Objective
-from storage.records import Campaign, Trial, TrialState
+from storage.records import Brief, Campaign, Trial, TrialState
+
+T = TypeVar("T", Trial, Brief)
 
 
-def is_infeasible(trial: Trial) -> bool:
+def is_infeasible(trial: Trial | Brief) -> bool:
     """Whether the design gave no result because it is infeasible: refused by a gate, or by what answers designs."""
     return trial.state in (TrialState.FAILED, TrialState.ABANDONED) and trial.failure == "infeasible"
 
@@ -34,7 +36,7 @@ def trial_feasibility(objective: Objective, trial: Trial) -> dict[str, Any] | No
     }
 
 
-def campaign_feasibility(objective: Objective, trials: Sequence[Trial]) -> dict[str, Any] | None:
+def campaign_feasibility(objective: Objective, trials: Sequence[T]) -> dict[str, Any] | None:
     """How a campaign stands with its constraints; None where it has none and no design was infeasible.
 
     Returns:
@@ -63,12 +65,12 @@ def campaign_feasibility(objective: Objective, trials: Sequence[Trial]) -> dict[
     }
 
 
-def closest(objective: Objective, trials: Sequence[Trial]) -> Trial | None:
+def closest(objective: Objective, trials: Sequence[T]) -> T | None:
     """The completed trial with the least violation, the first of equals; None where none is completed."""
     return min(_read(trials), key=lambda trial: objective.violation(trial.outputs or {}), default=None)
 
 
-def _read(trials: Sequence[Trial]) -> list[Trial]:
+def _read(trials: Sequence[T]) -> list[T]:
     return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
 
 

@@ -1,16 +1,18 @@
 """What earlier attempts left behind: results that came late are recorded, strays are stopped, scratch is deleted."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 
 from flows.dispatcher import CannotTell, Dispatcher, Finished, Handle, Running
 from flows.errors import FieldcraftError
 from flows.progress import tell
 from flows.sites import Site, unfinished
-from storage.fields import FieldDamaged, stray_staging
-from storage.ledger import StaleTrial
+from storage.fields import FieldDamaged, FieldError
+from storage.ledger import StaleTrial, UnknownTrial
 from storage.records import OUT, Trial, TrialState
 
+_GIVEN_UP = frozenset(TrialState) - OUT - {TrialState.COMPLETED}
 Take = Callable[[Site, Dispatcher, Trial, Handle, int, float], Trial | str]
 """Records the result of an attempt; ``flows.harvest.take``."""
 
@@ -22,28 +24,38 @@ def tidy(site: Site, dispatcher: Dispatcher, take: Take) -> None:
     judge. The scratch files of a trial that has a result are deleted, and what dead processes left staged. Looks at
     the folders in the campaign's work folder, and at the last attempt of trials that were given up.
     """
-    for path in stray_staging(site.fields.root):
-        shutil.rmtree(path, ignore_errors=True)
+    with suppress(FieldError):  # what cannot be deleted does no harm: the next pass tries again
+        site.fields.tidy()
     present = {path.name for path in site.work.iterdir()} if site.work.is_dir() else set()
     for trial, attempt in _past(site, present):
         try:
             _settle(site, dispatcher, trial, attempt, take, present=f"{trial.id}-{attempt}" in present)
         except (CannotTell, StaleTrial, FieldcraftError):  # FieldcraftError: a laboratory that could not be told
             continue
-    for product in site.ledger.products(site.name):
-        if product.step == "train" and unfinished(product.iteration) in present:
-            shutil.rmtree(site.work / unfinished(product.iteration), ignore_errors=True)
+    for iteration in site.ledger.iterations(site.name, "train"):
+        if unfinished(iteration) in present:
+            shutil.rmtree(site.work / unfinished(iteration), ignore_errors=True)
 
 
 def _past(site: Site, present: set[str]) -> Iterator[tuple[Trial, int]]:
     """Attempts nobody waits for: those with files, and the last one of each trial that was given up."""
-    for trial in site.ledger.trials(site.name):
-        given_up = trial.state not in OUT | {TrialState.COMPLETED} and trial.handle is not None
+    for trial in _concerned(site, present):
+        given_up = trial.state in _GIVEN_UP and trial.handle is not None
         for attempt in range(1, trial.attempt + 1):
             if attempt == trial.attempt and trial.state in OUT:
                 continue
             if f"{trial.id}-{attempt}" in present or (given_up and attempt == trial.attempt):
                 yield trial, attempt
+
+
+def _concerned(site: Site, present: Collection[str]) -> list[Trial]:
+    """Trials that were given up, and those with files, by number."""
+    found = {trial.id: trial for trial in site.ledger.trials(site.name, states=_GIVEN_UP)}
+    for key in present:
+        with suppress(UnknownTrial):
+            trial = site.ledger.trial(key.rpartition("-")[0])
+            found[trial.id] = trial
+    return sorted((t for t in found.values() if t.campaign == site.name), key=lambda trial: trial.number)
 
 
 def _settle(site: Site, dispatcher: Dispatcher, trial: Trial, attempt: int, take: Take, *, present: bool) -> None:

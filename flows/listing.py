@@ -38,7 +38,11 @@ def status_text(ledger: Ledger, campaign: Campaign, *, telling: bool = True) -> 
         campaign: The campaign.
         telling: Whether anybody is told of notices; those that wait for nobody are not spoken of.
     """
-    data = status_data(ledger, campaign)
+    return status_lines(campaign, status_data(ledger, campaign), telling=telling)
+
+
+def status_lines(campaign: Campaign, data: Mapping[str, Any], *, telling: bool) -> str:
+    """``status_text`` of what ``status_data`` found."""
     lines = [f"{campaign.name}: {_condition(data)}", _trials(data), *_costs(data)]
     lines += [f"  {line}" for line in standing_lines(campaign, data)]
     if data["corrected"] or data["retracted"]:

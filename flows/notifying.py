@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
@@ -20,7 +20,7 @@ from flows.progress import tell
 from flows.remarks import one_line
 from flows.settings import Settings
 from storage.ledger import Ledger, LedgerError
-from storage.records import Campaign, Notice, Trial, TrialState, digest_of
+from storage.records import Campaign, Notice, TrialState, digest_of
 
 PATIENCE_S = 15.0  # that a pass may spend on telling, in all
 WEBHOOK_S = 10.0
@@ -106,21 +106,22 @@ def tell_all(settings: Settings, ledger: Ledger, notices: Sequence[Notice], pati
 
 def current(ledger: Ledger, notices: Sequence[Notice]) -> list[Notice]:
     """The notices that are not past, in the same order."""
-    trials = {name: ledger.trials(name) for name in {notice.campaign for notice in notices}}
-    return [notice for notice in notices if not is_past(notice, trials[notice.campaign])]
+    names = {notice.campaign for notice in notices}
+    proposed = {name: {t.id for t in ledger.trials(name, states={TrialState.PROPOSED})} for name in names}
+    return [notice for notice in notices if not is_past(notice, proposed[notice.campaign])]
 
 
-def is_past(notice: Notice, trials: Sequence[Trial]) -> bool:
+def is_past(notice: Notice, proposed: Collection[str]) -> bool:
     """Whether a notice asks nobody for anything any more: it waits for approvals, and all were decided on.
 
     Args:
         notice: Any notice.
-        trials: All trials of its campaign.
+        proposed: The trials of its campaign that wait to be decided on.
     """
     if notice.event != "approval waiting":
         return False
     named = set(notice.payload.get("trials", ()))
-    return bool(named) and named <= {trial.id for trial in trials if trial.state is not TrialState.PROPOSED}
+    return bool(named) and named.isdisjoint(proposed)
 
 
 def _tell_one(ways: Sequence[Channel], dead: dict[Channel, str], message: Mapping[str, Any], deadline: float) -> str:

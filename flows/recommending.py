@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from storage.records import Trial
+from storage.records import Brief, Trial
 
 if TYPE_CHECKING:
     from models.observations import Observations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def recommended(
-    posterior: "Posterior", data: "Observations", seen: Sequence[Trial], constraints: Sequence[str]
+    posterior: "Posterior", data: "Observations", seen: Sequence[Trial | Brief], constraints: Sequence[str]
 ) -> dict[str, Any]:
     """The trial with the best posterior mean among those believed feasible, as the train step's product keeps it.
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from flows.wiring import Campaign
 from physics.problem import Optimum, Problem, Sense
 from physics.space import Design, SpaceError
-from storage.records import Trial
+from storage.records import Brief, Trial
 
 
 def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None:
@@ -27,14 +27,14 @@ def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None
     return known
 
 
-def exact_value(problem: Problem, trial: Trial) -> float | None:
+def exact_value(problem: Problem, trial: Trial | Brief) -> float | None:
     """The objective without noise or mesh at the design that was really run; None where it is not known."""
     point = exact_points(problem, [trial.actual])
     found = None if point is None else problem.exact(point)
     return None if found is None else float(found[0])
 
 
-def _truly_infeasible(problem: Problem, trial: Trial) -> bool:
+def _truly_infeasible(problem: Problem, trial: Trial | Brief) -> bool:
     """Whether the design breaks a constraint where that is known without noise or mesh: its regret may be negative."""
     point = exact_points(problem, [trial.actual])
     found = None if point is None else problem.exact_constraints(point)
@@ -50,7 +50,7 @@ def exact_points(problem: Problem, designs: Sequence[Design]) -> NDArray[np.floa
     return np.array(places, dtype=np.float64)
 
 
-def regret_of(campaign: Campaign, best: Trial) -> dict[str, Any] | None:
+def regret_of(campaign: Campaign, best: Trial | Brief) -> dict[str, Any] | None:
     """How far the best trial is from the true optimum; None where that is not known, or the design truly infeasible.
 
     Returns:

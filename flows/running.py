@@ -22,10 +22,11 @@ from flows.stopping import mendable, nothing_to_learn_from
 from flows.views import counted
 from flows.wiring import Campaign, rewire, wire
 from storage.ledger import Ledger, SpecChanged, open_ledger
-from storage.records import Lease, Trial, TrialState
+from storage.records import OUT, Brief, Lease, TrialState
 
 WAIT_S = 2.0  # between looks at running simulations when none reports its end
 MODEL_S = 30.0  # between passes that ask after a model that is trained elsewhere
+_OPEN = OUT | {TrialState.PROPOSED}  # what somebody else has to act on
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def _await_model(ledger: Ledger, name: str, iteration: int) -> None:
 
 def awaited(campaign: Campaign, ledger: Ledger) -> str:
     """What a person or a laboratory has to do before the campaign can go on, with the commands for it."""
-    trials = ledger.trials(campaign.name)
+    trials = ledger.trials(campaign.name, _OPEN)
     state = {wanted: [t for t in trials if t.state is wanted] for wanted in TrialState}
     waits = []
     if undecided := state[TrialState.PROPOSED]:
@@ -172,12 +173,13 @@ def awaited(campaign: Campaign, ledger: Ledger) -> str:
         orders = (campaign.settings.lab or campaign.settings.home / "lab") / campaign.name
         given = counted(len(out), "work order")
         waits.append(f"{given} with the laboratory: {orders}; 'fieldcraft record' takes results")
-    if not waits and (reason := nothing_to_learn_from(campaign, trials)) is not None:
-        waits.append(f"{reason.removeprefix('failure: ').capitalize()}; {_mending(mendable(trials))}")
+    known = () if waits else ledger.briefs(campaign.name)
+    if not waits and (reason := nothing_to_learn_from(campaign, known)) is not None:
+        waits.append(f"{reason.removeprefix('failure: ').capitalize()}; {_mending(mendable(known))}")
     return f"Campaign {campaign.name!r} waits. {'; '.join(waits)}. The same command then goes on; nothing is lost."
 
 
-def _mending(trials: Sequence[Trial]) -> str:
+def _mending(trials: Sequence[Brief]) -> str:
     """The commands that get readings of trials without one."""
     retracted = [trial.id for trial in trials if trial.state is TrialState.COMPLETED]
     failed = [trial.id for trial in trials if trial.state is TrialState.FAILED]

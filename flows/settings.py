@@ -1,6 +1,7 @@
 """What the operator sets, in the environment; a campaign file can change none of it.
 
 FIELDCRAFT_HOME      folder of ledger, fields, tracking and work (default: runs)
+FIELDCRAFT_FIELDS    where fields lie: a directory or s3://BUCKET/PREFIX (default: under the home)
 FIELDCRAFT_PLUGINS   directories with further kinds, separated as in PATH
 FIELDCRAFT_MLFLOW    tracking store: a server's URL or sqlite:////absolute/path.db (default: under the home);
                      "off" shows nothing, and a later export catches up
@@ -59,6 +60,7 @@ class Settings:
         programs: External programs that campaigns may run.
         records: Folder of recorded results that campaigns may read.
         dask: Address or scheduler file of a Dask cluster; None for one of this machine.
+        field_store: Root of the field store, a directory or a URL; None for the one under the home.
     """
 
     home: Path
@@ -77,6 +79,7 @@ class Settings:
     programs: tuple[Path, ...] = ()
     records: Path | None = None
     dask: str | None = None
+    field_store: Path | str | None = None
 
     @property
     def ledger(self) -> Path:
@@ -84,9 +87,9 @@ class Settings:
         return self.home / "ledger.sqlite"
 
     @property
-    def fields(self) -> Path:
-        """Root of the field store."""
-        return self.home / "fields"
+    def fields(self) -> Path | str:
+        """Root of the field store: a directory, or the URL of an object store."""
+        return self.home / "fields" if self.field_store is None else self.field_store
 
     @property
     def work(self) -> Path:
@@ -94,14 +97,15 @@ class Settings:
         return self.home / "work"
 
 
-_OURS = ("FIELDCRAFT_", "PREFECT_", "MLFLOW_")
+_OURS = ("FIELDCRAFT_", "PREFECT_", "MLFLOW_", "AWS_")
 _HARMLESS = frozenset({"FIELDCRAFT_HOME", "FIELDCRAFT_PLUGINS", "FIELDCRAFT_DIE_AT", "FIELDCRAFT_POINTS_LOG"})
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment for a process that has no business with tokens, passwords and webhooks: a simulation.
 
-    Of fieldcraft's, Prefect's and MLflow's own variables it keeps only those that hold no secret and that it needs.
+    Of fieldcraft's, Prefect's, MLflow's and the object store's own variables it keeps only those that hold no secret
+    and that it needs.
     """
     return {name: value for name, value in environment.items() if name in _HARMLESS or not name.startswith(_OURS)}
 
@@ -115,8 +119,8 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
     """Read the settings; ``home`` (a command's ``--home``) wins over the environment.
 
     Raises:
-        InputError: a plug-in directory does not exist, a path, a program or a webhook is none, a token cannot be sent, a
-            command's quotes do not match, or a word or a number is none of those that a variable may hold.
+        InputError: a plug-in directory does not exist, a path, a program or a webhook is none, a token cannot be sent,
+            a command's quotes do not match, or a word or a number is none of those that a variable may hold.
     """
     place = _path(home, "--home") if home else _path(environment.get("FIELDCRAFT_HOME") or "runs", "FIELDCRAFT_HOME")
     parts = [part for part in environment.get("FIELDCRAFT_PLUGINS", "").split(os.pathsep) if part]
@@ -146,6 +150,7 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
         programs=_programs(environment),
         records=_path(records, "FIELDCRAFT_RECORDS") if records else None,
         dask=_dask(environment.get("FIELDCRAFT_DASK")),
+        field_store=_field_store(environment.get("FIELDCRAFT_FIELDS")),
     )
 
 
@@ -190,6 +195,18 @@ def _device(given: str) -> Device:
         if given == device:
             return device  # type: ignore[no-any-return]  # one of Device's own words
     raise InputError(f"FIELDCRAFT_DEVICE is {given!r}: choose auto, cpu or cuda.")
+
+
+def _field_store(given: str | None) -> Path | str | None:
+    """Where fields lie; an error quotes no password."""
+    if not given or "://" not in given:
+        return _path(given, "FIELDCRAFT_FIELDS") if given else None
+    if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9_.=/-]*)?", given):
+        raise InputError(
+            f"FIELDCRAFT_FIELDS is {without_password(given)!r}: give a directory or s3://BUCKET/PREFIX, without "
+            "credentials, which belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
+    return given.rstrip("/")
 
 
 def _webhook(environment: Mapping[str, str], name: str) -> str | None:

@@ -5,18 +5,21 @@ from collections.abc import Sequence
 from flows.retries import retries
 from flows.sites import Site
 from flows.wiring import Campaign, saw_all, successful
-from storage.records import SETTLED, Trial, TrialState
+from storage.records import SETTLED, Brief, TrialState
 
 
-def stop_reason(site: Site, trials: Sequence[Trial]) -> str | None:
+def stop_reason(site: Site, known: Sequence[Brief] | None = None) -> str | None:
     """The first stop rule that holds, in words; the budget is none of them.
 
     While one holds nothing more is sent, and once nothing is out the campaign ends.
 
     Args:
         site: The campaign.
-        trials: All its trials.
+        known: All its trials, in brief; they are read where that is left out and a rule is set.
     """
+    if not site.campaign.spec.stop.model_dump(exclude_none=True):
+        return None
+    trials = site.ledger.briefs(site.name) if known is None else known
     return (
         _target(site, trials)
         or _no_improvement(site, trials)
@@ -25,7 +28,7 @@ def stop_reason(site: Site, trials: Sequence[Trial]) -> str | None:
     )
 
 
-def nothing_to_learn_from(campaign: Campaign, trials: Sequence[Trial]) -> str | None:
+def nothing_to_learn_from(campaign: Campaign, trials: Sequence[Brief]) -> str | None:
     """That none of the trials of the start succeeded, so that no model can choose the next."""
     tried = sum(trial.state is not TrialState.REJECTED for trial in trials)
     if not campaign.algorithm.learns(tried) or successful(trials):
@@ -33,28 +36,29 @@ def nothing_to_learn_from(campaign: Campaign, trials: Sequence[Trial]) -> str | 
     return f"failure: none of the first {tried} trials succeeded, so there is nothing to learn from"
 
 
-def mendable(trials: Sequence[Trial]) -> list[Trial]:
+def mendable(trials: Sequence[Brief]) -> list[Brief]:
     """The trials that a person may yet get a reading of: retracted ones, and failures that may be repeated."""
     return [trial for trial in trials if _retracted(trial) or _repeatable(trial)]
 
 
-def _retracted(trial: Trial) -> bool:
+def _retracted(trial: Brief) -> bool:
     return trial.state is TrialState.COMPLETED and trial.outputs is None
 
 
-def _repeatable(trial: Trial) -> bool:
+def _repeatable(trial: Brief) -> bool:
     return trial.state is TrialState.FAILED and trial.failure != "infeasible"
 
 
-def _target(site: Site, trials: Sequence[Trial]) -> str | None:
-    target, best = site.campaign.spec.stop.target, site.campaign.objective.best(successful(trials))
+def _target(site: Site, trials: Sequence[Brief]) -> str | None:
+    target = site.campaign.spec.stop.target
+    best = None if target is None else site.campaign.objective.best(successful(trials))
     sign = 1 if site.campaign.objective.maximize else -1
     if target is None or best is None or sign * (best - target) < 0:
         return None
     return f"target: a reading of {best:g} reached {target:g}"
 
 
-def _no_improvement(site: Site, trials: Sequence[Trial]) -> str | None:
+def _no_improvement(site: Site, trials: Sequence[Brief]) -> str | None:
     """Counts the campaign's own completed trials since the best feasible reading, in order of completion.
 
     One whose result was retracted counts neither way.
@@ -77,7 +81,7 @@ def _no_improvement(site: Site, trials: Sequence[Trial]) -> str | None:
     return f"no improvement: {since} completed trials in a row were no better than the best reading of {best:g}"
 
 
-def _failure_rate(site: Site, trials: Sequence[Trial]) -> str | None:
+def _failure_rate(site: Site, trials: Sequence[Brief]) -> str | None:
     """Counts failures of the last settled trials.
 
     What a person cancelled is neither failure nor success, and what goes again by itself is not settled yet.
@@ -85,7 +89,7 @@ def _failure_rate(site: Site, trials: Sequence[Trial]) -> str | None:
     rule = site.campaign.spec.stop.failure_rate
     if rule is None:
         return None
-    again = {retry.trial.id for retry in retries(site.ledger, site.campaign.spec.dispatcher, trials)}
+    again = {retry.trial.id for retry in retries(site.ledger, site.campaign.spec.dispatcher, site.name)}
     settled = [trial for trial in _settled(site, trials) if trial.id not in again]
     judged = [trial for trial in settled if _failed(trial) or trial.state is TrialState.COMPLETED]
     last = judged[-rule.over :]
@@ -95,7 +99,7 @@ def _failure_rate(site: Site, trials: Sequence[Trial]) -> str | None:
     return f"failure rate: {failed} of the last {rule.over} trials failed, more than {rule.above:g} of them"
 
 
-def _certified_gap(site: Site, trials: Sequence[Trial]) -> str | None:
+def _certified_gap(site: Site, trials: Sequence[Brief]) -> str | None:
     """Asks the certificate of the latest iteration's first design, before which no other of its batch stands.
 
     It holds for the readings that its model saw: one that has come in or was corrected since asks for another proof.
@@ -104,10 +108,12 @@ def _certified_gap(site: Site, trials: Sequence[Trial]) -> str | None:
     if allowed is None or not trials:
         return None
     latest = max(trial.iteration for trial in trials)
-    first = next(trial.origin for trial in trials if (trial.iteration, trial.slot) == (latest, 0))
-    gain = None if first.certificate is None else first.certificate.improvement
+    first = next(t.origin.certificate for t in site.ledger.trials(site.name, iteration=latest) if t.slot == 0)
+    gain = None if first is None else first.improvement
     model = site.ledger.product(site.name, latest, "train")
-    if gain is None or gain > allowed or model is None or not saw_all(model, trials, site.ledger.readings(site.name)):
+    if gain is None or gain > allowed or model is None:
+        return None
+    if not saw_all(model, trials, site.ledger.standing(site.name).values()):
         return None
     return (
         f"certified gap: in iteration {latest} no design can be expected to improve on the best believed value by more "
@@ -115,21 +121,17 @@ def _certified_gap(site: Site, trials: Sequence[Trial]) -> str | None:
     )
 
 
-def _failed(trial: Trial) -> bool:
+def _failed(trial: Brief) -> bool:
     given_up = trial.state in (TrialState.FAILED, TrialState.ABANDONED)
     return given_up and trial.failure not in (None, "cancelled")
 
 
-def _imported(trials: Sequence[Trial]) -> list[Trial]:
-    return [trial for trial in successful(trials) if trial.origin.kind == "imported"]
+def _imported(trials: Sequence[Brief]) -> list[Brief]:
+    return [trial for trial in successful(trials) if trial.imported]
 
 
-def _settled(site: Site, trials: Sequence[Trial]) -> list[Trial]:
+def _settled(site: Site, trials: Sequence[Brief]) -> list[Brief]:
     """The campaign's own settled trials, in the order in which they came to be so."""
-    when = {
-        event.trial: event.id
-        for event in site.ledger.history(site.name)
-        if event.after in SETTLED and event.after is not event.before
-    }
-    own = [trial for trial in trials if trial.origin.kind != "imported" and trial.state in SETTLED]
+    when = site.ledger.settled(site.name)
+    own = [trial for trial in trials if not trial.imported and trial.state in SETTLED]
     return sorted(own, key=lambda trial: when[trial.id])

@@ -17,7 +17,7 @@ from storage.ledger import open_ledger
 def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
     """The end of a run as data."""
     ledger = open_ledger(settings.ledger)
-    campaign, trials = ledger.campaign(ran.name), ledger.trials(ran.name)
+    campaign, trials = ledger.campaign(ran.name), ledger.briefs(ran.name)
     best = best_of(ledger, campaign, trials)
     standing = {**best_data(best), "feasibility": campaign_feasibility(objective_of(campaign), trials)}
     wired = rewire(campaign.spec, settings, algorithm=False)

@@ -22,7 +22,7 @@ from flows.sites import Site, site_of, unfinished
 from flows.streams import Use, stream
 from flows.wiring import as_dataset, as_read, as_state, infeasible, observations, standing
 from storage.fields import FieldDamaged, load_group, save_group
-from storage.records import FieldRef, Product, Result, Trial
+from storage.records import Brief, FieldRef, Product, Result
 
 if TYPE_CHECKING:
     import torch
@@ -47,9 +47,9 @@ class Lesson:
     """
 
     data: "Observations"
-    trials: Sequence[Trial]
+    trials: Sequence[Brief]
     results: Sequence[Result]
-    failed: Sequence[Trial]
+    failed: Sequence[Brief]
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def train_outside(home: str, name: str, iteration: int, data_digest: str, who: s
 
 def lesson_of(site: Site, iteration: int) -> Lesson:
     """What the ledger says now that the model of an iteration learns from."""
-    results, trials = standing(site.ledger.readings(site.name)), site.ledger.trials(site.name)
+    results, trials = standing(site.ledger.readings(site.name)), site.ledger.briefs(site.name)
     seen, failed = as_read(trials, results), infeasible(trials)
     data = observations(site.campaign, seen, points_of(site, iteration), [trial.actual for trial in failed])
     return Lesson(data, seen, [results[trial.id] for trial in seen], failed)

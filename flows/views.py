@@ -5,22 +5,26 @@ Reads records alone: no torch, no solver.
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from flows.best import best_data, best_of, objective_of
 from flows.feasibility import campaign_feasibility, trial_feasibility
-from flows.notifying import is_past
+from flows.notifying import current
 from flows.remarks import level_text, one_line
 from flows.retries import retries
 from flows.spec import Approval, Dispatch, by_people
 from storage.ledger import Ledger
-from storage.records import Campaign, Event, Limits, Origin, Product, Result, Spending, Trial, TrialState
+from storage.records import Brief, Campaign, Event, Limits, Origin, Product, Result, Spending, Trial, TrialState
 
 
-def corrections(trials: Sequence[Trial], readings: Sequence[Result]) -> dict[str, str]:
-    """``corrected`` or ``retracted`` by trial, for the trials whose first accepted result no longer counts."""
-    replaced = {reading.trial for reading in readings if reading.replaces is not None}
+def corrections(trials: Sequence[Trial | Brief], replaced: Collection[str]) -> dict[str, str]:
+    """``corrected`` or ``retracted`` by trial, for the trials whose first accepted result no longer counts.
+
+    Args:
+        trials: The trials.
+        replaced: Those of which a result was replaced, as ``Ledger.corrected`` says.
+    """
     return {t.id: "retracted" if t.outputs is None else "corrected" for t in trials if t.id in replaced}
 
 
@@ -67,9 +71,9 @@ def clock(at: float) -> str:
 def status_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
     """Where a campaign stands, what it has spent, and what waits for a person."""
     name = campaign.name
-    trials = ledger.trials(name)
-    notices = [notice for notice in ledger.notices(name, limit=1000) if not is_past(notice, trials)]
-    changed = Counter(corrections(trials, ledger.readings(name)).values())
+    trials = ledger.briefs(name)
+    notices = current(ledger, ledger.notices(name, limit=1000))
+    changed = Counter(corrections(trials, ledger.corrected(name)).values())
     holder, trainer = ledger.holder(name), ledger.trainer(name)
     return {
         "campaign": name,
@@ -83,12 +87,12 @@ def status_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
         **best_data(best_of(ledger, campaign, trials)),
         "feasibility": campaign_feasibility(objective_of(campaign), trials),
         "spending": spending_data(campaign, ledger.spending(name)),
-        "imported": sum(trial.origin.kind == "imported" for trial in trials),
+        "imported": sum(trial.imported for trial in trials),
         "corrected": changed["corrected"],
         "retracted": changed["retracted"],
         "waiting": _waiting(ledger, campaign, trials),
         "notices": {"waiting": len(notices), "failing": sum(notice.tries > 0 for notice in notices)},
-        "untracked": len(ledger.pending(name)),
+        "untracked": ledger.unexported(name),
     }
 
 
@@ -115,7 +119,7 @@ def budget_unit(campaign: Campaign) -> str:
     return str(campaign.spec["budget"].get("unit", ""))
 
 
-def _waiting(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial]) -> dict[str, Any]:
+def _waiting(ledger: Ledger, campaign: Campaign, trials: Sequence[Brief]) -> dict[str, Any]:
     """Trials that cannot go on by themselves, and those that will be sent again."""
     policy = Approval.model_validate(campaign.spec.get("approval", {})).policy
     chosen = Dispatch.model_validate(campaign.spec.get("dispatcher", {}))
@@ -124,7 +128,7 @@ def _waiting(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial]) -> dic
         "approval": [t.id for t in trials if t.state is TrialState.PROPOSED and policy != "auto"],
         "held": [{"trial": held_id, "reason": ledger.history(campaign.name, held_id)[-1].reason} for held_id in held],
         "laboratory": [t.id for t in trials if t.state is TrialState.RUNNING and by_people(campaign)],
-        "retries": [{"trial": retry.trial.id, "due": retry.due} for retry in retries(ledger, chosen, trials)],
+        "retries": [{"trial": retry.trial.id, "due": retry.due} for retry in retries(ledger, chosen, campaign.name)],
     }
 
 

@@ -1,10 +1,10 @@
 """The one border between data and parts: a specification becomes components, records become arrays."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from physics.domain import Domain
 from physics.operators import Equation, System
 from physics.problem import Problem, Simulator
 from physics.space import Continuous, SearchSpace
-from storage.records import Limits, Product, Result, Trial, TrialState, digest_of
+from storage.records import Brief, Limits, Product, Result, Trial, TrialState, digest_of
 from storage.tracking import Objective
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from flows.dispatcher import Answering, Dispatcher
     from models.algorithm import Algorithm
     from models.observations import Observations
+
+T = TypeVar("T", Trial, Brief)
 
 
 @dataclass(frozen=True)
@@ -310,7 +312,7 @@ def _with_options(part: Dispatch, dispatcher: "Dispatcher") -> Dispatch:
     return Dispatch.model_validate({**common, **options})
 
 
-def successful(trials: Sequence[Trial]) -> list[Trial]:
+def successful(trials: Sequence[T]) -> list[T]:
     """The trials a surrogate learns from, by number."""
     return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs is not None]
 
@@ -320,32 +322,36 @@ def standing(readings: Iterable[Result]) -> dict[str, Result]:
     return {result.trial: result for result in readings if result.verdict in ("accepted", "retraction")}
 
 
-def as_read(trials: Sequence[Trial], results: Mapping[str, Result]) -> list[Trial]:
+def as_read(trials: Sequence[T], results: Mapping[str, Result]) -> list[T]:
     """The trials as these results have them, by number; a trial without a result, or retracted, is left out."""
     read = [(trial, results[trial.id]) for trial in trials if trial.id in results]
-    return [
-        trial.model_copy(update={"outputs": result.outputs, "field": result.field, "ran": result.ran})
-        for trial, result in read
-        if result.verdict != "retraction"
-    ]
+    return [_with(trial, result) for trial, result in read if result.verdict != "retraction"]
 
 
-def seen_by(product: Product, trials: Sequence[Trial], readings: Iterable[Result]) -> list[Trial]:
+def _with(trial: T, result: Result) -> T:
+    if isinstance(trial, Brief):
+        return trial._replace(outputs=result.outputs, ran=result.ran)
+    return trial.model_copy(update={"outputs": result.outputs, "field": result.field, "ran": result.ran})
+
+
+def seen_by(product: Product, trials: Sequence[T], readings: Iterable[Result]) -> list[T]:
     """The trials that a trained model saw, with the very results it saw, whatever was corrected since."""
-    ids = product.payload.get("results")
-    if ids is None:  # written by a version that had no corrections
-        return [trial for trial in trials if trial.id in set(product.payload["trials"])]
-    return as_read(trials, {result.trial: result for result in readings if result.id in set(ids)})
+    if (ids := product.payload.get("results")) is None:  # written by a version that had no corrections
+        named = set(product.payload["trials"])
+        return [trial for trial in trials if trial.id in named]
+    seen = set(ids)
+    return as_read(trials, {result.trial: result for result in readings if result.id in seen})
 
 
-def saw_all(product: Product, trials: Sequence[Trial], readings: Iterable[Result]) -> bool:
-    """Whether a trained model saw every result that counts now and every infeasible design, and no others."""
-    counting = {result.id for result in standing(readings).values() if result.verdict != "retraction"}
+def saw_all(product: Product, trials: Sequence[Trial | Brief], counting: Collection[int]) -> bool:
+    """Whether a trained model saw every result that counts now (``Ledger.standing``) and every infeasible design."""
     known, failed = set(product.payload.get("results", ())), set(product.payload.get("failed", ()))
-    return known == counting and failed == {trial.id for trial in infeasible(trials)}
+    return known == set(counting) and failed == {trial.id for trial in trials if is_infeasible(trial)}
 
 
-def data_of(campaign: Campaign, product: Product, seen: Sequence[Trial], points: np.ndarray | None) -> "Observations":
+def data_of(
+    campaign: Campaign, product: Product, seen: Sequence[Trial | Brief], points: np.ndarray | None
+) -> "Observations":
     """What a trained model saw: these trials, these collocation points and the infeasible designs of that time.
 
     A model of a version that knew of no constraints had learnt the objective alone.
@@ -355,14 +361,14 @@ def data_of(campaign: Campaign, product: Product, seen: Sequence[Trial], points:
     return data.objective if failed is None else data
 
 
-def infeasible(trials: Sequence[Trial]) -> list[Trial]:
+def infeasible(trials: Sequence[T]) -> list[T]:
     """The trials whose designs are themselves the reason why there is no result, by number."""
     return [trial for trial in trials if is_infeasible(trial)]
 
 
 def observations(
     campaign: Campaign,
-    trials: Sequence[Trial],
+    trials: Sequence[Trial | Brief],
     points: np.ndarray | None,
     failed: Sequence[Mapping[str, Any]] = (),
 ) -> "Observations":

@@ -26,18 +26,18 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from storage.content import Array, Content
+from storage.objects import ObjectFolder, Objects
 from storage.records import FieldRef
+from storage.stacking import stacked
 from storage.staging import (
     FieldDamaged,
     FieldError,
+    LocalFolder,
     Manifest,
-    check_extra,
-    check_sums,
     damaged,
     disk,
     is_sound,
     publish,
-    read_manifest,
     seal,
     staged,
     stray_staging,
@@ -48,11 +48,13 @@ if TYPE_CHECKING:
     import xarray as xr
     import zarr
     from zarr.core.metadata import ArrayV3Metadata
+    from zarr.storage import MemoryStore, StorePath
 
 __all__ = ["FieldDamaged", "FieldError", "FieldStore", "Sweep", "load_group", "save_group", "stray_staging"]
 
 COMMIT_POINTS = tuple(f"{of}.rename.{when}" for of in ("field", "result") for when in ("before", "after"))
 GROUP = "field.zarr"
+Folder = LocalFolder | ObjectFolder
 CHUNK_BYTES = 64 * 2**20  # far below the 2 GiB that one Blosc buffer can hold
 
 
@@ -65,14 +67,23 @@ class Sweep:
 
 
 class FieldStore:
-    """Fields under one root directory, each at the address of its content. Safe for many processes at once."""
+    """Fields under one root directory or URL, each at the address of its content. Safe for many processes at once."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path | str) -> None:
+        """Name the root: a directory, or ``s3://BUCKET/PREFIX``, whose credentials are in the environment."""
+        self._objects = Objects(root) if isinstance(root, str) and "://" in root else None
         self.root = Path(root)
 
     def path(self, ref: FieldRef) -> Path:
-        """Directory of a field; its zarr group is ``field.zarr`` in it."""
+        """Directory of a field on a disk; its zarr group is ``field.zarr`` in it."""
         return self.root / ref.digest[:2] / ref.digest
+
+    def place(self, ref: FieldRef) -> str:
+        """Where a field is, for people: its directory or its URL."""
+        return str(self._folder(ref))
+
+    def _folder(self, ref: FieldRef) -> Folder:
+        return LocalFolder(self.path(ref)) if self._objects is None else self._objects.folder(ref.digest)
 
     def write(self, key: str, dataset: xr.Dataset) -> FieldRef:
         """Store ``dataset`` durably and return its reference; an identical field is not stored again.
@@ -91,13 +102,18 @@ class FieldStore:
         """
         content = Content.of(dataset)
         ref = FieldRef(digest=content.digest, size=content.size)
+        if self._objects is not None:
+            if not self._objects.folder(ref.digest).is_sound():
+                self._objects.publish(key, ref.digest, ref.size, _encoded(content))
+            return ref
         target = self.path(ref)
         with disk(target):
             if is_sound(target, ref.digest):
                 sync(target.parent)  # whoever renamed it may not have come as far as this
                 return ref
             with staged(self.root, key) as staging:
-                _write(staging, content)
+                _write(staging / GROUP, content)
+                seal(staging, content.digest, content.size)
                 self._publish(staging, target, ref.digest)
         return ref
 
@@ -120,7 +136,7 @@ class FieldStore:
             FieldDamaged: Missing, truncated or altered; names the file.
             FieldError: ``names`` has a variable that the field has not.
         """
-        return _load(self.path(ref), ref.digest, names)
+        return _load(self._folder(ref), ref.digest, names)
 
     def stack(self, refs: Mapping[str, FieldRef]) -> xr.Dataset:
         """One lazy dataset of many fields along the new leading dimension ``trial``.
@@ -137,8 +153,8 @@ class FieldStore:
         """
         if not refs:
             raise FieldError("There is no field to stack: no trial has one. Run trials that keep a field first.")
-        opened = {ref.digest: _Opened.at(self.path(ref), ref.digest) for ref in set(refs.values())}
-        return _stack({trial: opened[ref.digest] for trial, ref in refs.items()})
+        opened = {ref.digest: Opened.at(self._folder(ref), ref.digest) for ref in set(refs.values())}
+        return stacked({trial: opened[ref.digest] for trial, ref in refs.items()})
 
     def export(self, refs: Mapping[str, FieldRef], path: Path) -> None:
         """Write the ``stack`` of many fields as one zarr group to the new directory ``path``, field by field.
@@ -161,15 +177,15 @@ class FieldStore:
             FieldDamaged: Names the file and what is wrong: missing, truncated, altered, not in the manifest; or says
                 that manifest or content do not belong to this digest.
         """
-        path = self.path(ref)
-        manifest = read_manifest(path, ref.digest)
-        check_sums(path, manifest, manifest.files)
-        check_extra(path, manifest)
-        content = Content.of(_load(path, ref.digest, None))
+        folder = self._folder(ref)
+        manifest = folder.manifest(ref.digest)
+        folder.check_all(manifest)
+        content = Content.of(_load(folder, ref.digest, None))
         if content.digest != ref.digest:
-            raise damaged(path, GROUP, f"holds the content {content.digest}")
+            raise damaged(str(folder), GROUP, f"holds the content {content.digest}")
         if not content.size == manifest.size == ref.size:
-            raise damaged(path, GROUP, f"holds {content.size} bytes (manifest {manifest.size}, reference {ref.size})")
+            sizes = f"holds {content.size} bytes (manifest {manifest.size}, reference {ref.size})"
+            raise damaged(str(folder), GROUP, sizes)
 
     def sweep(self, referenced: Collection[str], *, remove: bool) -> Sweep:
         """Report, and with ``remove`` delete, stray staging directories and fields that nobody refers to.
@@ -184,15 +200,43 @@ class FieldStore:
         Raises:
             FieldError: The disk refused to delete.
         """
-        stray, orphans = stray_staging(self.root), sorted(self.digests() - set(referenced))
+        orphans = sorted(self.digests() - set(referenced))
+        strays = self._strays()
         if remove:
-            with disk(self.root):
-                for path in (*stray, *(self.root / digest[:2] / digest for digest in orphans)):
-                    shutil.rmtree(path)
-        return Sweep(staging=tuple(path.name for path in stray), orphans=tuple(orphans))
+            self.tidy()
+            for digest in orphans:
+                self._remove(digest)
+        return Sweep(staging=tuple(strays), orphans=tuple(orphans))
+
+    def tidy(self) -> None:
+        """Delete what writers that are gone have left without committing it.
+
+        Raises:
+            FieldError: The store refused.
+        """
+        if self._objects is not None:
+            for writer in self._objects.strays():
+                self._objects.clear(writer)
+            return
+        with disk(self.root):
+            for path in stray_staging(self.root):
+                shutil.rmtree(path)
+
+    def _strays(self) -> list[str]:
+        if self._objects is not None:
+            return self._objects.strays()
+        return [path.name for path in stray_staging(self.root)]
+
+    def _remove(self, digest: str) -> None:
+        if self._objects is not None:
+            return self._objects.remove(digest)
+        with disk(self.root):
+            shutil.rmtree(self.root / digest[:2] / digest)
 
     def digests(self) -> set[str]:
         """Digests of all published fields, sound or not."""
+        if self._objects is not None:
+            return self._objects.digests()
         return {path.name for path in self.root.glob("[0-9a-f][0-9a-f]/*") if re.fullmatch("[0-9a-f]{64}", path.name)}
 
 
@@ -211,7 +255,8 @@ def save_group(path: Path, dataset: xr.Dataset) -> None:
                 return
             raise FieldError(f"{path} exists and holds something else. Remove it or write to another path.")
         with staged(path.parent, path.name) as staging:
-            _write(staging, content)
+            _write(staging / GROUP, content)
+            seal(staging, content.digest, content.size)
             publish(staging, path, point="result")
 
 
@@ -221,14 +266,23 @@ def load_group(path: Path) -> xr.Dataset:
     Raises:
         FieldDamaged: Missing, truncated or altered; names the file.
     """
-    return _load(path, None, None)
+    return _load(LocalFolder(path), None, None)
 
 
-def _write(path: Path, content: Content) -> None:
+def _encoded(content: Content) -> dict[str, bytes]:
+    """The files of a field's folder, in memory."""
+    from zarr.storage import MemoryStore
+
+    made: dict[str, Any] = {}
+    _write(MemoryStore(made), content)
+    return {f"{GROUP}/{name}": bytes(buffer.to_bytes()) for name, buffer in made.items()}
+
+
+def _write(store: Path | MemoryStore, content: Content) -> None:
     import zarr
     from zarr.codecs import BloscCodec
 
-    group = zarr.create_group(path / GROUP, zarr_format=3, attributes=content.attrs)
+    group = zarr.create_group(store, zarr_format=3, attributes=content.attrs)
     for name, (dims, values, attrs) in content.variables.items():
         array = group.create_array(
             name,
@@ -241,7 +295,6 @@ def _write(path: Path, content: Content) -> None:
         )
         if values.size:
             array[...] = values
-    seal(path, content.digest, content.size)
 
 
 def _chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -253,56 +306,76 @@ def _chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(chunks)
 
 
-def _load(path: Path, digest: str | None, names: Sequence[str] | None) -> xr.Dataset:
-    opened = _Opened.at(path, digest)
+def _load(folder: Folder, digest: str | None, names: Sequence[str] | None) -> xr.Dataset:
+    opened = Opened.at(folder, digest)
     return opened.dataset(opened.variables(opened.choose(names)))
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """A published directory whose files all have the listed sizes."""
+def _zarr(source: Path | Mapping[str, bytes]) -> Path | StorePath:
+    """The group of a folder, on the disk or in memory, for zarr."""
+    if isinstance(source, Path):
+        return source / GROUP
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.storage import MemoryStore, StorePath
 
-    path: Path
+    buffer = default_buffer_prototype().buffer
+    return StorePath(MemoryStore({name: buffer.from_bytes(content) for name, content in source.items()}), GROUP)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A published folder whose files all have the listed sizes."""
+
+    folder: Folder
     manifest: Manifest
+    described: Path | Mapping[str, bytes]  # where the metadata are, checked
     group: zarr.Group
     arrays: dict[str, zarr.Array[Any]]
     coordinates: frozenset[str]
 
     @staticmethod
-    def at(path: Path, digest: str | None) -> _Opened:
+    def at(folder: Folder, digest: str | None) -> Opened:
+        """Open a folder and check its metadata; raises ``FieldDamaged``."""
         import zarr
 
-        manifest = read_manifest(path, digest)
-        described = [file for file in manifest.files if file.endswith("/zarr.json")]
-        check_sums(path, manifest, described)
-        group = zarr.open_group(path / GROUP, mode="r", zarr_format=3)
-        arrays = {}
-        for file in described:
-            *_, owner, _ = file.split("/")
-            if owner != GROUP:
-                arrays[owner] = zarr.open_array(path / GROUP / owner, mode="r", zarr_format=3)
-        return _Opened(path, manifest, group, arrays, frozenset(str(group.attrs.get("coordinates", "")).split()))
+        manifest = folder.manifest(digest)
+        folder.check_sizes(manifest)
+        names = [file for file in manifest.files if file.endswith("/zarr.json")]
+        described = folder.source(manifest, names)
+        group = zarr.open_group(_zarr(described), mode="r", zarr_format=3)
+        owners = [file.split("/")[-2] for file in names]
+        arrays = {owner: zarr.open_array(_zarr(described) / owner, mode="r") for owner in owners if owner != GROUP}
+        coordinates = frozenset(str(group.attrs.get("coordinates", "")).split())
+        return Opened(folder, manifest, described, group, arrays, coordinates)
 
     def dims(self, name: str) -> tuple[str, ...]:
+        """Names of a variable's dimensions."""
         metadata = cast("ArrayV3Metadata", self.arrays[name].metadata)
         return tuple(map(str, metadata.dimension_names or ()))
 
     def values(self, name: str, key: tuple[int | slice, ...] = ()) -> Array:
+        """A variable, or a part of it, its files checked."""
+        import zarr
+
         files = [file for file in self.manifest.files if file.startswith(f"{GROUP}/{name}/")]
-        check_sums(self.path, self.manifest, files)
-        return np.asarray(self.arrays[name][key or ...])
+        source, array = self.folder.source(self.manifest, files), self.arrays[name]
+        if not isinstance(source, Path):  # what was checked is in memory, and is what is read
+            array = zarr.open_array(_zarr(source) / name, mode="r")
+        return np.asarray(array[key or ...])
 
     def variables(self, names: Iterable[str]) -> dict[str, xr.Variable]:
+        """These variables, in memory."""
         import xarray as xr
 
         return {name: xr.Variable(self.dims(name), self.values(name), dict(self.arrays[name].attrs)) for name in names}
 
     def choose(self, names: Sequence[str] | None) -> Iterable[str]:
+        """Names of what is to be read: these variables with their coordinates, or all; raises ``FieldError``."""
         if names is None:
             return self.arrays
         if unknown := sorted(set(names) - self.arrays.keys()):
             raise FieldError(
-                f"Field {self.path.name} has no variable {unknown[0]!r}. It has: {', '.join(self.arrays)}."
+                f"Field {self.folder.name} has no variable {unknown[0]!r}. It has: {', '.join(self.arrays)}."
             )
         dims = {dim for name in names for dim in self.dims(name)}
         return (
@@ -312,79 +385,10 @@ class _Opened:
         )
 
     def dataset(self, variables: Mapping[str, xr.Variable]) -> xr.Dataset:
+        """Variables as a dataset with the field's coordinates and attributes."""
         import xarray as xr
 
         data = {name: variable for name, variable in variables.items() if name not in self.coordinates}
         coords = {name: variable for name, variable in variables.items() if name in self.coordinates}
         attrs = {key: value for key, value in self.group.attrs.items() if key != "coordinates"}
         return xr.Dataset(data, coords, attrs)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """One variable of many fields as an array (trial, ...); a field is checked, then read, when a slice asks."""
-
-    members: Sequence[_Opened]
-    name: str
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.members), *self.members[0].arrays[self.name].shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.members[0].arrays[self.name].dtype)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    def __getitem__(self, key: tuple[int | slice, ...]) -> Array:
-        row, *rest = key
-        if isinstance(row, slice):
-            return np.stack([member.values(self.name, tuple(rest)) for member in self.members[row]])
-        return self.members[row].values(self.name, tuple(rest))
-
-
-def _stack(fields: Mapping[str, _Opened]) -> xr.Dataset:
-    import dask.array
-    import xarray as xr
-
-    trials, members = tuple(fields), tuple(fields.values())
-    first, distinct = members[0], {id(member): trial for trial, member in fields.items()}
-    if "trial" in first.arrays or any("trial" in first.dims(name) for name in first.arrays):
-        raise FieldError(f"The field of {trials[0]} uses the name 'trial', along which fields are stacked. Rename it.")
-    stacked = first.variables(name for name in first.arrays if name in first.coordinates)
-    for trial in distinct.values():
-        _require_alike(trials[0], first, stacked, trial, fields[trial])
-    for name in first.arrays.keys() - first.coordinates:
-        chunks = (1, *first.arrays[name].chunks)
-        data = dask.array.from_array(_Rows(members, name), chunks=chunks, name=False, fancy=False)  # type: ignore[no-untyped-call]
-        attrs = _shared([dict(member.arrays[name].attrs) for member in members])
-        stacked[name] = xr.Variable(("trial", *first.dims(name)), data, attrs)
-    dataset = first.dataset(stacked).assign_coords(trial=np.array(trials, dtype=object))
-    dataset.attrs = _shared([dict(member.group.attrs) for member in members])
-    dataset.attrs.pop("coordinates", None)
-    return dataset
-
-
-def _shared(attrs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {key: value for key, value in attrs[0].items() if all(other.get(key, None) == value for other in attrs)}
-
-
-def _require_alike(one: str, first: _Opened, coords: Mapping[str, xr.Variable], trial: str, other: _Opened) -> None:
-    def described(field: _Opened) -> dict[str, object]:
-        return {
-            name: (name in field.coordinates, field.dims(name), array.shape, array.dtype, array.attrs.get("units"))
-            for name, array in field.arrays.items()
-        }
-
-    mine, theirs = described(first), described(other)
-    differing = [name for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)]
-    if not differing:
-        differing = [name for name, kept in coords.items() if other.values(name).tobytes() != kept.values.tobytes()]
-    if differing:
-        raise FieldError(
-            f"The fields of {one} and {trial} cannot be stacked: they differ in '{differing[0]}' (presence, "
-            "dimensions, shape, dtype, units or, for a coordinate, values). Stack trials of one mesh."
-        )

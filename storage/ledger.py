@@ -30,6 +30,7 @@ from storage.ledger_errors import (
 from storage.records import (
     UNLIMITED,
     Approval,
+    Brief,
     Campaign,
     Event,
     Expect,
@@ -45,6 +46,7 @@ from storage.records import (
     Product,
     Proposal,
     Result,
+    Retriable,
     Spending,
     Step,
     Trial,
@@ -449,10 +451,38 @@ class Ledger(Protocol):
         """All products of a campaign, oldest first."""
         ...
 
+    def latest(self, campaign: str, step: Step) -> Product | None:
+        """What the step made in the latest iteration in which it made something, or None."""
+        ...
+
+    def iterations(self, campaign: str, step: Step) -> tuple[int, ...]:
+        """The iterations in which the step made something, in order; ``product`` has each."""
+        ...
+
     def trials(
         self, campaign: str, states: Collection[TrialState] | None = None, iteration: int | None = None
     ) -> tuple[Trial, ...]:
         """Trials of a campaign by number, all or those in ``states`` and of ``iteration``."""
+        ...
+
+    def briefs(self, campaign: str) -> tuple[Brief, ...]:
+        """All trials of a campaign in brief, by number: a fraction of what ``trials`` costs."""
+        ...
+
+    def settled(self, campaign: str) -> Mapping[str, int]:
+        """The event with which each trial came to its settled state, by trial; a later id is a later time."""
+        ...
+
+    def standing(self, campaign: str) -> Mapping[str, int]:
+        """Id of the result that counts of each trial, by trial; one that was retracted is left out."""
+        ...
+
+    def corrected(self, campaign: str) -> frozenset[str]:
+        """The trials of which a result was corrected or retracted."""
+        ...
+
+    def retriable(self, campaign: str) -> tuple[Retriable, ...]:
+        """The trials that failed in passing and have attempts left under a live approval, by number."""
         ...
 
     def trial(self, trial_id: str) -> Trial:
@@ -479,8 +509,16 @@ class Ledger(Protocol):
         """All approvals of a trial, oldest first, voided ones too."""
         ...
 
+    def granted(self, campaign: str) -> tuple[Approval, ...]:
+        """All approvals of a campaign, oldest first, voided ones too."""
+        ...
+
     def pending(self, campaign: str | None = None, limit: int = 1000) -> tuple[OutboxItem, ...]:
         """The oldest ``limit`` outbox items not exported yet, oldest first."""
+        ...
+
+    def unexported(self, campaign: str) -> int:
+        """How many of a campaign's outbox items were not exported yet."""
         ...
 
     def exported(self, item_id: int, run_id: str | None) -> None:

@@ -88,11 +88,6 @@ def counted(objective: Objective, readings: Sequence[Mapping[str, float]], faile
     return {name: float(value) for name, value in found.items() if value is not None}
 
 
-def failed_by(until: float, trials: Sequence[Trial]) -> int:
-    """How many of the trials had failed as infeasible by a time, in seconds since the epoch."""
-    return sum(trial.failure == "infeasible" and trial.updated <= until for trial in trials)
-
-
 def about_model(remarks: Mapping[str, str], scores: Mapping[str, float]) -> tuple[dict[str, str], dict[str, float]]:
     """Tags of a model's remarks, and metrics of the scores of what it was chosen among."""
     said = {f"fieldcraft.remark.{_dotted(name)}": text for name, text in remarks.items()}

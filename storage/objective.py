@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from storage.records import Trial
+from storage.records import Brief, Trial
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Objective:
         first, *rest = outputs
         return cls(first, sense == "maximize", tuple(rest))
 
-    def best(self, trials: Sequence[Trial]) -> float | None:
+    def best(self, trials: Sequence[Trial | Brief]) -> float | None:
         """Best value among completed ``trials`` that satisfy the constraints, in the output's unit."""
         return self.best_of(trial.outputs for trial in trials if trial.outputs)
 

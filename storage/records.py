@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -177,6 +177,43 @@ class Trial(Record):
     def expect(self) -> Expect:
         """State and version of this snapshot, to be handed back to ``Ledger.move``."""
         return self.state, self.version
+
+    @property
+    def imported(self) -> bool:
+        """Whether it is a measurement from before the campaign."""
+        return self.origin.kind == "imported"
+
+
+class Brief(NamedTuple):
+    """A trial in brief: what counting, ranking and stopping need of all of them. Its fields are those of ``Trial``."""
+
+    id: str
+    number: int
+    iteration: int
+    state: TrialState
+    design: Mapping[str, Level]
+    ran: Mapping[str, Level] | None
+    outputs: Mapping[str, float] | None
+    failure: FailureKind | None
+    cost: float
+    spent: float
+    seconds: float
+    imported: bool
+
+    @property
+    def actual(self) -> Mapping[str, Level]:
+        """The design a model learns from: what was really run, where that is known to differ."""
+        return self.design if self.ran is None else self.ran
+
+
+class Retriable(NamedTuple):
+    """A trial that failed in passing, and the live approval under which it may go again."""
+
+    trial: Trial
+    used: int  # attempts that were made under the approval
+    attempts: int  # that it is for
+    expires: float | None
+    failed: float  # when the last attempt failed
 
 
 class Event(Record):

@@ -14,8 +14,9 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -37,6 +38,10 @@ class FieldDamaged(FieldError):
     """What is stored under a digest is missing, or is not what was written."""
 
 
+class StoreAway(FieldError):
+    """The store itself cannot be used now; of what is in it nothing is said."""
+
+
 class StoredFile(BaseModel):
     """Checksum and length in bytes of one file."""
 
@@ -46,13 +51,17 @@ class StoredFile(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What a published directory holds: content digest, size of the content in bytes, and every file."""
+    """What a published directory holds: content digest, size of the content in bytes, and every file.
+
+    In an object store the files lie in ``folder``, whose writer committed them; on a disk beside the manifest.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     format: int
     digest: str
     size: int
     files: dict[str, StoredFile]
+    folder: str = ""
 
 
 @contextmanager
@@ -92,7 +101,7 @@ def seal(path: Path, digest: str, size: int) -> None:
         sync(file)
         files[str(file.relative_to(path))] = StoredFile(sha256=_sha256(file), size=file.stat().st_size)
     manifest = Manifest(format=FORMAT, digest=digest, size=size, files=files)
-    (path / MANIFEST).write_text(manifest.model_dump_json(indent=1))
+    (path / MANIFEST).write_text(manifest.model_dump_json(indent=1, exclude_defaults=True))
     sync(path / MANIFEST)
     for directory in (*(found for found in path.rglob("*") if found.is_dir()), path):
         sync(directory)
@@ -120,15 +129,29 @@ def read_manifest(path: Path, digest: str | None) -> Manifest:
         text = (path / MANIFEST).read_bytes()
     except OSError as error:
         raise damaged(path, MANIFEST, "is missing") from error
+    return parsed(path, text, digest)
+
+
+def parsed(place: Path | str, text: bytes, digest: str | None) -> Manifest:
+    """The manifest of ``place``; raises as ``read_manifest``."""
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
-        raise damaged(path, MANIFEST, f"is broken ({error.errors()[0]['msg']})") from error
+        raise damaged(place, MANIFEST, f"is broken ({error.errors()[0]['msg']})") from error
     if manifest.format > FORMAT:
-        raise FieldError(f"{path} has field format {manifest.format}, newer than {FORMAT}. Upgrade fieldcraft.")
+        raise FieldError(f"{place} has field format {manifest.format}, newer than {FORMAT}. Upgrade fieldcraft.")
     if digest is not None and manifest.digest != digest:
-        raise damaged(path, MANIFEST, f"belongs to the digest {manifest.digest}")
+        raise damaged(place, MANIFEST, f"belongs to the digest {manifest.digest}")
     return manifest
+
+
+def sealed(files: Mapping[str, bytes], digest: str, size: int, folder: str) -> Manifest:
+    """The manifest of files that are in memory."""
+    listed = {
+        name: StoredFile(sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+        for name, content in sorted(files.items())
+    }
+    return Manifest(format=FORMAT, digest=digest, size=size, files=listed, folder=folder)
 
 
 def check_sizes(path: Path, manifest: Manifest) -> None:
@@ -166,12 +189,45 @@ def is_sound(path: Path, digest: str) -> bool:
     return True
 
 
-def damaged(path: Path, file: str, problem: str) -> FieldDamaged:
-    """The error for one file of a published directory."""
+def damaged(place: Path | str, file: str, problem: str) -> FieldDamaged:
+    """The error for one file of a published directory, or of a folder of an object store by its URL."""
     return FieldDamaged(
-        f"Field {path.name} is damaged: {path / file} {problem}. Restore that directory from a copy, or run its trial "
-        "again: fields are never repaired in place."
+        f"Field {str(place).rpartition('/')[2]} is damaged: {place}/{file} {problem}. Restore that directory from a "
+        "copy, or run its trial again: fields are never repaired in place."
     )
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A published directory on a disk, as ``storage.objects.ObjectFolder`` is one of an object store."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        """Its last part, which is the digest of a stored field."""
+        return self.path.name
+
+    def manifest(self, digest: str | None) -> Manifest:
+        """See ``read_manifest``."""
+        return read_manifest(self.path, digest)
+
+    def check_sizes(self, manifest: Manifest) -> None:
+        """See ``check_sizes``."""
+        check_sizes(self.path, manifest)
+
+    def source(self, manifest: Manifest, names: Collection[str]) -> Path:
+        """The directory, once these files in it were checked; see ``check_sums``."""
+        check_sums(self.path, manifest, names)
+        return self.path
+
+    def check_all(self, manifest: Manifest) -> None:
+        """Check every file, and that there is no other."""
+        check_sums(self.path, manifest, manifest.files)
+        check_extra(self.path, manifest)
 
 
 def stray_staging(folder: Path) -> list[Path]:

@@ -34,7 +34,6 @@ from storage.mlflow_names import (
     artifacts,
     colour,
     counted,
-    failed_by,
     flatten,
     foreseen,
     measured,
@@ -47,6 +46,7 @@ from storage.mlflow_names import (
 )
 from storage.objective import Objective as Objective
 from storage.points import commit_point
+from storage.readings import Readings
 from storage.records import COUNTING, Campaign, FieldRef, OutboxItem, Product, Result, Trial, TrialState, digest_of
 from storage.tracking_errors import TrackingError as TrackingError
 from storage.tracking_errors import tracking_errors
@@ -100,6 +100,7 @@ class Tracker:
             with tracking_errors(self.uri):
                 session = _Session(client_of(self.uri), ledger.fenced(lease), self)
             while items := session.ledger.pending(campaign, ITEMS_PER_READ):
+                session.readings.clear()
                 for item in items:
                     with tracking_errors(self.uri):
                         run = session.show(item)
@@ -140,6 +141,7 @@ class _Session:
     ledger: Ledger
     tracker: Tracker
     campaigns: dict[str, Shown] = field(default_factory=dict)
+    readings: dict[str, Readings] = field(default_factory=dict)  # of this batch of items, which are older
 
     def show(self, item: OutboxItem) -> str | None:
         """Bring one item into MLflow; the id of its run, or None where a person deleted that run."""
@@ -193,21 +195,20 @@ class _Session:
 
     def _ruled_out(self, shown: Shown, trial: Trial) -> None:
         """How many designs were infeasible in themselves, by the number of results until then."""
-        readings = self.ledger.readings(trial.campaign)
-        step = sum(result.verdict in COUNTING and result.created <= trial.updated for result in readings)
-        run = shown.run("campaign", shown.campaign.name, shown.campaign.created)
-        shown.log(run, [("total.failed_infeasible", float(self._failed(trial)), step)], at=trial.updated)
+        known, run = self._known(trial), shown.run("campaign", shown.campaign.name, shown.campaign.created)
+        points = [("total.failed_infeasible", float(known.failed_by(trial.updated)), known.count(trial.updated))]
+        shown.log(run, points, at=trial.updated)
 
-    def _failed(self, trial: Trial) -> int:
-        return failed_by(trial.updated, self.ledger.trials(trial.campaign, {TrialState.FAILED, TrialState.ABANDONED}))
+    def _known(self, trial: Trial) -> Readings:
+        known = self.readings.get(trial.campaign) or Readings.of(self.ledger, trial.campaign)
+        return self.readings.setdefault(trial.campaign, known)
 
     def _counting(self, trial: Trial) -> list[Result]:
         """The results of the trial's campaign that counted when it was as ``trial`` says, corrected ones too."""
         history = self.ledger.history(trial.campaign, trial.id)
         told = [event.details for event in history if (event.version or 0) <= trial.version]
         until = max((each["result"] for each in told if each.get("verdict") in COUNTING), default=0)
-        readings = self.ledger.readings(trial.campaign)
-        return [result for result in readings if result.verdict in COUNTING and result.id <= until]
+        return self._known(trial).until(until)
 
     def _progress(self, shown: Shown, trial: Trial, results: list[Result]) -> None:
         """Outputs and the best so far on the campaign's run, the error of the prediction on the surrogate's.
@@ -218,10 +219,10 @@ class _Session:
         """
         now = {result.trial: result.outputs for result in results}
         values, objective, step = now[trial.id], self.tracker.objective(shown.campaign), len(results)
-        back = [t for t in self.ledger.trials(trial.campaign, {TrialState.COMPLETED}) if t.id in now]
-        totals = {"total.seconds": sum(t.seconds for t in back), "total.spent": sum(t.spent for t in back)}
-        standing = counted(objective, [outputs for outputs in now.values() if outputs], self._failed(trial))
-        metrics = [(name, v, step) for name, v in {**measured(objective, values), **totals, **standing}.items()]
+        known = self._known(trial)
+        standing = counted(objective, [each for each in now.values() if each], known.failed_by(trial.updated))
+        found = {**measured(objective, values), **known.totals(now), **standing}
+        metrics = [(name, value, step) for name, value in found.items()]
         shown.log(shown.run("campaign", shown.campaign.name, shown.campaign.created), metrics=metrics, at=trial.updated)
         model, mean = trial.origin.model, trial.origin.mean
         as_foreseen = trial.revision == 1 and trial.ran is None  # else the prediction was for another design
@@ -252,10 +253,12 @@ class _Session:
             return
         import numpy as np
 
-        from storage.fields import FieldError
+        from storage.staging import FieldError, StoreAway
 
         try:
             stored = self.tracker.fields.read(ref)
+        except StoreAway as error:  # it will be there again
+            raise TrackingError(str(error)) from error
         except FieldError as error:  # what the field store has lost must not block everything that comes after
             shown.log(run, about={f"fieldcraft.{name}": str(error)})
             return

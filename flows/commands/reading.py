@@ -30,18 +30,16 @@ def add(command: Add) -> None:
 
 
 def _status(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.listing import status_text
+    from flows.listing import status_lines
     from flows.notifying import channels
     from flows.views import status_data
 
     ledger = open_ledger(settings.ledger)
     chosen = [campaign_of(ledger, options.name)] if options.name else list(ledger.campaigns())
     telling = bool(channels(settings))
-    show(
-        options.json,
-        [status_data(ledger, campaign) for campaign in chosen],
-        lambda: "\n".join(status_text(ledger, campaign, telling=telling) for campaign in chosen) or "No campaign yet.",
-    )
+    data = [status_data(ledger, campaign) for campaign in chosen]
+    lines = (status_lines(campaign, one, telling=telling) for campaign, one in zip(chosen, data, strict=True))
+    show(options.json, data, lambda: "\n".join(lines) or "No campaign yet.")
     return 0
 
 
@@ -68,8 +66,8 @@ def _trace(options: argparse.Namespace, settings: Settings) -> int:
     data = trace_data(
         ledger,
         trial,
-        str(fields.path(trial.field)) if trial.field else None,
-        str(fields.path(model.reference)) if model and model.reference else None,
+        fields.place(trial.field) if trial.field else None,
+        fields.place(model.reference) if model and model.reference else None,
     )
     show(options.json, data, lambda: trace_text(data))
     return 0

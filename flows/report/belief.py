@@ -15,7 +15,7 @@ from flows.sites import Site
 from flows.wiring import as_state, data_of, seen_by
 from physics.operators import Jet, System, as_system, residuals
 from physics.space import Continuous, Design, Integer, SearchSpace
-from storage.records import Product, Trial
+from storage.records import Brief, Product, Trial
 
 if TYPE_CHECKING:
     from models.observations import Observations, Physics
@@ -87,7 +87,7 @@ class Belief:
     missed: Missed | None
 
 
-def believed(site: Site, best: Trial, wanted: tuple[str, ...] = ()) -> Belief | None:
+def believed(site: Site, best: Trial | Brief, wanted: tuple[str, ...] = ()) -> Belief | None:
     """What the latest surrogate believes around the best trial; None while none is trained.
 
     Args:
@@ -99,20 +99,20 @@ def believed(site: Site, best: Trial, wanted: tuple[str, ...] = ()) -> Belief | 
         ValueError: the data have been corrected since, so that the checkpoint belongs to other data.
         storage.fields.FieldError: the field store has lost the checkpoint.
     """
-    trained = [product for product in site.ledger.products(site.name) if product.step == "train"]
-    if not trained or trained[-1].reference is None:
+    trained = site.ledger.latest(site.name, "train")
+    if trained is None or trained.reference is None:
         return None
-    posterior, data = _restored(site, trained[-1])
+    posterior, data = _restored(site, trained)
     plane = _slice(posterior, site.campaign.space, best, wanted)
     physics = data.physics
     # Only the objective is predicted, and a system is about its auxiliary fields too.
     missing = None if physics is None or isinstance(physics.equation, System) else _missed(posterior, physics, site)
-    return Belief(trained[-1], len(data), plane, missing)
+    return Belief(trained, len(data), plane, missing)
 
 
 def _restored(site: Site, product: Product) -> "tuple[Posterior, Observations]":
     assert product.reference is not None  # looked at by believed
-    seen = seen_by(product, site.ledger.trials(site.name), site.ledger.readings(site.name))
+    seen = seen_by(product, site.ledger.briefs(site.name), site.ledger.readings(site.name))
     data = data_of(site.campaign, product, seen, points_of(site, product.iteration))
     return site.campaign.algorithm.restore(data, as_state(site.fields.read(product.reference))), data
 
@@ -147,7 +147,7 @@ def _relevance(posterior: "Posterior", space: SearchSpace) -> dict[str, float]:
     return {name: effect / total for name, effect in effects.items()}
 
 
-def _slice(posterior: "Posterior", space: SearchSpace, best: Trial, wanted: tuple[str, ...]) -> Slice | None:
+def _slice(posterior: "Posterior", space: SearchSpace, best: Trial | Brief, wanted: tuple[str, ...]) -> Slice | None:
     shares, columns = _relevance(posterior, space), _columns(space)
     names = wanted or tuple(sorted(shares, key=shares.__getitem__, reverse=True)[:2])
     if not names:

@@ -1,8 +1,8 @@
 """What a page tells of: one campaign as its stores stand now, and what could not be read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from flows.best import Best, best_of, objective_of
 from flows.errors import InputError
@@ -18,8 +18,10 @@ from flows.wiring import rewire
 from storage.fields import FieldStore
 from storage.ledger import Ledger
 from storage.objective import Objective
-from storage.records import Approval, Campaign, Event, Lease, Product, Result, Spending, Trial
+from storage.records import Approval, Brief, Campaign, Event, Lease, Product, Result, Spending, Trial
 from storage.staging import FieldError
+
+Of = TypeVar("Of", Approval, Result)
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,8 @@ def gather(settings: Settings, ledger: Ledger, campaign: Campaign) -> Material:
         campaign=campaign,
         trials=trials,
         history=ledger.history(campaign.name),
-        approvals={trial.id: ledger.approvals(trial.id) for trial in trials},
-        results={trial.id: ledger.results(trial.id) for trial in trials},
+        approvals=_by_trial(trials, ledger.granted(campaign.name)),
+        results=_by_trial(trials, ledger.readings(campaign.name)),
         products=ledger.products(campaign.name),
         runs=ledger.tracked(campaign.name),
         spending=ledger.spending(campaign.name),
@@ -117,6 +119,14 @@ def gather(settings: Settings, ledger: Ledger, campaign: Campaign) -> Material:
         belief=_belief(Site(wired, ledger, FieldStore(settings.fields)), shown, field, missing) if wired else None,
         missing=missing,
     )
+
+
+def _by_trial(trials: Sequence[Trial], records: Iterable[Of]) -> dict[str, tuple[Of, ...]]:
+    """Records of trials by trial, in their order."""
+    found = dict[str, list[Of]]()
+    for record in records:
+        found.setdefault(record.trial, []).append(record)
+    return {trial.id: tuple(found.get(trial.id, ())) for trial in trials}
 
 
 def _wired(settings: Settings, campaign: Campaign, missing: dict[str, str]) -> Wired | None:
@@ -135,7 +145,7 @@ def _field(settings: Settings, campaign: Campaign, trials: tuple[Trial, ...], mi
         return None
 
 
-def _belief(site: Site, best: Trial | None, field: Any, missing: dict[str, str]) -> Belief | None:
+def _belief(site: Site, best: Trial | Brief | None, field: Any, missing: dict[str, str]) -> Belief | None:
     if best is None or site.campaign.spec.algorithm.surrogate is None:
         return None
     wanted = () if field is None else tuple(map(str, field.dims))

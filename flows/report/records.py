@@ -169,7 +169,7 @@ def _origins(settings: Settings, material: Material) -> list[tuple[str, Content]
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
         ("machine", _machine(environment)),
         ("ledger", element("code", settings.ledger.name)),
-        ("fields", element("code", settings.fields.name)),
+        ("fields", element("code", str(settings.fields).rpartition("/")[2])),
         ("MLflow run", element("code", material.runs.get("campaign", "not shown there"))),
     ]
     for file, digest in environment.get("plugins", {}).items():

@@ -1,9 +1,10 @@
 """Reading a whole ledger and saying what does not agree: digests, histories, revisions, results, spending."""
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from typing import TypeVar
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Table, select
 
 from storage.ledgers import schema
 from storage.ledgers.rows import many, record_of
@@ -20,6 +21,9 @@ from storage.records import (
 )
 
 _ALWAYS_BUMPS = frozenset({"edit", "correct"})  # a new version even where the state stays
+_AT_ONCE = 500  # trials whose events and results are in memory together
+R = TypeVar("R", Event, Result)
+History = tuple[Event, ...]
 Spent = tuple[float, float]  # budget units and seconds of wall time
 
 
@@ -41,8 +45,9 @@ def _campaign(connection: Connection, name: str) -> Iterator[str]:
         return
     if campaign.digest != digest_of(campaign.spec):
         yield f"The specification of campaign {name} does not have the digest {campaign.digest} stored with it."
-    for trial in trials:
-        yield from _trial(connection, campaign, trial, settled.get(trial.id, (0.0, 0.0)))
+    for start in range(0, len(trials), _AT_ONCE):
+        for trial, history, recorded in _read(connection, trials[start : start + _AT_ONCE]):
+            yield from _trial(campaign, trial, history, recorded, settled.get(trial.id, (0.0, 0.0)))
 
 
 def _before_upgrade(connection: Connection, name: str) -> Mapping[str, Spent]:
@@ -53,13 +58,32 @@ def _before_upgrade(connection: Connection, name: str) -> Mapping[str, Spent]:
     return {trial: tuple(spent) for event in found for trial, spent in event.details["spent"].items()}
 
 
-def _trial(connection: Connection, campaign: Campaign, trial: Trial, settled: Spent) -> Iterator[str]:
-    events, results = schema.events, schema.results
+def _read(connection: Connection, trials: Sequence[Trial]) -> Iterator[tuple[Trial, History | str, tuple[Result, ...]]]:
+    """Events and results of some trials in two statements; where they cannot be read, trial by trial, to say whose."""
+    ids = [trial.id for trial in trials]
     try:
-        history = many(connection, Event, select(events).where(events.c.trial == trial.id).order_by(events.c.id))
-        recorded = many(connection, Result, select(results).where(results.c.trial == trial.id).order_by(results.c.id))
+        history, recorded = _of(connection, Event, schema.events, ids), _of(connection, Result, schema.results, ids)
     except ValueError as error:
-        yield f"The history of trial {trial.id} cannot be read: {error}"
+        if len(trials) > 1:
+            yield from (found for trial in trials for found in _read(connection, (trial,)))
+        else:
+            yield trials[0], f"The history of trial {ids[0]} cannot be read: {error}", ()
+        return
+    for trial in trials:
+        yield trial, history.get(trial.id, ()), recorded.get(trial.id, ())
+
+
+def _of(connection: Connection, kind: type[R], table: Table, ids: Sequence[str]) -> Mapping[str, tuple[R, ...]]:
+    """Rows of trials as records by trial, oldest first."""
+    rows = many(connection, kind, select(table).where(table.c.trial.in_(ids)).order_by(table.c.trial, table.c.id))
+    return {trial: tuple(records) for trial, records in groupby(rows, key=lambda record: str(record.trial))}
+
+
+def _trial(
+    campaign: Campaign, trial: Trial, history: History | str, recorded: tuple[Result, ...], settled: Spent
+) -> Iterator[str]:
+    if isinstance(history, str):
+        yield history
         return
     if trial.digest != trial_digest(trial.design, campaign.digest):
         yield f"The design of trial {trial.id} does not have the digest {trial.digest} stored with it."

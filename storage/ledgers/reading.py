@@ -4,15 +4,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, RowMapping, select
+from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from storage.ledger import InvalidRecord, LedgerError, NotALedger
-from storage.ledgers import audit, budget, leases, schema
+from storage.ledgers import audit, briefs, budget, leases, schema
 from storage.ledgers.results import stored_results
 from storage.ledgers.rows import get_campaign, get_product, get_trial, many, require_campaign
 from storage.records import (
     Approval,
+    Brief,
     Campaign,
     Event,
     Lease,
@@ -20,6 +21,7 @@ from storage.records import (
     OutboxItem,
     Product,
     Result,
+    Retriable,
     Spending,
     Step,
     Trial,
@@ -89,6 +91,22 @@ class ReadingLedger(ABC):
             require_campaign(connection, campaign)
             return many(connection, Product, query.order_by(table.c.iteration, table.c.step))
 
+    def latest(self, campaign: str, step: Step) -> Product | None:
+        """What the step made last, or None."""
+        table = schema.products
+        query = select(table).where(table.c.campaign == campaign, table.c.step == step)
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return next(iter(many(connection, Product, query.order_by(table.c.iteration.desc()).limit(1))), None)
+
+    def iterations(self, campaign: str, step: Step) -> tuple[int, ...]:
+        """The iterations in which the step made something, in order."""
+        table = schema.products
+        query = select(table.c.iteration).where(table.c.campaign == campaign, table.c.step == step)
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return tuple(connection.execute(query.order_by(table.c.iteration)).scalars())
+
     def trials(
         self, campaign: str, states: Collection[TrialState] | None = None, iteration: int | None = None
     ) -> tuple[Trial, ...]:
@@ -102,6 +120,36 @@ class ReadingLedger(ABC):
         with self._reading() as connection:
             require_campaign(connection, campaign)
             return many(connection, Trial, query)
+
+    def briefs(self, campaign: str) -> tuple[Brief, ...]:
+        """All trials of a campaign in brief, by number."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return briefs.briefs(connection, campaign)
+
+    def settled(self, campaign: str) -> Mapping[str, int]:
+        """The event with which each trial came to its settled state, by trial."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return briefs.settled(connection, campaign)
+
+    def standing(self, campaign: str) -> Mapping[str, int]:
+        """Id of the result that counts of each trial, by trial."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return briefs.standing(connection, campaign)
+
+    def corrected(self, campaign: str) -> frozenset[str]:
+        """The trials of which a result was corrected or retracted."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return briefs.corrected(connection, campaign)
+
+    def retriable(self, campaign: str) -> tuple[Retriable, ...]:
+        """The trials that failed in passing and have attempts left under a live approval."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return briefs.retriable(connection, campaign)
 
     def trial(self, trial_id: str) -> Trial:
         """Return the trial of that id."""
@@ -144,6 +192,14 @@ class ReadingLedger(ABC):
             trial = get_trial(connection, trial_id)
             return many(connection, Approval, select(table).where(table.c.trial == trial.id).order_by(table.c.id))
 
+    def granted(self, campaign: str) -> tuple[Approval, ...]:
+        """All approvals of a campaign, oldest first."""
+        table, trials = schema.approvals, schema.trials
+        query = select(table).join(trials, trials.c.id == table.c.trial).where(trials.c.campaign == campaign)
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return many(connection, Approval, query.order_by(table.c.id))
+
     def pending(self, campaign: str | None = None, limit: int = 1000) -> tuple[OutboxItem, ...]:
         """The oldest outbox items not exported yet."""
         table = schema.outbox
@@ -153,12 +209,18 @@ class ReadingLedger(ABC):
         with self._reading() as connection:
             return many(connection, OutboxItem, query)
 
+    def unexported(self, campaign: str) -> int:
+        """How many outbox items of a campaign were not exported yet."""
+        table = schema.outbox
+        query = select(func.count()).where(table.c.campaign == campaign, table.c.exported.is_(None))
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return connection.execute(query).scalar_one()
+
     def tracked(self, campaign: str) -> Mapping[str, str]:
         """Tracking runs by what they show."""
-        table = schema.outbox
-        query = select(table).where(table.c.campaign == campaign, table.c.run_id.is_not(None)).order_by(table.c.id)
         with self._reading() as connection:
-            return {_shown(row): row["run_id"] for row in connection.execute(query).mappings()}
+            return briefs.tracked(connection, campaign)
 
     def notices(self, campaign: str | None = None, limit: int = 100) -> tuple[Notice, ...]:
         """The oldest notices that were not told yet."""
@@ -189,14 +251,3 @@ def unstorable(error: OverflowError | UnicodeEncodeError) -> InvalidRecord:
     """What is said of a number or a text that no database takes, whether it is to be stored or looked up."""
     value = f"The text {error.object!r}"[:200] if isinstance(error, UnicodeEncodeError) else "A number"
     return InvalidRecord(f"{value} cannot be in a ledger ({error}). Nothing was changed; name it as it is.")
-
-
-def _shown(row: RowMapping) -> str:
-    """What an outbox row shows; the campaign's own run also shows its end."""
-    match row["kind"]:
-        case "trial":
-            return f"trial:{row['payload']['id']}"
-        case "surrogate":
-            return f"surrogate:{row['payload']['iteration']}"
-        case _:
-            return "campaign"

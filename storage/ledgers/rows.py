@@ -28,8 +28,10 @@ def one(connection: Connection, query: Select[Any]) -> RowMapping | None:
 
 
 def many(connection: Connection, kind: type[R], query: Select[Any]) -> tuple[R, ...]:
-    """All rows of ``query`` as records."""
-    return tuple(record_of(kind, row) for row in connection.execute(query).mappings())
+    """All rows of ``query``, whose columns are the record's fields and perhaps more, as records."""
+    rows = connection.execute(query)
+    places = {name: place for place, name in enumerate(rows.keys()) if name in kind.model_fields}
+    return tuple(kind.model_validate({name: row[place] for name, place in places.items()}) for row in rows)
 
 
 def get_campaign(connection: Connection, name: str) -> Campaign:

@@ -2,9 +2,14 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +17,18 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from shelves import SECRET, Bucket, Directory, bucket, s3_server
 
-from storage import fields, staging
+from storage import fields, objects, staging
 from storage.fields import FieldDamaged, FieldError, FieldStore, load_group, save_group, stray_staging
 from storage.records import FieldRef
+from storage.staging import StoreAway
 
 CHILD = """
 import sys, numpy as np, xarray as xr
 from pathlib import Path
 from storage.fields import FieldStore, save_group
-root = Path(sys.argv[2])
+root = sys.argv[2] if "://" in sys.argv[2] else Path(sys.argv[2])
 dataset = xr.Dataset({"u": ("x", np.arange(float(sys.argv[3])))})
 print(FieldStore(root).write("heat-0001", dataset).digest if sys.argv[1] == "field" else save_group(root, dataset))
 """
@@ -61,8 +68,35 @@ def assert_same_bits(got: xr.Dataset, expected: xr.Dataset) -> None:
         assert got[name].values.tobytes() == variable.values.tobytes()
 
 
+Shelf = Directory | Bucket
+POINTS = {
+    Directory: ["field.rename.before", "field.rename.after"],
+    Bucket: ["objects.staged.before", "objects.staged.after", "objects.commit.before", "objects.commit.after"],
+}
+_names = count()
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Any]:
+    with s3_server() as client:
+        yield client
+
+
+@pytest.fixture(params=["directory", "s3"])
+def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
+    """Every test that takes it, or ``store``, runs over both stores."""
+    if request.param == "directory":
+        return Directory(tmp_path)
+    return bucket(request.getfixturevalue("s3"), f"bucket-{next(_names)}")
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> FieldStore:
+def store(shelf: Shelf) -> FieldStore:
+    return shelf.store
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> FieldStore:
     return FieldStore(tmp_path / "fields")
 
 
@@ -73,9 +107,9 @@ def test_a_field_comes_back_with_its_coordinates_units_and_attributes(store: Fie
     store.verify(ref)
 
 
-def test_xarray_alone_reads_a_stored_field(store: FieldStore) -> None:
-    ref = store.write("heat-0001", field())
-    with xr.open_zarr(store.path(ref) / "field.zarr", consolidated=False) as opened:
+def test_xarray_alone_reads_a_stored_field(shelf: Shelf) -> None:
+    ref = shelf.store.write("heat-0001", field())
+    with xr.open_zarr(shelf.group(ref), consolidated=False) as opened:
         xr.testing.assert_identical(opened.load(), field())
 
 
@@ -110,25 +144,27 @@ def test_any_numeric_array_comes_back_bit_for_bit(tmp_path_factory: pytest.TempP
     store.verify(ref)
 
 
-def test_an_array_larger_than_a_chunk_is_cut_and_comes_back(store: FieldStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_array_larger_than_a_chunk_is_cut_and_comes_back(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = shelf.store
     monkeypatch.setattr(fields, "CHUNK_BYTES", 1000)
     large = xr.Dataset({"v": (("a", "b", "c"), np.random.default_rng(0).random((3, 50, 7)))})
     ref = store.write("large", large)
-    chunks = [path for path in (store.path(ref) / "field.zarr/v/c").rglob("*") if path.is_file()]
+    chunks = [name for name in shelf.everything() if "/field.zarr/v/c/" in name]
     assert len(chunks) == 3 * 3  # 17 rows of 7 numbers are 952 bytes
     assert_same_bits(store.read(ref), large)
 
 
-def test_an_identical_field_is_stored_once(store: FieldStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_identical_field_is_stored_once(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = shelf.store
     monkeypatch.setenv("FIELDCRAFT_POINTS_LOG", str(tmp_path / "points"))
     one = field()
     two = field()[["reading", "temperature"]]
     two.attrs = dict(reversed(one.attrs.items()))
     assert store.write("heat-0001", one) == store.write("heat-0002", two)
     assert len(store.digests()) == 1
-    assert len(list(store.root.glob("*/*/manifest.json"))) == 1
+    assert sum(name.endswith("/manifest.json") for name in shelf.everything()) == 1
     passed = [line.partition("#")[0] for line in (tmp_path / "points").read_text().splitlines()]
-    assert passed == ["field.rename.before", "field.rename.after"]  # the second write renamed nothing
+    assert passed == POINTS[type(shelf)]  # the second write did nothing
 
 
 @pytest.mark.parametrize(
@@ -164,11 +200,11 @@ def test_every_difference_gives_another_digest(store: FieldStore, change: object
     ],
 )
 def test_what_is_not_numbers_and_json_is_refused_and_nothing_is_made(
-    store: FieldStore, dataset: xr.Dataset, message: str
+    shelf: Shelf, dataset: xr.Dataset, message: str
 ) -> None:
     with pytest.raises(FieldError, match=message):
-        store.write("heat-0001", dataset)
-    assert not store.root.exists()
+        shelf.store.write("heat-0001", dataset)
+    assert shelf.everything() == []
 
 
 def test_some_variables_are_read_with_their_coordinates(store: FieldStore) -> None:
@@ -179,132 +215,226 @@ def test_some_variables_are_read_with_their_coordinates(store: FieldStore) -> No
         store.read(ref, ["pressure"])
 
 
+CHUNK = "field.zarr/temperature/c/0/0"
+
+
 def chunk(path: Path) -> Path:
-    return path / "field.zarr/temperature/c/0/0"
+    return path / CHUNK
 
 
 def flip(file: Path) -> None:
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
+    file.write_bytes(flipped(file.read_bytes()))
 
 
-def rewrite(path: Path, **changes: object) -> None:
-    manifest = path / "manifest.json"
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **changes}))
+def flipped(content: bytes) -> bytes:
+    changed = bytearray(content)
+    changed[len(changed) // 2] ^= 1
+    return bytes(changed)
 
 
-DAMAGE = {
-    "missing chunk": (lambda p: chunk(p).unlink(), "temperature/c/0/0 is missing"),
-    "truncated chunk": (lambda p: os.truncate(chunk(p), 40), "temperature/c/0/0 has 40 bytes instead of .*truncated"),
-    "flipped bit": (lambda p: flip(chunk(p)), "temperature/c/0/0 does not have the checksum"),
+def alter(shelf: Shelf, ref: FieldRef, name: str, change: Any) -> None:
+    shelf.write(ref, name, change(shelf.read(ref, name)))
+
+
+def rewrite(shelf: Shelf, ref: FieldRef, **changes: object) -> None:
+    alter(shelf, ref, "manifest.json", lambda text: json.dumps({**json.loads(text), **changes}).encode())
+
+
+DAMAGE: dict[str, tuple[Any, str]] = {
+    "missing chunk": (lambda s, ref: s.delete(ref, CHUNK), "temperature/c/0/0 is missing"),
+    "truncated chunk": (
+        lambda s, ref: alter(s, ref, CHUNK, lambda content: content[:40]),
+        "temperature/c/0/0 has 40 bytes instead of .*truncated",
+    ),
+    "flipped bit": (lambda s, ref: alter(s, ref, CHUNK, flipped), "temperature/c/0/0 does not have the checksum"),
     "flipped metadata": (
-        lambda p: flip(p / "field.zarr/temperature/zarr.json"),
+        lambda s, ref: alter(s, ref, "field.zarr/temperature/zarr.json", flipped),
         "zarr.json does not have the checksum",
     ),
-    "missing manifest": (lambda p: (p / "manifest.json").unlink(), "manifest.json is missing"),
-    "torn manifest": (lambda p: os.truncate(p / "manifest.json", 50), "manifest.json is broken"),
-    "strange manifest": (lambda p: rewrite(p, extra=1), "manifest.json is broken .*Extra inputs"),
-    "manifest of another": (lambda p: rewrite(p, digest="f" * 64), "belongs to the digest f{64}"),
+    "missing manifest": (lambda s, ref: s.delete(ref, "manifest.json"), "manifest.json is missing"),
+    "torn manifest": (
+        lambda s, ref: alter(s, ref, "manifest.json", lambda text: text[:50]),
+        "manifest.json is broken",
+    ),
+    "strange manifest": (lambda s, ref: rewrite(s, ref, extra=1), "manifest.json is broken .*Extra inputs"),
+    "manifest of another": (lambda s, ref: rewrite(s, ref, digest="f" * 64), "belongs to the digest f{64}"),
 }
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_damage_is_found_by_verify_and_never_read(store: FieldStore, kind: str) -> None:
-    ref = store.write("heat-0001", field())
+def test_damage_is_found_by_verify_and_never_read(shelf: Shelf, kind: str) -> None:
+    ref = shelf.store.write("heat-0001", field())
     damage, message = DAMAGE[kind]
-    damage(store.path(ref))
+    damage(shelf, ref)
     with pytest.raises(FieldDamaged, match=message):
-        store.verify(ref)
+        shelf.store.verify(ref)
     with pytest.raises(FieldDamaged, match=message):
-        store.read(ref)
+        shelf.store.read(ref)
 
 
-def test_verify_finds_a_file_too_many_and_content_that_is_not_the_digests(store: FieldStore) -> None:
-    ref, other = store.write("a", field(0)), store.write("b", field(1))
-    (store.path(ref) / "field.zarr/notes.txt").write_text("mine")
+def test_verify_finds_a_file_too_many(shelf: Shelf) -> None:
+    ref = shelf.store.write("a", field())
+    shelf.write(ref, "field.zarr/notes.txt", b"mine")
     with pytest.raises(FieldDamaged, match=r"field.zarr/notes.txt is not in the manifest"):
-        store.verify(ref)
-    (store.path(ref) / "field.zarr/notes.txt").unlink()
-    os.rename(store.path(other), store.root / "away")
-    os.rename(store.path(ref), store.path(other))
-    rewrite(store.path(other), digest=other.digest)
+        shelf.store.verify(ref)
+
+
+def test_verify_finds_content_that_is_not_the_digests(local: FieldStore, tmp_path: Path) -> None:
+    ref, other = local.write("a", field(0)), local.write("b", field(1))
+    os.rename(local.path(other), local.root / "away")
+    os.rename(local.path(ref), local.path(other))
+    rewrite(Directory(tmp_path), other, digest=other.digest)
     with pytest.raises(FieldDamaged, match=f"holds the content {ref.digest}"):
-        store.verify(other)
+        local.verify(other)
     with pytest.raises(FieldDamaged, match="reference 7"):
-        os.rename(store.path(other), store.path(ref))
-        rewrite(store.path(ref), digest=ref.digest)
-        store.verify(FieldRef(digest=ref.digest, size=7))
+        os.rename(local.path(other), local.path(ref))
+        rewrite(Directory(tmp_path), ref, digest=ref.digest)
+        local.verify(FieldRef(digest=ref.digest, size=7))
 
 
-def test_a_field_that_was_never_written_and_one_of_a_newer_format_are_told_apart(store: FieldStore) -> None:
+def test_a_field_that_was_never_written_and_one_of_a_newer_format_are_told_apart(shelf: Shelf) -> None:
+    store = shelf.store
     with pytest.raises(FieldDamaged, match=r"manifest.json is missing"):
         store.read(FieldRef(digest="0" * 64, size=1))
     ref = store.write("a", field())
-    rewrite(store.path(ref), format=2)
+    rewrite(shelf, ref, format=2)
     with pytest.raises(FieldError, match=r"field format 2, newer than 1. Upgrade"):
         store.read(ref)
 
 
-def test_writing_a_damaged_field_again_repairs_it(store: FieldStore) -> None:
-    ref = store.write("a", field())
-    os.truncate(chunk(store.path(ref)), 3)
-    assert store.write("a", field()) == ref
-    store.verify(ref)
-    assert stray_staging(store.root) == []
-    assert list((store.root / ".staging").iterdir()) == []
+def test_writing_a_damaged_field_again_repairs_it(shelf: Shelf) -> None:
+    ref = shelf.store.write("a", field())
+    alter(shelf, ref, CHUNK, lambda content: content[:3])
+    assert shelf.store.write("a", field()) == ref
+    shelf.store.verify(ref)
+    assert not [name for name in shelf.everything() if name.startswith(".staging")]
 
 
-def test_a_kill_before_the_rename_publishes_nothing_and_leaves_one_directory_to_sweep(store: FieldStore) -> None:
-    kill_at("field.rename.before#1", "field", store.root, 9)
-    assert store.digests() == set()
-    found = store.sweep((), remove=False)
+@pytest.mark.parametrize("point", ["objects.staged.before", "objects.staged.after", "objects.commit.before"])
+def test_a_kill_before_the_commit_of_objects_publishes_nothing_and_leaves_what_a_sweep_deletes(
+    s3: Any, point: str
+) -> None:
+    shelf = bucket(s3, f"bucket-{next(_names)}")
+    kill_at(f"{point}#1", "field", shelf.root, 9)
+    assert shelf.store.digests() == set()
+    found = shelf.store.sweep((), remove=False)
+    assert [name.split("-")[0] for name in found.staging] == ["heat_0001"] and found.orphans == ()
+    assert shelf.store.sweep((), remove=True) == found
+    assert shelf.everything() == []
+    kept = shelf.store.write("heat-0001", xr.Dataset({"u": ("x", np.arange(9.0))}))
+    shelf.store.verify(kept)
+
+
+def test_a_kill_after_the_commit_of_objects_has_published_a_sound_field_that_a_sweep_keeps(s3: Any) -> None:
+    shelf = bucket(s3, f"bucket-{next(_names)}")
+    kill_at("objects.commit.after#1", "field", shelf.root, 9)
+    (digest,) = shelf.store.digests()
+    shelf.store.tidy()
+    shelf.store.verify(FieldRef(digest=digest, size=72))
+    assert shelf.store.sweep({digest}, remove=False) == fields.Sweep(staging=(), orphans=())
+
+
+def test_two_writers_of_one_content_leave_one_sound_field_of_objects(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def overtake(point: str) -> None:
+        if point == "objects.staged.after":
+            monkeypatch.undo()
+            shelf.store.write("other", field())
+
+    shelf = bucket(s3, f"bucket-{next(_names)}")
+    monkeypatch.setattr(objects, "commit_point", overtake)
+    ref = shelf.store.write("heat-0001", field())
+    shelf.store.verify(ref)
+    writers = {name.split("/")[2] for name in shelf.everything()}
+    assert sum(not name.endswith(".json") for name in writers) == 1 and not any("heat" in name for name in writers)
+
+
+def test_what_another_machine_writes_is_stray_only_after_a_day(s3: Any) -> None:
+    shelf = bucket(s3, f"bucket-{next(_names)}")
+    for writer, age_s in (("young", 3600.0), ("old", 1e5)):
+        begun = f"{time.time_ns() - int(age_s * 1e9):x}"
+        shelf.client.put_object(
+            Bucket=shelf.name, Key=f"fields/.staging/{writer}-{'0' * 12}-5.00-{os.getpid()}-{begun}-0", Body=b"a" * 64
+        )
+    assert [name.split("-")[0] for name in shelf.store.sweep((), remove=True).staging] == ["old"]
+    assert len(shelf.everything()) == 1
+
+
+@pytest.mark.parametrize("action", ["write", "read", "sweep"])
+def test_a_bucket_that_is_not_there_is_one_clear_error(s3: Any, action: str) -> None:
+    store = FieldStore("s3://nobodys-bucket/fields")
+    ref = FieldRef(digest="0" * 64, size=1)
+    act = {"write": lambda: store.write("a", field()), "read": lambda: store.read(ref), "sweep": store.digests}
+    with pytest.raises(StoreAway, match="There is no bucket 'nobodys-bucket'"):
+        act[action]()
+
+
+def test_a_server_that_is_away_or_refuses_is_one_clear_error_without_credentials(
+    s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = bucket(s3, f"bucket-{next(_names)}")
+    ref = shelf.store.write("a", field())
+    with socket.socket() as closed, monkeypatch.context() as patch:  # bound, never listening
+        closed.bind(("127.0.0.1", 0))
+        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        run = child("field", shelf.root, 9)
+        _, said = run.communicate()
+    last = said.strip().splitlines()[-1]
+    assert run.returncode == 1 and "StoreAway: The object store of s3://" in last and "Nothing was published" in last
+    assert SECRET not in said
+    shelf.store.verify(ref)
+
+
+def test_a_kill_before_the_rename_publishes_nothing_and_leaves_one_directory_to_sweep(local: FieldStore) -> None:
+    kill_at("field.rename.before#1", "field", local.root, 9)
+    assert local.digests() == set()
+    found = local.sweep((), remove=False)
     assert [name.rsplit("-", 2)[0] for name in found.staging] == ["heat_0001"] and found.orphans == ()
-    assert store.sweep((), remove=True) == found
-    assert store.sweep((), remove=False) == fields.Sweep(staging=(), orphans=())
+    assert local.sweep((), remove=True) == found
+    assert local.sweep((), remove=False) == fields.Sweep(staging=(), orphans=())
 
 
-def test_a_kill_after_the_rename_has_published_a_sound_field(store: FieldStore) -> None:
-    kill_at("field.rename.after#1", "field", store.root, 9)
-    (digest,) = store.digests()
-    store.verify(FieldRef(digest=digest, size=72))
-    assert store.sweep({digest}, remove=False) == fields.Sweep(staging=(), orphans=())
+def test_a_kill_after_the_rename_has_published_a_sound_field(local: FieldStore) -> None:
+    kill_at("field.rename.after#1", "field", local.root, 9)
+    (digest,) = local.digests()
+    local.verify(FieldRef(digest=digest, size=72))
+    assert local.sweep({digest}, remove=False) == fields.Sweep(staging=(), orphans=())
 
 
-def test_several_processes_writing_one_field_store_it_once(store: FieldStore) -> None:
-    outputs = [process.communicate() for process in [child("field", store.root, 5) for _ in range(2)]]
+def test_several_processes_writing_one_field_store_it_once(shelf: Shelf) -> None:
+    store = shelf.store
+    outputs = [process.communicate() for process in [child("field", shelf.root, 5) for _ in range(2)]]
     digests = {out.strip() for out, _ in outputs}
     assert digests == store.digests() and len(digests) == 1, outputs
     store.verify(FieldRef(digest=digests.pop(), size=40))
 
 
 def test_a_writer_that_is_overtaken_at_the_rename_takes_the_other_ones_field(
-    store: FieldStore, monkeypatch: pytest.MonkeyPatch
+    local: FieldStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overtake(point: str) -> None:
         monkeypatch.undo()
-        FieldStore(store.root).write("other", field())
+        FieldStore(local.root).write("other", field())
         passed.append(point)
 
     passed: list[str] = []
     monkeypatch.setattr(staging, "commit_point", overtake)
-    ref = store.write("heat-0001", field())
-    assert passed == ["field.rename.before"] and store.digests() == {ref.digest}
-    store.verify(ref)
-    assert list((store.root / ".staging").iterdir()) == []
+    ref = local.write("heat-0001", field())
+    assert passed == ["field.rename.before"] and local.digests() == {ref.digest}
+    local.verify(ref)
+    assert list((local.root / ".staging").iterdir()) == []
 
 
-def test_a_full_disk_publishes_nothing_and_says_so(store: FieldStore) -> None:
+def test_a_full_disk_publishes_nothing_and_says_so(local: FieldStore) -> None:
     noise = xr.Dataset({"v": ("k", np.random.default_rng(0).random(5000))})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # the kernel refuses the write, as a full disk does
     try:
         with pytest.raises(FieldError, match=r"The disk refused .*Nothing was published. Check the free space"):
-            store.write("heat-0001", noise)
+            local.write("heat-0001", noise)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert store.digests() == set() and list((store.root / ".staging").iterdir()) == []
-    store.verify(store.write("heat-0001", noise))
+    assert local.digests() == set() and list((local.root / ".staging").iterdir()) == []
+    local.verify(local.write("heat-0001", noise))
 
 
 def test_a_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
@@ -313,22 +443,22 @@ def test_a_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
         FieldStore(tmp_path / "fields").write("a", field())
 
 
-def test_sweep_spares_what_is_referenced_and_what_a_live_process_writes(store: FieldStore) -> None:
-    kept, orphan = store.write("a", field(0)), store.write("b", field(1))
-    folder = store.root / ".staging"
+def test_sweep_spares_what_is_referenced_and_what_a_live_process_writes(local: FieldStore) -> None:
+    kept, orphan = local.write("a", field(0)), local.write("b", field(1))
+    folder = local.root / ".staging"
     (folder / f"live-{os.getpid()}-999").mkdir()
     (folder / f"other-{os.getpid()}@another_host-997").mkdir()  # of whose processes nothing is known here
     reused = folder / f"reused-{os.getpid()}-998"  # an earlier process had our pid
     reused.mkdir()
     os.utime(reused, (1e9, 1e9))
     expected = fields.Sweep(staging=(reused.name,), orphans=(orphan.digest,))
-    assert store.sweep({kept.digest}, remove=False) == expected
-    assert store.digests() == {kept.digest, orphan.digest} and reused.exists()
-    assert store.sweep({kept.digest}, remove=True) == expected
-    assert store.digests() == {kept.digest}
+    assert local.sweep({kept.digest}, remove=False) == expected
+    assert local.digests() == {kept.digest, orphan.digest} and reused.exists()
+    assert local.sweep({kept.digest}, remove=True) == expected
+    assert local.digests() == {kept.digest}
     left = [f"live-{os.getpid()}-999", f"other-{os.getpid()}@another_host-997"]
     assert sorted(path.name for path in folder.iterdir()) == left
-    store.verify(kept)
+    local.verify(kept)
 
 
 def test_a_stack_is_lazy_and_holds_every_trial_in_order(store: FieldStore) -> None:
@@ -347,10 +477,11 @@ def test_a_stack_is_lazy_and_holds_every_trial_in_order(store: FieldStore) -> No
     np.testing.assert_array_equal(stacked.x, field().x)
 
 
-def test_a_stack_reads_only_what_is_asked_and_never_a_damaged_chunk(store: FieldStore) -> None:
+def test_a_stack_reads_only_what_is_asked_and_never_a_damaged_chunk(shelf: Shelf) -> None:
+    store = shelf.store
     refs = {f"heat-{n:04d}": store.write("t", field(n)) for n in range(2)}
     stacked = store.stack(refs)
-    flip(chunk(store.path(refs["heat-0001"])))
+    alter(shelf, refs["heat-0001"], CHUNK, flipped)
     assert stacked.temperature[0].values.tobytes() == field(0).temperature.values.tobytes()
     with pytest.raises(FieldDamaged, match="temperature/c/0/0 does not have the checksum"):
         stacked.temperature[1].compute()

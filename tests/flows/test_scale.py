@@ -1,0 +1,118 @@
+"""What a pass asks of the ledger does not grow with the campaign: the same statements at 50 and at 500 trials."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import SMALL
+from sqlalchemy import Engine, event
+
+from flows.doctor import examine
+from flows.passes import Ref, make_pass
+from flows.report.material import gather
+from flows.running import created
+from flows.settings import settings_from
+from flows.spec import read_campaign
+from flows.views import status_data
+from flows.wiring import wire
+from storage.ledger import Ledger, open_ledger
+from storage.records import Known
+
+RULES = """\
+algorithm: {kind: random, start: {n: 4}}
+dispatcher: {kind: inline}
+stop: {target: -1000.0, no_improvement: 1000, failure_rate: {above: 0.5, over: 10}}
+budget: {trials: 1000}
+"""
+
+
+@contextmanager
+def statements() -> Iterator[Counter[str]]:
+    """Counts what SQLAlchemy sends to any database meanwhile, by statement."""
+    sent: Counter[str] = Counter()
+
+    def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        sent[statement] += 1
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield sent
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+def campaign_of(folder: Path, trials: int) -> tuple[Ledger, Ref, Callable[[], None]]:
+    """A campaign with so many completed trials, its ledger, what a pass is given, and what ends the lease."""
+    folder.mkdir()
+    head = SMALL.partition("algorithm:")[0]
+    (folder / "small.yaml").write_text(head + RULES)
+    settings = settings_from(home=folder / "home")
+    campaign = wire(read_campaign(folder / "small.yaml"), settings)
+    ledger = open_ledger(settings.ledger, create=True)
+    created(ledger, campaign, folder / "small.yaml")
+    known = [Known(design={"x1": n / 100 % 5, "x2": 1.0}, outputs={"value": 400.0 + n}) for n in range(trials)]
+    ledger.adopt("small", known, "0" * 64, "import of a table", "test")
+    lease = ledger.acquire("small")
+    ref = Ref(str(settings.home), "small", lease.model_dump())
+    return ledger, ref, lambda: ledger.release(lease)
+
+
+def looked_at(ref: Ref, ledger: Ledger) -> dict[str, Counter[str]]:
+    """Statements of what people look at."""
+    with statements() as status:
+        status_data(ledger, ledger.campaign("small"))
+    with statements() as report:
+        gather(settings_from(home=Path(ref.home)), ledger, ledger.campaign("small"))
+    return {"status": status, "report": report}
+
+
+def passed(ref: Ref) -> tuple[Counter[str], list[str]]:
+    """Statements and steps of a pass."""
+    steps: list[str] = []
+
+    def call(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        steps.append(step.__name__)
+        return step(*args, **kwargs)
+
+    with statements() as sent:
+        make_pass(ref, call)
+    return sent, steps
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
+    """By number of trials: statements of each pass, of what people look at, and the steps of each pass."""
+    found: dict[int, dict[str, Any]] = {}
+    for trials in (50, 500):
+        ledger, ref, end = campaign_of(tmp_path_factory.mktemp("scale") / "it", trials)
+        passes = [passed(ref) for _ in range(3)]
+        end()
+        assert len(ledger.trials("small")) > trials
+        found[trials] = {f"pass {n}": sent for n, (sent, _) in enumerate(passes, 1)}
+        found[trials] |= {"steps": [steps for _, steps in passes], **looked_at(ref, ledger)}
+    return found
+
+
+@pytest.mark.parametrize("what", ["pass 1", "pass 2", "pass 3", "status", "report"])
+def test_no_statement_is_sent_more_often_when_there_are_more_trials(counted: Any, what: str) -> None:
+    assert counted[50][what] == counted[500][what]
+    assert sum(counted[500][what].values()) > 5
+
+
+def test_a_pass_has_the_same_few_steps_however_many_trials_there_are(counted: Any) -> None:
+    assert counted[50]["steps"] == counted[500]["steps"]
+    assert max(map(len, counted[500]["steps"])) <= 8
+
+
+def test_the_doctor_asks_once_for_five_hundred_trials_and_not_once_a_trial(tmp_path: Path) -> None:
+    counts = []
+    for trials in (50, 450):
+        _, ref, end = campaign_of(tmp_path / str(trials), trials)
+        end()
+        with statements() as sent:
+            assert examine(settings_from(home=Path(ref.home))) == []
+        counts.append(sum(sent.values()))
+    assert counts[0] == counts[1]

@@ -1,0 +1,55 @@
+"""A whole campaign with its fields in an object store, killed while it commits one, and gone on with."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from shelves import SECRET, bucket, s3_server
+
+from storage.fields import FieldStore
+from storage.ledger import open_ledger
+from storage.records import TrialState
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+
+@pytest.fixture(scope="module")
+def shelf():
+    with s3_server() as client:
+        yield bucket(client, "campaigns")
+
+
+def started(shelf, home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FIELDCRAFT_", "PREFECT_"))}
+    ours = {"FIELDCRAFT_FIELDS": shelf.root, "FIELDCRAFT_HOME": str(home), "FIELDCRAFT_MLFLOW": "off"}
+    return subprocess.run(
+        [sys.executable, *words],
+        env={**kept, **ours, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+
+
+def test_a_campaign_with_fields_on_s3_is_killed_and_gone_on_with_and_keeps_only_whole_fields(shelf, tmp_path):
+    home, file = tmp_path / "home", str(HERE / "plate.yaml")
+    killed = started(shelf, home, str(HERE / "driver.py"), file, FIELDCRAFT_DIE_AT="objects.commit.before#2")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert any(name.startswith(".staging/") for name in shelf.everything())
+    done = started(shelf, home, "-m", "flows.cli", "run", file)
+    assert done.returncode == 0, done.stderr
+    assert f"fields    {shelf.root}" in done.stdout and SECRET not in done.stdout + done.stderr
+    trials = open_ledger(home / "ledger.sqlite").trials("plate")
+    assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 4
+    for trial in trials:
+        FieldStore(shelf.root).verify(trial.field)
+    assert not (home / "fields").exists()
+    said = started(shelf, home, "-m", "flows.cli", "doctor", "--json")
+    assert (said.returncode, json.loads(said.stdout)) == (0, [])
+    out = started(shelf, home, "-m", "flows.cli", "export", "plate", "--fields", str(tmp_path / "all.zarr"))
+    assert out.returncode == 0 and (tmp_path / "all.zarr" / "zarr.json").exists(), out.stderr
