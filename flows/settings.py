@@ -1,6 +1,7 @@
 """What the operator sets, in the environment; a campaign file can change none of it.
 
 FIELDCRAFT_HOME      folder of ledger, fields, tracking and work (default: runs)
+FIELDCRAFT_LEDGER    the ledger: postgresql://USER@HOST/DATABASE or a file's path (default: HOME/ledger.sqlite)
 FIELDCRAFT_FIELDS    where fields lie: a directory or s3://BUCKET/PREFIX (default: under the home)
 FIELDCRAFT_PLUGINS   directories with further kinds, separated as in PATH
 FIELDCRAFT_MLFLOW    tracking store: a server's URL or sqlite:////absolute/path.db (default: under the home);
@@ -61,6 +62,7 @@ class Settings:
         records: Folder of recorded results that campaigns may read.
         dask: Address or scheduler file of a Dask cluster; None for one of this machine.
         field_store: Root of the field store, a directory or a URL; None for the one under the home.
+        ledger_url: The ledger's URL or path; None for the file under the home.
     """
 
     home: Path
@@ -80,11 +82,17 @@ class Settings:
     records: Path | None = None
     dask: str | None = None
     field_store: Path | str | None = None
+    ledger_url: str | None = field(default=None, repr=False)
 
     @property
-    def ledger(self) -> Path:
-        """The ledger's file."""
-        return self.home / "ledger.sqlite"
+    def ledger(self) -> str | Path:
+        """The ledger's URL or file, as ``open_ledger`` takes it; a URL may hold a password."""
+        return self.ledger_url or self.home / "ledger.sqlite"
+
+    @property
+    def ledger_shown(self) -> str:
+        """The ledger's URL or file as it may be shown."""
+        return without_password(str(self.ledger))
 
     @property
     def fields(self) -> Path | str:
@@ -97,7 +105,7 @@ class Settings:
         return self.home / "work"
 
 
-_OURS = ("FIELDCRAFT_", "PREFECT_", "MLFLOW_", "AWS_")
+_OURS = ("FIELDCRAFT_", "PREFECT_", "MLFLOW_", "AWS_", "PGPASS")
 _HARMLESS = frozenset({"FIELDCRAFT_HOME", "FIELDCRAFT_PLUGINS", "FIELDCRAFT_DIE_AT", "FIELDCRAFT_POINTS_LOG"})
 
 
@@ -105,7 +113,7 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment for a process that has no business with tokens, passwords and webhooks: a simulation.
 
     Of fieldcraft's, Prefect's, MLflow's and the object store's own variables it keeps only those that hold no secret
-    and that it needs.
+    and that it needs; of PostgreSQL's none that holds a password or says where one is.
     """
     return {name: value for name, value in environment.items() if name in _HARMLESS or not name.startswith(_OURS)}
 
@@ -151,6 +159,7 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
         records=_path(records, "FIELDCRAFT_RECORDS") if records else None,
         dask=_dask(environment.get("FIELDCRAFT_DASK")),
         field_store=_field_store(environment.get("FIELDCRAFT_FIELDS")),
+        ledger_url=_ledger(environment.get("FIELDCRAFT_LEDGER")),
     )
 
 
@@ -161,6 +170,13 @@ def _programs(environment: Mapping[str, str]) -> tuple[Path, ...]:
         if not os.path.isabs(part):
             raise InputError(f"FIELDCRAFT_PROGRAMS names {part!r}, which is no absolute path. Give the whole path.")
     return tuple(map(Path, listed))
+
+
+def _ledger(given: str | None) -> str | None:
+    """The ledger's URL as it is, a path as an absolute one; ``open_ledger`` judges either."""
+    if not given or "://" in given:
+        return given or None
+    return str(_path(given, "FIELDCRAFT_LEDGER"))
 
 
 def _path(given: str | Path, name: str) -> Path:

@@ -37,7 +37,7 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
         "lines": standing_lines(campaign, standing, width=9),
         "regret": best.trial and regret_of(wired, best.trial),
         "unit": wired.problem.outputs[0].unit,
-        "ledger": str(settings.ledger),
+        "ledger": settings.ledger_shown,
         "fields": str(settings.fields),
         "mlflow": without_password(settings.mlflow),
         "prefect": str(settings.home / "prefect"),

@@ -21,6 +21,7 @@ from storage.ledger_errors import (
     NoLedger,
     NotALedger,
     OldSchema,
+    OutcomeUnknown,
     PassServed,
     SpecChanged,
     StaleTrial,
@@ -71,6 +72,7 @@ __all__ = [
     "NoLedger",
     "NotALedger",
     "OldSchema",
+    "OutcomeUnknown",
     "PassServed",
     "SpecChanged",
     "StaleTrial",
@@ -115,7 +117,8 @@ class Ledger(Protocol):
     they are on disk when the call returns. Every write may be repeated after a crash: repeating one that was stored
     changes nothing, or raises ``StaleTrial`` and says where the trial stands now. Reads see one consistent state and
     create nothing. An instance may be shared by threads and by forked processes. Every method may raise
-    ``LedgerBusy``; those that name a campaign or a trial raise ``UnknownCampaign`` or ``UnknownTrial``.
+    ``LedgerBusy``, and every write to a ledger on a server ``OutcomeUnknown``; those that name a campaign or a trial
+    raise ``UnknownCampaign`` or ``UnknownTrial``.
     """
 
     def create_campaign(
@@ -554,24 +557,31 @@ def open_ledger(place: str | Path, create: bool = False, upgrade: bool = True) -
     """Open the ledger at a path or URL; one of an older schema is upgraded in place, in one transaction.
 
     Args:
-        place: A file path, or ``sqlite:///`` followed by one.
-        create: Make the ledger (and its folder) when there is none; otherwise opening creates nothing.
+        place: A file path, ``sqlite:///`` followed by one, or ``postgresql://USER@HOST/DATABASE``.
+        create: Make the ledger (a file's folder, too) when there is none; otherwise opening creates nothing.
         upgrade: Upgrade a ledger of an older schema; otherwise it is left as it is.
 
     Raises:
-        NoLedger: There is none and ``create`` is false.
-        NotALedger: The file is something else.
+        NoLedger: There is none and ``create`` is false, or the server has no such database.
+        NotALedger: The file or database is something else.
         NewerSchema: It was written by a newer schema.
         OldSchema: It was written by an older schema, and a live process holds a lease, it may only be read, or
             ``upgrade`` is false.
         NetworkFileSystem: It lies on a network file system.
-        LedgerError: The URL's scheme is unknown.
+        LedgerBusy: Its server does not answer.
+        LedgerError: The URL is none, or its scheme is unknown.
     """
     scheme, found, rest = str(place).partition("://")
+    # The back ends are imported here, so that importing this module does not import SQLAlchemy.
+    if found and scheme == "postgresql":
+        from storage.ledgers import postgresql
+
+        return postgresql.open_ledger(str(place), create=create, upgrade=upgrade)
     if found and scheme != "sqlite":
         raise LedgerError(
-            f"No ledger back end for {place}: the scheme {scheme!r} is unknown. Use a path or sqlite:///PATH."
+            f"No ledger back end for this URL: the scheme {scheme!r} is unknown. Use a path, sqlite:///PATH or "
+            "postgresql://USER@HOST/DATABASE."
         )
-    from storage.ledgers import sqlite  # here, so that importing this module does not import SQLAlchemy
+    from storage.ledgers import sqlite
 
     return sqlite.open_ledger(Path(rest.removeprefix("/") if found else place), create=create, upgrade=upgrade)

@@ -6,7 +6,8 @@ LedgerError
 +-- NewerSchema        written by a newer fieldcraft
 +-- OldSchema          written by an older one, and not to be upgraded just now
 +-- NetworkFileSystem  the file lies where SQLite's locks cannot be trusted
-+-- LedgerBusy         another writer held it for too long
++-- LedgerBusy         another writer held it for too long, or its server went away; nothing was written
++-- OutcomeUnknown     its server went away while a write was being committed
 +-- InvalidRecord      NaN, a wrong digest, a name that is none
 +-- UnknownCampaign, UnknownTrial
 +-- SpecChanged        the campaign exists with another specification
@@ -33,7 +34,7 @@ class NoLedger(LedgerError):
 
 
 class NotALedger(LedgerError):
-    """The file is not a ledger, or is damaged beyond reading."""
+    """The file or database is not a ledger, or is damaged beyond reading."""
 
 
 class NewerSchema(LedgerError):
@@ -49,7 +50,17 @@ class NetworkFileSystem(LedgerError):
 
 
 class LedgerBusy(LedgerError):
-    """Another writer held the ledger for longer than the busy timeout."""
+    """The ledger cannot be used just now: another writer held it for too long, or its server is down or restarting.
+
+    Nothing was written, so the call may simply be repeated.
+    """
+
+
+class OutcomeUnknown(LedgerError):
+    """The server went away while a write was being committed: it is stored whole, or not at all.
+
+    Every write may be repeated: what was stored is not stored twice, or ``StaleTrial`` says where the trial stands.
+    """
 
 
 class InvalidRecord(LedgerError):

@@ -1,6 +1,7 @@
 """The parts of a campaign's page that are records: the queue, decisions, approvals, results and provenance."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -168,7 +169,7 @@ def _origins(settings: Settings, material: Material) -> list[tuple[str, Content]
         ("code", element("code", environment.get("commit") or "not in a checkout")),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
         ("machine", _machine(environment)),
-        ("ledger", element("code", settings.ledger.name)),
+        ("ledger", element("code", Path(settings.ledger_shown).name)),
         ("fields", element("code", str(settings.fields).rpartition("/")[2])),
         ("MLflow run", element("code", material.runs.get("campaign", "not shown there"))),
     ]

@@ -18,7 +18,8 @@ from flows.studies.spec import Cell
 Heard = Callable[[Cell, dict[str, Any]], None]
 """Called with every message of a cell's worker."""
 
-_SILENT = ("FIELDCRAFT_NOTIFY_URL", "FIELDCRAFT_NOTIFY_COMMAND")  # a study's campaigns call for nobody
+# A study's campaigns call for nobody, and each has a ledger of its own in its home.
+_APART = ("FIELDCRAFT_NOTIFY_URL", "FIELDCRAFT_NOTIFY_COMMAND", "FIELDCRAFT_LEDGER")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -26,7 +27,7 @@ class Worker:
     """A process that runs one cell at a time on one thread; it ends with this process, however that ends."""
 
     def __init__(self, number: int, folder: StudyFolder, lock: int, inbox: "queue.SimpleQueue[Message]") -> None:
-        environment = {name: value for name, value in os.environ.items() if name not in _SILENT}
+        environment = {name: value for name, value in os.environ.items() if name not in _APART}
         environment |= dict.fromkeys(_THREADS, "1") | {"FIELDCRAFT_MLFLOW": "off"}
         self.number, self.folder, self.log = number, folder, folder.path / f"worker-{number}.log"
         self.cell: Cell | None = None

@@ -4,13 +4,26 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, bindparam, func, insert, select
 
 from storage.ledger import ForbiddenMove, InvalidRecord
 from storage.ledgers import budget, schema
-from storage.ledgers.rows import add_event, checked, get_trial, one, record_of
+from storage.ledgers.rows import add_event, checked, get_trial, record_of
 from storage.ledgers.swaps import expected, permitted, swap, void, what_runs
 from storage.records import Approval, Grant, Trial, TrialState
+
+_NEW = insert(schema.approvals).inline()
+_LIVE = (
+    select(schema.approvals)
+    .where(schema.approvals.c.trial == bindparam("trial"), schema.approvals.c.voided.is_(None))
+    .order_by(schema.approvals.c.id.desc())
+)
+_STAGED = select(func.count()).where(
+    schema.events.c.trial == bindparam("trial"),
+    schema.events.c.after == TrialState.STAGED.value,
+    schema.events.c.version > bindparam("approved"),
+    schema.events.c.action == "move",
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,7 @@ def approve(connection: Connection, grant: Grant, leave: Leave) -> Trial:
         voided=None,
         **terms,
     )
-    connection.execute(insert(schema.approvals).values(approval.model_dump(mode="json", exclude={"id"})))
+    connection.execute(_NEW, approval.model_dump(mode="json", exclude={"id"}))
     details = terms | budget.details(ended)
     by, comment, campaign = leave.by, leave.comment, after.campaign
     add_event(connection, campaign, "approve", by, comment, trial=after, before=before.expect, details=details)
@@ -84,9 +97,7 @@ def seen(connection: Connection, grant: Grant, to: TrialState) -> Trial:
 
 def under_approval(connection: Connection, trial: Trial, to: TrialState) -> None:
     """Refuse unless a live approval covers exactly what would run, has not expired and has an attempt left."""
-    approvals = schema.approvals
-    query = select(approvals).where(approvals.c.trial == trial.id, approvals.c.voided.is_(None))
-    row = one(connection, query.order_by(approvals.c.id.desc()))
+    row = connection.execute(_LIVE, {"trial": trial.id}).mappings().first()
     if row is None:
         raise ForbiddenMove(f"{trial.id} cannot be moved to {to}: it has no live approval. Approve it first.")
     approval = record_of(Approval, row)
@@ -109,11 +120,4 @@ def under_approval(connection: Connection, trial: Trial, to: TrialState) -> None
 
 def _used(connection: Connection, approval: Approval) -> int:
     """How often the trial was staged under an approval."""
-    events = schema.events
-    staged = select(func.count()).where(
-        events.c.trial == approval.trial,
-        events.c.after == TrialState.STAGED.value,
-        events.c.version > approval.version,
-        events.c.action == "move",
-    )
-    return connection.execute(staged).scalar_one()
+    return connection.execute(_STAGED, {"trial": approval.trial, "approved": approval.version}).scalar_one()

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
-from sqlalchemy import Column, Connection, Engine, RowMapping, Select, insert, select
+from sqlalchemy import Column, Connection, Engine, RowMapping, Select, bindparam, insert, select
 
 from storage.ledger import InvalidRecord, UnknownCampaign, UnknownTrial
 from storage.ledgers import schema
@@ -15,6 +15,12 @@ from storage.records import Campaign, Expect, Notice, Product, Record, Step, Tri
 R = TypeVar("R", bound=Record)
 
 _found: WeakKeyDictionary[Engine, set[str]] = WeakKeyDictionary()  # campaigns, which no ledger ever loses
+# Made once: to make a statement and the key under which it is compiled takes longer than to run it.
+_CAMPAIGN = select(schema.campaigns).where(schema.campaigns.c.name == bindparam("campaign"))
+_TRIAL = select(schema.trials).where(schema.trials.c.id == bindparam("trial"))
+_NEW_TRIAL = insert(schema.trials)
+_NEW_EVENT = insert(schema.events).inline()
+_NEW_ITEM = insert(schema.outbox).inline()
 
 
 def record_of(kind: type[R], row: RowMapping) -> R:
@@ -36,7 +42,7 @@ def many(connection: Connection, kind: type[R], query: Select[Any]) -> tuple[R, 
 
 def get_campaign(connection: Connection, name: str) -> Campaign:
     """The campaign of that name, or ``UnknownCampaign`` naming those there are."""
-    row = one(connection, select(schema.campaigns).where(schema.campaigns.c.name == name))
+    row = connection.execute(_CAMPAIGN, {"campaign": name}).mappings().first()
     if row is None:
         known = ", ".join(_values(connection, schema.campaigns.c.name)) or "none"
         raise UnknownCampaign(f"The ledger holds no campaign {name!r}. Known: {known}.")
@@ -53,7 +59,7 @@ def require_campaign(connection: Connection, name: str) -> None:
 
 def get_trial(connection: Connection, trial_id: str) -> Trial:
     """The trial of that id, or ``UnknownTrial``."""
-    row = one(connection, select(schema.trials).where(schema.trials.c.id == trial_id))
+    row = connection.execute(_TRIAL, {"trial": trial_id}).mappings().first()
     if row is None:
         raise UnknownTrial(
             f"The ledger holds no trial {trial_id!r}. A trial is named CAMPAIGN-NUMBER; `fieldcraft status` lists them."
@@ -107,13 +113,13 @@ def add_event(
         "details": dict(details or {}),
         "created": time.time(),
     }
-    connection.execute(insert(schema.events).values(values))
+    connection.execute(_NEW_EVENT, values)
 
 
 def add_outbox(connection: Connection, campaign: str, kind: str, record: Record) -> None:
     """Add something that tracking is to show to the transaction."""
     values = {"campaign": campaign, "kind": kind, "payload": record.model_dump(mode="json"), "created": time.time()}
-    connection.execute(insert(schema.outbox).values(values))
+    connection.execute(_NEW_ITEM, values)
 
 
 def checked(kind: type[R], what: str, /, **values: object) -> R:
@@ -159,5 +165,5 @@ def insert_trial(
         **{**fixed, **empty, "digest": "0" * 64, "created": now, "updated": now, **values},
     )
     trial = trial.model_copy(update={"digest": trial_digest(trial.design, owner.digest)})
-    connection.execute(insert(schema.trials).values(**trial.model_dump(mode="json")))
+    connection.execute(_NEW_TRIAL, trial.model_dump(mode="json"))
     return trial

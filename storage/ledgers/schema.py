@@ -17,6 +17,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    column,
+    func,
+    select,
+    table,
 )
 
 SCHEMA_VERSION = 2
@@ -25,6 +29,17 @@ FORMAT = "fieldcraft-ledger"
 metadata = MetaData()
 _json = JSON(none_as_null=True)
 _double = Float(53)
+
+
+def _numbered(name: str) -> Column[int]:
+    """An id that counts rows: without a gap, and in the order of commits, since writers take turns.
+
+    A sequence of the database would number what was rolled back too, and would have to be set after a copy of the rows.
+    """
+    highest = func.coalesce(func.max(column("id", Integer)), 0)
+    following = select(highest + 1).select_from(table(name))
+    return Column("id", Integer, primary_key=True, autoincrement=True, default=following.scalar_subquery())
+
 
 store = Table(
     "store",
@@ -81,7 +96,7 @@ trials = Table(
 events = Table(
     "events",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    _numbered("events"),
     Column("campaign", ForeignKey("campaigns.name"), nullable=False),
     Column("trial", ForeignKey("trials.id")),
     Column("action", String(20), nullable=False),
@@ -100,7 +115,7 @@ events = Table(
 results = Table(
     "results",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    _numbered("results"),
     Column("trial", ForeignKey("trials.id"), nullable=False, index=True),
     Column("attempt", Integer, nullable=False),
     Column("outputs", _json, nullable=False),
@@ -119,7 +134,7 @@ results = Table(
 approvals = Table(
     "approvals",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    _numbered("approvals"),
     Column("trial", ForeignKey("trials.id"), nullable=False, index=True),
     Column("revision", Integer, nullable=False),
     Column("digest", String(64), nullable=False),
@@ -160,7 +175,7 @@ leases = Table(
 outbox = Table(
     "outbox",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    _numbered("outbox"),
     Column("campaign", ForeignKey("campaigns.name"), nullable=False),
     Column("kind", String(20), nullable=False),
     Column("payload", _json, nullable=False),
@@ -174,7 +189,7 @@ outbox = Table(
 notices = Table(
     "notices",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    _numbered("notices"),
     Column("campaign", ForeignKey("campaigns.name"), nullable=False),
     Column("event", String(40), nullable=False),
     Column("key", String(200), nullable=False),

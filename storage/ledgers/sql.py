@@ -39,7 +39,9 @@ from storage.records import (
 class SqlLedger(ReadingLedger):
     """A ``storage.ledger.Ledger`` on an SQLAlchemy engine; the contract is written there.
 
-    A write goes through ``_transaction`` and a read through ``_reading``, and through nothing else.
+    A write goes through ``_transaction`` and a read through ``_reading``, and through nothing else. Every write reads
+    before it writes, so the engine must have the writers of a ledger (connections with the option ``write``) take
+    turns: each has the ledger to itself from its first statement, and sees all that was committed before.
     """
 
     def __init__(self, engine: Engine, lease: Lease | None = None) -> None:
@@ -55,7 +57,7 @@ class SqlLedger(ReadingLedger):
                     leases.hold(connection, self._lease)
                 yield connection
                 commit_point(f"ledger.{name}.before")
-                connection.commit()
+                self._commit(connection)
                 commit_point(f"ledger.{name}.after")
         except DBAPIError as error:
             raise self._explain(error) from error
@@ -63,6 +65,9 @@ class SqlLedger(ReadingLedger):
             raise InvalidRecord(f"A value is not JSON, so nothing was written: {error.orig}.") from error
         except (OverflowError, UnicodeEncodeError) as error:
             raise unstorable(error) from error
+
+    def _commit(self, connection: Connection) -> None:
+        connection.commit()
 
     def create_campaign(
         self,

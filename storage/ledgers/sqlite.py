@@ -11,19 +11,17 @@ import atexit
 import json
 import os
 import sqlite3
-import time
 from pathlib import Path
 from urllib.parse import quote
 from weakref import WeakSet, WeakValueDictionary
 
-from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, insert, inspect, select
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from storage.ledger import LedgerBusy, LedgerError, NetworkFileSystem, NewerSchema, NoLedger, NotALedger, OldSchema
+from storage.ledger import LedgerBusy, LedgerError, NetworkFileSystem, NoLedger, NotALedger
 from storage.ledgers import schema
+from storage.ledgers.opening import make_tables, settle_schema
 from storage.ledgers.sql import SqlLedger
-from storage.ledgers.upgrades import upgrade
-from storage.points import commit_point
 
 BUSY_SECONDS = 30.0
 _NETWORK = frozenset(
@@ -89,7 +87,9 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
             ) from error
     engine = _engine(path, create) if create and not path.exists() else _shared(path)
     try:
-        _settle_schema(engine, path, create=create, may_upgrade=upgrade)
+        writable = _access(path, create=False) == "mode=rw"
+        make = _make_tables if create else None
+        settle_schema(engine, str(path), make=make, may_upgrade=upgrade, writable=writable)
     except DBAPIError as error:
         engine.dispose()
         raise _explain(error, str(path)) from error
@@ -182,56 +182,10 @@ def _begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("write") else "BEGIN")
 
 
-def _settle_schema(engine: Engine, path: Path, *, create: bool, may_upgrade: bool) -> None:
-    """Make the tables of a new ledger and upgrade an old one; refuse a file that is something else, or is newer."""
-    with engine.connect() as connection:
-        tables = set(inspect(connection).get_table_names())
-        found = connection.execute(select(schema.store)).mappings().first() if "store" in tables else None
-    if found is None:
-        if tables:
-            raise NotALedger(f"{path} is an SQLite file, but not a ledger of fieldcraft. Name another file or folder.")
-        if not create:
-            raise NoLedger(f"{path} is empty, so there is no ledger. Start a campaign with `fieldcraft run`.")
-        _make_tables(engine)
-    elif found["format"] != schema.FORMAT:
-        raise NotALedger(f"{path} is a store of {found['format']!r}, not a ledger of fieldcraft. Name another file.")
-    elif found["schema_version"] > schema.SCHEMA_VERSION:
-        raise NewerSchema(
-            f"The ledger {path} has schema version {found['schema_version']}; this fieldcraft knows versions up to "
-            f"{schema.SCHEMA_VERSION}. Nothing was changed. Use the fieldcraft that wrote it, or a newer one."
-        )
-    elif found["schema_version"] < schema.SCHEMA_VERSION:
-        if not may_upgrade:
-            raise OldSchema(
-                f"The ledger {path} has schema version {found['schema_version']} and this fieldcraft reads "
-                f"{schema.SCHEMA_VERSION}. Any other command, such as `fieldcraft status`, upgrades it; back it up "
-                "first. Nothing was changed."
-            )
-        _upgrade(engine, path)
-
-
-def _upgrade(engine: Engine, path: Path) -> None:
-    if _access(path, create=False) != "mode=rw":
-        raise OldSchema(
-            f"The ledger {path} has schema 1 and must be upgraded before it is read, but you may not write it. Ask its "
-            "owner to run `fieldcraft status` on it, or copy the folder and work on the copy."
-        )
-    with engine.connect().execution_options(write=True) as connection:
-        upgrade(connection, str(path))
-
-
 def _make_tables(engine: Engine) -> None:
     with engine.connect().execution_options(outside=True) as connection:
         connection.exec_driver_sql("PRAGMA journal_mode=WAL")  # kept in the file; cannot be set in a transaction
-    with engine.connect().execution_options(write=True) as connection:
-        if inspect(connection).get_table_names():
-            return  # another process was faster
-        schema.metadata.create_all(connection)
-        values = {"format": schema.FORMAT, "schema_version": schema.SCHEMA_VERSION, "created": time.time()}
-        connection.execute(insert(schema.store).values(values))
-        commit_point("ledger.schema.before")
-        connection.commit()
-        commit_point("ledger.schema.after")
+    make_tables(engine)
 
 
 def _explain(error: DBAPIError, place: str) -> LedgerError:

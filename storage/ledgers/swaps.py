@@ -2,13 +2,17 @@
 
 import time
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from storage.ledger import ForbiddenMove, StaleTrial
 from storage.ledgers import schema
 from storage.ledgers.rows import get_trial, record_of
 from storage.records import TRANSITIONS, Expect, Trial, TrialState, digest_of, trial_digest
 
+_SPEC = select(schema.campaigns.c.spec).where(schema.campaigns.c.name == bindparam("campaign"))
+_VOID = update(schema.approvals).where(
+    schema.approvals.c.trial == bindparam("voided_trial"), schema.approvals.c.voided.is_(None)
+)
 _CLEARS_FAILURE = frozenset({TrialState.APPROVED, TrialState.COMPLETED})
 
 
@@ -35,8 +39,7 @@ def permitted(trial: Trial, to: TrialState) -> None:
 
 def what_runs(connection: Connection, trial: Trial) -> str:
     """Digest of what would run, computed afresh: nothing runs that was changed behind the ledger's back."""
-    table = schema.campaigns
-    spec = connection.execute(select(table.c.spec).where(table.c.name == trial.campaign)).scalar_one()
+    spec = connection.execute(_SPEC, {"campaign": trial.campaign}).scalar_one()
     return trial_digest(trial.design, digest_of(spec))
 
 
@@ -60,5 +63,4 @@ def swap(connection: Connection, before: Trial, to: TrialState, **changes: objec
 
 def void(connection: Connection, trial_id: str, reason: str) -> None:
     """Let no approval of the trial hold any longer."""
-    table = schema.approvals
-    connection.execute(update(table).where(table.c.trial == trial_id, table.c.voided.is_(None)).values(voided=reason))
+    connection.execute(_VOID, {"voided_trial": trial_id, "voided": reason})

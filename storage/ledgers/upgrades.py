@@ -44,7 +44,7 @@ def upgrade(connection: Connection, place: str) -> None:
     for column in _COLUMNS:
         connection.execute(text(f"ALTER TABLE {column}"))
     schema.notices.create(connection)
-    names = connection.execute(select(schema.campaigns.c.name)).scalars().all()
+    names = connection.execute(select(schema.campaigns.c.name).order_by(schema.campaigns.c.name)).scalars().all()
     for name in names:
         _campaign(connection, name)
     connection.execute(update(schema.store).values(schema_version=2))

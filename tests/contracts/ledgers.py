@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from postgres_server import url_of
+
 from storage.ledger import Ledger, open_ledger
 from storage.records import COUNTING, Grant, Limits, Origin, Proposal, Trial, TrialState, digest_of
 
 BACKENDS: dict[str, Callable[[Path], Ledger]] = {
     "sqlite": lambda folder: open_ledger(folder / "ledger.db", create=True),
+    "postgresql": lambda folder: open_ledger(url_of(folder), create=True),
 }
 SPEC = {"problem": {"kind": "heat"}, "seed": 7, "noise": 0.02}
 S = TrialState

@@ -299,6 +299,20 @@ def test_a_ledger_of_an_older_schema_is_left_as_it_is(tmp_path, capsys):
     assert contents(tmp_path) == before
 
 
+def test_a_corrupted_page_of_the_ledger_is_found(finished, capsys):
+    home = finished / "home"
+    close_idle()
+    ledger = home / "ledger.sqlite"
+    content = bytearray(ledger.read_bytes())
+    for page in range(1, len(content) // 4096):
+        content[page * 4096 : page * 4096 + 64] = b"\xff" * 64
+    ledger.write_bytes(content)
+    assert main(["doctor", "--home", str(home)]) != 0
+    said = capsys.readouterr()
+    assert "ledger.sqlite is not a ledger, or is damaged" in said.out + said.err
+    assert "restore it from a copy" in said.out + said.err
+
+
 def test_the_next_pass_removes_what_doctor_says_it_removes(finished, capsys):
     from flows.harvest import harvest
 

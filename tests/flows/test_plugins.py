@@ -10,7 +10,7 @@ import pytest
 
 from flows.errors import InputError
 from flows.plugins import PACKAGES, available, build, load, options_of
-from flows.settings import settings_from
+from flows.settings import settings_from, without_secrets
 
 PARABOLA = '''\
 """A parabola."""
@@ -243,3 +243,15 @@ def test_a_home_that_is_named_wins_over_the_environment(tmp_path):
     assert settings_from({}).home == Path.cwd() / "runs"
     assert settings_from({}, home=tmp_path).mlflow == f"sqlite:///{tmp_path}/mlflow/mlflow.db"
     assert settings_from({"FIELDCRAFT_MLFLOW": "http://host:5000"}).mlflow == "http://host:5000"
+
+
+def test_the_ledger_is_a_file_under_the_home_unless_it_is_named_and_its_password_is_shown_nowhere(tmp_path):
+    assert settings_from({}, home=tmp_path).ledger == tmp_path / "ledger.sqlite"
+    assert settings_from({"FIELDCRAFT_LEDGER": "l.db"}, home=tmp_path).ledger == str(Path.cwd() / "l.db")
+    url = "postgresql://ann:hush@db.lab:5432/campaigns"
+    settings = settings_from({"FIELDCRAFT_LEDGER": url}, home=tmp_path)
+    assert settings.ledger == url
+    assert settings.ledger_shown == "postgresql://db.lab:5432/campaigns"
+    assert "hush" not in repr(settings)
+    secrets = {"FIELDCRAFT_LEDGER": url, "PGPASSWORD": "hush", "PGPASSFILE": "/home/ann/.pgpass"}
+    assert without_secrets({**secrets, "PGTZ": "UTC"}) == {"PGTZ": "UTC"}

@@ -2,12 +2,13 @@
 
 import hashlib
 import os
+import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -227,19 +228,54 @@ def of_another(path: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def unprivileged(action: object) -> int:
-    """Run ``action`` in a forked child that is no longer root, if it was."""
+def in_child(action: Callable[[], object]) -> int:
+    """Run ``action`` in a forked child; 0, or 1 for an exception."""
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            if os.getuid() == 0:
-                os.setuid(65534)
             action()
             code = 0
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def unprivileged(action: Callable[[], object]) -> int:
+    """Run ``action`` in a forked child that is no longer root, if it was."""
+
+    def act() -> None:
+        if os.getuid() == 0:
+            os.setuid(65534)
+        action()
+
+    return in_child(act)
+
+
+def test_a_disk_that_is_full_is_named_and_what_was_written_before_is_kept(path):
+    ledger = open_ledger(path)
+    before = ledger.history("heat")
+    with ledger._engine.connect().execution_options(outside=True) as connection:  # the one that the pool keeps
+        connection.exec_driver_sql("PRAGMA max_page_count=1")  # SQLite raises it to the size that the file has
+    with pytest.raises(LedgerError, match=r"database or disk is full\. The disk is full: free some space and repeat"):
+        ledger.finish("heat", "x" * 100_000, "test")
+    assert ledger.history("heat") == before
+    sqlite.close_idle()  # a new connection knows no such limit
+    assert ledger.finish("heat", "done", "test").finished == "done"
+    assert ledger.check() == []
+
+
+def test_a_disk_that_takes_no_more_bytes_is_named_and_the_next_process_goes_on(path):
+    def write() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, -1))
+        with pytest.raises(LedgerError, match=r"disk I/O error\. The disk reports an error: check it, and repeat"):
+            open_ledger(path).finish("heat", "x" * 200_000, "test")
+
+    assert in_child(write) == 0
+    ledger = open_ledger(path)
+    assert ledger.campaign("heat").finished is None
+    assert ledger.finish("heat", "done", "test").finished == "done"
+    assert ledger.check() == []
 
 
 def test_one_who_may_only_read_reads_and_is_told_so_when_writing(of_another):

@@ -1,0 +1,77 @@
+"""What every back end does when it opens a ledger: tables are made, found, upgraded or refused."""
+
+import time
+from collections.abc import Callable
+
+from sqlalchemy import Engine, insert, inspect, select
+
+from storage.ledger import NewerSchema, NoLedger, NotALedger, OldSchema
+from storage.ledgers import schema
+from storage.ledgers.upgrades import upgrade
+from storage.points import commit_point
+
+
+def settle_schema(
+    engine: Engine, place: str, *, make: Callable[[Engine], None] | None, may_upgrade: bool, writable: bool
+) -> None:
+    """Let the database have the tables of this schema, or refuse it and change nothing.
+
+    Args:
+        engine: The database; a connection with the option ``write`` has all other writers wait.
+        place: What to call it in an error.
+        make: Makes the tables of a database that has none, as ``make_tables`` does; None to refuse such a one.
+        may_upgrade: Whether an older ledger may be upgraded; otherwise it is refused.
+        writable: Whether this process may write the database.
+
+    Raises:
+        NoLedger: There are no tables, and none are to be made.
+        NotALedger: The tables are something else's.
+        NewerSchema: It was written by a newer schema.
+        OldSchema: It was written by an older one and cannot be upgraded, or is not to be.
+    """
+    with engine.connect() as connection:
+        tables = set(inspect(connection).get_table_names())
+        found = connection.execute(select(schema.store)).mappings().first() if "store" in tables else None
+    if found is None:
+        if tables:
+            raise NotALedger(f"{place} has tables, but is not a ledger of fieldcraft. Name another file or database.")
+        if make is None:
+            raise NoLedger(f"{place} is empty, so there is no ledger. Start a campaign with `fieldcraft run`.")
+        make(engine)
+    elif found["format"] != schema.FORMAT:
+        raise NotALedger(f"{place} is a store of {found['format']!r}, not a ledger of fieldcraft. Name another one.")
+    elif found["schema_version"] > schema.SCHEMA_VERSION:
+        raise NewerSchema(
+            f"The ledger {place} has schema version {found['schema_version']}; this fieldcraft knows versions up to "
+            f"{schema.SCHEMA_VERSION}. Nothing was changed. Use the fieldcraft that wrote it, or a newer one."
+        )
+    elif found["schema_version"] < schema.SCHEMA_VERSION:
+        _upgrade(engine, place, found["schema_version"], may_upgrade=may_upgrade, writable=writable)
+
+
+def make_tables(engine: Engine) -> None:
+    """Make the tables of an empty database, all or none; of several that try at once one does."""
+    with engine.connect().execution_options(write=True) as connection:
+        if inspect(connection).get_table_names():
+            return  # another process was faster
+        schema.metadata.create_all(connection, checkfirst=False)
+        values = {"format": schema.FORMAT, "schema_version": schema.SCHEMA_VERSION, "created": time.time()}
+        connection.execute(insert(schema.store).values(values))
+        commit_point("ledger.schema.before")
+        connection.commit()
+        commit_point("ledger.schema.after")
+
+
+def _upgrade(engine: Engine, place: str, version: int, *, may_upgrade: bool, writable: bool) -> None:
+    if not may_upgrade:
+        raise OldSchema(
+            f"The ledger {place} has schema version {version} and this fieldcraft reads {schema.SCHEMA_VERSION}. Any "
+            "other command, such as `fieldcraft status`, upgrades it; back it up first. Nothing was changed."
+        )
+    if not writable:
+        raise OldSchema(
+            f"The ledger {place} has schema {version} and must be upgraded before it is read, but you may not write it."
+            " Ask its owner to run `fieldcraft status` on it, or copy the folder and work on the copy."
+        )
+    with engine.connect().execution_options(write=True) as connection:
+        upgrade(connection, place)

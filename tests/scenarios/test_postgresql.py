@@ -1,0 +1,74 @@
+"""A campaign whose ledger is on a server: killed, its server killed, and resumed by the command itself."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from postgres_server import server, url_of
+
+from flows.cli import main
+from storage.ledger import open_ledger
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+FILE = HERE / "saddle.yaml"
+PLUGINS = {"FIELDCRAFT_PLUGINS": str(HERE / "plugins"), "FIELDCRAFT_MLFLOW": "off"}
+
+
+def settings(folder: Path) -> dict[str, str]:
+    return {**PLUGINS, "FIELDCRAFT_HOME": str(folder / "home"), "SIMULATED": str(folder / "simulated")}
+
+
+def python(*words: str, given: str = "", **environment: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run(
+        [sys.executable, *words], input=given, env=environment, capture_output=True, text=True, timeout=180
+    )
+
+
+def driven(*environments: dict[str, str]) -> list[int]:
+    """Make passes to the end in each environment, without Prefect; the exit statuses."""
+    later = {"EXPORT_LATER": "1"}
+    requests = [json.dumps({"file": str(FILE), "environment": each | later}) for each in environments]
+    done = python(str(HERE / "driver.py"), given="\n".join(requests))
+    return [json.loads(line)["status"] for line in done.stdout.splitlines()]
+
+
+def test_a_campaign_killed_with_its_server_is_the_one_that_was_never_killed(tmp_path, monkeypatch, capsys):
+    here, there = tmp_path / "sqlite", tmp_path / "postgresql"
+    for folder in (here, there):
+        folder.mkdir()
+    url = url_of(there)
+    settled = settings(there) | {"FIELDCRAFT_LEDGER": url.replace("postgres@", "postgres:hush@")}
+    killed = settled | {"FIELDCRAFT_DIE_AT": "ledger.record.after#1"}
+    assert driven(settings(here), killed) == [0, -signal.SIGKILL]
+
+    for name, value in settled.items():
+        monkeypatch.setenv(name, value)
+    server().crash()
+    try:
+        assert main(["status"]) == 2
+    finally:
+        server().start()
+    away = capsys.readouterr().err
+    assert "does not answer" in away
+
+    ran = python("-m", "flows.cli", "run", str(FILE), **settled)
+    assert ran.returncode == 0, ran.stderr
+    assert "ledger    postgresql:///postgres" in ran.stdout
+    for words in (["status", "saddle"], ["doctor"], ["trace", "saddle-0003"]):
+        assert main(words) == 0
+    told = [away, ran.stdout, ran.stderr, capsys.readouterr().out]
+    written = [file for file in there.rglob("*") if file.is_file() and b"hush" in file.read_bytes()]
+    assert (written, ["hush" in text for text in told]) == ([], [False] * 4)
+
+    ledgers = (open_ledger(here / "home" / "ledger.sqlite"), open_ledger(url))
+    alone, resumed = ([(t.design, t.outputs, t.state) for t in ledger.trials("saddle")] for ledger in ledgers)
+    assert resumed == alone
+    runs = Counter(tuple(json.loads(line)) for line in (there / "simulated").read_text().splitlines())
+    assert sorted(runs.values()) == [1, 1, 1]
+    assert not (there / "home" / "ledger.sqlite").exists()
