@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.commands import campaigns, decisions, reading, reports, results, studies, trials
+from flows.commands import campaigns, decisions, reading, recovery, reports, results, studies, trials
 from flows.commands.shared import Command
 from flows.display import complain
 from flows.errors import FieldcraftError, InputError, Unfinished
@@ -16,7 +16,7 @@ from storage.ledger import LedgerError
 from storage.staging import FieldError
 from storage.tracking import TrackingError
 
-_GROUPS = (campaigns, decisions, reading, reports, results, studies, trials)
+_GROUPS = (campaigns, decisions, reading, recovery, reports, results, studies, trials)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -28,8 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0 when all is well; 1 when ``doctor`` found something; 2 on an error; 3 when the campaign waits for a
-        person or a laboratory; 130 when interrupted.
+        0 when all is well; 1 when ``doctor`` found something, something is left to mend, or a copy misses something;
+        2 on an error; 3 when the campaign waits for a person or a laboratory; 130 when interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words

@@ -22,19 +22,20 @@ def collocate(site: Site, iteration: int) -> Product | None:
     if known is not None:
         return known
     settings = site.campaign.spec.algorithm.collocation
-    dataset = _points(site, iteration if settings.resample else 0)
+    dataset = points_for(site, iteration)
     reference = site.fields.write(f"{site.name}-collocation-{iteration}", dataset)
     tell("collocated", iteration=iteration, points=settings.n)
     payload = {"scheme": settings.scheme, "points": settings.n}
     return site.ledger.note(site.name, iteration, "collocate", payload, reference)
 
 
-def _points(site: Site, address: int) -> "xr.Dataset":
+def points_for(site: Site, iteration: int) -> "xr.Dataset":
+    """The collocation set of an iteration, drawn anew: the same at every call."""
     import xarray as xr
 
-    assert site.campaign.known_physics is not None  # asked for by collocate
+    assert site.campaign.known_physics is not None  # else there is none
     domain, settings = site.campaign.known_physics[1], site.campaign.spec.algorithm.collocation
-    rng = stream(site.campaign.spec.seed, address, Use.COLLOCATE)
+    rng = stream(site.campaign.spec.seed, iteration if settings.resample else 0, Use.COLLOCATE)
     points = draw(domain, settings.n, settings.scheme, rng)
     units = {f"units_{axis.name}": axis.unit for axis in domain.axes}
     return xr.Dataset({"points": (("point", "axis"), points, {"axes": list(domain.names), **units})})

@@ -1,12 +1,15 @@
 """``fieldcraft doctor``: reads everything, changes nothing, and says what is wrong and what mends it."""
 
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from flows.dispatcher import CannotTell, Dispatcher, Failed, Finished, Lost
 from flows.dispatching import attempt_key, attempt_keys
 from flows.errors import InputError
+from flows.mentions import Mention, mentions
 from flows.notifying import current
 from flows.remarks import one_line
 from flows.settings import Settings
@@ -15,10 +18,11 @@ from flows.spec import Dispatch
 from flows.views import counted
 from flows.wiring import dispatcher_of
 from storage.fields import FieldDamaged, FieldStore
-from storage.ledger import Ledger, open_ledger
-from storage.records import Campaign, FieldRef, Trial, TrialState
+from storage.ledger import Ledger, NotALedger, open_ledger
+from storage.records import Campaign, Lease, Trial, TrialState
 
 WAITING = "waiting"  # the kind of finding that is no damage: somebody is expected to do something
+RESTORE = "'fieldcraft restore' makes a home of a backup, with the ledger as it was then."
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,15 @@ class Finding:
     """Something wrong, or something that waits.
 
     Args:
-        kind: ledger, field, orphan, staging, trial, work or kind; ``WAITING`` for what is well and waits.
+        kind: ledger, field, orphan, staging, trial, work, tracking or kind; ``WAITING`` for what is well and waits.
         text: The value, the problem and the remedy.
+        about: What ``flows.repairs`` can mend: a damaged field, a path, an orphan's digest, a lease, or a campaign
+            that tracking has lost.
     """
 
     kind: str
     text: str
+    about: Mention | Path | str | Lease | Campaign | None = None
 
     @property
     def harmless(self) -> bool:
@@ -45,40 +52,50 @@ def examine(settings: Settings) -> list[Finding]:
     findings = [Finding("ledger", text) for text in ledger.check()]
     used: set[str] = set()
     try:
+        findings += _moved(ledger)
         for campaign in ledger.campaigns():
-            references = _references(ledger, campaign)
-            used |= {reference.digest for reference in references.values()}
-            findings += _damaged(fields, references)
+            mentioned = tuple(mentions(ledger, campaign.name))
+            used |= {mention.reference.digest for mention in mentioned}
+            findings += _damaged(fields, mentioned)
             findings += _untrue(ledger, campaign)
             findings += _stuck(ledger, campaign, settings)
             findings += _waiting(ledger, campaign)
             findings += _leftover_work(ledger, campaign, settings)
-    except (ValueError, KeyError) as error:  # a record is not what it was: no more can be concluded from this ledger
-        findings.append(Finding("ledger", f"A record cannot be used: {error!r}. Restore the ledger from a copy."))
+            findings += _elsewhere(ledger, campaign)
+            findings += _unshown(ledger, campaign, settings)
+        if any(ledger.holder(campaign.name) or ledger.trainer(campaign.name) for campaign in ledger.campaigns()):
+            used |= fields.digests()  # a pass publishes a field before it mentions it: nothing is an orphan yet
+    except (
+        ValueError,
+        KeyError,
+        NotALedger,
+    ) as error:  # no more can be concluded from a ledger that is not what it was
+        findings.append(Finding("ledger", f"A record cannot be used: {error!r}. {RESTORE}"))
         used |= fields.digests()
-    if any(ledger.holder(campaign.name) or ledger.trainer(campaign.name) for campaign in ledger.campaigns()):
-        used |= fields.digests()  # a pass publishes a field before it mentions it: nothing is an orphan yet
     swept = fields.sweep(used, remove=False)
     findings += [
-        Finding("staging", f"{name}: left by a process that died. The next pass removes it.") for name in swept.staging
+        Finding("staging", f"{name}: left by a process that died. The next pass removes it.", fields.staging(name))
+        for name in swept.staging
     ]
     findings += [
-        Finding("orphan", f"field {digest}: no trial or model refers to it. It does no harm and may be deleted.")
+        Finding(
+            "orphan", f"field {digest}: no trial or model refers to it. It does no harm and may be deleted.", digest
+        )
         for digest in swept.orphans
     ]
     return findings
 
 
-def _references(ledger: Ledger, campaign: Campaign) -> dict[str, FieldRef]:
-    """Every field the ledger mentions, by what mentions it."""
-    found = {f"{p.step} {p.iteration} of {p.campaign}": p.reference for p in ledger.products(campaign.name)}
-    found |= {f"result {result.id} of {result.trial}": result.field for result in ledger.readings(campaign.name)}
-    return {owner: reference for owner, reference in found.items() if reference is not None}
+def _moved(ledger: Ledger) -> list[Finding]:
+    to = ledger.sealed()
+    text = f"The campaigns were moved to {to}, and nothing goes on here. 'fieldcraft move --undo' opens them again."
+    return [] if to is None else [Finding(WAITING, text)]
 
 
-def _damaged(fields: FieldStore, references: dict[str, FieldRef]) -> list[Finding]:
+def _damaged(fields: FieldStore, mentioned: Sequence[Mention]) -> list[Finding]:
     findings, judged = [], dict[str, str | None]()
-    for owner, reference in references.items():
+    for mention in mentioned:
+        reference = mention.reference
         if reference.digest not in judged:
             try:
                 fields.verify(reference)
@@ -86,7 +103,7 @@ def _damaged(fields: FieldStore, references: dict[str, FieldRef]) -> list[Findin
             except FieldDamaged as error:
                 judged[reference.digest] = str(error)
         if problem := judged[reference.digest]:
-            findings.append(Finding("field", f"{owner}: {problem}"))
+            findings.append(Finding("field", f"{mention.owner}: {problem}", mention))
     return findings
 
 
@@ -94,7 +111,7 @@ def _untrue(ledger: Ledger, campaign: Campaign) -> list[Finding]:
     """Trials whose model is not what it was when it proposed them."""
     models = {product.iteration: product for product in ledger.products(campaign.name) if product.step == "train"}
     return [
-        Finding("ledger", f"{trial.id}: its model's record was altered since. Restore the ledger from a copy.")
+        Finding("ledger", f"{trial.id}: its model's record was altered since. {RESTORE}")
         for trial in ledger.trials(campaign.name)
         if (ref := trial.origin.model) and (ref.iteration not in models or models[ref.iteration].digest != ref.digest)
     ]
@@ -169,4 +186,28 @@ def _leftover_work(ledger: Ledger, campaign: Campaign, settings: Settings) -> li
     trained = {unfinished(p.iteration) for p in ledger.products(campaign.name) if p.step == "train"}
     done = {key for t in ledger.trials(campaign.name, states={TrialState.COMPLETED}) for key in attempt_keys(t)}
     left = sorted(path.name for path in folder.iterdir() if path.name in trained | done)
-    return [Finding("work", f"{folder / name}: its result is stored. The next pass removes it.") for name in left]
+    return [
+        Finding("work", f"{path}: its result is stored. The next pass removes it.", path)
+        for path in (folder / name for name in left)
+    ]
+
+
+def _unshown(ledger: Ledger, campaign: Campaign, settings: Settings) -> Iterator[Finding]:
+    """What was shown in an MLflow store of this machine that is gone."""
+    scheme, _, path = settings.mlflow.partition(":///")
+    if scheme == "sqlite" and not Path(path).exists() and (shown := ledger.tracked(campaign.name)):
+        text = f"{counted(len(shown), 'run')} of {campaign.name} were shown in {settings.mlflow}, which is gone."
+        yield Finding("tracking", f"{text} 'fieldcraft repair' lets them be shown again.", campaign)
+
+
+def _elsewhere(ledger: Ledger, campaign: Campaign) -> Iterator[Finding]:
+    """A lease of another machine, of which nobody here can say whether it lives."""
+    lease = ledger.holder(campaign.name)
+    if lease is not None and lease.host != socket.gethostname():
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(lease.acquired))
+        yield Finding(
+            WAITING,
+            f"{campaign.name} is being worked on by pid {lease.pid} on host {lease.host}, since {since}. If that "
+            "machine is gone for good, 'fieldcraft repair' frees it.",
+            lease,
+        )

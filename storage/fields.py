@@ -18,7 +18,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -30,6 +30,7 @@ from storage.objects import ObjectFolder, Objects
 from storage.records import FieldRef
 from storage.stacking import stacked
 from storage.staging import (
+    STAGING,
     FieldDamaged,
     FieldError,
     LocalFolder,
@@ -42,6 +43,7 @@ from storage.staging import (
     staged,
     stray_staging,
     sync,
+    take,
 )
 
 if TYPE_CHECKING:
@@ -116,6 +118,34 @@ class FieldStore:
                 seal(staging, content.digest, content.size)
                 self._publish(staging, target, ref.digest)
         return ref
+
+    def take(self, ref: FieldRef, source: FieldStore | Path) -> bool:
+        """Store a copy of a field that was published elsewhere (another store, a backup's, a job's folder).
+
+        What is there already is read through, and replaced where it is damaged. Returns whether anything was stored.
+
+        Raises:
+            FieldDamaged: What ``source`` holds is not, or is no more, the field of ``ref``.
+        """
+        folder = source._folder(ref) if isinstance(source, FieldStore) else LocalFolder(source)
+        if self._objects is None and isinstance(folder, LocalFolder):
+            return take(self.root, self.path(ref), folder.path, ref.digest)
+        return self._rewritten(ref, lambda: _load(folder, ref.digest, None))
+
+    def _rewritten(self, ref: FieldRef, load: Callable[[], xr.Dataset]) -> bool:
+        """Store what ``load`` reads, unless it is there; where either side is an object store."""
+        try:
+            self._folder(ref).check_all(self._folder(ref).manifest(ref.digest))
+            return False
+        except FieldDamaged:
+            found = self.write("copy", load())
+        if found.digest != ref.digest:
+            raise damaged(self.place(ref), GROUP, f"was to be replaced by other content ({found.digest})")
+        return True
+
+    def staging(self, name: str) -> Path | None:
+        """Where a staging directory that ``sweep`` found lies; None in an object store, which passes tidy."""
+        return self.root / STAGING / name if self._objects is None else None
 
     def _publish(self, staging: Path, target: Path, digest: str) -> None:
         if target.exists() and not is_sound(target, digest):

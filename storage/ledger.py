@@ -23,6 +23,7 @@ from storage.ledger_errors import (
     OldSchema,
     OutcomeUnknown,
     PassServed,
+    Sealed,
     SpecChanged,
     StaleTrial,
     UnknownCampaign,
@@ -74,6 +75,7 @@ __all__ = [
     "OldSchema",
     "OutcomeUnknown",
     "PassServed",
+    "Sealed",
     "SpecChanged",
     "StaleTrial",
     "UnknownCampaign",
@@ -104,6 +106,12 @@ TRANSACTIONS: tuple[str, ...] = (
     "outbox.exported",
     "notify",
     "notice.told",
+    "copy",
+    "seal",
+    "unseal",
+    "take_over",
+    "mend",
+    "outbox.forgotten",
 )
 COMMIT_POINTS: tuple[str, ...] = tuple(f"ledger.{name}.{when}" for name in TRANSACTIONS for when in ("before", "after"))
 EXPORTER = ":exporter"  # the lease under which one process exports; no campaign can bear this name
@@ -115,10 +123,11 @@ class Ledger(Protocol):
 
     Every write is one transaction: the change, its event and its outbox row are stored together or not at all, and
     they are on disk when the call returns. Every write may be repeated after a crash: repeating one that was stored
-    changes nothing, or raises ``StaleTrial`` and says where the trial stands now. Reads see one consistent state and
-    create nothing. An instance may be shared by threads and by forked processes. Every method may raise
-    ``LedgerBusy``, and every write to a ledger on a server ``OutcomeUnknown``; those that name a campaign or a trial
-    raise ``UnknownCampaign`` or ``UnknownTrial``.
+    changes nothing, or raises ``StaleTrial`` and says where the trial stands now. On a sealed ledger every write but
+    ``unseal``, ``take_over`` and ``release`` raises ``Sealed``. Reads see one consistent state and create nothing. An
+    instance may be shared by threads and by forked processes. Every method may raise ``LedgerBusy``, and every write to
+    a ledger on a server ``OutcomeUnknown``; those that name a campaign or a trial raise ``UnknownCampaign`` or
+    ``UnknownTrial``.
     """
 
     def create_campaign(
@@ -546,6 +555,60 @@ class Ledger(Protocol):
 
     def told(self, notice_id: int, success: bool) -> None:
         """Mark a notice as told, or count a try that failed; one that was told stays told."""
+        ...
+
+    def copy_to(self, place: str | Path) -> None:
+        """Write everything, as it is at one instant, into the ledger at ``place``, which is made; whole or not at all.
+
+        Raises:
+            LedgerError: The ledger at ``place`` holds campaigns already, or a row of this one cannot be read.
+        """
+        ...
+
+    def take_over(self, by: str, reason: str, details: Mapping[str, Any]) -> None:
+        """Make a copy the ledger of its own place: no lease and no seal holds, and nothing was exported yet.
+
+        Tokens of leases stay ahead of all that were given; an event ``restore`` in every campaign keeps ``details``.
+        """
+        ...
+
+    def seal(self, to: str, leases: Sequence[Lease], by: str, reason: str) -> None:
+        """Refuse every write from now on, with ``Sealed``, because the campaigns go on at ``to``.
+
+        Args:
+            to: Where they go on, for the error and for the event ``seal`` in every campaign.
+            leases: Those of all campaigns, held by this process: no pass is at work, and none begins.
+            by: Who moves them.
+            reason: Why.
+
+        Raises:
+            LeaseLost: One of the leases is not held any more.
+            InvalidRecord: A campaign's lease is missing, or there is no campaign.
+        """
+        ...
+
+    def unseal(self, by: str, reason: str) -> None:
+        """Let a sealed ledger be written again, with an event ``unseal`` in every campaign; an open one stays."""
+        ...
+
+    def sealed(self) -> str | None:
+        """Where the campaigns were moved to; None while they are here."""
+        ...
+
+    def mend(self, campaign: str, by: str, reason: str, details: Mapping[str, Any]) -> None:
+        """Write down, as an event ``repair``, what a person is about to mend: one event for every call."""
+        ...
+
+    def forget_exports(self, campaign: str) -> None:
+        """Take the marks off what tracking was shown of a campaign: the next export shows all of it again."""
+        ...
+
+    def created(self) -> float:
+        """When the ledger was made, in seconds since the epoch: the same in all its copies."""
+        ...
+
+    def close(self) -> None:
+        """Close what this process keeps open of it; its files can then be moved. The next use opens it again."""
         ...
 
     def check(self) -> list[str]:

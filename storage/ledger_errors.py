@@ -17,6 +17,7 @@ LedgerError
 +-- LeaseHeld          another process makes the passes
 +-- PassServed         a later pass has done what this one was to do
 +-- LeaseLost          this process no longer does
++-- Sealed             the campaigns were moved elsewhere
 """
 
 from collections.abc import Mapping
@@ -125,3 +126,7 @@ class PassServed(LedgerError):
 
 class LeaseLost(LedgerError):
     """The lease was taken over; the write was refused and nothing was changed."""
+
+
+class Sealed(LedgerError):
+    """The ledger's campaigns were moved, and go on elsewhere; nothing was changed."""

@@ -223,7 +223,7 @@ class Event(Record):
     campaign: str
     trial: str | None
     action: str  # create, propose, import, move, approve, edit, prioritise, record, correct, note, lease, finish,
-    # upgrade
+    # upgrade, repair, seal, unseal, restore
     before: TrialState | None  # of the trial
     after: TrialState | None
     version: int | None  # of the trial, afterwards

@@ -15,7 +15,7 @@ import re
 import shutil
 import socket
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def seal(path: Path, digest: str, size: int) -> None:
     files = {}
     for file in sorted(found for found in path.rglob("*") if found.is_file()):
         sync(file)
-        files[str(file.relative_to(path))] = StoredFile(sha256=_sha256(file), size=file.stat().st_size)
+        files[str(file.relative_to(path))] = stored_file(file)
     manifest = Manifest(format=FORMAT, digest=digest, size=size, files=files)
     (path / MANIFEST).write_text(manifest.model_dump_json(indent=1, exclude_defaults=True))
     sync(path / MANIFEST)
@@ -180,6 +180,63 @@ def check_extra(path: Path, manifest: Manifest) -> None:
         raise damaged(path, extra[0], "is not in the manifest")
 
 
+def check_all(path: Path, digest: str) -> Manifest:
+    """Manifest of a published directory, once every file was found to be what was written; else ``FieldDamaged``."""
+    manifest = read_manifest(path, digest)
+    check_sums(path, manifest, manifest.files)
+    check_extra(path, manifest)
+    return manifest
+
+
+def take(folder: Path, target: Path, path: Path, digest: str) -> bool:
+    """Publish a copy of the published directory ``path`` at ``target``; whatever is damaged there gives way to it.
+
+    Args:
+        folder: Where it is staged.
+        target: Where it shall be; read through first, and left alone where it is sound.
+        path: What is copied.
+        digest: What both hold.
+
+    Returns:
+        Whether it was copied.
+
+    Raises:
+        FieldDamaged: ``path`` is not what was written.
+        FieldError: The disk refused.
+    """
+    with suppress(FieldDamaged):
+        check_all(target, digest)
+        return False
+    check_sizes(path, read_manifest(path, digest))
+    with disk(target), staged(folder, "copy") as staging:
+        for file in sorted(found for found in path.rglob("*") if found.is_file()):
+            copy_file(file, staging / file.relative_to(path))
+        try:
+            check_all(staging, digest)
+        except FieldDamaged:
+            check_all(path, digest)  # names the file where it is damaged
+            raise
+        if target.exists():
+            with staged(folder, "damaged") as aside:
+                os.rename(target, aside / digest)
+        publish(staging, target, point="field")
+    return True
+
+
+def copy_file(file: Path, target: Path) -> StoredFile:
+    """Copy one file, making the folders for it, and flush it to the disk; its checksum as it was copied."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, target)
+    sync(target)
+    sync(target.parent)
+    return stored_file(target)
+
+
+def stored_file(file: Path) -> StoredFile:
+    """Checksum and length of a file as it is."""
+    return StoredFile(sha256=_sha256(file), size=file.stat().st_size)
+
+
 def is_sound(path: Path, digest: str) -> bool:
     """Whether ``path`` holds the content of ``digest``, by its manifest and the sizes of its files."""
     try:
@@ -192,8 +249,8 @@ def is_sound(path: Path, digest: str) -> bool:
 def damaged(place: Path | str, file: str, problem: str) -> FieldDamaged:
     """The error for one file of a published directory, or of a folder of an object store by its URL."""
     return FieldDamaged(
-        f"Field {str(place).rpartition('/')[2]} is damaged: {place}/{file} {problem}. Restore that directory from a "
-        "copy, or run its trial again: fields are never repaired in place."
+        f"Field {str(place).rpartition('/')[2]} is damaged: {place}/{file} {problem}. 'fieldcraft repair' says whether "
+        "it can be had again."
     )
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _OPEN, _SENDING, _DONE = "open", "sending", "done"
 _CANCELLING, _CANCELLED = "cancelling", "cancelled"
+STATES = (_OPEN, _SENDING, _DONE, _CANCELLING, _CANCELLED)  # the folders in which orders lie
 _WEBHOOK_S = 10.0
 # Answers by which a webhook certainly did not take an order; after any other it may have.
 _NOT_TAKEN = frozenset({301, 302, 307, 308, 400, 401, 403, 404, 405, 410, 413, 415, 422, 429})
@@ -71,7 +72,7 @@ class Lab:
         """Write the order, and send it where there is a webhook: the intent first, the success after."""
         if (problem := self._folder.claim()) is not None:
             raise NotSent(problem)
-        for name in (_OPEN, _SENDING, _DONE, _CANCELLING, _CANCELLED, "results"):
+        for name in (*STATES, "results"):
             (self.place.orders / name).mkdir(parents=True, exist_ok=True)
         if self.place.instructions:
             _replace(self.place.orders / "instructions.txt", f"{self.place.instructions}\n")

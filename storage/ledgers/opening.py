@@ -38,7 +38,7 @@ def settle_schema(
         if make is None:
             raise NoLedger(f"{place} is empty, so there is no ledger. Start a campaign with `fieldcraft run`.")
         make(engine)
-    elif found["format"] != schema.FORMAT:
+    elif found["format"] not in (schema.FORMAT, schema.SEALED):
         raise NotALedger(f"{place} is a store of {found['format']!r}, not a ledger of fieldcraft. Name another one.")
     elif found["schema_version"] > schema.SCHEMA_VERSION:
         raise NewerSchema(

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from storage.ledger import InvalidRecord, LedgerError, NotALedger
-from storage.ledgers import audit, briefs, budget, leases, schema
+from storage.ledgers import audit, briefs, budget, custody, leases, schema
 from storage.ledgers.results import stored_results
 from storage.ledgers.rows import get_campaign, get_product, get_trial, many, require_campaign
 from storage.records import (
@@ -237,6 +237,16 @@ class ReadingLedger(ABC):
         query = select(table).where(table.c.campaign == campaign, table.c.event == event).order_by(table.c.id)
         with self._reading() as connection:
             return many(connection, Notice, query)
+
+    def sealed(self) -> str | None:
+        """Where the campaigns were moved to; None while they are here."""
+        with self._reading() as connection:
+            return custody.sealed_to(connection)
+
+    def created(self) -> float:
+        """When the ledger was made."""
+        with self._reading() as connection:
+            return float(connection.execute(select(schema.store.c.created)).scalar_one())
 
     def check(self) -> list[str]:
         """Read everything and return what is wrong."""

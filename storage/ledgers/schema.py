@@ -1,8 +1,9 @@
 """Tables of the ledger, schema 2: one place, portable SQL.
 
 Enumerations are stored by name, mappings as JSON, times as seconds since the epoch. Rows are
-never deleted. Only ``campaigns.finished``, the moving columns of a trial (its design and cost, too, where a person
-edits it), ``approvals.voided``, the marks of outbox and notices and the holder of a lease are ever updated.
+never deleted. Only ``store.format`` (by a seal), ``campaigns.finished``, the moving columns of a trial (its design and
+cost, too, where a person edits it), ``approvals.voided``, the marks of outbox and notices and the holder of a lease
+are ever updated.
 """
 
 from sqlalchemy import (
@@ -25,6 +26,7 @@ from sqlalchemy import (
 
 SCHEMA_VERSION = 2
 FORMAT = "fieldcraft-ledger"
+SEALED = "fieldcraft-ledger, sealed"  # its campaigns were moved
 
 metadata = MetaData()
 _json = JSON(none_as_null=True)

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from storage.ledger import EXPORTER, InvalidRecord, SpecChanged
-from storage.ledgers import approvals, designs, leases, moves, results, schema
+from storage.ledger import EXPORTER, InvalidRecord, LedgerError, SpecChanged, open_ledger
+from storage.ledgers import approvals, custody, designs, leases, moves, results, schema
 from storage.ledgers.reading import ReadingLedger, unstorable
 from storage.ledgers.rows import add_event, add_notice, add_outbox, checked, get_campaign, get_product, one, record_of
 from storage.points import commit_point
@@ -35,6 +36,8 @@ from storage.records import (
     digest_of,
 )
 
+_ON_SEALED = frozenset({"lease.release", "unseal", "take_over"})
+
 
 class SqlLedger(ReadingLedger):
     """A ``storage.ledger.Ledger`` on an SQLAlchemy engine; the contract is written there.
@@ -54,7 +57,9 @@ class SqlLedger(ReadingLedger):
         try:
             with self._engine.connect().execution_options(write=True) as connection:
                 if self._lease is not None:
-                    leases.hold(connection, self._lease)
+                    leases.hold(connection, self._lease)  # no pass holds one of a sealed ledger
+                elif name not in _ON_SEALED:
+                    custody.require_unsealed(connection)
                 yield connection
                 commit_point(f"ledger.{name}.before")
                 self._commit(connection)
@@ -291,6 +296,50 @@ class SqlLedger(ReadingLedger):
         waiting = update(table).where(table.c.id == notice_id, table.c.told.is_(None))
         with self._transaction("notice.told") as connection:
             connection.execute(waiting.values(told=time.time()) if success else waiting.values(tries=table.c.tries + 1))
+
+    def copy_to(self, place: str | Path) -> None:
+        """Write everything, as it is at one instant, into the new ledger at ``place``."""
+        target = open_ledger(place, create=True)
+        assert isinstance(target, SqlLedger)  # every back end is
+        try:
+            if target.campaigns():
+                raise LedgerError(
+                    f"The ledger {place} holds campaigns already. Nothing was copied; name another place."
+                )
+            with self._reading() as source, target._transaction("copy") as connection:
+                custody.copy_rows(source, connection)
+        finally:
+            target.close()
+
+    def take_over(self, by: str, reason: str, details: Mapping[str, Any]) -> None:
+        """Make a copy the ledger of its own place."""
+        with self._transaction("take_over") as connection:
+            custody.take_over(connection, by, reason, details)
+
+    def seal(self, to: str, leases: Sequence[Lease], by: str, reason: str) -> None:
+        """Refuse every write from now on."""
+        with self._transaction("seal") as connection:
+            custody.seal(connection, to, leases, by, reason)
+
+    def unseal(self, by: str, reason: str) -> None:
+        """Let a sealed ledger be written again."""
+        with self._transaction("unseal") as connection:
+            custody.unseal(connection, by, reason)
+
+    def mend(self, campaign: str, by: str, reason: str, details: Mapping[str, Any]) -> None:
+        """Write down what a person is about to mend."""
+        with self._transaction("mend") as connection:
+            custody.mend(connection, campaign, by, reason, details)
+
+    def forget_exports(self, campaign: str) -> None:
+        """Take the marks off what tracking was shown of a campaign."""
+        with self._transaction("outbox.forgotten") as connection:
+            get_campaign(connection, campaign)
+            custody.forget_exports(connection, campaign)
+
+    def close(self) -> None:
+        """Close what this process keeps open of it."""
+        self._engine.dispose()
 
 
 def _unchanged(stored: Campaign, digest: str) -> Campaign:

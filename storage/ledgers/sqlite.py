@@ -98,6 +98,8 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
         raise
     shared = _shared(path)
     _sound.add(shared)
+    if shared is not engine:
+        engine.dispose()  # a connection of the one that made the file would keep the log from being folded in
     return SqliteLedger(shared)
 
 

@@ -22,7 +22,7 @@ from ledgers import (
     trial_in,
 )
 
-from storage.ledger import COMMIT_POINTS, TRANSACTIONS, Ledger, StaleTrial
+from storage.ledger import COMMIT_POINTS, TRANSACTIONS, Ledger, StaleTrial, open_ledger
 from storage.records import Known, Trial, TrialState
 
 Action = Callable[[Ledger, Any], object]
@@ -45,6 +45,18 @@ def moving(before: TrialState, to: TrialState) -> None:
 def notified(ledger: Ledger) -> int:
     begin(ledger)
     return ledger.notify("heat", "approval waiting", "waits:0", {}).id
+
+
+def shown(ledger: Ledger) -> None:
+    begin(ledger)
+    ledger.exported(ledger.pending()[0].id, "run")
+
+
+def sealed(ledger: Ledger) -> None:
+    begin(ledger)
+    lease = ledger.acquire("heat")
+    ledger.seal("there", [lease], "ana", "another machine")
+    ledger.release(lease)
 
 
 case("create", lambda ledger: None, lambda ledger, _: begin(ledger))
@@ -72,8 +84,13 @@ case("finish", begin, lambda ledger, _: ledger.finish("heat", "the budget is spe
 case("outbox.exported", begin, lambda ledger, _: ledger.exported(ledger.pending()[0].id, "run"))
 case("notify", begin, lambda ledger, _: ledger.notify("heat", "approval waiting", "waits:0", {"trials": 1}))
 case("notice.told", notified, lambda ledger, notice: ledger.told(notice, success=True))
+case("unseal", lambda ledger: sealed(ledger), lambda ledger, _: ledger.unseal("ana", "the copy never arrived"))
+case("take_over", begin, lambda ledger, _: ledger.take_over("ana", "from a backup", {"host": "other", "made": 1.5}))
+case("mend", begin, lambda ledger, _: ledger.mend("heat", "ana", "the disk", {"does": "delete it"}))
+case("outbox.forgotten", shown, lambda ledger, _: ledger.forget_exports("heat"))
 # What a lease leaves behind is not part of what the ledger tells; the two tests at the end look at it.
 LEASES = ("lease.acquire", "lease.release")
+MOVED = ("copy", "seal")  # the tests at the end look at them
 
 
 @pytest.fixture(params=BACKENDS)
@@ -82,7 +99,9 @@ def backend(request: pytest.FixtureRequest) -> Callable[[Path], Ledger]:
 
 
 def test_every_transaction_is_killed_in_this_file():
-    assert {*ACTIONS, *LEASES, "schema", "upgrade"} == set(TRANSACTIONS)  # test_sqlite_upgrade.py kills the last
+    assert {*ACTIONS, *LEASES, *MOVED, "schema", "upgrade"} == set(
+        TRANSACTIONS
+    )  # test_sqlite_upgrade.py kills the last
     assert len(COMMIT_POINTS) == 2 * len(TRANSACTIONS) == len(set(COMMIT_POINTS))
 
 
@@ -105,7 +124,7 @@ def test_a_kill_before_the_commit_leaves_nothing_and_after_it_leaves_all(backend
     if isinstance(prepared, Trial):
         with pytest.raises(StaleTrial, match="is no longer"):
             ACTIONS[name](ledger, prepared)
-    elif name != "outbox.exported":
+    elif name not in ("outbox.exported", "mend"):
         ACTIONS[name](ledger, prepared)
     assert everything(ledger) == after
     assert ledger.check() == []
@@ -135,3 +154,25 @@ def test_a_lease_whose_return_was_killed_holds_nobody_up(backend, when, takeover
     assert killed_at(f"ledger.lease.release.{when}", lambda: ledger.release(ledger.acquire("heat")))
     assert ledger.acquire("heat").token == 2
     assert len([event for event in ledger.history("heat") if event.action == "lease"]) == takeovers
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_seal_that_was_killed_holds_whole_or_not_at_all(backend, when, tmp_path):
+    ledger = backend(tmp_path)
+    begin(ledger)
+    lease = ledger.acquire("heat")
+    assert killed_at(f"ledger.seal.{when}", lambda: ledger.seal("there", [lease], "ana", "another machine"))
+    assert ledger.sealed() == (None if when == "before" else "there")
+    assert len([event for event in ledger.history("heat") if event.action == "seal"]) == (when == "after")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_copy_that_was_killed_is_there_whole_or_not_at_all_and_can_be_made_again(backend, when, tmp_path):
+    ledger, place = backend(tmp_path), tmp_path / "copy.sqlite"
+    trial_in(ledger, S.COMPLETED)
+    assert killed_at(f"ledger.copy.{when}", lambda: ledger.copy_to(place))
+    if when == "before":
+        assert open_ledger(place).campaigns() == ()
+        ledger.copy_to(place)
+    assert everything(open_ledger(place)) == everything(ledger)
+    assert open_ledger(place).check() == []

@@ -28,6 +28,7 @@ ROOT = HERE.parent.parent
 # tests/contracts/test_ledger_crashes.py kills that.
 UNUSUAL = {f"move.{state}" for state in (TrialState.PROPOSED, TrialState.APPROVED, *SETTLED, TrialState.HELD)} | {
     *("upgrade", "adopt", "reject", "edit", "prioritise", "hear", "correct", "notice.told"),
+    *("copy", "seal", "unseal", "take_over", "mend", "outbox.forgotten"),
 }
 POINTS = {*ledger.COMMIT_POINTS, *fields.COMMIT_POINTS, *tracking.COMMIT_POINTS} - {
     f"ledger.{name}.{when}" for name in UNUSUAL for when in ("before", "after")
