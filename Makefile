@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := $(VENV)/.extras
 
-.PHONY: demo test quick guards browser gpu check clean
+.PHONY: demo test quick guards browser gpu chaos check clean
 
 demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
@@ -25,6 +25,9 @@ browser: $(READY)
 
 gpu: $(READY)
 	$(BIN)/python -m pytest tests/gpu
+
+chaos: $(READY)
+	FIELDCRAFT_CHAOS=long $(BIN)/python -m pytest -n 2 tests/chaos
 
 check: $(READY)
 	$(BIN)/ruff format --check .

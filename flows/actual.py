@@ -7,7 +7,18 @@ from flows.plugins import suggestion
 from flows.tables import Reading, differs
 from flows.wiring import Campaign
 from physics.space import Design, SpaceError
-from storage.records import Result, Trial
+from storage.ledger import Ledger
+from storage.records import Result, Trial, TrialState
+
+
+def design_sent(ledger: Ledger, trial: Trial, attempt: int) -> Design:
+    """The design that an attempt was sent with; an edit since then has given the trial another."""
+    if trial.revision == 1:
+        return trial.design
+    history = ledger.history(trial.campaign, trial.id)
+    claims = [event.id for event in history if event.action == "move" and event.after is TrialState.STAGED]
+    since = (e.details["was"] for e in history if e.action == "edit" and e.id > claims[attempt - 1])
+    return next(since, trial.design)
 
 
 def said_to_be_run(campaign: Campaign, trial: Trial, reading: Reading, where: str) -> dict[str, float | int | str]:

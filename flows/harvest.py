@@ -4,6 +4,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from flows.actual import design_sent
 from flows.dispatcher import CannotTell, Dispatcher, Failed, Finished, Handle, Lost, Outcome, Running
 from flows.dispatchers.lab import Lab
 from flows.dispatching import attempt_key
@@ -13,6 +14,7 @@ from flows.leftovers import tidy
 from flows.progress import tell
 from flows.sites import ACTOR, Site
 from flows.streams import Use, stream
+from physics.space import Design
 from storage.fields import FieldDamaged
 from storage.ledger import ForbiddenMove, StaleTrial
 from storage.records import Trial, TrialState
@@ -135,8 +137,8 @@ def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attem
         storage.ledger.StaleTrial: a person moved the trial meanwhile.
         FieldcraftError: the problem's ``evaluate`` failed.
     """
-    fields = dispatcher.fetch(handle)
-    outputs = _evaluated(site, trial, fields)
+    fields, design = dispatcher.fetch(handle), design_sent(site.ledger, trial, attempt)
+    outputs = _evaluated(site, trial, design, fields)
     bad = [name for name, value in outputs.items() if not math.isfinite(value)]
     if bad:
         return f"evaluate: output {bad[0]!r} is {outputs[bad[0]]}"
@@ -150,6 +152,7 @@ def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attem
         site.campaign.spec.dispatcher.kind,
         {"seconds": round(seconds, 3), "noise_sd": site.campaign.noise_sd},
         attempt=attempt,
+        ran=design,
         seconds=_charged(site, seconds),
     )
     return done
@@ -160,8 +163,8 @@ def _charged(site: Site, seconds: float) -> float:
     return min(seconds, site.campaign.spec.dispatcher.wall_time_s)
 
 
-def _evaluated(site: Site, trial: Trial, fields: "xr.Dataset") -> dict[str, float]:
-    """The outputs of a finished simulation; a dispatcher that answers itself may give them as such.
+def _evaluated(site: Site, trial: Trial, design: Design, fields: "xr.Dataset") -> dict[str, float]:
+    """The outputs of a finished simulation of a design; a dispatcher that answers itself may give them as such.
 
     Raises:
         FieldcraftError: the problem's ``evaluate`` failed. The trial stays as it is and its result where it is, so
@@ -171,7 +174,7 @@ def _evaluated(site: Site, trial: Trial, fields: "xr.Dataset") -> dict[str, floa
         problem, names = site.campaign.problem, [output.name for output in site.campaign.problem.outputs]
         if site.campaign.answering is not None and all(name in fields and not fields[name].ndim for name in names):
             return {name: float(fields[name]) for name in names}
-        found = problem.evaluate(trial.design, fields)
+        found = problem.evaluate(design, fields)
         return {name: float(found[name]) for name in names}
     except Exception as error:  # the outermost edge of a user's problem: whatever it raises is one clear error
         raise FieldcraftError(

@@ -21,7 +21,7 @@ from flows.recommending import recommended
 from flows.sites import Site, site_of, unfinished
 from flows.streams import Use, stream
 from flows.wiring import as_dataset, as_read, as_state, infeasible, observations, standing
-from storage.fields import FieldDamaged, load_group, save_group
+from storage.fields import FieldError, load_group, save_group
 from storage.records import Brief, FieldRef, Product, Result
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class _Unfinished:
         for path in reversed(self._saved()):
             try:
                 dataset = load_group(path)
-            except FieldDamaged:
+            except FieldError:  # damaged: even where it seems to be of a newer format
                 shutil.rmtree(path, ignore_errors=True)
                 continue
             if dataset.attrs["data"] == self.data_digest:

@@ -122,11 +122,11 @@ def network_file_system(path: Path, mounts: str) -> str | None:
         path: An absolute path, which need not exist.
         mounts: Text in the format of ``/proc/mounts``; with an empty text nothing can be said, and nothing is.
     """
-    found = ("", "")
+    found, real = ("", ""), path.resolve()
     for line in mounts.splitlines():
         fields = line.split(" ")
         point = fields[1].encode().decode("unicode_escape") if len(fields) > 2 else ""  # a space is written \040
-        if point and len(point) >= len(found[0]) and path.resolve().is_relative_to(point):
+        if point and len(point) >= len(found[0]) and real.is_relative_to(point):
             found = (point, fields[2])
     return found[1] if found[1] in _NETWORK else None
 

@@ -3,14 +3,17 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from prefect_site import until
 
 from flows.doctor import examine
 from flows.settings import settings_from
@@ -36,6 +39,15 @@ def command(home: Path, *words: str, **environment: str) -> subprocess.Popen:
 def finish(process: subprocess.Popen) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=180)
     return process.returncode, out, err
+
+
+def _served(home: Path) -> bool:
+    """Whether a Prefect server of this home still lives."""
+    for process in psutil.process_iter(["cmdline"]):
+        with suppress(psutil.Error):
+            if "flows.prefect_server" in (process.info["cmdline"] or ()) and str(home) in str(process.environ()):
+                return True
+    return False
 
 
 def designs(home: Path) -> list:
@@ -126,13 +138,21 @@ def test_mlflow_has_flat_runs_of_the_campaign_its_trials_and_its_surrogates(watc
 
 
 @pytest.mark.parametrize(
-    "point", ["ledger.note.train.after#1", "field.rename.before#3", "ledger.move.RUNNING.before#3"]
+    ("point", "also"),
+    [
+        ("ledger.note.train.after#1", ""),
+        ("field.rename.before#3", "Prefect's database is deleted"),
+        ("ledger.move.RUNNING.before#3", ""),
+    ],
 )
-def test_a_run_killed_at_a_commit_point_is_resumed_to_the_same_designs(watched, tmp_path, point):
+def test_a_run_killed_at_a_commit_point_is_resumed_to_the_same_designs(watched, tmp_path, point, also):
     reference, _, _ = watched
     home = tmp_path / "home"
     code, _, _ = finish(command(home, "run", str(PLATE), FIELDCRAFT_DIE_AT=point))
     assert code == -signal.SIGKILL
+    if also:
+        until(lambda: not _served(home), "the killed run's server to end")
+        shutil.rmtree(home / "prefect")
     code, _, err = finish(command(home, "run", str(PLATE)))
     assert code == 0, err
     assert designs(home) == designs(reference)
