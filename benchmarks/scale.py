@@ -122,7 +122,8 @@ def fill(folder: Path, trials: int) -> None:
 
     from flows.running import created
     from flows.spec import read_campaign
-    from flows.wiring import as_dataset, wire
+    from flows.tensors import as_dataset
+    from flows.wiring import wire
     from storage.fields import FieldStore
     from storage.ledger import open_ledger
 

@@ -10,7 +10,8 @@ from flows.collocation import points_of
 from flows.progress import tell
 from flows.sites import ACTOR, Site
 from flows.streams import Use, stream
-from flows.wiring import as_read, as_state, data_of, infeasible, observations, seen_by, standing
+from flows.tensors import as_state
+from flows.wiring import as_read, data_of, infeasible, observations, seen_by, standing
 from models.scores import scores_of
 from physics.space import SearchSpace
 from storage.records import Brief, Certificate, Origin, Product, Proposal, Trial, TrialState

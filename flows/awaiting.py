@@ -7,9 +7,10 @@ from typing import Any
 from flows.choices import label
 from flows.decisions import ago
 from flows.dispatching import attempt_key
+from flows.readings import by_people
 from flows.remarks import one_line
 from flows.retries import Retry, retries
-from flows.spec import by_people, stored
+from flows.spec import stored
 from flows.views import design_text, quantity
 from storage.ledger import Ledger
 from storage.records import Approval, Campaign, Trial, TrialState

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from flows.spec import by_people, noisy
+from flows.readings import by_people, noisy
 from storage.ledger import Ledger
 from storage.objective import Objective
 from storage.records import Brief, Campaign, Product, Trial, TrialState

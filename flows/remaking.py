@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from flows.collocation import points_for, points_of
 from flows.sites import Site
 from flows.streams import Use, stream
-from flows.wiring import as_dataset, data_of, seen_by
+from flows.tensors import as_dataset
+from flows.wiring import data_of, seen_by
 from storage.records import Product
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from physics.problem import Problem, Simulator
 from physics.space import Continuous, SearchSpace
 
 if TYPE_CHECKING:
+    from flows.dispatcher import Dispatcher
     from flows.wiring import Campaign
 
 
@@ -47,6 +48,24 @@ def require_no_wall_time(spec: CampaignSpec, why: str) -> None:
         raise InputError(
             f"budget.wall_time_h: {spec.budget.wall_time_h:g} is given, but with the dispatcher "
             f"{spec.dispatcher.kind!r} {why}. Leave it out, and limit budget.cost instead."
+        )
+
+
+def require_one_answer(spec: CampaignSpec, dispatcher: "Dispatcher") -> None:
+    """Accept a simulator where the dispatcher needs one, and none where people or the dispatcher itself answer.
+
+    Raises:
+        InputError: there is none, or one too many.
+    """
+    kind, itself = spec.dispatcher.kind, dispatcher.by_people or getattr(dispatcher, "answers", False)
+    if spec.simulator is None and not itself:
+        raise InputError(
+            f"simulator: missing. The dispatcher {kind!r} needs one; only people and external programs do without."
+        )
+    if spec.simulator is not None and itself:
+        who = "people do the experiments" if dispatcher.by_people else "nothing is simulated but by it"
+        raise InputError(
+            f"simulator: {spec.simulator.kind!r} is given, but with the dispatcher {kind!r} {who}. Leave simulator out."
         )
 
 

@@ -12,9 +12,10 @@ from flows.decisions import one_winner, require_seen
 from flows.dispatcher import CannotTell, Handle
 from flows.errors import FieldcraftError, InputError
 from flows.identity import Person
+from flows.readings import by_people
 from flows.remarks import remark
 from flows.settings import Settings
-from flows.spec import CampaignSpec, by_people, stored
+from flows.spec import CampaignSpec, stored
 from flows.wiring import dispatcher_of
 from storage.ledger import Ledger
 from storage.records import Trial, TrialState

@@ -11,7 +11,6 @@ from flows.errors import InputError
 from flows.plainyaml import MAX_BYTES as MAX_BYTES
 from flows.plainyaml import load_yaml as load_yaml
 from flows.plugins import explain
-from storage.records import Campaign as Record
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -345,24 +344,6 @@ def stored(data: Mapping[str, Any], source: str) -> CampaignSpec:
         InputError: a key is missing, misspelt or has a value that cannot be.
     """
     return _validated(CampaignSpec, data, source)
-
-
-def noisy(spec: Mapping[str, Any], *, people: bool) -> bool:
-    """Whether readings are noisy under a stored specification.
-
-    Noise is added to them, people measure, or the dispatcher's option ``noisy`` says that its program's answers are.
-    """
-    noise, dispatcher = spec.get("noise") or {}, spec.get("dispatcher") or {}
-    return people or any(noise.get(way) for way in ("sd", "of_sd")) or bool(dispatcher.get("noisy"))
-
-
-def by_people(campaign: Record) -> bool:
-    """Whether people do the experiments of a campaign, as was written down when it was created.
-
-    Where it was not, no program could answer a design either, and who names no simulator has people.
-    """
-    known: bool = campaign.environment.get("by_people", campaign.spec.get("simulator") is None)
-    return known
 
 
 def _validated(model: type[_Spec], data: Mapping[str, Any], source: str) -> _Spec:

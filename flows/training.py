@@ -20,7 +20,8 @@ from flows.progress import tell
 from flows.recommending import recommended
 from flows.sites import Site, site_of, unfinished
 from flows.streams import Use, stream
-from flows.wiring import as_dataset, as_read, as_state, infeasible, observations, standing
+from flows.tensors import as_dataset, as_state
+from flows.wiring import as_read, infeasible, observations, standing
 from storage.fields import FieldError, load_group, save_group
 from storage.records import Brief, FieldRef, Product, Result
 

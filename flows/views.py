@@ -11,9 +11,10 @@ from typing import Any
 from flows.best import best_data, best_of, objective_of
 from flows.feasibility import campaign_feasibility, trial_feasibility
 from flows.notifying import current
+from flows.readings import by_people
 from flows.remarks import level_text, one_line
 from flows.retries import retries
-from flows.spec import Approval, Dispatch, by_people
+from flows.spec import Approval, Dispatch
 from storage.ledger import Ledger
 from storage.records import Brief, Campaign, Event, Limits, Origin, Product, Result, Spending, Trial, TrialState
 

@@ -12,10 +12,18 @@ from flows.dispatcher import Place
 from flows.errors import InputError
 from flows.feasibility import is_infeasible
 from flows.plugins import build, options_of
-from flows.requirements import require_columns, require_fit, require_no_wall_time, require_repeatable, same_axes
+from flows.readings import noisy
+from flows.requirements import (
+    require_columns,
+    require_fit,
+    require_no_wall_time,
+    require_one_answer,
+    require_repeatable,
+    same_axes,
+)
 from flows.sentences import MODEL, TRUE, expanded
 from flows.settings import Settings
-from flows.spec import CampaignSpec, Component, ConstraintsSpec, Dispatch, NamedSpec, noisy, stored
+from flows.spec import CampaignSpec, Component, ConstraintsSpec, Dispatch, NamedSpec, stored
 from physics.domain import Domain
 from physics.operators import Equation, System
 from physics.problem import Problem, Simulator
@@ -24,9 +32,6 @@ from storage.records import Brief, Limits, Product, Result, Trial, TrialState, d
 from storage.tracking import Objective
 
 if TYPE_CHECKING:
-    import torch
-    import xarray as xr
-
     from flows.dispatcher import Answering, Dispatcher
     from models.algorithm import Algorithm
     from models.observations import Observations
@@ -220,23 +225,14 @@ def dispatcher_of(name: str, chosen: Dispatch, settings: Settings) -> "Dispatche
 
 
 def _simulator(spec: CampaignSpec, settings: Settings, dispatcher: "Dispatcher") -> Simulator | None:
-    kind, answers = spec.dispatcher.kind, getattr(dispatcher, "answers", False)
     within_pass: bool = getattr(dispatcher, "within_pass", False)
     if dispatcher.by_people:
         require_no_wall_time(spec, "people do the experiments, and nothing ends their work at a limit")
     if within_pass:
         require_no_wall_time(spec, "simulations run within the pass, and nothing ends one at a limit")
+    require_one_answer(spec, dispatcher)
     if spec.simulator is None:
-        if dispatcher.by_people or answers:
-            return None
-        raise InputError(
-            f"simulator: missing. The dispatcher {kind!r} needs one; only people and external programs do without."
-        )
-    if dispatcher.by_people or answers:
-        who = "people do the experiments" if dispatcher.by_people else "nothing is simulated but by it"
-        raise InputError(
-            f"simulator: {spec.simulator.kind!r} is given, but with the dispatcher {kind!r} {who}. Leave simulator out."
-        )
+        return None
     made: Simulator = build("simulators", spec.simulator.model_dump(), settings.plugins, "simulator")
     if within_pass:
         require_repeatable(spec, made)
@@ -399,24 +395,3 @@ def observations(
         images=campaign.space.images,
         columns=campaign.space.columns,
     )
-
-
-def as_dataset(state: Mapping[str, "torch.Tensor"]) -> "xr.Dataset":
-    """A state of named tensors as a dataset of plain arrays; keys with any characters are kept."""
-    import xarray as xr
-
-    arrays = {f"a{i}": tensor.detach().cpu().numpy() for i, tensor in enumerate(state.values())}
-    return xr.Dataset(
-        {name: (tuple(f"{name}_{axis}" for axis in range(a.ndim)), a) for name, a in arrays.items()},
-        attrs={"names": list(state)},
-    )
-
-
-def as_state(dataset: "xr.Dataset") -> dict[str, "torch.Tensor"]:
-    """The state that ``as_dataset`` wrote, equal to the bit."""
-    import torch
-
-    return {
-        key: torch.from_numpy(np.array(dataset[f"a{i}"].values, copy=True))
-        for i, key in enumerate(dataset.attrs["names"])
-    }

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from flows.collocation import points_of
 from flows.sites import Site
-from flows.wiring import as_state, data_of, seen_by
+from flows.tensors import as_state
+from flows.wiring import data_of, seen_by
 from physics.operators import Jet, System, as_system, residuals
 from physics.space import Continuous, Design, Integer, SearchSpace
 from storage.records import Brief, Product, Trial

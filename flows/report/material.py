@@ -8,11 +8,11 @@ from flows.best import Best, best_of, objective_of
 from flows.errors import InputError
 from flows.feasibility import campaign_feasibility, closest
 from flows.picture import field_of_places
+from flows.readings import by_people
 from flows.regret import regret_of
 from flows.report.belief import Belief, believed
 from flows.settings import Settings
 from flows.sites import Site
-from flows.spec import by_people
 from flows.wiring import Campaign as Wired
 from flows.wiring import rewire
 from storage.fields import FieldStore

@@ -15,8 +15,8 @@ import torch
 import xarray as xr
 from length import LONG
 
+from flows.tensors import as_dataset
 from flows.training import _Unfinished
-from flows.wiring import as_dataset
 from storage.fields import FieldError, FieldStore, load_group, save_group
 from storage.ledger import LedgerError, open_ledger
 from storage.records import FieldRef

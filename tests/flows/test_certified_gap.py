@@ -17,7 +17,8 @@ from flows.settings import settings_from
 from flows.sites import Site
 from flows.spec import parse
 from flows.stopping import stop_reason
-from flows.wiring import as_state, observations, rewire, seen_by, wire
+from flows.tensors import as_state
+from flows.wiring import observations, rewire, seen_by, wire
 from storage.fields import FieldStore
 from storage.ledger import open_ledger
 from storage.records import Certificate, TrialState

@@ -22,7 +22,8 @@ from flows.passes import Ref, make_pass
 from flows.running import created
 from flows.settings import settings_from
 from flows.spec import read_campaign
-from flows.wiring import as_dataset, as_state, wire
+from flows.tensors import as_dataset, as_state
+from flows.wiring import wire
 from models.acquisitions.ucb import UCB
 from models.devices import computing_on
 from models.maximizers.certified import Certified

@@ -1,0 +1,24 @@
+"""Who reads the results of a campaign, and whether a reading may be a lucky one: from the record alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from storage.records import Campaign
+
+
+def noisy(spec: Mapping[str, Any], *, people: bool) -> bool:
+    """Whether readings are noisy under a stored specification.
+
+    Noise is added to them, people measure, or the dispatcher's option ``noisy`` says that its program's answers are.
+    """
+    noise, dispatcher = spec.get("noise") or {}, spec.get("dispatcher") or {}
+    return people or any(noise.get(way) for way in ("sd", "of_sd")) or bool(dispatcher.get("noisy"))
+
+
+def by_people(campaign: Campaign) -> bool:
+    """Whether people do the experiments of a campaign, as was written down when it was created.
+
+    Where it was not, no program could answer a design either, and who names no simulator has people.
+    """
+    known: bool = campaign.environment.get("by_people", campaign.spec.get("simulator") is None)
+    return known
