@@ -242,6 +242,8 @@ class Schedule:
         """Another process breaks the lease of the present one, which goes on as if it had not noticed."""
         self.counts["lease broken"] += 1
         me, left = self.processes.started, self.points.left
+        self._check()
+        self.model.fenced = False
         self._process(None, take_over=True)
         self.points.left = left
         self._check()

@@ -76,7 +76,8 @@ BROKEN = {
     "late results collected": [(harvest, "tidy", lambda *_: None)],
 }
 FOUND_WITHIN = 60
-SOON = ["approval, its digest, expiry and attempts", "compare-and-swap"]  # found by the first few schedules
+SLOW = ["budget's reserve", "fence", "lost means held"]  # found by the 10th to 25th schedule; the others within 6
+SOON = [guard for guard in BROKEN if guard not in SLOW]
 
 
 @pytest.mark.parametrize("guard", BROKEN if LONG else SOON)

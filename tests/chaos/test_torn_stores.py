@@ -52,7 +52,7 @@ def files(folder: Path) -> list[Path]:
 def told(error: Exception, what: str) -> None:
     """One line that says what is wrong and what to do."""
     assert "\n" not in str(error), what
-    assert any(word in str(error) for word in ("Restore", "Upgrade")), f"{what}: {error}"
+    assert any(word in str(error) for word in ("repair", "Upgrade")), f"{what}: {error}"
 
 
 def test_a_damaged_field_is_found_and_never_read_as_anything_else(ram, count):
@@ -80,7 +80,7 @@ def test_verify_finds_every_damage_but_of_spaces_in_the_manifest(ram, count):
         for what in damages(file, every=LONG):
             if file.name == "manifest.json" and same_manifest(store, ref):
                 continue
-            with pytest.raises(FieldError, match=r"Restore|Upgrade"):
+            with pytest.raises(FieldError, match=r"repair|Upgrade"):
                 store.verify(ref)
             seen["damage found"] += 1
             assert what
