@@ -125,6 +125,24 @@ class Server:
             f"No Prefect API answers at {url}. Start that server, or unset PREFECT_API_URL to use a local one."
         )
 
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Say in one line that the API stopped answering within the block, for longer than Prefect's client is patient.
+
+        Raises:
+            FieldcraftError: it did.
+        """
+        import httpx
+
+        try:
+            yield
+        except httpx.TransportError as error:
+            problem = str(error) or type(error).__name__
+            raise FieldcraftError(
+                f"The Prefect API at {os.environ['PREFECT_API_URL']} does not answer any more ({problem}). Nothing is "
+                "lost: start that server again, or unset PREFECT_API_URL to use a local one, and run again."
+            ) from error
+
     def _auth(self) -> tuple[str, str] | None:
         user, found, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
         return (user, password) if found else None

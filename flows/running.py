@@ -54,6 +54,7 @@ def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = 
         identity.Refused: whoever acts may not run campaigns.
         storage.ledger.LeaseHeld: another process runs the campaign; names it.
         Unfinished: nothing goes on before a person decides or a laboratory answers.
+        FieldcraftError: Prefect's server does not answer, or not any more.
     """
     began = time.monotonic()
     spec = read_campaign(file)
@@ -122,7 +123,7 @@ def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) ->
 
         server.ready()
     home, held_lease = str(campaign.settings.home), lease.model_dump()
-    with without_heartbeats(), one_client():
+    with server.answering(), without_heartbeats(), one_client():
         while True:
             with span("prefect"):
                 passed = iterate(campaign.name, home, held_lease)
