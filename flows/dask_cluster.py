@@ -52,6 +52,9 @@ class NamedCluster:
     def start(self) -> None:
         """Nothing to start: whoever runs it does."""
 
+    def mend(self) -> None:
+        """Nothing to replace: whoever runs it does."""
+
     def ended(self) -> str | None:
         """Why no job that waits can begin; None, since only the scheduler knows."""
         return None
@@ -94,6 +97,11 @@ class OwnCluster:
                 write_json(self.folder / "cluster.json", running)
             if not _alive(running.get("worker")):
                 write_json(self.folder / "cluster.json", {**running, "worker": self._start_worker()})
+
+    def mend(self) -> None:
+        """Replace a worker that has ended before its scheduler, for the jobs that wait."""
+        if self.ended() is None and not _alive(read_json(self.folder / "cluster.json").get("worker")):
+            self.start()
 
     def ended(self) -> str | None:
         """Why no job that waits can begin: its scheduler has ended, and what it knew is gone; None while it runs."""

@@ -11,7 +11,7 @@ MAX_BYTES = 1_000_000
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML as data: no tags, no anchors, no key given twice."""
+    """YAML as data: no tags, no anchors, no key given twice, no text that cannot be written."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()  # type: ignore[no-untyped-call]
@@ -20,6 +20,8 @@ class _PlainLoader(yaml.SafeLoader):
             raise InputError(f"{place} carries the tag {event.tag!r}: the file is plain data. Remove the tag.")
         if getattr(event, "anchor", None) is not None:
             raise InputError(f"{place} uses the anchor {event.anchor!r}. Write the value out.")
+        if any("\ud800" <= letter <= "\udfff" for letter in getattr(event, "value", None) or ""):
+            raise InputError(f"{place} holds half of a letter ({event.value!r:.40}). Write the letter itself.")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 from flows.errors import InputError
 from flows.feasibility import is_infeasible
+from flows.readings import by_people
 from flows.settings import Settings
+from flows.spec import Dispatch
+from flows.wiring import standing
 from physics.space import Design
 from storage.ledger import open_ledger
 from storage.records import FieldRef, Trial, TrialState
@@ -25,7 +28,7 @@ class Record:
         design: What was run; in a table its numbers are text, too.
         outputs: What was read; empty where the design was infeasible.
         units: Units of the outputs; empty where nothing says.
-        stored: The fields; None where there are none.
+        stored: The fields that the outputs were read from; None where there are none.
         infeasible: Whether the design itself was the reason that there is no result.
     """
 
@@ -86,6 +89,8 @@ def nearest(records: Sequence[Record], design: Design) -> Record | None:
 def campaign_records(settings: Settings, name: str) -> tuple[Record, ...]:
     """The results of a campaign of the ledger, and its infeasible designs, by number.
 
+    Fields stand for their outputs only where a pass read these from them: what a person has said counts as it was said.
+
     Raises:
         InputError: there is no such campaign.
     """
@@ -96,16 +101,18 @@ def campaign_records(settings: Settings, name: str) -> tuple[Record, ...]:
             f"dispatcher.campaign: the ledger has no campaign {name!r}. Known: {', '.join(known) or 'none'}."
         )
     units = {output["name"]: output["unit"] for output in known[name].environment["outputs"]}
-    found = (_of_trial(trial, units) for trial in ledger.trials(name))
+    kind = None if by_people(known[name]) else Dispatch.model_validate(known[name].spec.get("dispatcher", {})).kind
+    read = {each.trial for each in standing(ledger.readings(name)).values() if each.source == kind}
+    found = (_of_trial(trial, units, trial.field if trial.id in read else None) for trial in ledger.trials(name))
     return tuple(record for record in found if record is not None)
 
 
-def _of_trial(trial: Trial, units: Mapping[str, str]) -> Record | None:
+def _of_trial(trial: Trial, units: Mapping[str, str], stored: FieldRef | None) -> Record | None:
     if is_infeasible(trial):
         return Record(trial.id, trial.actual, {}, infeasible=True)
     if trial.state is not TrialState.COMPLETED or trial.outputs is None:
         return None
-    return Record(trial.id, trial.actual, trial.outputs, units, trial.field)
+    return Record(trial.id, trial.actual, trial.outputs, units, stored)
 
 
 def table_records(settings: Settings, file: str) -> tuple[Record, ...]:

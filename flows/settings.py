@@ -105,7 +105,7 @@ class Settings:
         return self.home / "work"
 
 
-_OURS = ("FIELDCRAFT_", "PREFECT_", "MLFLOW_", "AWS_", "PGPASS")
+_OURS = ("FIELDCRAFT_", "PREFECT_", "MLFLOW_", "AWS_", "PGPASS", "PGSERVICE")
 _HARMLESS = frozenset({"FIELDCRAFT_HOME", "FIELDCRAFT_PLUGINS", "FIELDCRAFT_DIE_AT", "FIELDCRAFT_POINTS_LOG"})
 
 

@@ -92,12 +92,11 @@ def _answer(job: "JobFolder") -> None:
 
 def _work(job: "JobFolder") -> int:
     from flows.programs import ProgramEnded, run_program
-    from flows.settings import settings_from
 
     began, request = time.monotonic(), job.request
     try:
         external = "program" in request
-        answer = run_program(job, request) if external else simulate(request, settings_from().plugins)
+        answer = run_program(job, request) if external else simulate(request, _plugins(request))
         if isinstance(answer, Refused):
             job.fail("infeasible", answer.reason, time.monotonic() - began, answer.cost)
         else:
@@ -114,6 +113,14 @@ def _work(job: "JobFolder") -> int:
         sys.stdout.flush()
         sys.stderr.flush()
     return 0
+
+
+def _plugins(request: Mapping[str, Any]) -> Sequence[Path]:
+    """Directories of plug-ins: those in the request, or else those of this process's environment."""
+    from flows.settings import settings_from
+
+    given = request.get("plugins")
+    return settings_from().plugins if given is None else tuple(map(Path, given))
 
 
 def judged(error: Exception | SystemExit) -> "tuple[FailureKind, str]":

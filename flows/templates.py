@@ -23,7 +23,7 @@ def filled(template: str, values: Mapping[str, str]) -> str:
         if name is None:
             raise ValueError(f"{template!r} has a single {part[0]!r}: write {part[0] * 2!r} for a brace that is meant")
         if name not in values:
-            hint = suggestion(name, values) or f" Known: {', '.join(values)}."
+            hint = suggestion(name, values) or f" Known: {', '.join(values)}"
             raise ValueError(f"{template!r} has a place {{{name}}}, for which there is no value.{hint}")
         return values[name]
 
@@ -39,9 +39,11 @@ def argument(template: str, values: Mapping[str, str], texts: frozenset[str]) ->
         texts: Names of the values that are text; numbers may be negative.
 
     Raises:
-        ValueError: as ``filled``; or a text at its beginning begins with a hyphen.
+        ValueError: as ``filled``; a null byte, or a text at its beginning that begins with a hyphen.
     """
     text, first = filled(template, values), _PART.match(template)
+    if "\0" in text:
+        raise ValueError(f"{template!r} holds a null byte, which ends an argument: take it out")
     if first is not None and first["name"] in texts and text.startswith("-"):
         raise ValueError(
             f"{template!r} would become {text!r}, which a program reads as an option: write the option before the "

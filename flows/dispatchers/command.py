@@ -107,7 +107,7 @@ class Command(Local):
             for each in [{**design, name: level} for name in levels for level in levels[name]] or [design]:
                 self._filled(each, "key", 0)
         except ValueError as error:
-            raise InputError(f"dispatcher: {error}.") from None
+            raise InputError(f"dispatcher: {_sentence(error)}") from None
 
     def submit(self, job: Job) -> Handle:
         """Write what is to run and start a child, as ``local`` does.
@@ -121,7 +121,7 @@ class Command(Local):
             program = _allowed(self.program, self.place.settings.programs)
             order = self._filled(request["design"], job.key, int(rng.integers(2**31)))
         except (InputError, ValueError) as error:
-            raise NotSent(f"{job.trial}: {error} Mend that and run again: nothing is lost.") from None
+            raise NotSent(f"{job.trial}: {_sentence(error)} Mend that and run again: nothing is lost.") from None
         order["argv"].insert(0, str(program))
         return super().submit(Job(job.trial, job.key, {**request, "program": order}))
 
@@ -146,6 +146,11 @@ class Command(Local):
             "output": {"file": self.output.file, "format": self.output.format},
             "exit_codes": {str(code): kind for code, kind in self.exit_codes.items()},
         }
+
+
+def _sentence(error: Exception) -> str:
+    said = str(error)
+    return said if said.endswith((".", "?")) else f"{said}."
 
 
 def _allowed(named: str, listed: tuple[Path, ...]) -> Path:

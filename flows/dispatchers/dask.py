@@ -7,7 +7,7 @@ worker, finds that the job has begun and leaves it alone.
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from flows.dask_cluster import Cluster, NamedCluster, OwnCluster, Unreachable, client_of, keep, known
@@ -52,12 +52,19 @@ class Dask:
             self._cluster.start()
             with client_of(self._cluster) as client:
                 known(client, job.key)  # a scheduler that hangs is found out before anything is written
-                ticket = self._farm.admit(job)
+                ticket = self._farm.admit(self._with_plugins(job))
                 with suppress(OSError, TimeoutError):  # whether it was taken, ``poll`` finds out
                     _hand_over(client, ticket, str(self._farm.of(job.key).path))
         except Unreachable as error:
             raise NotSent(f"{error}. Start it, or set FIELDCRAFT_DASK, and run again: nothing is lost.") from None
         return {"key": job.key}
+
+    def _with_plugins(self, job: Job) -> Job:
+        """With the pass's plug-ins, where the worker is this machine's and its environment an earlier pass's."""
+        if self.place.settings.dask is not None:
+            return job
+        plugins = [str(folder) for folder in self.place.settings.plugins]
+        return replace(job, request={**job.request, "plugins": plugins})
 
     def _why_never(self, ticket: str) -> str | None:
         if (ended := self._cluster.ended()) is not None:
@@ -77,7 +84,13 @@ class Dask:
         return self._farm.look(handle)
 
     def poll(self, handle: Handle) -> Outcome:
-        """As ``look``; a job of which the scheduler knows nothing is barred from beginning, and has failed."""
+        """As ``look``; a job of which the scheduler knows nothing is barred from beginning, and has failed.
+
+        For a job that has not begun, a worker of this machine that has ended is replaced.
+        """
+        if not self._farm.of(handle["key"]).started:
+            with suppress(Unreachable):  # the next look finds out
+                self._cluster.mend()
         return self._farm.poll(handle)
 
     def fetch(self, handle: Handle) -> "xr.Dataset":

@@ -224,6 +224,8 @@ def test_a_permission_that_was_withdrawn_stops_the_next_job_and_not_the_reading_
         ({}, {"exit_codes": {"0": "unknown"}}, r"dispatcher\.exit_codes\.0.*greater than or equal to 1"),
         ({}, {"exit_codes": {"3": "bad"}}, r"dispatcher\.exit_codes\.3: .*'transient', 'infeasible' or 'unknown'"),
         ({}, {"arguments": ["{y}"]}, r"dispatcher: '\{y\}' has a place \{y\}, for which there is no value"),
+        ({}, {"arguments": ["{inpt}"]}, r"for which there is no value\. Did you mean 'input'\?$"),
+        ({}, {"arguments": ["a\0b"]}, r"'a\\x00b' holds a null byte, which ends an argument: take it out\.$"),
         ({}, {"input": {"template": "{ x }"}}, r"has a place \{ x \}"),
         ({"levels": ["N2", "--force"]}, {"arguments": ["{gas}"]}, "would become '--force'"),
         ({"levels": ["N2", "a\nb"]}, {}, "gas is 'a.nb', which holds a control character"),

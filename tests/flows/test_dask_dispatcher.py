@@ -67,6 +67,12 @@ def job(at: Rig, key: str = "b-0001-1") -> Job:
     return Job("b-0001", key, request)
 
 
+def kill(pid: int) -> None:
+    process = psutil.Process(pid)
+    process.kill()
+    process.wait(10)
+
+
 def test_a_campaign_goes_on_over_a_killed_scheduler_and_a_pass_that_was_killed_before_it_bound_what_it_sent(
     site, tmp_path
 ):
@@ -196,6 +202,9 @@ def test_a_cluster_of_this_machine_outlives_the_pass_that_started_it_and_is_priv
     at = made(tmp_path)
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
     cluster = OwnCluster(at.settings.work / ".dask")
+    with monkeypatch.context() as earlier:
+        earlier.delenv("FIELDCRAFT_PLUGINS")
+        cluster.start()  # for a campaign without plug-ins
     try:
         assert at.step_in_child() == 0
         processes = read_json(cluster.folder / "cluster.json")
@@ -207,6 +216,10 @@ def test_a_cluster_of_this_machine_outlives_the_pass_that_started_it_and_is_priv
         assert at.finish() == "budget: 2 of 2 trials"
         assert read_json(cluster.folder / "cluster.json") == processes, "found again, not started again"
         assert cluster.ended() is None
+        kill(processes["worker"]["pid"])
+        JobFolder(at.settings.work / "b" / "b-0008-1").prepare({**job(at).request, "ticket": "t"})
+        assert isinstance(dask(at).poll({"key": "b-0008-1"}), Failed)
+        assert read_json(cluster.folder / "cluster.json")["worker"] != processes["worker"], "it was replaced"
     finally:
         for process in read_json(cluster.folder / "cluster.json").values():
             os.killpg(process["pid"], signal.SIGKILL)

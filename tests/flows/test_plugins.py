@@ -254,4 +254,5 @@ def test_the_ledger_is_a_file_under_the_home_unless_it_is_named_and_its_password
     assert settings.ledger_shown == "postgresql://db.lab:5432/campaigns"
     assert "hush" not in repr(settings)
     secrets = {"FIELDCRAFT_LEDGER": url, "PGPASSWORD": "hush", "PGPASSFILE": "/home/ann/.pgpass"}
+    secrets["PGSERVICEFILE"] = "/home/ann/.pg_service.conf"
     assert without_secrets({**secrets, "PGTZ": "UTC"}) == {"PGTZ": "UTC"}

@@ -168,6 +168,17 @@ def test_the_fields_of_a_campaign_of_this_ledger_are_reused(finished):
     assert done.outputs == first.outputs, "the same noise of the same seed on the same field"
 
 
+def test_a_result_that_a_person_corrected_is_replayed_as_it_stands_and_not_from_its_field(finished):
+    settings = settings_from({}, home=finished / "home")
+    ledger = open_ledger(settings.ledger)
+    first = ledger.trials("small")[0]
+    (result,) = (each for each in ledger.readings("small") if each.trial == first.id)
+    ledger.correct(first.id, first.expect, result.id, {"value": 100.0}, first.field, "ana", "a slip", {})
+    made = replayed(settings.home, campaign="small")
+    fields = made.dispatcher.fetch(made.dispatcher.submit(job(**first.design)))
+    assert float(fields["value"]) == 100.0
+
+
 PEAK = '''\
 """The peak of a field, which a dispatcher may also have found by itself."""
 from dataclasses import dataclass

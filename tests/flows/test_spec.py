@@ -193,6 +193,7 @@ def test_a_number_that_is_none_is_refused_as_text_too(text):
         ("1: a\n", "line 1: key 1 is not text. Quote it"),
         ("[a]: b\n", r"line 1: key \[.*\] is not text"),
         ("yes: b\n", "line 1: key True is not text"),
+        ('a: b\nc: "x\\ud800"\n', "line 2 holds half of a letter"),
         ("a: [1, 2\n", "is not YAML: while parsing a flow sequence.*line 1"),
         ("a:\n\t- b\n", "is not YAML: .*cannot start any token"),
         ("a: 1\n---\nb: 2\n", "is not YAML: .*single document"),
