@@ -51,7 +51,7 @@ def status_lines(campaign: Campaign, data: Mapping[str, Any], *, telling: bool) 
     lines += [f"  retry    {item['trial']} {_until(item['due'])}" for item in data["waiting"]["retries"]]
     lines += _notices(data, telling)
     if data["untracked"]:
-        lines.append(f"  MLflow   {data['untracked']} events wait; 'fieldcraft export mlflow' shows them")
+        lines.append(f"  MLflow   {counted(data['untracked'], 'event')} not shown yet: 'fieldcraft export mlflow' does")
     return "\n".join([*lines, *(f"  next     {step}" for step in next_steps(data))])
 
 

@@ -126,7 +126,7 @@ def test_a_job_that_died_with_its_worker_is_lost_and_what_it_left_running_is_kil
     supervisor = JobFolder(at.settings.work / "b" / "b-0001-1").started["pid"]
     for process in [psutil.Process(supervisor), *site.workers()]:
         process.kill()
-    assert isinstance(dispatcher.look(handle), Lost)
+    until(lambda: isinstance(dispatcher.look(handle), Lost), "the supervisor to be gone")
     dispatcher.wait([handle], 60.0)
     until(lambda: isinstance(dispatcher.poll(handle), Lost), "the job to be lost")
     assert not is_alive(simulation, born)
