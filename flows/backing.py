@@ -61,7 +61,7 @@ def back_up(settings: Settings, destination: Path, person: Person, *, sealed: bo
         sealed: Whether the home is sealed, so that nothing changes any more: its scratch folders are then copied too.
 
     Raises:
-        InputError: the destination lies in the home.
+        InputError: the destination lies in the home, or the home was moved and this is not part of that.
         storage.backups.BackupError: it holds something else, or another process is writing a backup there.
         storage.ledger.LedgerError: the ledger cannot be read.
         storage.fields.FieldError: the disk refused; an earlier backup there is as good as before.
@@ -79,6 +79,11 @@ def back_up(settings: Settings, destination: Path, person: Person, *, sealed: bo
         copy_tree(Path(folder), state)
         copy = open_ledger(Path(folder) / LEDGER)
         try:
+            if not sealed and (to := copy.sealed()) is not None:
+                raise InputError(
+                    f"{settings.home} was moved to {to}, and one more copy would let two places go on: restore that "
+                    "one, or open this home again with 'fieldcraft move --undo --reason WHY'."
+                )
             for name, source in _folders(copy, settings, sealed=sealed):
                 if source.is_file():
                     copy_file(source, state / name)

@@ -16,13 +16,14 @@ from typing import Any
 
 from flows.doctor import WAITING, Finding, examine
 from flows.errors import FieldcraftError, InputError
+from flows.holding import trainer_held
 from flows.identity import Person
 from flows.mentions import Mention, mentions
 from flows.remaking import remade
 from flows.settings import Settings
 from flows.sites import site_of
 from storage.backups import Backup
-from storage.fields import FieldDamaged, FieldStore, save_group
+from storage.fields import FieldDamaged, FieldError, FieldStore, save_group
 from storage.ledger import Ledger, LedgerError, open_ledger
 from storage.points import commit_point
 from storage.records import Campaign, FieldRef, Lease, Product, Result, digest_of
@@ -271,7 +272,10 @@ def _beyond(finding: Finding, made: float | None) -> Beyond:
         "kind": "Put the file back, or name its folder in FIELDCRAFT_PLUGINS.",
         WAITING: "No damage: it waits for what is said there.",
     }
-    fallback = "It can be deleted by hand: the ledger holds no campaign in which that could be recorded."
+    fallback = (
+        "It can be deleted by hand: nothing here deletes in an object store, or where no campaign's history would keep "
+        "that."
+    )
     return Beyond(finding.text, advice.get(finding.kind, fallback), lost=finding.kind == "ledger")
 
 
@@ -298,8 +302,8 @@ def carry_out(settings: Settings, actions: Sequence[Action], person: Person, rea
 
     Raises:
         InputError: no reason is given.
-        storage.ledger.LeaseHeld: a process makes passes over a campaign that an action touches; the action was not
-            begun.
+        storage.ledger.LeaseHeld: a process makes passes over a campaign that an action touches, or trains its model;
+            the action was not begun.
         NotMended: an action did not mend what it was to; those after it were not begun.
     """
     if not reason.strip():
@@ -309,6 +313,7 @@ def carry_out(settings: Settings, actions: Sequence[Action], person: Person, rea
         with ExitStack() as stack:
             for name in () if action.forced else action.campaigns:
                 stack.callback(ledger.release, ledger.acquire(name), False)
+                stack.enter_context(trainer_held(ledger, name))
             said: Mapping[str, Any] = {"kind": action.kind, "problem": action.problem, "does": action.does}
             for name in action.campaigns:
                 ledger.mend(name, person.name, reason, {**said, "risk": action.risk})
@@ -320,7 +325,7 @@ def _done(ledger: Ledger, action: Action, person: Person, said: Mapping[str, Any
     """Do it, and write down why where it fails."""
     try:
         action.act()
-    except (FieldcraftError, LedgerError, FieldDamaged, ValueError) as error:
+    except (FieldcraftError, LedgerError, FieldError, ValueError) as error:
         for name in action.campaigns:
             ledger.mend(name, person.name, f"not mended: {error}", said)
         raise error if not isinstance(error, ValueError) else NotMended(f"{action.does}: {error}") from error

@@ -171,10 +171,11 @@ class Backup:
             descriptor = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         state = self.folder / f"{_STATE}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise BackupError(f"Another backup is being written to {self.folder}. Wait for it to end.") from None
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise BackupError(f"Another backup is being written to {self.folder}. Wait for it to end.") from None
+        try:
             shutil.rmtree(state, ignore_errors=True)  # of a killed process that had the same number in the same second
             state.mkdir()
             yield state

@@ -4,7 +4,7 @@ A sealed ledger says so in its format, in the one row that every write looks at 
 nothing of seals refuses that format too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, insert, null, select, update
@@ -18,27 +18,32 @@ from storage.records import Lease
 _ROWS_AT_ONCE = 500
 
 
-def copy_rows(source: Connection, target: Connection) -> None:
-    """Copy all rows of all tables, in the order in which they may refer to each other, into tables that are empty.
+Rows = list[dict[str, Any]]
+
+
+def read_rows(connection: Connection) -> Iterator[tuple[Table, Rows]]:
+    """All rows of all tables, some at a time, in the order in which they may refer to each other.
 
     Raises:
-        LedgerError: A row cannot be read; the target's transaction must then be given up.
+        LedgerError: A row cannot be read.
     """
-    target.execute(delete(schema.store))
     for table in schema.metadata.sorted_tables:
-        _copy_table(source, target, table)
+        query = select(table).order_by(*table.primary_key.columns)
+        try:
+            found = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}).mappings()
+            for part in found.partitions():
+                yield table, [dict(row) for row in part]
+        except ValueError as error:  # a column that is no JSON
+            raise LedgerError(
+                f"A row of {table.name} cannot be read ({error}), so no copy was made. `fieldcraft doctor` names it."
+            ) from error
 
 
-def _copy_table(source: Connection, target: Connection, table: Table) -> None:
-    query = select(table).order_by(*table.primary_key.columns)
-    try:
-        found = source.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}).mappings()
-        for part in found.partitions():
-            target.execute(insert(table), [dict(row) for row in part])
-    except ValueError as error:  # a column that is no JSON
-        raise LedgerError(
-            f"A row of {table.name} cannot be read ({error}), so no copy was made. `fieldcraft doctor` names it."
-        ) from error
+def write_rows(connection: Connection, parts: Iterable[tuple[Table, Rows]]) -> None:
+    """Write what ``read_rows`` read into tables that are empty but for the row that says what they are."""
+    connection.execute(delete(schema.store))
+    for table, rows in parts:
+        connection.execute(insert(table), rows)
 
 
 def require_unsealed(connection: Connection) -> None:

@@ -18,8 +18,7 @@ _LONGEST = 60  # characters of a campaign's name that its trainer's lease shows;
 
 def acquire(connection: Connection, name: str, break_lease: bool, due: float | None) -> Lease:
     """Take the lease for this process, from a dead holder if need be; see ``Ledger.acquire``."""
-    of_passes = not name.startswith((EXPORTER, TRAINER))
-    if of_passes:
+    if of_passes(name):
         get_campaign(connection, name)
     table = schema.leases
     row = one(connection, select(table).where(table.c.campaign == name).with_for_update())
@@ -34,7 +33,7 @@ def acquire(connection: Connection, name: str, break_lease: bool, due: float | N
         connection.execute(insert(table).values(lease.model_dump()))
     else:
         connection.execute(update(table).where(table.c.campaign == name).values(lease.model_dump()))
-    if holder is not None and of_passes:
+    if holder is not None and of_passes(name):
         reason = "the lease was broken" if break_lease else "its holder no longer lives"
         details = {"from": holder.model_dump(), "to": lease.model_dump()}
         add_event(connection, name, "lease", f"pid {lease.pid} on {lease.host}", reason, details=details)
@@ -46,6 +45,11 @@ def holder(connection: Connection, name: str) -> Lease | None:
     row = one(connection, select(schema.leases).where(schema.leases.c.campaign == name))
     lease = None if row is None or row["host"] is None else record_of(Lease, row)
     return lease if lease is not None and lives(lease) else None
+
+
+def of_passes(name: str) -> bool:
+    """Whether a lease is that of a campaign, and not its trainer's or the exporter's."""
+    return not name.startswith((EXPORTER, TRAINER))
 
 
 def trainer_of(campaign: str) -> str:

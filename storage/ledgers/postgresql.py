@@ -58,9 +58,14 @@ atexit.register(_close_idle)
 class PostgresLedger(SqlLedger):
     """The ledger on PostgreSQL."""
 
+    @property
+    def shown(self) -> str:
+        """The URL as it may be shown."""
+        return _place(self._engine.url)
+
     def _explain(self, error: DBAPIError) -> LedgerError:
         """Say what PostgreSQL complained about, and the remedy."""
-        return _explain(error, _place(self._engine.url))
+        return _explain(error, self.shown)
 
     def _commit(self, connection: Connection) -> None:
         try:
@@ -69,7 +74,7 @@ class PostgresLedger(SqlLedger):
             if not error.connection_invalidated:
                 raise
             raise OutcomeUnknown(
-                f"The connection to {_place(self._engine.url)} broke while a write was being committed, so it is not "
+                f"The connection to {self.shown} broke while a write was being committed, so it is not "
                 "known whether it was stored. Repeat it: what was stored is not stored twice."
             ) from error
 
@@ -77,8 +82,9 @@ class PostgresLedger(SqlLedger):
         """Settings of the server under which a commit may be lost; damaged pages are found by reading all rows."""
         names = ("fsync", "full_page_writes", "synchronous_commit")
         off = [name for name in names if connection.exec_driver_sql(f"SHOW {name}").scalar() == "off"]
-        place = _place(self._engine.url)
-        return [f"The server of {place} has {name} off: a power cut may lose writes. Set it to on." for name in off]
+        return [
+            f"The server of {self.shown} has {name} off: a power cut may lose writes. Set it to on." for name in off
+        ]
 
 
 def open_ledger(place: str, *, create: bool, upgrade: bool) -> PostgresLedger:

@@ -35,6 +35,11 @@ class ReadingLedger(ABC):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    @property
+    @abstractmethod
+    def shown(self) -> str:
+        """Where the ledger is, as it may be shown: without a password."""
+
     @abstractmethod
     def _explain(self, error: DBAPIError) -> LedgerError:
         """Say in the ledger's terms what the database complained about, and the remedy."""

@@ -1,12 +1,12 @@
 """The ledger over any SQL database that SQLAlchemy speaks; a back end adds its engine, its errors and its own check."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Connection, Engine, Table, insert, select, update
 from sqlalchemy.exc import DBAPIError, StatementError
 
 from storage.ledger import EXPORTER, InvalidRecord, LedgerError, SpecChanged, open_ledger
@@ -57,8 +57,8 @@ class SqlLedger(ReadingLedger):
         try:
             with self._engine.connect().execution_options(write=True) as connection:
                 if self._lease is not None:
-                    leases.hold(connection, self._lease)  # no pass holds one of a sealed ledger
-                elif name not in _ON_SEALED:
+                    leases.hold(connection, self._lease)
+                if name not in _ON_SEALED and not self._makes_passes:
                     custody.require_unsealed(connection)
                 yield connection
                 commit_point(f"ledger.{name}.before")
@@ -73,6 +73,11 @@ class SqlLedger(ReadingLedger):
 
     def _commit(self, connection: Connection) -> None:
         connection.commit()
+
+    @property
+    def _makes_passes(self) -> bool:
+        """Whether the lease of a campaign is held, which nobody but who seals it holds of a sealed ledger."""
+        return self._lease is not None and leases.of_passes(self._lease.campaign)
 
     def create_campaign(
         self,
@@ -301,15 +306,18 @@ class SqlLedger(ReadingLedger):
         """Write everything, as it is at one instant, into the new ledger at ``place``."""
         target = open_ledger(place, create=True)
         assert isinstance(target, SqlLedger)  # every back end is
-        try:
+        with closing(target), closing(self._rows()) as rows:
             if target.campaigns():
                 raise LedgerError(
-                    f"The ledger {place} holds campaigns already. Nothing was copied; name another place."
+                    f"The ledger {target.shown} holds campaigns already. Nothing was copied; name another place."
                 )
-            with self._reading() as source, target._transaction("copy") as connection:
-                custody.copy_rows(source, connection)
-        finally:
-            target.close()
+            with target._transaction("copy") as connection:
+                custody.write_rows(connection, rows)
+
+    def _rows(self) -> Generator[tuple[Table, custody.Rows], None, None]:
+        """All there is at one instant; what goes wrong here is said of this ledger, not of the one it is copied to."""
+        with self._reading() as connection:
+            yield from custody.read_rows(connection)
 
     def take_over(self, by: str, reason: str, details: Mapping[str, Any]) -> None:
         """Make a copy the ledger of its own place."""

@@ -51,9 +51,14 @@ atexit.register(close_idle)
 class SqliteLedger(SqlLedger):
     """The ledger on SQLite."""
 
+    @property
+    def shown(self) -> str:
+        """Path of the file."""
+        return str(self._engine.url.database)
+
     def _explain(self, error: DBAPIError) -> LedgerError:
         """Say what SQLite complained about, and the remedy."""
-        return _explain(error, str(self._engine.url.database))
+        return _explain(error, self.shown)
 
     def _integrity(self, connection: Connection) -> list[str]:
         """SQLite's own check of its pages, indices and foreign keys."""

@@ -1,10 +1,13 @@
 """Copies of a ledger, its seal, and its new life elsewhere: the same promises of every back end."""
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from ledgers import BACKENDS, SPEC, S, approve, begin, everything, finish_trial, proposal, step, trial_in
+from postgres_server import url_of
 
 from storage.ledger import InvalidRecord, LeaseHeld, LeaseLost, Ledger, LedgerError, Sealed, open_ledger
 from storage.records import digest_of
@@ -13,6 +16,14 @@ from storage.records import digest_of
 @pytest.fixture(params=BACKENDS)
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
     return BACKENDS[request.param](tmp_path)
+
+
+@pytest.fixture(params=BACKENDS)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a new ledger may be made; a URL has a password in it."""
+    (tmp_path / "target").mkdir()
+    url = url_of(tmp_path / "target").replace("postgres@", "postgres:hush@")
+    return url if request.param == "postgresql" else str(tmp_path / "target" / "ledger.sqlite")
 
 
 def seal(ledger: Ledger) -> None:
@@ -38,6 +49,23 @@ def test_a_copy_tells_everything_that_the_ledger_tells_and_counts_on_from_there(
     assert [e.id for e in copy.history("heat")] == [e.id for e in ledger.history("heat")]
 
 
+def test_a_sealed_ledger_is_copied_into_every_back_end_and_goes_on_there(ledger, tmp_path, target):
+    trial_in(ledger, S.COMPLETED)
+    ledger.note("heat", 0, "train", {"order": {"z": 1, "a": 2}}, None)
+    for item in ledger.pending():
+        ledger.exported(item.id, f"run-{item.id}")
+    seal(ledger)
+    ledger.copy_to(target)
+    copy = open_ledger(target)
+    for read in (lambda each: each.briefs("heat"), lambda each: each.tracked("heat"), everything):
+        assert read(copy) == read(ledger)
+    assert copy.sealed() == "/elsewhere"
+    copy.take_over("ben", "restored", {"host": "old"})
+    copy.propose("heat", 1, [proposal(iteration=1)], "test")
+    assert [e.id for e in copy.history("heat")] == list(range(1, len(copy.history("heat")) + 1))
+    assert copy.check() == []
+
+
 def test_a_copy_is_of_one_instant_while_others_write(ledger, tmp_path):
     begin(ledger)
     writing = ledger.propose("heat", 0, [proposal(slot) for slot in range(4)], "test")
@@ -49,11 +77,23 @@ def test_a_copy_is_of_one_instant_while_others_write(ledger, tmp_path):
     assert copy.check() == []
 
 
-def test_a_ledger_is_never_copied_over_one_that_holds_campaigns(ledger, tmp_path):
+def test_a_ledger_is_never_copied_over_one_that_holds_campaigns(ledger, target):
     begin(ledger)
-    ledger.copy_to(tmp_path / "copy.sqlite")
-    with pytest.raises(LedgerError, match="holds campaigns already"):
-        ledger.copy_to(tmp_path / "copy.sqlite")
+    ledger.copy_to(target)
+    with pytest.raises(LedgerError, match="holds campaigns already") as refused:
+        ledger.copy_to(target)
+    assert "hush" not in str(refused.value)
+
+
+def test_a_ledger_that_cannot_be_read_is_the_one_that_is_named_when_it_is_copied(tmp_path, target):
+    ledger = BACKENDS["sqlite"](tmp_path)
+    trial_in(ledger, S.COMPLETED)
+    ledger.close()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as beside:
+        beside.execute("DROP TABLE notices")
+    with pytest.raises(LedgerError, match=r"ledger\.db could not be used: no such table: notices"):
+        ledger.copy_to(target)
+    assert open_ledger(target).campaigns() == ()
 
 
 WRITES: dict[str, Callable[[Ledger], object]] = {
@@ -83,6 +123,18 @@ def test_a_sealed_ledger_takes_no_write_says_where_its_campaigns_went_and_can_st
         ("seal", "ana", "a larger machine", {"to": "/elsewhere"}),
         ("unseal", "ben", "the copy never arrived", {"to": "/elsewhere"}),
     ]
+
+
+@pytest.mark.parametrize("who", ["trainer", "exporter"])
+def test_a_sealed_ledger_takes_no_write_under_a_lease_that_was_held_when_it_was_sealed(ledger, who):
+    trial_in(ledger, S.PROPOSED)
+    mine = ledger.acquire_trainer("heat") if who == "trainer" else ledger.acquire_exporter()
+    seal(ledger)
+    before, writing = everything(ledger), ledger.fenced(mine)
+    with pytest.raises(Sealed, match="moved to /elsewhere"):
+        writing.note("heat", 0, "train", {}, None) if who == "trainer" else writing.exported(1, "run")
+    assert everything(ledger) == before
+    ledger.release(mine)
 
 
 def test_a_ledger_is_sealed_only_under_the_leases_of_all_its_campaigns(ledger):

@@ -70,6 +70,12 @@ def told(home: Path) -> list[Any]:
     return [trials, [(p.step, p.iteration, p.reference) for p in ledger.products("small")]]
 
 
+def at_rest(home: Path) -> dict[str, str]:
+    """What is in a home once the ledger's log has been folded into its file."""
+    open_ledger(at(home).ledger).close()
+    return contents(home)
+
+
 def well(home: Path) -> bool:
     """Whether the doctor finds nothing but results that the next pass takes."""
     return {finding.text.partition(" has a result that no pass has taken")[1] for finding in examine(at(home))} <= {
@@ -119,10 +125,13 @@ def test_a_moved_campaign_goes_on_to_the_same_designs_and_its_first_home_refuses
     new, backup = tmp_path / "new", tmp_path / "moved"
     assert main(["move", str(backup), "--home", str(home), "--reason", "a larger machine"]) == 0
     assert re.search(r"moved to .*moved: the ledger as of .* fields? \(\d new\)", capsys.readouterr().out)
-    before = contents(home)
+    before = at_rest(home)
     assert main(["iterate", "small", "--home", str(home)]) == 2
     assert f"were moved to {backup}" in capsys.readouterr().err
-    assert contents(home) == before
+    assert at_rest(home) == before
+    assert main(["backup", str(tmp_path / "more"), "--home", str(home)]) == 2
+    assert f"was moved to {backup}, and one more copy would" in capsys.readouterr().err
+    assert not (tmp_path / "more" / "manifest.json").exists()
     home.rename(tmp_path / "gone")
     assert main(["restore", str(backup), "--home", str(new)]) == 0
     assert "was not sealed" not in capsys.readouterr().out
@@ -184,6 +193,14 @@ def test_a_folder_of_something_else_or_of_another_ledger_is_no_place_for_a_backu
     back_up(at(foreign), tmp_path / "backup", ANA)
     with pytest.raises(BackupError, match="is a backup of another ledger"):
         back_up(at(home), tmp_path / "backup", ANA)
+
+
+def test_a_second_backup_at_once_into_one_folder_is_refused_and_leaves_the_first_alone(home, tmp_path):
+    with Backup(tmp_path / "backup").writing(open_ledger(at(home).ledger).created()) as state:
+        (state / "ledger.sqlite").touch()
+        with pytest.raises(BackupError, match="Another backup is being written to"):
+            back_up(at(home), tmp_path / "backup", ANA)
+        assert (state / "ledger.sqlite").exists()
 
 
 def test_only_who_may_operate_makes_copies(home, tmp_path, monkeypatch, capsys):

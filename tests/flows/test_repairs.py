@@ -17,10 +17,11 @@ from flows import repairs
 from flows.backing import back_up
 from flows.cli import main
 from flows.doctor import examine
+from flows.holding import trainer_held
 from flows.identity import Person
 from flows.settings import Settings, settings_from
-from storage.fields import FieldDamaged, FieldStore, save_group
-from storage.ledger import Ledger, open_ledger
+from storage.fields import FieldDamaged, FieldError, FieldStore, save_group
+from storage.ledger import LeaseHeld, Ledger, open_ledger
 from storage.records import FieldRef
 
 NOBODY = 2**30  # no process can have this number
@@ -144,6 +145,24 @@ def test_nothing_is_mended_while_a_process_makes_passes(home, capsys):
     ledger_of(home).release(lease)
     assert recorded(home) == []
     assert len(repair(home, "--yes", "--reason", "now", status=0)["actions"]) == 1
+
+
+def test_nothing_is_mended_while_a_process_trains_a_model(home):
+    kept = FieldStore(home / "fields").path(orphan(home))
+    found = repairs.plan(at(home))
+    with trainer_held(ledger_of(home), "small"), pytest.raises(LeaseHeld, match="model of 'small' is being worked on"):
+        list(repairs.carry_out(at(home), found.actions, ANA, "to see"))
+    assert kept.exists()
+    assert recorded(home) == []
+
+
+def test_an_action_that_the_disk_refuses_is_recorded_as_such(home):
+    gone = FieldStore(home / "fields").path(orphan(home))
+    found = repairs.plan(at(home))
+    shutil.rmtree(gone)
+    with pytest.raises(FieldError, match="disk refused"):
+        list(repairs.carry_out(at(home), found.actions, ANA, "to see"))
+    assert [reason.partition(":")[0] for _, reason, _ in recorded(home)] == ["to see", "not mended"]
 
 
 def test_a_damaged_model_is_trained_again_to_the_digest_that_the_ledger_recorded(home):

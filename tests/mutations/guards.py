@@ -75,7 +75,7 @@ GUARDS = (
     Guard(
         "fencing of a late holder",
         "storage/ledgers/sql.py",
-        "leases.hold(connection, self._lease)  # no pass holds one of a sealed ledger",
+        "leases.hold(connection, self._lease)",
         "pass",
         f"{_LEASES}::test_every_write_of_a_holder_that_was_replaced_is_refused_and_changes_nothing[sqlite]",
         r"SpecChanged: The campaign",

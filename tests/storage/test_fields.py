@@ -302,6 +302,18 @@ def test_a_field_that_was_never_written_and_one_of_a_newer_format_are_told_apart
         store.read(ref)
 
 
+def test_a_copy_replaces_what_is_damaged_without_a_change_of_size_in_either_kind_of_store(
+    shelf: Shelf, s3: Any, tmp_path: Path
+) -> None:
+    source = bucket(s3, f"source-{next(_names)}").store if isinstance(shelf, Directory) else FieldStore(tmp_path)
+    ref = source.write("a", field())
+    assert shelf.store.take(ref, source)
+    alter(shelf, ref, CHUNK, lambda content: bytes([content[0] ^ 1, *content[1:]]))
+    assert shelf.store.take(ref, source)
+    shelf.store.verify(ref)
+    assert not shelf.store.take(ref, source)
+
+
 def test_writing_a_damaged_field_again_repairs_it(shelf: Shelf) -> None:
     ref = shelf.store.write("a", field())
     alter(shelf, ref, CHUNK, lambda content: content[:3])
