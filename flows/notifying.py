@@ -27,6 +27,7 @@ WEBHOOK_S = 10.0
 COMMAND_S = 30.0
 _LEAST_S = 1.0  # with less time left than this nothing is begun
 _FIRST_PAUSE_S, _GROWTH = 10.0, 1.5
+_ASKS = "approval waiting"  # the event of a notice that asks for decisions
 _MOST_AT_ONCE = 1000
 _MOST_TRIES = 100  # beyond which the pause grows no more
 _KEPT = (  # of the environment, for the local command: what finds programs and a desktop, and no secret
@@ -106,22 +107,22 @@ def tell_all(settings: Settings, ledger: Ledger, notices: Sequence[Notice], pati
 
 def current(ledger: Ledger, notices: Sequence[Notice]) -> list[Notice]:
     """The notices that are not past, in the same order."""
-    names = {notice.campaign for notice in notices}
-    proposed = {name: {t.id for t in ledger.trials(name, states={TrialState.PROPOSED})} for name in names}
-    return [notice for notice in notices if not is_past(notice, proposed[notice.campaign])]
+    asking = {notice.campaign for notice in notices if notice.event == _ASKS}
+    decided = {
+        name: {brief.id for brief in ledger.briefs(name) if brief.state is not TrialState.PROPOSED} for name in asking
+    }
+    return [notice for notice in notices if not is_past(notice, decided.get(notice.campaign, ()))]
 
 
-def is_past(notice: Notice, proposed: Collection[str]) -> bool:
+def is_past(notice: Notice, decided: Collection[str]) -> bool:
     """Whether a notice asks nobody for anything any more: it waits for approvals, and all were decided on.
 
     Args:
         notice: Any notice.
-        proposed: The trials of its campaign that wait to be decided on.
+        decided: The trials of its campaign that do not wait to be decided on.
     """
-    if notice.event != "approval waiting":
-        return False
     named = set(notice.payload.get("trials", ()))
-    return bool(named) and named.isdisjoint(proposed)
+    return notice.event == _ASKS and bool(named) and named.issubset(decided)
 
 
 def _tell_one(ways: Sequence[Channel], dead: dict[Channel, str], message: Mapping[str, Any], deadline: float) -> str:

@@ -68,4 +68,5 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_model_and_design(tmp_p
     assert [t.design for t in ledgers[0].trials("saddle")] == [t.design for t in ledgers[1].trials("saddle")]
     curves = [model.payload["curve"] for model in models]
     assert curves[0] == curves[1]
-    assert examine(settings_from({"FIELDCRAFT_PLUGINS": str(HERE / "plugins")}, broken)) == []
+    shown = {"FIELDCRAFT_MLFLOW": f"sqlite:///{broken / 'mlflow.db'}"}
+    assert examine(settings_from({"FIELDCRAFT_PLUGINS": str(HERE / "plugins"), **shown}, broken)) == []
