@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
+import s3fs
 from moto.server import ThreadedMotoServer
 
 from storage.fields import FieldStore
@@ -106,6 +107,7 @@ def s3_server() -> Iterator[Any]:
         patch.setenv("AWS_ACCESS_KEY_ID", "tests")
         patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        s3fs.S3FileSystem.clear_instance_cache()  # which knows an instance by its arguments, not by the environment
         try:
             yield boto3.client("s3")
         finally:

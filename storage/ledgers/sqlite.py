@@ -11,12 +11,13 @@ import atexit
 import json
 import os
 import sqlite3
+import time
 from pathlib import Path
 from urllib.parse import quote
 from weakref import WeakSet, WeakValueDictionary
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from storage.ledger import LedgerBusy, LedgerError, NetworkFileSystem, NoLedger, NotALedger
 from storage.ledgers import schema
@@ -24,6 +25,7 @@ from storage.ledgers.opening import make_tables, settle_schema
 from storage.ledgers.sql import SqlLedger
 
 BUSY_SECONDS = 30.0
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _NETWORK = frozenset(
     [
         *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs"),
@@ -191,14 +193,33 @@ def _begin(connection: Connection) -> None:
 
 def _make_tables(engine: Engine) -> None:
     with engine.connect().execution_options(outside=True) as connection:
-        connection.exec_driver_sql("PRAGMA journal_mode=WAL")  # kept in the file; cannot be set in a transaction
+        _log_ahead(connection)
     make_tables(engine)
 
 
+def _log_ahead(connection: Connection) -> None:
+    """Set WAL mode, which is kept in the file and cannot be set in a transaction.
+
+    Where another process is about to write, SQLite refuses at once and does not wait as elsewhere: ask again.
+    """
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+            return
+        except OperationalError as error:
+            if _code(error) not in _BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _code(error: DBAPIError) -> int:
+    return error.orig.sqlite_errorcode & 0xFF if isinstance(error.orig, sqlite3.Error) else 0
+
+
 def _explain(error: DBAPIError, place: str) -> LedgerError:
-    problem = error.orig
-    code = problem.sqlite_errorcode & 0xFF if isinstance(problem, sqlite3.Error) else 0
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    problem, code = error.orig, _code(error)
+    if code in _BUSY:
         return LedgerBusy(
             f"The ledger {place} was locked by another process for {BUSY_SECONDS:.0f} s. Look for a process that is "
             "stopped in the middle of a write, end it, and repeat."

@@ -1,6 +1,7 @@
 """Several processes at one ledger, let go at the same instant. On every back end."""
 
 import os
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def race(action: Callable[[int], bool], racers: int = RACERS) -> int:
                 os.write(ready[1], b".")
                 os.read(go[0], 1)  # returns when the parent closes its end: the start for all
                 code = 0 if action(racer) else 1
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(code)
         children.append(pid)

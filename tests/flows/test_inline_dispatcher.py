@@ -96,7 +96,7 @@ def test_a_key_submitted_twice_runs_once_and_two_keys_run_apart(inline):
 def test_a_job_that_another_process_ran_is_computed_again_to_the_bit(inline):
     handle = inline.submit(job(inline))
     known = inline.fetch(handle)
-    assert not Inline._answers
+    assert not [key for folder, key in Inline._answers if folder == str(inline.place.folder)]
     assert float(known["drawn"]) == stream(7, 4, Use.SIMULATE, 2).random()
     later = json.loads(json.dumps(handle))  # as the ledger gives it to a process that holds nothing
     assert isinstance(inline.poll(later), Finished)

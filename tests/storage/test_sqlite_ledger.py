@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -213,6 +214,17 @@ def test_a_ledger_locked_for_too_long_says_so(path, monkeypatch):
             ledger.finish("heat", "", "test")
         assert ledger.campaign("heat").finished is None  # a reader is not held up by a writer
         other.execute("ROLLBACK")
+    other.close()
+
+
+def test_a_ledger_is_made_though_another_process_is_making_it(tmp_path):
+    making = tmp_path / "ledger.sqlite"
+    other = sqlite3.connect(making, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")  # as the switch to WAL does: SQLite tells a second one "locked", and does not wait
+    release = threading.Timer(0.3, other.execute, ["ROLLBACK"])
+    release.start()
+    assert list(open_ledger(making, create=True).campaigns()) == []
+    release.join()
     other.close()
 
 
