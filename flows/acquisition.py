@@ -77,16 +77,12 @@ def _gain(
     By the proof of the first place, in the objective's unit; None where there is none, or its bound is of an
     approximation or says nothing of it.
     """
-    import torch
-
     from models.acquisition import Improving
 
     first = found.certificates[0] if found.certificates else None
     if first is None or first.bound_of != "exact" or not isinstance(algorithm.acquisition, Improving):
         return None
-    with torch.no_grad():
-        best = float(posterior.mean_var(torch.tensor(data.X))[0].min())
-    return posterior.scaling.sd * algorithm.acquisition.improvement(first.bound, best)
+    return posterior.scaling.sd * algorithm.acquisition.improvement(first.bound, posterior, data)
 
 
 def _proven(certificate: "maximizer.Certificate", base: Origin, gain: float | None) -> dict[str, Any]:

@@ -83,15 +83,17 @@ Scale = Literal["log", "positive", "free"]
 class Improving(Protocol):
     """An acquisition of which a ceiling on the score says how much better than the best design any other can be."""
 
-    def improvement(self, ceiling: float, best: float) -> float:
+    def improvement(self, ceiling: float, posterior: Posterior, data: Observations) -> float:
         """Largest improvement >= 0 that a score nowhere above ``ceiling`` lets one expect.
 
         Args:
             ceiling: A number that the score exceeds nowhere.
-            best: Least posterior mean among the observed points, in standardised targets.
+            posterior: The beliefs that were scored.
+            data: The observations behind them.
 
         Returns:
-            By how much a design can be expected to lie below ``best``, in standardised targets.
+            By how much a design can be expected to lie below the least posterior mean among the observed points, in
+            standardised targets.
         """
         ...
 

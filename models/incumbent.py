@@ -1,20 +1,42 @@
-"""The best point so far, which an improvement is measured from."""
+"""The level that an improvement is measured from."""
 
 import torch
 from torch import Tensor
 
 from models.constrained import ConstrainedPosterior
+from models.observations import Observations
 from models.surrogate import Posterior
 
 
-def incumbent(posterior: Posterior, X: Tensor) -> Tensor:
-    """Least posterior mean among the observed points X (n, d), n >= 1, a number.
+def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation at the observed point whose mean is least; two numbers.
 
     Under unknown constraints only points believed feasible count, and all of them where none is.
+
+    Args:
+        posterior: Beliefs from the data.
+        data: At least one observation.
     """
     with torch.no_grad():
-        mean = posterior.mean_var(X)[0]
+        X = torch.tensor(data.X)
+        mean, variance = posterior.mean_var(X)
         if isinstance(posterior, ConstrainedPosterior):
             feasible = posterior.believed_feasible(X)
-            mean = mean[feasible] if feasible.any() else mean
-        return mean.min()
+            mean = mean.where(feasible, torch.inf) if feasible.any() else mean
+        best = mean.argmin()
+        return mean[best], variance[best].sqrt()
+
+
+def incumbent(posterior: Posterior, data: Observations) -> Tensor:
+    """The least posterior mean among the observed points, less its standard deviation where readings are noisy.
+
+    Under noise the best point is itself in doubt. Measured from its mean, the points beside it, in as much doubt and
+    as good, promise an improvement for ever and can hold the search where it is. A mean and no reading, so that one
+    lucky reading does not stop the search. Noise that is not stated counts as none.
+
+    Args:
+        posterior: Beliefs from the data.
+        data: At least one observation.
+    """
+    mean, sd = best_belief(posterior, data)
+    return mean - sd if data.noise_sd else mean

@@ -5,23 +5,22 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from botorch.acquisition.analytic import LogExpectedImprovement
 from torch import Tensor
 
 from models.acquisition import Scale
 from models.analytic import AnalyticScore
-from models.incumbent import incumbent
+from models.incumbent import best_belief, incumbent
 from models.observations import Observations
 from models.surrogate import Posterior
 
 
 @dataclass(frozen=True)
 class LogEI:
-    """log E[max(m - f(x), 0)], with m the least posterior mean among the observed points.
+    """log E[max(m - f(x), 0)], with m the least posterior mean among the observed points (see ``incumbent``).
 
-    The incumbent is a mean and not a reading, so that one lucky reading does not stop the search. The logarithm stays
-    finite and keeps its gradient where the improvement itself underflows.
+    Where the noise is stated, m is a standard deviation lower. The logarithm stays finite and keeps its gradient where
+    the improvement itself underflows.
     """
 
     of_moments: ClassVar[bool] = True
@@ -31,11 +30,12 @@ class LogEI:
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
     ) -> AnalyticScore:
         """The score of this iteration (see Acquisition.score); pending points are believed."""
-        best = incumbent(posterior, torch.tensor(data.X))
+        best = incumbent(posterior, data)
         return AnalyticScore(
             posterior, pending, lambda model: LogExpectedImprovement(model, best_f=best, maximize=False)
         )
 
-    def improvement(self, ceiling: float, best: float) -> float:
-        """exp(ceiling): the expected improvement on ``best`` is nowhere larger (see Improving.improvement)."""
-        return math.exp(ceiling)
+    def improvement(self, ceiling: float, posterior: Posterior, data: Observations) -> float:
+        """exp(ceiling) + best - m: nowhere is more expected than that below ``best`` (see Improving.improvement)."""
+        best, _ = best_belief(posterior, data)
+        return math.exp(ceiling) + float(best - incumbent(posterior, data))

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from botorch.acquisition.analytic import LogProbabilityOfImprovement
 from torch import Tensor
 
@@ -18,7 +17,7 @@ from models.surrogate import Posterior
 
 @dataclass(frozen=True)
 class PI:
-    """log P[f(x) < m - margin], with m the least posterior mean among the observed points.
+    """log P[f(x) < m - margin], with m the least posterior mean among the observed points (see ``incumbent``).
 
     The logarithm has the same maximiser and keeps its gradient where the probability itself underflows.
 
@@ -42,7 +41,7 @@ class PI:
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
     ) -> AnalyticScore:
         """The score of this iteration (see Acquisition.score); pending points are believed."""
-        best = incumbent(posterior, torch.tensor(data.X)) - self.margin
+        best = incumbent(posterior, data) - self.margin
         return AnalyticScore(
             posterior, pending, lambda model: LogProbabilityOfImprovement(model, best_f=best, maximize=False)
         )

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from models.analytic import AnalyticScore
 from models.confidence import Beta, refuse_beta, weight_of
+from models.incumbent import best_belief
 from models.observations import Observations
 from models.surrogate import Posterior
 
@@ -43,6 +44,7 @@ class UCB:
             posterior, pending, lambda model: UpperConfidenceBound(model, beta=beta, maximize=False), math.sqrt(beta)
         )
 
-    def improvement(self, ceiling: float, best: float) -> float:
+    def improvement(self, ceiling: float, posterior: Posterior, data: Observations) -> float:
         """max(best + ceiling, 0): mu(x) - sqrt(beta) sigma(x) >= -ceiling at every x (see Improving.improvement)."""
-        return max(best + ceiling, 0.0)
+        best, _ = best_belief(posterior, data)
+        return max(float(best) + ceiling, 0.0)

@@ -1,6 +1,7 @@
 """Acquisitions against their definitions: quadrature, the bound itself, and the distribution of a draw's minimiser."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,10 +34,18 @@ def improvement(mean, variance, incumbent):
     return integrate.quad(integrand, low, incumbent, epsabs=0, epsrel=1e-11, limit=400, points=[incumbent - sd])[0]
 
 
-def test_log_ei_equals_quadrature_with_the_best_mean_as_incumbent(posterior):
-    incumbent = float(posterior.mean_var(torch.tensor(DATA.X))[0].min())
-    assert incumbent > DATA.targets.min()  # the noise is large enough for the two to differ
-    values = LogEI().score(posterior, DATA, NONE, 1, np.random.default_rng(0)).value(POINTS, 0, NONE)
+def level(posterior, *, noisy):
+    mean, variance = posterior.mean_var(torch.tensor(DATA.X))
+    best = int(mean.argmin())
+    return float(mean[best]) - noisy * math.sqrt(float(variance[best]))
+
+
+@pytest.mark.parametrize("noise_sd", [1.5, 0.0, None])
+def test_log_ei_equals_quadrature_from_the_best_mean_less_its_deviation_where_noise_is_stated(posterior, noise_sd):
+    incumbent = level(posterior, noisy=bool(noise_sd))
+    assert level(posterior, noisy=False) > DATA.targets.min()  # the noise is large enough for the two to differ
+    data = replace(DATA, noise_sd=noise_sd)
+    values = LogEI().score(posterior, data, NONE, 1, np.random.default_rng(0)).value(POINTS, 0, NONE)
     mean, variance = (t.tolist() for t in posterior.mean_var(POINTS))
     expected = [math.log(improvement(m, v, incumbent)) for m, v in zip(mean, variance, strict=True)]
     np.testing.assert_allclose(values.detach(), expected, atol=1e-7)
@@ -44,11 +53,39 @@ def test_log_ei_equals_quadrature_with_the_best_mean_as_incumbent(posterior):
 
 def test_pending_points_count_as_read_at_their_mean(posterior):
     pending = POINTS[4:6]
-    incumbent = float(posterior.mean_var(torch.tensor(DATA.X))[0].min())
+    incumbent = level(posterior, noisy=True)
     score = LogEI().score(posterior, DATA, pending, 1, np.random.default_rng(0))
     mean, variance = (t.tolist() for t in posterior.believe(pending).mean_var(POINTS))
     expected = [math.log(improvement(m, v, incumbent)) for m, v in zip(mean, variance, strict=True)]
     np.testing.assert_allclose(score.value(POINTS, 0, NONE).detach(), expected, atol=1e-7)
+
+
+def test_no_improvement_on_the_best_mean_is_above_what_a_ceiling_on_the_score_leaves(posterior):
+    grid = torch.linspace(-1, 1, 2001, dtype=torch.float64).unsqueeze(-1)
+    mean, variance = (t.tolist() for t in posterior.mean_var(grid[::20]))
+    best = level(posterior, noisy=False)
+    expected = max(improvement(m, v, best) for m, v in zip(mean, variance, strict=True))
+    for acquisition in (LogEI(), UCB()):
+        values = acquisition.score(posterior, DATA, NONE, 1, np.random.default_rng(0)).value(grid, 0, NONE)
+        left = acquisition.improvement(float(values.max()), posterior, DATA)
+        optimistic = max(best - m + 2 * math.sqrt(v) for m, v in zip(mean, variance, strict=True))
+        assert (expected if isinstance(acquisition, LogEI) else optimistic) <= left
+
+
+class Basins:
+    """Two basins: the better one read often and known to 0.3, the other, at 0.6, known to 0.8."""
+
+    def mean_var(self, X):
+        right = X[:, 0] > 0
+        return torch.where(right, -0.2, -1.0) + (X[:, 0].abs() - 0.6).square(), torch.where(right, 0.64, 0.09)
+
+
+@pytest.mark.parametrize(("noise_sd", "at"), [(None, -0.6), (0.5, 0.6)])
+def test_under_noise_the_doubt_about_the_best_point_is_no_reason_to_stay_beside_it(noise_sd, at):
+    data = Observations(X=[[-0.6], [0.1]], y=[-1.0, 0.1], maximize=False, noise_sd=noise_sd)
+    grid = torch.linspace(-1, 1, 201, dtype=torch.float64).unsqueeze(-1)
+    values = LogEI().score(Basins(), data, NONE, 1, np.random.default_rng(0)).value(grid, 0, NONE)
+    assert float(grid[values.argmax()]) == pytest.approx(at)
 
 
 @pytest.mark.parametrize("acquisition", [LogEI(), UCB()])
