@@ -75,6 +75,15 @@ class BoundedScore(Score, Protocol):
         ...
 
 
+@runtime_checkable
+class ViolationScore(Score, Protocol):
+    """A score that is minus the sum of the positive ones of its violations where there are any, and >= 0 elsewhere."""
+
+    def violations(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Smooth functions at X (n, d), shape (n, k), differentiable in X; arguments as for ``value``."""
+        ...
+
+
 Scale = Literal["log", "positive", "free"]
 """Whether a score is the logarithm of something positive, something positive itself, or neither."""
 

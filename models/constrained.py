@@ -9,12 +9,43 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.feasibility import FeasibilityPosterior
+from models.feasibility import FeasibilityPosterior, log_success
 from models.observations import Scaling
 from models.surrogate import Function, Posterior
+from models.together import Moments, jointly
 
 # Standard deviations of a constraint below this, in those of its readings, count as this.
 _LEAST_SD = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals:
+    """What is believed of feasibility at n points.
+
+    Args:
+        mean: Means of the noise-free g_k, zero where g_k = 0, shape (n, c).
+        sd: Their standard deviations, shape (n, c).
+        latent: Mean and variance of the classifier's latent function, each (n,); None where no design has failed.
+    """
+
+    mean: Tensor
+    sd: Tensor
+    latent: tuple[Tensor, Tensor] | None
+
+    def log_feasible(self) -> Tensor:
+        """See ``ConstrainedPosterior.log_feasible``."""
+        total = torch.as_tensor(torch.special.log_ndtr(-self.mean / self.sd)).sum(dim=1)
+        return total if self.latent is None else total + log_success(*self.latent)
+
+    def lower(self, widths: float | Sequence[float]) -> Tensor:
+        """See ``ConstrainedPosterior.lower_excess``."""
+        c = self.mean.shape[1]
+        granted = torch.as_tensor(widths, dtype=self.mean.dtype).expand(c + (self.latent is not None))
+        lower = self.mean - granted[:c] * self.sd
+        if self.latent is None:
+            return lower
+        latent, variance = self.latent
+        return torch.cat([lower, -(latent + granted[-1] * variance.sqrt())[:, None]], dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,17 +103,19 @@ class ConstrainedPosterior:
         """Means (n, c) and standard deviations (n, c) of the noise-free g_k at X (n, d), zero where g_k = 0."""
         if not self.constraints:
             return X.new_zeros(len(X), 0), X.new_zeros(len(X), 0)
-        means, variances = zip(*(posterior.mean_var(X) for posterior in self.constraints), strict=True)
-        return torch.stack(means, 1) - self._zeros, torch.stack(variances, 1).clamp_min(_LEAST_SD**2).sqrt()
+        means, variances = self._moments(X)
+        return means.mT - self._zeros, variances.mT.clamp_min(_LEAST_SD**2).sqrt()
+
+    def marginals(self, X: Tensor) -> Marginals:
+        """All that is believed of feasibility at X (n, d)."""
+        return Marginals(*self.excess(X), None if self.hidden is None else self.hidden.latent(X))
 
     def log_feasible(self, X: Tensor) -> Tensor:
         """Logarithm of the probability that all constraints hold at X (n, d) and that there is a result, shape (n,).
 
         sum_k log Phi(-mean_k / sd_k) (Gardner et al., 2014), which takes the constraints as independent.
         """
-        mean, sd = self.excess(X)
-        total = torch.as_tensor(torch.special.log_ndtr(-mean / sd)).sum(dim=1)
-        return total if self.hidden is None else total + self.hidden.log_probability(X)
+        return self.marginals(X).log_feasible()
 
     def lower_excess(self, X: Tensor, widths: float | Sequence[float]) -> Tensor:
         """Optimistic excesses at X (n, d): what must be <= 0 for the point to be possibly feasible.
@@ -94,13 +127,7 @@ class ConstrainedPosterior:
             X: Encoded points, shape (n, d).
             widths: Standard deviations that are granted, >= 0: one number, or one for each column.
         """
-        mean, sd = self.excess(X)
-        granted = torch.as_tensor(widths, dtype=X.dtype).expand(self.columns)
-        lower = mean - granted[: mean.shape[1]] * sd
-        if self.hidden is None:
-            return lower
-        latent, variance = self.hidden.latent(X)
-        return torch.cat([lower, -(latent + granted[-1] * variance.sqrt())[:, None]], dim=1)
+        return self.marginals(X).lower(widths)
 
     @property
     def columns(self) -> int:
@@ -111,6 +138,11 @@ class ConstrainedPosterior:
         """Whether at X (n, d) every constraint's mean is <= 0 and success is as likely as not; bool, shape (n,)."""
         with torch.no_grad():
             return torch.as_tensor((self.lower_excess(X, 0.0) <= 0).all(dim=1))
+
+    @cached_property
+    def _moments(self) -> Moments:
+        """Those of the constraints, (c, n)."""
+        return jointly(self.constraints)
 
     @cached_property
     def _zeros(self) -> Tensor:

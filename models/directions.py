@@ -9,14 +9,15 @@ and its value at x is the directional derivative <phi(x), v>: O(p) a candidate w
 covariance is smaller than the posterior's by k(x, X) (K + N)^-1 N (K + N)^-1 k(X, x').
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
 from models.dual import Factor, Primal, smaller_side
 from models.surrogate import Function
-from models.tangents import Passes, combine, diagonal, explicit, gram, project
+from models.tangents import Passes, combine, diagonal, explicit, gram, project, stacked
 
 ROWS = 256
 """Points of one block: the arrays of a pass then stay in the cache."""
@@ -46,7 +47,15 @@ class Regression:
             return cls(rows, Factor.of(gram(rows, rows), noise))
         return cls(rows, Primal.of(explicit(rows), noise))
 
-    def append(self, rows: Passes, noise: float) -> "Regression":
+    @classmethod
+    def stacked(cls, parts: "Sequence[Regression]") -> "Regression":
+        """c regressions on as many rows of networks of one shape, on the same side, as one with an axis for them."""
+        kind = type(parts[0].side)
+        names = [field.name for field in fields(kind)]
+        side = kind(**{name: torch.stack([getattr(each.side, name) for each in parts]) for name in names})
+        return cls(stacked([each.rows for each in parts]), side)
+
+    def append(self, rows: Passes, noise: float | Tensor) -> "Regression":
         """With k more rows of noise variance ``noise``, on the same side, in O(k n^2) or O(k p^2 + p^3).
 
         Raises:
@@ -60,7 +69,7 @@ class Regression:
         return Regression(together, self.side.append(gram(rows, self.rows), corner))
 
     def variance(self, rows: Passes) -> Tensor:
-        """Posterior variance of the noise-free value at c other rows, shape (c,)."""
+        """Posterior variance of the noise-free value at n other rows, shape (..., n)."""
         if isinstance(self.side, Primal):
             return self.side.variance(explicit(rows))
         return self.side.variance(diagonal(rows), gram(self.rows, rows))

@@ -194,8 +194,8 @@ class Primal:
         return 2 * self.lower.diagonal().log().sum() + self.noise.log().sum()
 
     def variance(self, features: Tensor) -> Tensor:
-        """Posterior variance of the noise-free value at rows (c, p), shape (c,)."""
-        return _half_solve(self.lower, features.mT).square().sum(0)
+        """Posterior variance of the noise-free value at rows (..., c, p), shape (..., c)."""
+        return _half_solve(self.lower, features.mT).square().sum(-2)
 
     def inverse_diagonal(self) -> Tensor:
         """Diagonal of (K + N)^-1, shape (n,)."""

@@ -140,6 +140,15 @@ class Latent:
         return square.clamp_min(1e-30).sqrt()
 
 
+def log_success(mean: Tensor, variance: Tensor) -> Tensor:
+    """log p(success) = log Phi(mean / sqrt(1 + variance)) of latent moments (n,), shape (n,).
+
+    The likelihood averaged over the latent value's normal distribution, in closed form (R&W eq. 3.82).
+    """
+    logarithm: Tensor = torch.special.log_ndtr(mean / (1 + variance).sqrt())
+    return logarithm
+
+
 @dataclass(frozen=True, eq=False)
 class FeasibilityPosterior:
     """What is believed of success at a design; it never changes.
@@ -170,13 +179,8 @@ class FeasibilityPosterior:
         return self.latent_prior.constant + mean, variance
 
     def log_probability(self, X: Tensor) -> Tensor:
-        """log p(success) = log Phi(mean / sqrt(1 + variance)) at encoded X (n, d), shape (n,), differentiable.
-
-        The likelihood averaged over the latent value's normal distribution, in closed form (R&W eq. 3.82).
-        """
-        mean, variance = self.latent(X)
-        logarithm: Tensor = torch.special.log_ndtr(mean / (1 + variance).sqrt())
-        return logarithm
+        """log p(success) at encoded X (n, d), shape (n,), differentiable."""
+        return log_success(*self.latent(X))
 
     def state(self) -> dict[str, Tensor]:
         """Hyper-parameters, mode, metrics and the digest of the attempts."""

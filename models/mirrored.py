@@ -59,7 +59,7 @@ class Mirrored(TangentNetwork):
         """a at X for weights (..., p), shape (..., n)."""
         a = with_constant(X)
         for matrix in self._weights(theta):
-            a = activate(a @ matrix.mT, "relu")[0]
+            a = torch.relu(a @ matrix.mT)
         return self._signed(a)
 
     def single_passes(self, theta: Tensor, X: Tensor) -> Passes:

@@ -8,8 +8,8 @@ image), s_f^2 the output scale and c the prior variance of a constant mean, whic
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -76,13 +76,29 @@ class TangentKernel:
     theta: Tensor
     scales: Tensor
     output: float | Tensor
-    constant: float
+    constant: float | Tensor
     normalised: bool
+
+    @classmethod
+    def stacked(cls, kernels: "Sequence[TangentKernel]") -> "TangentKernel":
+        """c kernels of networks of one shape as one: what depends on the network has an axis for them, (c, ...)."""
+        return replace(
+            kernels[0],
+            theta=torch.stack([each.theta for each in kernels]),
+            scales=torch.stack([each.scales for each in kernels])[:, None],
+            output=column(each.output for each in kernels),
+            constant=column(each.constant for each in kernels),
+        )
 
     @property
     def size(self) -> int:
         """Number of coordinates of a row, the constant's counted."""
         return self.theta.shape[-1] + 1
+
+    @property
+    def root_constant(self) -> Tensor:
+        """sqrt(c), a scalar, or (c, 1) for stacked kernels."""
+        return torch.as_tensor(self.constant, dtype=self.theta.dtype, device=self.theta.device).sqrt()
 
     def rows(self, X: Tensor) -> Passes:
         """Rows with <row(x), row(x')> = k(x, x') at X (n, d), differentiable in X."""
@@ -93,7 +109,7 @@ class TangentKernel:
         """<row(x), v> at X (n, d), shape (n,), for v (p + 1,): the rows are never scaled, their products are."""
         passes = self.passes(X)
         products = project(passes, direction[..., :-1])
-        return self.factors(passes) * products + math.sqrt(self.constant) * direction[..., -1]
+        return self.factors(passes) * products + self.root_constant * direction[..., -1:]
 
     def passes(self, X: Tensor) -> Passes:
         """The network's own rows phi(x/l) at X (n, d)."""
@@ -107,5 +123,11 @@ class TangentKernel:
 
     def joined(self, passes: Passes, factors: Tensor) -> Passes:
         """The rows of ``passes`` times ``factors`` (..., n), and the constant's row."""
-        one = torch.ones_like(factors)[..., None, None]
-        return Passes((*scaled(passes, factors).layers, Layer(one, one, math.sqrt(self.constant))))
+        one = torch.ones_like(factors)
+        constant = Layer((self.root_constant * one)[..., None, None], one[..., None, None], 1.0)
+        return Passes((*scaled(passes, factors).layers, constant))
+
+
+def column(numbers: Iterable[float | Tensor]) -> Tensor:
+    """One number of each of c networks, as it multiplies what has a column for each point: shape (c, 1), float64."""
+    return torch.tensor([float(each) for each in numbers], dtype=torch.float64)[:, None]

@@ -1,7 +1,8 @@
 """What tangent surrogates become once fitted: draws that are directions, draws that are networks, a trained mean."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Self
 
 import numpy as np
@@ -11,7 +12,12 @@ from torch import Tensor
 from models.directions import in_blocks
 from models.observations import Scaling
 from models.surrogate import Function
+from models.tangent_kernel import TangentKernel, column
 from models.tangent_process import TangentProcess, normals
+from models.together import Moments
+
+# Numbers beyond which a process is not stacked with others: arithmetic then takes the time, and not calls.
+_LARGEST = 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +46,22 @@ class TangentBelief:
         """Mean and factor^2 sigma^2 of the noise-free target at X (n, d), each (n,)."""
         mean, variance = self.process.mean_var(X)
         return mean, self.factor**2 * variance
+
+    @property
+    def form(self) -> Hashable:
+        """See ``Stackable``; None for a large one."""
+        return None if self.process.numbers > _LARGEST else (TangentBelief, self.process.form)
+
+    def together(self, others: Sequence[Self]) -> Moments:
+        """See ``Stackable``."""
+        process = TangentProcess.stacked([self.process, *(each.process for each in others)])
+        factor = column(each.factor for each in (self, *others))
+
+        def moments(X: Tensor) -> tuple[Tensor, Tensor]:
+            mean, variance = process.mean_var(X)
+            return mean, factor**2 * variance
+
+        return moments
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q coherent draws, each one pass of the network a candidate."""
@@ -96,13 +118,35 @@ class NetworkDraws(TangentBelief):
 
 
 @dataclass(frozen=True, eq=False)
+class Trained:
+    """x -> s(x) h(x/l; theta) + sqrt(c) a, s(x) = s_f / |phi_0(x/l)|: a network trained from the kernel's theta_0.
+
+    Args:
+        kernel: Of one network, or of c that are stacked.
+        weights: (theta, a), shape (..., p + 1), or (..., 2p + 1) for an antisymmetric pair.
+    """
+
+    kernel: TangentKernel
+    weights: Tensor
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """At X (n, d), shape (..., n)."""
+        return self.scaled(X, self.kernel.factors(self.kernel.passes(X)))
+
+    def scaled(self, X: Tensor, factors: Tensor) -> Tensor:
+        """The same, where s(x) is known, shape (..., n)."""
+        inner = self.kernel.network.value(self.weights[..., :-1], X / self.kernel.scales)
+        return factors * inner + self.kernel.root_constant * self.weights[..., -1:]
+
+
+@dataclass(frozen=True, eq=False)
 class TrainedMean(TangentBelief):
     """N(h(x), nu^2 sigma^2(x)) with a trained network's h (Neural-BO: Phan-Trong et al., 2023).
 
     What a reading left out would change is known by training again without it: it has no ``log_predictive``.
 
     Args:
-        mean: h.
+        mean: h; a ``Trained`` network, or what stands in for one.
         variance: ``exact``, or ``diagonal`` as in Neural-UCB and Neural-TS.
         kind: ``coherent``: one function, the mean plus nu times a deviation of the process. ``independent``: a normal
             number of its own at every point, as the papers draw; its minimum depends on how many points are scored.
@@ -114,8 +158,31 @@ class TrainedMean(TangentBelief):
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """h and nu^2 sigma^2 at X (n, d), each (n,)."""
-        variance = self.process.variance(X) if self.variance == "exact" else self.process.diagonal_variance(X)
-        return self.mean(X), self.factor**2 * variance
+        return self._moments(self.process, self.mean, self.factor, X)
+
+    @property
+    def form(self) -> Hashable:
+        """See ``Stackable``."""
+        if self.process.numbers > _LARGEST or not isinstance(self.mean, Trained):
+            return None
+        return TrainedMean, self.process.form, self.variance, len(self.mean.weights)
+
+    def together(self, others: Sequence[Self]) -> Moments:
+        """See ``Stackable``."""
+        parts = (self, *others)
+        process = TangentProcess.stacked([each.process for each in parts])
+        weights = torch.stack([each.mean.weights for each in parts if isinstance(each.mean, Trained)])
+        return partial(self._moments, process, Trained(process.kernel, weights), column(each.factor for each in parts))
+
+    def _moments(
+        self, process: TangentProcess, mean: Function, factor: float | Tensor, X: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """h and nu^2 sigma^2 of one, or of a stack; the network's rows serve both."""
+        passes = process.kernel.passes(X)
+        factors = process.kernel.factors(passes)
+        rows = process.kernel.joined(passes, factors)
+        variance = process.regression.variance(rows) if self.variance == "exact" else process.diagonal_of(rows)
+        return mean.scaled(X, factors) if isinstance(mean, Trained) else mean(X), factor**2 * variance
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q draws of the stated kind.

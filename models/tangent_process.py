@@ -1,6 +1,7 @@
 """The Gaussian process of a tangent kernel, conditioned: what every tangent surrogate knows of its uncertainty."""
 
 import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,13 +14,15 @@ from models.dual import leave_one_out
 from models.observations import Array, Observations
 from models.randomness import torch_generator
 from models.surrogate import Function
-from models.tangent_kernel import Hyperparameters, TangentKernel
+from models.tangent_kernel import Hyperparameters, TangentKernel, column
 from models.tangents import Layer, Passes, combine, explicit, project
 
 
 @dataclass(frozen=True, eq=False)
 class TangentProcess:
     """t(x) = <row(x), v>, v ~ N(0, I), given readings with noise.
+
+    ``stacked`` makes one of c of them, whose moments have an axis for them: (c, n) for X (n, d).
 
     Args:
         kernel: Of one network.
@@ -32,7 +35,7 @@ class TangentProcess:
     kernel: TangentKernel
     regression: Regression
     y: Tensor
-    noise: float
+    noise: float | Tensor
     mean_direction: Tensor
 
     @classmethod
@@ -46,18 +49,41 @@ class TangentProcess:
         regression = Regression.of(kernel.rows(torch.tensor(data.X)), found.noise)
         return cls(kernel, regression, y, found.noise, regression.direction(y))
 
+    @classmethod
+    def stacked(cls, parts: "Sequence[TangentProcess]") -> "TangentProcess":
+        """c processes of one ``form`` as one."""
+        return cls(
+            kernel=TangentKernel.stacked([each.kernel for each in parts]),
+            regression=Regression.stacked([each.regression for each in parts]),
+            y=torch.stack([each.y for each in parts]),
+            noise=column(each.noise for each in parts),
+            mean_direction=torch.stack([each.mean_direction for each in parts]),
+        )
+
+    @property
+    def form(self) -> Hashable:
+        """What processes have in common that can be ``stacked``."""
+        kernel, side = self.kernel, self.regression.side
+        return kernel.network, kernel.normalised, len(kernel.theta), len(self.y), type(side)
+
+    @property
+    def numbers(self) -> int:
+        """Numbers that one of it takes in a stack."""
+        side = self.regression.side.lower.numel()
+        return side + sum(each.inputs.numel() + each.sensitivities.numel() for each in self.regression.rows.layers)
+
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) >= 0 of the noise-free target at X (n, d)."""
         rows = self.kernel.rows(X)
         return project(rows, self.mean_direction), self.regression.variance(rows)
 
-    def variance(self, X: Tensor) -> Tensor:
-        """Variance alone."""
-        return self.regression.variance(self.kernel.rows(X))
-
     def diagonal_variance(self, X: Tensor) -> Tensor:
         """noise sum_j row_j(x)^2 / U_jj, shape (n,), with U = noise I + sum_i row(x_i) row(x_i)^T (Neural-UCB)."""
-        return self.noise * project(_squared(self.kernel.rows(X)), 1 / self._diagonal)
+        return self.diagonal_of(self.kernel.rows(X))
+
+    def diagonal_of(self, rows: Passes) -> Tensor:
+        """``diagonal_variance`` at points whose rows are known."""
+        return self.noise * project(_squared(rows), 1 / self._diagonal)
 
     def deviations(self, q: int, rng: np.random.Generator, *, perturbed: bool = True) -> Tensor:
         """q draws of v less its mean, shape (q, p + 1), by Matheron's rule (methods.md section 0).
@@ -125,8 +151,8 @@ def normals(X: Array, seed: int) -> Array:
     """One standard normal number for each row of X (n, d), a function of the row's bits and the seed, shape (n,)."""
     bits = np.ascontiguousarray(X + 0.0).view(np.uint64)
     mixed = np.full(len(X), seed, dtype=np.uint64)
-    for column in bits.T:
-        mixed = _mix(mixed ^ column)
+    for numbers in bits.T:
+        mixed = _mix(mixed ^ numbers)
     first, second = _mix(mixed ^ np.uint64(1)), _mix(mixed ^ np.uint64(2))
     unit = [((number >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53 for number in (first, second)]
     return np.asarray(np.sqrt(-2 * np.log(unit[0])) * np.cos(2 * np.pi * unit[1]))

@@ -9,7 +9,6 @@ and eps ~ N(0, noise), a wide network's minimiser is a posterior draw (STO-BNTS:
 a_0 = 0 and eps = 0 it is the posterior mean (Neural-BO: Phan-Trong et al., 2023).
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -89,7 +88,7 @@ class Family:
     def moved(self, weights: Tensor, X: Tensor, factors: Tensor, added: Tensor) -> Tensor:
         """As ``values``, with what ``fixed`` gives already known."""
         inner = self.kernel.network.value(weights[:, :-1], X / self.kernel.scales)
-        return factors * inner + added + math.sqrt(self.kernel.constant) * weights[:, -1:]
+        return factors * inner + added + self.kernel.root_constant * weights[:, -1:]
 
     def linear(self, weights: Tensor, X: Tensor) -> Tensor:
         """f linearised in the weights about the start: what stands in where training diverged, shape (k, n)."""

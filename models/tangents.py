@@ -15,8 +15,8 @@ and the products are summed over all pairs of streams.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -24,6 +24,13 @@ from torch import Tensor
 
 Activation = Literal["relu", "tanh", "erf", "sine"]
 Init = Literal["gaussian", "antisymmetric", "zero_last_layer"]
+
+_ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "sine": torch.sin,
+}
 
 ROOT_HALF = math.sqrt(0.5)
 
@@ -197,6 +204,20 @@ def fixed(a: Passes) -> Passes:
     return Passes(tuple(Layer(x.inputs.detach(), x.sensitivities.detach(), x.factor, x.bias) for x in a.layers))
 
 
+def stacked(parts: Sequence[Passes]) -> Passes:
+    """The rows of c networks of one shape at as many points each, carried together: (c, n, ...)."""
+    return Passes(
+        tuple(
+            replace(
+                layers[0],
+                inputs=torch.stack([layer.inputs for layer in layers]),
+                sensitivities=torch.stack([layer.sensitivities for layer in layers]),
+            )
+            for layers in zip(*(part.layers for part in parts), strict=True)
+        )
+    )
+
+
 def paired(first: Passes, second: Passes) -> Passes:
     """Rows of (h(x; w) - h(x; w'))/sqrt(2) by (w, w')."""
     halves = [layer.times(ROOT_HALF) for layer in first.layers], [layer.times(-ROOT_HALF) for layer in second.layers]
@@ -252,16 +273,21 @@ def _layer_combine(a: Layer, weights: Tensor) -> Tensor:
     return torch.cat(parts, dim=-1)
 
 
+def activated(z: Tensor, kind: Activation) -> Tensor:
+    """psi at z, differentiable in z."""
+    return _ACTIVATIONS[kind](z)
+
+
 def activate(z: Tensor, kind: Activation) -> tuple[Tensor, Tensor]:
     """psi and psi' at z, both differentiable in z (relu's slope is a step: its own derivative is 0)."""
+    a = activated(z, kind)
     if kind == "relu":
-        return torch.relu(z), (z > 0).to(z.dtype)
+        return a, (z > 0).to(z.dtype)
     if kind == "tanh":
-        t = torch.tanh(z)
-        return t, 1 - t * t
+        return a, 1 - a * a
     if kind == "erf":
-        return torch.erf(z), (2 / math.sqrt(math.pi)) * torch.exp(-z * z)
-    return torch.sin(z), torch.cos(z)
+        return a, (2 / math.sqrt(math.pi)) * torch.exp(-z * z)
+    return a, torch.cos(z)
 
 
 @dataclass(frozen=True)
@@ -303,7 +329,7 @@ class Perceptron(TangentNetwork):
         *hidden, last = self._weights(theta)
         a = with_constant(X)
         for matrix, bias in hidden:
-            a = activate(_linear(a, matrix, bias), self.activation)[0]
+            a = activated(_linear(a, matrix, bias), self.activation)
         return _linear(a, *last)[..., 0]
 
     def single_passes(self, theta: Tensor, X: Tensor) -> Passes:

@@ -12,11 +12,12 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from models.acquisition import BoundedScore, Score, SlopedScore
+from models.acquisition import BoundedScore, Score, SlopedScore, ViolationScore
 from models.maximizer import SAME, Candidates
 from models.neighbours import neighbours
 from models.observations import Array
 from models.sequences import every_point, sobol_points, take
+from models.violation import Room, least_violation
 from physics.space import SearchSpace
 
 # Rows scored at once: keeps the intermediate arrays of a surrogate in the cache.
@@ -147,7 +148,7 @@ class Multistart:
             # The starts share one line search: the best of them then goes on alone, to full accuracy.
             together = self._ascend(place, starts, _SHARED_ACCURACY)
             leader = together[[int(np.argmax(place.values(together)))]]
-            ends = np.vstack([together, self._ascend(place, leader, _FULL_ACCURACY)])
+            ends = np.vstack([together, self._ascend_alone(place, leader)])
         return place.space.repair(ends)
 
     def _keep_within(self, place: "_Place", bounded: BoundedScore, starts: Array) -> Array:
@@ -155,6 +156,16 @@ class Multistart:
         together = starts if place.space.constraints else self._ascend(place, starts, _SHARED_ACCURACY)
         leaders = together[np.argsort(-place.values(together, _NEAR), kind="stable")[:_LEADERS]]
         return np.vstack([together, *(self._ascend_constrained(place, x, bounded)[None] for x in leaders)])
+
+    def _ascend_alone(self, place: "_Place", leader: Array) -> Array:
+        """Where one point (1, d) leads: over the kinks of a violation first, and then by gradients; (1, d)."""
+        score = place.score
+        if isinstance(score, ViolationScore) and place.values(leader)[0] < 0:
+            box = np.stack(_box(place.space, leader[0]), axis=1)
+            leader = least_violation(place.room(score.violations), leader[0], box, self.max_iterations)[None]
+            if place.values(leader)[0] < -_SLACK:
+                return leader
+        return self._ascend(place, leader, _FULL_ACCURACY)
 
     def _ascend(self, place: "_Place", starts: Array, accuracy: float) -> Array:
         """L-BFGS-B on the sum over starts (s, d): one batched value and gradient an iteration.
@@ -178,7 +189,7 @@ class Multistart:
         lower, upper = _box(place.space, start)
         kept = _known(place.space)
         if bounded is not None:
-            room = place.room(bounded)
+            room = place.room(bounded.excess)
             kept.append({"type": "ineq", "fun": lambda x: room(x)[0], "jac": lambda x: room(x)[1]})
         found = minimize(
             place.scaled_loss(start[None], penalty=0.0),
@@ -220,16 +231,19 @@ class _Place:
         steps = rng.choice(_DISTANCES, size=(len(anchors), 1)) * rng.standard_normal(anchors.shape)
         return self.space.repair(anchors + steps)
 
-    def room(self, bounded: BoundedScore) -> Callable[[Array], tuple[Array, Array]]:
+    def room(self, excess: Callable[[Tensor, int, Tensor], Tensor]) -> Room:
         """Minus the excesses of one point (d,), shape (k,), and their gradients, shape (k, d)."""
 
         @lru_cache(maxsize=1)
         def at(point: bytes) -> tuple[Array, Array]:
             x = torch.tensor(np.frombuffer(point))
-
-            left = -bounded.excess(x.requires_grad_()[None], self.slot, self.chosen)[0]
-            slopes = [torch.autograd.grad(each, x, retain_graph=True)[0] for each in left]
-            return left.detach().numpy(), torch.stack(slopes).numpy()
+            with torch.no_grad():
+                left = -excess(x[None], self.slot, self.chosen)[0]
+            # One row for each excess: a row's gradient is that of its own, and all are had in one pass back.
+            rows = x.repeat(len(left), 1).requires_grad_()
+            own = -excess(rows, self.slot, self.chosen).diagonal()
+            (slopes,) = torch.autograd.grad(own.sum(), rows)
+            return left.numpy(), slopes.numpy()
 
         return lambda x: at(np.ascontiguousarray(x).tobytes())
 

@@ -123,8 +123,12 @@ class _LeastViolation:
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """At X (n, d), shape (n,) (see Score.value)."""
-        beliefs = self.believing.given(chosen)
-        violation = beliefs.lower_excess(X, self.widths).clamp_min(0).sum(dim=1)
-        if (violation > 0).all():  # the probability costs as much again
+        marginals = self.believing.given(chosen).marginals(X)
+        violation = marginals.lower(self.widths).clamp_min(0).sum(dim=1)
+        if (violation > 0).all():
             return -violation
-        return torch.where(violation > 0, -violation, beliefs.log_feasible(X).exp())
+        return torch.where(violation > 0, -violation, marginals.log_feasible().exp())
+
+    def violations(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Optimistic bounds at X (n, d), shape (n, k) (see ViolationScore)."""
+        return self.believing.given(chosen).lower_excess(X, self.widths)

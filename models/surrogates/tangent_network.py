@@ -14,9 +14,10 @@ from models.directions import in_blocks
 from models.mirrored import Mirrored
 from models.observations import Observations
 from models.one_pass import one_pass
-from models.surrogate import Report
+from models.surrogate import Function, Report
 from models.tangent_kernel import Hyperparameters
-from models.tangent_posteriors import TangentBelief, TangentPosterior, TrainedMean
+from models.tangent_posteriors import TangentBelief, TangentPosterior, Trained, TrainedMean
+from models.tangent_process import TangentProcess
 from models.tangent_trained import Members, TrainedTangent
 from models.tangent_training import Family, Start
 from models.tangents import Init, Perceptron
@@ -106,8 +107,7 @@ class TangentNetwork(TrainedTangent):
 
     def finished(self, linear: TangentPosterior, start: Start, members: Members | None) -> TangentBelief:
         """The trained network as the mean, or the linear model's mean."""
-        process = linear.process
-        mean = process.function(process.mean_direction) if members is None else in_blocks(members.function(0))
+        mean = _mean(linear.process, members)
         own = {"factor": self.deviation, "mean": mean, "variance": self.variance, "kind": self.draw}
         return TrainedMean(**{**vars(linear), **own})
 
@@ -152,3 +152,12 @@ class TangentNetwork(TrainedTangent):
                 )
         if self.network == "convolution":
             raise ValueError("init is mirrored and network is convolution: the mirrored network is dense; set auto.")
+
+
+def _mean(process: TangentProcess, members: Members | None) -> Function:
+    """The network that was trained, and the linear model's mean where none was or where training diverged."""
+    if members is None:
+        return process.function(process.mean_direction)
+    if members.linear[0]:
+        return in_blocks(members.function(0))
+    return Trained(process.kernel, members.weights[0])
