@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-NAME, BATCH, WITH_FIELD = "scale", 50, 200
+NAME, OTHER, BATCH, WITH_FIELD = "scale", "other", 50, 200
 COMMANDS = (
     *("status", "queue", "show scale-0050", "trace scale-0050", "report scale --html scale.html"),
-    *("compare-runs scale scale", "export scale --csv scale.csv"),
+    *("compare-runs scale other", "export scale --csv scale.csv"),
 )
 CAMPAIGN = """\
 name: {name}
@@ -116,7 +116,16 @@ def settings_in(folder: Path) -> Any:
 
 
 def fill(folder: Path, trials: int) -> None:
-    """Write a campaign of so many completed trials, every one through the ledger's own door."""
+    """Write a campaign of so many completed trials, every one through the ledger's own door, and a short one."""
+    from storage.ledger import open_ledger
+
+    settings = settings_in(folder)
+    ledger = open_ledger(settings.ledger, create=True)
+    for name, count in ((NAME, trials), (OTHER, min(trials, 2 * BATCH))):
+        _fill(ledger, settings, folder / f"{name}.yaml", name, count)
+
+
+def _fill(ledger: Any, settings: Any, file: Path, name: str, trials: int) -> None:
     import numpy as np
     import torch
 
@@ -125,16 +134,13 @@ def fill(folder: Path, trials: int) -> None:
     from flows.tensors import as_dataset
     from flows.wiring import wire
     from storage.fields import FieldStore
-    from storage.ledger import open_ledger
 
-    settings = settings_in(folder)
-    file = folder / "scale.yaml"
-    file.write_text(CAMPAIGN.format(name=NAME, budget=trials + 1000))
-    campaign, ledger = wire(read_campaign(file), settings), open_ledger(settings.ledger, create=True)
+    file.write_text(CAMPAIGN.format(name=name, budget=trials + 1000))
+    campaign = wire(read_campaign(file), settings)
     created(ledger, campaign, file)
     rng, fields = np.random.default_rng(0), FieldStore(settings.fields)
     model = fields.write("model", as_dataset({"nothing": torch.zeros(1)}))
-    lease = ledger.acquire(NAME)
+    lease = ledger.acquire(name)
     fenced = ledger.fenced(lease)
     for iteration in range(-(-trials // BATCH)):
         _iterate(fenced, fields, campaign, iteration, min(BATCH, trials - iteration * BATCH), rng, model)
@@ -146,26 +152,26 @@ def _iterate(ledger: Any, fields: Any, campaign: Any, iteration: int, q: int, rn
 
     origin, product = {"kind": "initial", "algorithm": "random"}, None
     if iteration:
-        product = _model(ledger, iteration, model)
+        product = _model(ledger, campaign.spec.name, iteration, model)
         about = {"model": product.ref, "data_digest": product.payload["data_digest"], "mean": 0.0, "sd": 1.0}
         origin = {"kind": "model", "algorithm": campaign.spec.algorithm.sentence, **about}
     designs = campaign.space.decode(campaign.space.sample(q, rng))
     made = [Origin(iteration=iteration, slot=slot, seed=1, **origin) for slot in range(q)]
     proposals = [Proposal(design=d, origin=o) for d, o in zip(designs, made, strict=True)]
-    proposed = ledger.propose(NAME, iteration, proposals, "pass")
+    proposed = ledger.propose(campaign.spec.name, iteration, proposals, "pass")
     grants = [Grant(trial=t.id, expect=t.expect, digest=t.digest) for t in proposed]
     for trial in ledger.approve_all(grants, "policy auto", "", "auto", 2):
         _run(ledger, fields, campaign, trial, TrialState)
 
 
-def _model(ledger: Any, iteration: int, reference: Any) -> Any:
+def _model(ledger: Any, name: str, iteration: int, reference: Any) -> Any:
     from storage.records import digest_of
 
     seen = range(1, iteration * BATCH + 1)
     payload = {
         "surrogate": {"kind": "ignorant"},
         "data_digest": digest_of(iteration),
-        "trials": [f"{NAME}-{n:04d}" for n in seen],
+        "trials": [f"{name}-{n:04d}" for n in seen],
         "results": list(seen),
         "failed": {},
         "collocation": None,
@@ -173,10 +179,10 @@ def _model(ledger: Any, iteration: int, reference: Any) -> Any:
         "remarks": {},
         "curve": [{"step": n, "loss": 1.0 / (1 + n)} for n in range(100)],
         "environment": {"commit": "none"},
-        "recommended": {"trial": f"{NAME}-0001", "mean": 1.0, "sd": 0.1},
+        "recommended": {"trial": f"{name}-0001", "mean": 1.0, "sd": 0.1},
         "seconds": 1.0,
     }
-    return ledger.note(NAME, iteration, "train", payload, reference)
+    return ledger.note(name, iteration, "train", payload, reference)
 
 
 def _run(ledger: Any, fields: Any, campaign: Any, trial: Any, states: Any) -> None:
@@ -188,7 +194,7 @@ def _run(ledger: Any, fields: Any, campaign: Any, trial: Any, states: Any) -> No
     running = ledger.move(trial.id, states.RUNNING, staged.expect, "pass", "submitted", handle=handle)
     (y,) = campaign.problem.function(trial.design).values()
     field = None
-    if trial.number <= WITH_FIELD:
+    if trial.campaign == NAME and trial.number <= WITH_FIELD:
         field = fields.write(trial.id, xr.Dataset({"u": (("x", "y"), np.full((16, 16), y))}))
     ledger.record(
         trial.id,

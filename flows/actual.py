@@ -13,7 +13,7 @@ from storage.records import Result, Trial, TrialState
 
 def design_sent(ledger: Ledger, trial: Trial, attempt: int) -> Design:
     """The design that an attempt was sent with; an edit since then has given the trial another."""
-    if trial.revision == 1:
+    if trial.revision == 1 or attempt == 0:
         return trial.design
     history = ledger.history(trial.campaign, trial.id)
     claims = [event.id for event in history if event.action == "move" and event.after is TrialState.STAGED]
@@ -21,8 +21,10 @@ def design_sent(ledger: Ledger, trial: Trial, attempt: int) -> Design:
     return next(since, trial.design)
 
 
-def said_to_be_run(campaign: Campaign, trial: Trial, reading: Reading, where: str) -> dict[str, float | int | str]:
-    """The variables of which a reading says what was run; ``where`` begins an error.
+def said_to_be_run(
+    campaign: Campaign, trial: Trial, sent: Design, reading: Reading, where: str
+) -> dict[str, float | int | str]:
+    """The variables of which a reading says what was run, beside what was ``sent``; ``where`` begins an error.
 
     Raises:
         InputError: one of them is no variable.
@@ -37,24 +39,24 @@ def said_to_be_run(campaign: Campaign, trial: Trial, reading: Reading, where: st
     return {
         name: value
         for name, value in reading.ran.items()
-        if not reading.restated or differs(variables[name], trial.design[name], value)
+        if not reading.restated or differs(variables[name], sent[name], value)
     }
 
 
 def run_design(
-    campaign: Campaign, trial: Trial, results: Sequence[Result], attempt: int, said: Design
+    campaign: Campaign, trial: Trial, sent: Design, results: Sequence[Result], attempt: int, said: Design
 ) -> dict[str, float | int | str] | None:
-    """The whole design that was run, as an attempt's results have it and then ``said``; None for the one asked.
+    """The whole design that was run, as an attempt's results have it and then ``said``; None for the trial's own.
 
-    A value within a spreadsheet's rounding of the one that stands, or was asked, is that one.
+    A value within a spreadsheet's rounding of the one that stands, or was asked, is that one. What was asked is what
+    the attempt was ``sent`` with: an edit since then was never run by it.
     """
     told = [r.ran for r in results if r.attempt == attempt and r.verdict in ("partial", "accepted")]
-    design = {**trial.design, **((told and told[-1]) or {})}
+    design = {**sent, **((told and told[-1]) or {})}
     for variable in campaign.problem.space.variables:
         name = variable.name
         if name in said and differs(variable, design[name], said[name]):
-            asked = trial.design[name]
-            design[name] = said[name] if differs(variable, asked, said[name]) else asked
+            design[name] = said[name] if differs(variable, sent[name], said[name]) else sent[name]
     return None if design == trial.design else design
 
 

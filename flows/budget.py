@@ -3,10 +3,10 @@
 from typing import Any
 
 from flows.spec import Budget
+from storage.limits import refused
 from storage.records import Limits, Spending, Trial
 
 NEARLY = 0.9  # share of a limit from which on it is called nearly spent
-_SLACK = 1e-9  # relative, as the ledger's own
 
 
 def obstacle(trial: Trial, limits: Limits, spending: Spending, budget: Budget) -> str | None:
@@ -20,21 +20,18 @@ def exhausted(limits: Limits, spending: Spending, budget: Budget) -> str | None:
 
 
 def _exceeded(trials: int, cost: float | None, limits: Limits, spending: Spending, budget: Budget) -> str | None:
-    used, seconds = spending.spent + spending.reserved, spending.seconds + spending.seconds_reserved
-    if trials and limits.trials is not None and spending.trials + trials > limits.trials:
+    found = refused(limits, spending, trials=trials, cost=cost)
+    if found is None or found.limit is None:
+        return None
+    if found.of == "trials":
         return f"{spending.trials} of {limits.trials} trials"
-    if limits.cost is not None:
-        unit = budget.unit or "budget units"
-        if cost is None and used >= limits.cost * (1 - _SLACK):
-            return f"{used:g} of {limits.cost:g} {unit} are spent"
-        if cost and used + cost > limits.cost * (1 + _SLACK):
-            return f"{used:g} of {limits.cost:g} {unit} are spent and the next trial could cost {cost:g}"
-    if limits.seconds is not None and seconds + limits.attempt_seconds > limits.seconds * (1 + _SLACK):
-        return (
-            f"{seconds / 3600:.4g} of {limits.seconds / 3600:.4g} h of wall time are spent and the next trial could "
-            f"take {limits.attempt_seconds / 3600:.4g}"
-        )
-    return None
+    if found.of == "cost":
+        spent = f"{found.used:g} of {found.limit:g} {budget.unit or 'budget units'} are spent"
+        return spent if found.more is None else f"{spent} and the next trial could cost {found.more:g}"
+    return (
+        f"{found.used / 3600:.4g} of {found.limit / 3600:.4g} h of wall time are spent and the next trial could "
+        f"take {limits.attempt_seconds / 3600:.4g}"
+    )
 
 
 def nearly_spent(limits: Limits, spending: Spending, budget: Budget) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ STYLE: Any = {
     "svg.hashsalt": "fieldcraft",  # the same chart is the same bytes
 }
 READING, BEST, INK, ACCENT = "0.55", "#b4371f", "0.2", "#1f5fa8"
+CROWD = 1000  # more marks than this are drawn into an SVG as one picture, whatever their number
 _DPI = 130
 _MARKS = (("initial", "s", "start"), ("model", "o", "proposed"), ("imported", "^", "imported"))
 
@@ -46,6 +47,22 @@ def as_data_uri(figure: Any) -> str:
     made = io.BytesIO()
     figure.savefig(made, format="svg", dpi=_DPI, metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(made.getvalue()).decode("ascii")
+
+
+def crowded(marks: Sequence[Any]) -> bool:
+    """Whether so many marks are drawn as one picture (``rasterized``): as SVG they would be megabytes and minutes."""
+    return len(marks) > CROWD
+
+
+def bars(
+    axis: Any, at: Sequence[float], heights: Sequence[float], bottom: Sequence[float] | float = 0.0, **style: Any
+) -> None:
+    """A bar for every number ``at``; where they are crowded, a thin line for each."""
+    if not crowded(at):
+        axis.bar(at, heights, bottom=bottom, **style)
+        return
+    low = np.broadcast_to(np.asarray(bottom, dtype=float), len(at))
+    axis.vlines(at, low, low + np.asarray(heights, dtype=float), lw=0.6, rasterized=True, **style)
 
 
 def labelled(name: str, unit: str) -> str:
@@ -84,7 +101,8 @@ def progress(axis: Any, campaign: Campaign, trials: Sequence[Trial], optimum: fl
         shown = [trial for trial in completed(trials) if objective.feasible(trial.outputs or {}) is feasible]
         readings = [(trial.outputs or {})[output["name"]] for trial in shown]
         if shown or feasible:
-            axis.plot([trial.number for trial in shown], readings, marker, ms=4.5, color=READING, label=label)
+            style: dict[str, Any] = {"color": READING, "label": label, "rasterized": crowded(shown)}
+            axis.plot([trial.number for trial in shown], readings, marker, ms=4.5, **style)
     numbers, best = best_so_far(campaign, trials)
     if len(numbers):
         axis.step(numbers, best, where="post", color=BEST, lw=1.8, label="best so far")
@@ -140,7 +158,8 @@ def places(axis: Any, campaign: Campaign, trials: Sequence[Trial], names: tuple[
     for kind, marker, label in _MARKS:
         points = [[float(trial.actual[name]) for name in names] for trial in done if trial.origin.kind == kind]
         if points:
-            axis.scatter(*np.array(points).T, marker=marker, s=26, c="white", edgecolors="black", label=label)
+            style = {"c": "white", "edgecolors": "black", "label": label, "rasterized": crowded(points)}
+            axis.scatter(*np.array(points).T, marker=marker, s=26, **style)
     if best := best_trial(campaign, done):
         place = [[float(best.actual[name])] for name in names]
         axis.scatter(*place, marker="*", s=230, c="cyan", edgecolors="black", label="best")
@@ -152,8 +171,12 @@ def places(axis: Any, campaign: Campaign, trials: Sequence[Trial], names: tuple[
 
 
 def parallel(axis: Any, campaign: Campaign, trials: Sequence[Trial]) -> None:
-    """One line a completed trial through all its variables but images and its objective, coloured by the objective."""
+    """One line a completed trial through all its variables but images and its objective, coloured by the objective.
+
+    Of more than ``CROWD`` only the best are drawn, on scales that reach from the least to the greatest of all.
+    """
     import matplotlib as mpl
+    from matplotlib.collections import LineCollection
 
     done, output = completed(trials), campaign.environment["outputs"][0]
     names = [name for name in campaign.environment["units"] if not any(_is_image(trial.actual[name]) for trial in done)]
@@ -161,9 +184,10 @@ def parallel(axis: Any, campaign: Campaign, trials: Sequence[Trial]) -> None:
     values = np.array([(trial.outputs or {})[output["name"]] for trial in done], dtype=float)
     scales.append(_scale(list(values)))
     heights = np.stack([heights for heights, _ in scales], axis=1)
-    colours = mpl.colormaps["viridis"](heights[:, -1])
-    for row in np.argsort(values if campaign.spec["sense"] == "maximize" else -values):  # the best lies on top
-        axis.plot(range(len(scales)), heights[row], color=colours[row], lw=1.3, alpha=0.85)
+    order = np.argsort(values if campaign.spec["sense"] == "maximize" else -values)[-CROWD:]  # the best lies on top
+    lines = np.stack(np.broadcast_arrays(np.arange(len(scales)), heights[order]), axis=-1)
+    colours = mpl.colormaps["viridis"](heights[order, -1])
+    axis.add_collection(LineCollection(list(lines), colors=colours, lw=1.3, alpha=0.85))
     for place, (_, ticks) in enumerate(scales):
         axis.axvline(place, color="0.75", lw=0.8, zorder=0)
         for height, text in ticks:

@@ -64,7 +64,7 @@ def _side(settings: Settings, ledger: Ledger, campaign: Campaign) -> dict[str, A
     trials, spending = ledger.briefs(campaign.name), ledger.spending(campaign.name)
     best, output = best_of(ledger, campaign, trials), campaign.environment["outputs"][0]
     reading, model = best.reading, best.model if best.by_model else None
-    trained = [product for product in ledger.products(campaign.name) if product.step == "train"]
+    trained = ledger.extracts(campaign.name, "train", ("seconds",)).values()
     return {
         "campaign": campaign.name,
         "finished": campaign.finished,
@@ -84,7 +84,7 @@ def _side(settings: Settings, ledger: Ledger, campaign: Campaign) -> dict[str, A
         "reserved": float(spending.reserved),
         "cost_unit": campaign.spec["budget"].get("unit") or "units",
         "seconds": float(spending.seconds),
-        "training_seconds": float(sum(product.payload.get("seconds", 0.0) for product in trained)),
+        "training_seconds": float(sum(told["seconds"] or 0.0 for told in trained)),
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flows.actual import run_design
+from flows.actual import design_sent, run_design
 from flows.errors import InputError
 from flows.recording import Finding, kept, persistently
 from flows.remarks import remark
@@ -58,7 +58,8 @@ def correct(site: Site, finding: Finding, by: str, reason: str) -> Corrected:
         missing = [output.name for output in site.campaign.problem.outputs if output.name not in outputs]
         if missing:
             raise InputError(f"{trial.id} was retracted: give all its outputs again; missing: {', '.join(missing)}.")
-        ran = run_design(site.campaign, trial, results, old.attempt, ready.said)
+        sent = design_sent(site.ledger, trial, old.attempt)
+        ran = run_design(site.campaign, trial, sent, results, old.attempt, ready.said)
         details = {"sd": {**_known_sd(results, old.attempt), **reading.sd}, "note": reading.note}
         said = {name: value for name, value in details.items() if value}
         done, new = site.ledger.correct(

@@ -6,6 +6,7 @@ from typing import Literal
 
 from flows.approval import automatic, ready
 from flows.budget import exhausted, nearly_spent, obstacle
+from flows.closing import given_up
 from flows.dispatching import room_for
 from flows.progress import tell
 from flows.retries import retries
@@ -107,10 +108,11 @@ def _spent(site: Site, waiting: tuple[Trial, ...], spending: Spending) -> str | 
 def _ended(site: Site, trials: tuple[Brief, ...], reason: str) -> Decision:
     """The end; where readings are noisy, a model of all of them comes before it, which says which design is best.
 
+    Where that model cannot be trained, the best is by the latest there is, or by the readings, and the end comes.
     What it is trained on is what any iteration's model is, so that a pass that was killed meanwhile goes on with it.
     """
     trained = site.ledger.latest(site.name, "train")
-    if _untrained(site, trials, trained):
+    if _untrained(site, trials, trained) and given_up(site.ledger, site.name) is None:
         iteration = max(_next_iteration(trials), -1 if trained is None else trained.iteration + 1)
         return Decision(iteration=iteration, model=True, last=True)
     return _finished(site, reason)

@@ -64,6 +64,9 @@ class Display:
                 return self._once(line)
             case "training here":
                 return [f"iteration {details['iteration']:3d}  train      here: {one_line(details['reason'])}"]
+            case "last training failed":
+                why = f"failed: {one_line(details['reason'])}; the campaign ends without this model"
+                return [f"iteration {details['iteration']:3d}  train      {why}"]
             case "training resumed":
                 return [f"               train      goes on from step {details['step']}"]
             case "exported" if details["problem"]:

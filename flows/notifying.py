@@ -236,6 +236,10 @@ def text_of(notice: Notice) -> str:
         case "budget nearly spent":
             used = ", ".join(_used(limit) for limit in payload.get("limits", ()))
             text = f"The budget of {name} is nearly spent ({used}): fieldcraft status {name}"
+        case "last training failed":
+            why = payload.get("reason", "no reason was given")
+            text = f"{name} ends without a model of all its readings, since its training failed ({why}): "
+            text += f"fieldcraft status {name}"
         case _:
             text = f"{name} has ended ({payload.get('reason', 'no reason was given')}): fieldcraft status {name}"
     return one_line(text)

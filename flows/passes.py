@@ -72,10 +72,11 @@ def collocate_step(ref: Mapping[str, Any], iteration: int) -> str | None:
     return product.digest if product else None
 
 
-def train_step(ref: Mapping[str, Any], iteration: int) -> bool:
+def train_step(ref: Mapping[str, Any], iteration: int, last: bool = False) -> bool:
     """Step 5: store the model of the iteration; False where it is being trained elsewhere, for a later pass."""
+    train = training.train_last if last else training.train
     with _explained("train", iteration):
-        return not isinstance(training.train(site_of(**ref), iteration), Awaited)
+        return not isinstance(train(site_of(**ref), iteration), Awaited)
 
 
 def acquire_step(ref: Mapping[str, Any], iteration: int, q: int, model: bool) -> int:
@@ -133,7 +134,7 @@ def _steps(at: Mapping[str, Any], call: Caller) -> Passed:
     proposed = approved = 0
     if decision.model:
         call(collocate_step, at, decision.iteration)
-        if not call(train_step, at, decision.iteration):
+        if not call(train_step, at, decision.iteration, decision.last):
             decision = replace(decision, propose=0, last=False, wait="training")
     if decision.last:
         decision = Decision(**call(decide_step, at))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flows.actual import run_design, said_to_be_run, unusual
+from flows.actual import design_sent, run_design, said_to_be_run, unusual
 from flows.dispatching import attempt_keys
 from flows.errors import FieldcraftError, InputError
 from flows.fieldfiles import read_field
@@ -159,8 +159,9 @@ def _where(reading: Reading) -> str:
 def _sound(site: Site, trial: Trial, reading: Reading, attempt: int) -> Finding:
     where = _where(reading)
     remark(reading.note, "note")
-    said = said_to_be_run(site.campaign, trial, reading, where)
-    ran = run_design(site.campaign, trial, site.ledger.results(trial.id), attempt, said)
+    sent = design_sent(site.ledger, trial, attempt)
+    said = said_to_be_run(site.campaign, trial, sent, reading, where)
+    ran = run_design(site.campaign, trial, sent, site.ledger.results(trial.id), attempt, said)
     warnings = unusual(site.campaign, trial, ran, where) if said and ran else ()
     dataset = None if reading.field is None else read_field(reading.field)
     values = _values(site.campaign, reading.values, f"{where}{trial.id}", "value")
@@ -270,8 +271,10 @@ def _record(site: Site, finding: Finding, by: str, source: str) -> Recorded:
     agrees = finding.values.items() <= known.items()
     outputs = {**known, **finding.values} if agrees or not whole else finding.values
     field = finding.field or (trial.field if whole and agrees else _last(parts, lambda part: part.field))
-    ran = run_design(site.campaign, trial, results, finding.attempt, finding.said)
-    same = [r for r in _alike(trial, finding.attempt, results) if (r.outputs, r.field, r.ran) == (outputs, field, ran)]
+    sent = design_sent(site.ledger, trial, finding.attempt)
+    ran = run_design(site.campaign, trial, sent, results, finding.attempt, finding.said)
+    known_as = (outputs, field, ran or trial.design)
+    same = [r for r in _alike(trial, finding.attempt, results) if (r.outputs, r.field, r.ran or sent) == known_as]
     if same and not _adds(reading, same if whole else results):
         verdict = "duplicate" if missing or trial.outputs == outputs else "superseded"
         return _said(site, trial, verdict, None, missing, finding.warnings)

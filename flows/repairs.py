@@ -168,7 +168,7 @@ def _folder(
 
 def _lease(ledger: Ledger, finding: Finding, lease: Lease) -> Action:
     def act() -> None:
-        ledger.release(ledger.acquire(lease.campaign, break_lease=True), done=False)
+        ledger.release(ledger.acquire(lease.campaign, break_lease=True, held=lease), done=False)
 
     return Action(
         finding.text,

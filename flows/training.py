@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.clocks import Clock
+from flows.closing import give_up
 from flows.collocation import points_of
 from flows.elsewhere import Awaited, ask
 from flows.environment import environment_of
+from flows.errors import FieldcraftError
 from flows.holding import trainer_held
 from flows.progress import tell
 from flows.recommending import recommended
@@ -23,6 +25,7 @@ from flows.streams import Use, stream
 from flows.tensors import as_dataset, as_state
 from flows.wiring import as_read, infeasible, observations, standing
 from storage.fields import FieldError, load_group, save_group
+from storage.ledger import LedgerError
 from storage.records import Brief, FieldRef, Product, Result
 
 if TYPE_CHECKING:
@@ -85,6 +88,20 @@ def train(site: Site, iteration: int) -> Product | Awaited | None:
         return answer
     # The flow run may have ended well between the look at the ledger and the question.
     return site.ledger.product(site.name, iteration, "train") or _here(site, iteration, lesson, answer.reason)
+
+
+def train_last(site: Site, iteration: int) -> Product | Awaited | None:
+    """As ``train``, for the model that a campaign ends with; where the surrogate fails, that is noted, and None comes.
+
+    It would only have said which design is best, so the campaign does not wait for it to be mended.
+    """
+    try:
+        return train(site, iteration)
+    except (FieldcraftError, LedgerError, FieldError, OSError):  # of the stores and the settings: a later pass repeats
+        raise
+    except Exception as error:  # the outermost edge of a surrogate, whatever it raises
+        give_up(site, iteration, f"{type(error).__name__}: {error}")
+        return None
 
 
 def train_outside(home: str, name: str, iteration: int, data_digest: str, who: str) -> Product | str:

@@ -4,7 +4,7 @@ This module is the contract. ``open_ledger`` finds the back end; importing the m
 wrong stands in ``storage.ledger_errors``.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,12 +29,10 @@ from storage.ledger_errors import (
     UnknownCampaign,
     UnknownTrial,
 )
+from storage.ledger_reads import LedgerReads
 from storage.records import (
     UNLIMITED,
-    Approval,
-    Brief,
     Campaign,
-    Event,
     Expect,
     FailureKind,
     FieldRef,
@@ -44,12 +42,9 @@ from storage.records import (
     Level,
     Limits,
     Notice,
-    OutboxItem,
     Product,
     Proposal,
     Result,
-    Retriable,
-    Spending,
     Step,
     Trial,
     TrialState,
@@ -118,8 +113,8 @@ EXPORTER = ":exporter"  # the lease under which one process exports; no campaign
 TRAINER = ":train:"  # how the leases begin under which a process that makes no pass trains a campaign's model
 
 
-class Ledger(Protocol):
-    """What every back end promises.
+class Ledger(LedgerReads, Protocol):
+    """What every back end promises: the reads of ``storage.ledger_reads``, and these writes.
 
     Every write is one transaction: the change, its event and its outbox row are stored together or not at all, and
     they are on disk when the call returns. Every write may be repeated after a crash: repeating one that was stored
@@ -155,19 +150,13 @@ class Ledger(Protocol):
         """
         ...
 
-    def campaign(self, name: str) -> Campaign:
-        """Return the campaign of that name."""
-        ...
-
-    def campaigns(self) -> tuple[Campaign, ...]:
-        """All campaigns, oldest first."""
-        ...
-
     def finish(self, name: str, reason: str, by: str) -> Campaign:
         """Record why a campaign ended, with a notice. The first reason holds; later calls return it unchanged."""
         ...
 
-    def acquire(self, name: str, break_lease: bool = False, due: float | None = None) -> Lease:
+    def acquire(
+        self, name: str, break_lease: bool = False, due: float | None = None, held: Lease | None = None
+    ) -> Lease:
         """Take the campaign's lease for this process.
 
         A holder on this host that no longer lives (or whose pid now belongs to another process) is replaced at once,
@@ -177,9 +166,11 @@ class Ledger(Protocol):
             name: The campaign.
             break_lease: Replace the holder even if it may be alive; only for a machine that is gone.
             due: When the pass was to begin, in seconds since the epoch; None for one that is wanted in any case.
+            held: The lease that the caller saw and means to break; None for whatever there is.
 
         Raises:
             LeaseHeld: Another live process, or a process of another host, holds it.
+            LeaseLost: ``held`` is not held any more: it was given back or taken over since.
             PassServed: A lease that was acquired after ``due`` has been given back: its passes did all there was to do.
         """
         ...
@@ -191,10 +182,6 @@ class Ledger(Protocol):
             lease: The lease.
             done: Whether its passes did what they were to do; otherwise nothing that was due before counts as served.
         """
-        ...
-
-    def holder(self, name: str) -> Lease | None:
-        """Who makes passes over a campaign now; None when nobody does, or only a process that no longer lives."""
         ...
 
     def fenced(self, lease: Lease) -> "Ledger":
@@ -211,10 +198,6 @@ class Ledger(Protocol):
         It is a lease beside that of the passes: a pass ends while it is held. To break it fences a training off that
         nobody waits for any more: its ``note`` under this lease is refused then.
         """
-        ...
-
-    def trainer(self, campaign: str) -> Lease | None:
-        """Who trains a campaign's model outside a pass now; None when nobody does, or only a dead process."""
         ...
 
     def propose(self, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str) -> tuple[Trial, ...]:
@@ -455,102 +438,12 @@ class Ledger(Protocol):
         """Write down what a step made; when the step of that iteration has a product already, return that one."""
         ...
 
-    def product(self, campaign: str, iteration: int, step: Step) -> Product | None:
-        """What the step of that iteration made, or None."""
-        ...
-
-    def products(self, campaign: str) -> tuple[Product, ...]:
-        """All products of a campaign, oldest first."""
-        ...
-
-    def latest(self, campaign: str, step: Step) -> Product | None:
-        """What the step made in the latest iteration in which it made something, or None."""
-        ...
-
-    def iterations(self, campaign: str, step: Step) -> tuple[int, ...]:
-        """The iterations in which the step made something, in order; ``product`` has each."""
-        ...
-
-    def trials(
-        self, campaign: str, states: Collection[TrialState] | None = None, iteration: int | None = None
-    ) -> tuple[Trial, ...]:
-        """Trials of a campaign by number, all or those in ``states`` and of ``iteration``."""
-        ...
-
-    def briefs(self, campaign: str) -> tuple[Brief, ...]:
-        """All trials of a campaign in brief, by number: a fraction of what ``trials`` costs."""
-        ...
-
-    def settled(self, campaign: str) -> Mapping[str, int]:
-        """The event with which each trial came to its settled state, by trial; a later id is a later time."""
-        ...
-
-    def standing(self, campaign: str) -> Mapping[str, int]:
-        """Id of the result that counts of each trial, by trial; one that was retracted is left out."""
-        ...
-
-    def corrected(self, campaign: str) -> frozenset[str]:
-        """The trials of which a result was corrected or retracted."""
-        ...
-
-    def retriable(self, campaign: str) -> tuple[Retriable, ...]:
-        """The trials that failed in passing and have attempts left under a live approval, by number."""
-        ...
-
-    def trial(self, trial_id: str) -> Trial:
-        """Return the trial of that id."""
-        ...
-
-    def history(self, campaign: str, trial: str | None = None) -> tuple[Event, ...]:
-        """Events of a campaign, or of one of its trials, oldest first."""
-        ...
-
-    def results(self, trial_id: str) -> tuple[Result, ...]:
-        """All results of a trial, oldest first, whatever their verdict."""
-        ...
-
-    def readings(self, campaign: str) -> tuple[Result, ...]:
-        """All results of a campaign, oldest first, whatever their verdict."""
-        ...
-
-    def spending(self, campaign: str) -> Spending:
-        """What a campaign has spent and reserved."""
-        ...
-
-    def approvals(self, trial_id: str) -> tuple[Approval, ...]:
-        """All approvals of a trial, oldest first, voided ones too."""
-        ...
-
-    def granted(self, campaign: str) -> tuple[Approval, ...]:
-        """All approvals of a campaign, oldest first, voided ones too."""
-        ...
-
-    def pending(self, campaign: str | None = None, limit: int = 1000) -> tuple[OutboxItem, ...]:
-        """The oldest ``limit`` outbox items not exported yet, oldest first."""
-        ...
-
-    def unexported(self, campaign: str) -> int:
-        """How many of a campaign's outbox items were not exported yet."""
-        ...
-
     def exported(self, item_id: int, run_id: str | None) -> None:
         """Mark an outbox item as exported to the tracking run ``run_id``; a second mark changes nothing."""
         ...
 
-    def tracked(self, campaign: str) -> Mapping[str, str]:
-        """Tracking runs by what they show: ``campaign``, ``trial:ID`` and ``surrogate:ITERATION``."""
-        ...
-
     def notify(self, campaign: str, event: str, key: str, payload: Mapping[str, Any]) -> Notice:
         """Write down that a person should hear of something; where the campaign has that key, return what there is."""
-        ...
-
-    def notices(self, campaign: str | None = None, limit: int = 100) -> tuple[Notice, ...]:
-        """The oldest ``limit`` notices that were not told yet, oldest first."""
-        ...
-
-    def noticed(self, campaign: str, event: str) -> tuple[Notice, ...]:
-        """All notices of one kind (``Notice.event``) that a campaign ever had, told or not, oldest first."""
         ...
 
     def told(self, notice_id: int, success: bool) -> None:
@@ -591,10 +484,6 @@ class Ledger(Protocol):
         """Let a sealed ledger be written again, with an event ``unseal`` in every campaign; an open one stays."""
         ...
 
-    def sealed(self) -> str | None:
-        """Where the campaigns were moved to; None while they are here."""
-        ...
-
     def mend(self, campaign: str, by: str, reason: str, details: Mapping[str, Any]) -> None:
         """Write down, as an event ``repair``, what a person is about to mend: one event for every call."""
         ...
@@ -603,16 +492,8 @@ class Ledger(Protocol):
         """Take the marks off what tracking was shown of a campaign: the next export shows all of it again."""
         ...
 
-    def created(self) -> float:
-        """When the ledger was made, in seconds since the epoch: the same in all its copies."""
-        ...
-
     def close(self) -> None:
         """Close what this process keeps open of it; its files can then be moved. The next use opens it again."""
-        ...
-
-    def check(self) -> list[str]:
-        """Read everything and return what is wrong, one sentence each; empty when all is well."""
         ...
 
 

@@ -349,7 +349,9 @@ class Notice(Record):
 
     id: int
     campaign: str
-    event: Literal["approval waiting", "submission unknown", "budget nearly spent", "campaign ended"]
+    event: Literal[
+        "approval waiting", "submission unknown", "budget nearly spent", "last training failed", "campaign ended"
+    ]
     key: str  # one notice for each key of a campaign
     payload: Mapping[str, Any]
     created: float

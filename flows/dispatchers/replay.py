@@ -30,7 +30,8 @@ class Replay:
         place: The campaign; its wall time is not needed.
         campaign: Name of a campaign in the same ledger.
         file: Name of a CSV file in the folder of records.
-        noisy: Whether what was recorded is noisy, so that the best reading may be a lucky one.
+        noisy: Whether what was recorded is noisy, so that the best reading may be a lucky one. Each record then stands
+            as it was read, without its field: what a problem evaluates from a field has none of the reading's noise.
 
     Raises:
         ValueError: not exactly one of ``campaign`` and ``file``.
@@ -117,7 +118,7 @@ class Replay:
         return self.look(handle)
 
     def fetch(self, handle: Handle) -> "xr.Dataset":
-        """The recorded fields, or the recorded outputs where there are none.
+        """The recorded fields, or the recorded outputs where there are none or these are noisy.
 
         Raises:
             FieldDamaged: nothing was recorded, or the fields are not what was recorded.
@@ -127,7 +128,7 @@ class Replay:
         record = self._record(handle)
         if record is None or record.infeasible:
             raise FieldDamaged(f"{handle['key']} has no fields: {self._source} holds no result of its design.")
-        if record.stored is not None:
+        if record.stored is not None and not self.noisy:
             return FieldStore(self.place.settings.fields).read(record.stored)
         units = handle["outputs"]
         return xr.Dataset({name: ((), record.outputs[name], {"units": unit}) for name, unit in units.items()})

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from flows.charts import ACCENT, BEST, as_data_uri, labelled, logarithmic, new_figure, whole_numbers
-from flows.report.markup import Content, Markup, element, facts, picture, section, table
+from flows.report.markup import Content, Markup, element, facts, note, picture, section, table
 from flows.report.material import Material
-from flows.report.sections import note, number
+from flows.report.sections import number
 from flows.views import quantity
 from storage.records import Certificate, Trial
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from flows.charts import ACCENT, BEST, INK, as_data_uri, labelled, new_figure, whole_numbers
 from flows.comparing import FACTS, NOT_COMPARABLE, milestones
-from flows.report.markup import Content, element, facts, page, picture, section, table
-from flows.report.sections import note, number
+from flows.report.markup import Content, element, facts, note, page, picture, section, table
+from flows.report.sections import number
 
 
 def comparison_page(data: Mapping[str, Any]) -> str:

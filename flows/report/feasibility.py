@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from flows.charts import ACCENT, BEST, as_data_uri, completed, new_figure, whole_numbers
+from flows.charts import ACCENT, BEST, as_data_uri, bars, completed, crowded, new_figure, whole_numbers
 from flows.feasibility import is_infeasible, violation_text
-from flows.report.markup import Content, Markup, element, picture, section, table
+from flows.report.markup import Content, Markup, element, note, picture, section, table
 from flows.report.material import Material
-from flows.report.sections import note, number
+from flows.report.sections import number
 from flows.views import counted, design_text
 
 
@@ -60,11 +60,12 @@ def _chart(material: Material) -> str:
     figure, done = new_figure(7.4, 2.6), completed(material.trials)
     axis, failed = figure.subplots(), [trial.number for trial in material.trials if is_infeasible(trial)]
     violations = [material.objective.violation(trial.outputs or {}) for trial in done]
-    axis.bar([trial.number for trial in done], violations, color=BEST, alpha=0.75)
+    bars(axis, [trial.number for trial in done], violations, color=BEST, alpha=0.75)
     met = [trial.number for trial, violation in zip(done, violations, strict=True) if violation == 0]
-    axis.plot(met, [0.0] * len(met), "o", ms=4.5, color=ACCENT, clip_on=False, label="feasible")
+    style = {"clip_on": False, "rasterized": crowded(done)}
+    axis.plot(met, [0.0] * len(met), "o", ms=4.5, color=ACCENT, label="feasible", **style)
     if failed:
-        axis.plot(failed, [0.0] * len(failed), "x", ms=5.5, color=BEST, clip_on=False, label="failed as infeasible")
+        axis.plot(failed, [0.0] * len(failed), "x", ms=5.5, color=BEST, label="failed as infeasible", **style)
     axis.set(xlabel="trial", ylabel="violation")
     axis.set_ylim(bottom=0.0)
     whole_numbers(axis)

@@ -126,6 +126,11 @@ def picture(source: str, alternative: str, caption: str) -> Markup:
     return element("figure", element("img", src=source, alt=alternative), element("figcaption", caption))
 
 
+def note(text: str) -> Markup:
+    """A remark in small print."""
+    return element("p", text, class_="note")
+
+
 def section(title: str, *content: Content) -> Markup:
     """A headed part of a page."""
     return element("section", element("h2", title), *content)

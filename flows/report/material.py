@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from flows.best import Best, best_of, objective_of
+from flows.closing import given_up
 from flows.errors import InputError
 from flows.feasibility import campaign_feasibility, closest
 from flows.picture import field_of_places
@@ -18,10 +20,28 @@ from flows.wiring import rewire
 from storage.fields import FieldStore
 from storage.ledger import Ledger
 from storage.objective import Objective
-from storage.records import Approval, Brief, Campaign, Event, Lease, Product, Result, Spending, Trial
+from storage.records import Approval, Brief, Campaign, Event, Lease, Result, Spending, Trial
 from storage.staging import FieldError
 
 Of = TypeVar("Of", Approval, Result)
+MODELS = 50  # newest models of which the page has the digests: each is a record that grows with the campaign
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained model as a table shows it.
+
+    Args:
+        iteration: Of the training.
+        trials: How many trials it saw.
+        seconds: What the training took; None where nothing says.
+        digests: Of the model, its data, its collocation points and its checkpoint; None for what it has not.
+    """
+
+    iteration: int
+    trials: int
+    seconds: float | None
+    digests: tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -34,7 +54,9 @@ class Material:
         history: All events, oldest first.
         approvals: By trial, oldest first.
         results: By trial, oldest first.
-        products: What its steps made, oldest first.
+        trained: What each training took and said, by iteration: its ``seconds``, ``metrics`` and ``remarks``, each None
+            where the version that trained it kept none.
+        models: The newest of the models.
         runs: MLflow runs by what they show.
         spending: What is spent and reserved.
         holder: Who makes passes over it now.
@@ -44,7 +66,8 @@ class Material:
         wired: Its components; None where the code no longer knows them.
         field: The best trial's field where designs are places in it (an ``xarray.DataArray``).
         belief: What the latest surrogate predicts.
-        missing: Why a part could not be read, by its name: ``components``, ``field`` or ``surrogate``.
+        missing: Why a part could not be read, by its name: ``components``, ``field``, ``surrogate`` or
+            ``a model of all readings``.
     """
 
     campaign: Campaign
@@ -52,7 +75,8 @@ class Material:
     history: tuple[Event, ...]
     approvals: Mapping[str, tuple[Approval, ...]]
     results: Mapping[str, tuple[Result, ...]]
-    products: tuple[Product, ...]
+    trained: Mapping[int, Mapping[str, Any]]
+    models: tuple[Model, ...]
     runs: Mapping[str, str]
     spending: Spending
     holder: Lease | None
@@ -74,10 +98,17 @@ class Material:
         """What counts as best and feasible."""
         return objective_of(self.campaign)
 
-    @property
+    @cached_property
     def feasibility(self) -> dict[str, Any] | None:
         """How it stands with its constraints, as ``flows.feasibility.campaign_feasibility`` says."""
         return campaign_feasibility(self.objective, self.trials)
+
+    @cached_property
+    def failures(self) -> Mapping[str, str]:
+        """Why each trial failed last, by trial."""
+        ended = {trial.id: trial.state for trial in self.trials if trial.failure}
+        told = ((event.trial or "", event) for event in self.history)
+        return {trial: event.reason for trial, event in told if trial in ended and event.after == ended[trial]}
 
     @property
     def by_people(self) -> bool:
@@ -101,6 +132,9 @@ def gather(settings: Settings, ledger: Ledger, campaign: Campaign) -> Material:
     trials, missing = ledger.trials(campaign.name), dict[str, str]()
     best, wired = best_of(ledger, campaign, trials), _wired(settings, campaign, missing)
     field = _field(settings, campaign, trials, missing)
+    if why := given_up(ledger, campaign.name):
+        missing["a model of all readings"] = f"its training failed ({why})"
+    trained = ledger.extracts(campaign.name, "train", ("seconds", "metrics", "remarks"))
     shown = best.trial or closest(objective_of(campaign), trials)
     return Material(
         campaign=campaign,
@@ -108,7 +142,8 @@ def gather(settings: Settings, ledger: Ledger, campaign: Campaign) -> Material:
         history=ledger.history(campaign.name),
         approvals=_by_trial(trials, ledger.granted(campaign.name)),
         results=_by_trial(trials, ledger.readings(campaign.name)),
-        products=ledger.products(campaign.name),
+        trained=trained,
+        models=tuple(_model(ledger, campaign.name, iteration) for iteration in list(trained)[-MODELS:]),
         runs=ledger.tracked(campaign.name),
         spending=ledger.spending(campaign.name),
         holder=ledger.holder(campaign.name),
@@ -119,6 +154,16 @@ def gather(settings: Settings, ledger: Ledger, campaign: Campaign) -> Material:
         belief=_belief(Site(wired, ledger, FieldStore(settings.fields)), shown, field, missing) if wired else None,
         missing=missing,
     )
+
+
+def _model(ledger: Ledger, campaign: str, iteration: int) -> Model:
+    """One model; its record, which names every trial that it saw, is not kept."""
+    product = ledger.product(campaign, iteration, "train")
+    assert product is not None  # the ledger has just named it, and never loses one
+    payload, reference = product.payload, product.reference
+    checkpoint = None if reference is None else reference.digest
+    digests = (product.digest, payload.get("data_digest"), payload.get("collocation"), checkpoint)
+    return Model(iteration, len(payload.get("trials", ())), payload.get("seconds"), digests)
 
 
 def _by_trial(trials: Sequence[Trial], records: Iterable[Of]) -> dict[str, tuple[Of, ...]]:

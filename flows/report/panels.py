@@ -11,8 +11,10 @@ from flows.charts import (
     INK,
     READING,
     as_data_uri,
+    bars,
     colour_bar,
     completed,
+    crowded,
     heat_map,
     labelled,
     new_figure,
@@ -94,7 +96,14 @@ def _readings(axis: Any, material: Material, plane: Slice, limits: tuple[float, 
     done = completed(material.trials)
     points = np.array([[float(trial.actual[name]) for name in plane.names] for trial in done])
     values = [_value(material, trial) for trial in done]
-    options = {"cmap": "inferno", "vmin": limits[0], "vmax": limits[1], "edgecolors": INK, "s": 42}
+    options = {
+        "cmap": "inferno",
+        "vmin": limits[0],
+        "vmax": limits[1],
+        "edgecolors": INK,
+        "s": 42,
+        "rasterized": crowded(done),
+    }
     image = axis.scatter(*points.T, c=values, **options)
     colour_bar(axis, image, labelled(*material.output), "both")
 
@@ -110,7 +119,7 @@ def _line_chart(material: Material, plane: Slice) -> str:
     axis.plot(along, plane.mean, color=ACCENT, label="surrogate: mean and two standard deviations")
     values = [_value(material, trial) for trial in done]
     places, label = [float(trial.actual[name]) for trial in done], f"{source_of(material)}: readings"
-    axis.plot(places, values, "o", ms=4.5, color=INK, label=label)
+    axis.plot(places, values, "o", ms=4.5, color=INK, label=label, rasterized=crowded(done))
     axis.set(xlabel=labelled(name, material.units[name]), ylabel=labelled(*material.output))
     axis.legend(loc="best")
     return as_data_uri(figure)
@@ -123,7 +132,8 @@ def foreseen_chart(material: Material, foreseen: Sequence[Trial]) -> str:
     mean = np.array([trial.origin.mean for trial in foreseen], dtype=float)
     sd = np.array([trial.origin.sd or 0.0 for trial in foreseen])
     read = np.array([_value(material, trial) for trial in foreseen])
-    axis.errorbar(read, mean, yerr=2 * sd, fmt="o", ms=4.5, color=ACCENT, ecolor=READING, elinewidth=1.0)
+    style = {"color": ACCENT, "ecolor": READING, "rasterized": crowded(foreseen)}
+    axis.errorbar(read, mean, yerr=2 * sd, fmt="o", ms=4.5, elinewidth=1.0, **style)
     ends = [float(min(mean.min(), read.min())), float(max(mean.max(), read.max()))]
     axis.plot(ends, ends, ":", color=INK, label="foreseen as read")
     room = 0.6 * (ends[1] - ends[0]) or 1.0
@@ -158,13 +168,13 @@ def time_chart(material: Material) -> str:
     figure = new_figure(7.4, 2.9)
     axis = figure.subplots()
     numbers = [trial.number for trial in material.trials]
-    axis.bar(numbers, [trial.seconds for trial in material.trials], color=ACCENT, label=material.work)
+    bars(axis, numbers, [trial.seconds for trial in material.trials], color=ACCENT, label=material.work)
     first = {trial.iteration: trial for trial in reversed(material.trials)}
-    trained = [p for p in material.products if p.step == "train" and p.iteration in first]
+    trained = [(first[n], said["seconds"] or 0.0) for n, said in material.trained.items() if n in first]
     if trained:
-        before = [first[product.iteration] for product in trained]
-        seconds, under = [p.payload["seconds"] for p in trained], [trial.seconds for trial in before]
-        axis.bar([trial.number for trial in before], seconds, bottom=under, color=BEST, alpha=0.75, label="training")
+        before, under = [trial.number for trial, _ in trained], [trial.seconds for trial, _ in trained]
+        style = {"color": BEST, "alpha": 0.75, "label": "training"}
+        bars(axis, before, [seconds for _, seconds in trained], under, **style)
     axis.set(xlabel="trial", ylabel="time (s)")
     whole_numbers(axis)
     axis.legend(loc="best")

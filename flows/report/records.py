@@ -6,16 +6,18 @@ from typing import Any
 
 import yaml
 
-from flows.report.markup import Content, Markup, element, pairs, section, table
-from flows.report.material import Material
-from flows.report.sections import beside_values, note, number, when
+from flows.report.markup import Content, Markup, element, joined, note, pairs, section, table
+from flows.report.material import Material, Model
+from flows.report.sections import beside_values, number, when
+from flows.report.thinning import ROWS, newest
 from flows.settings import Settings
 from flows.sites import ACTOR
 from flows.views import counted, design_text, outputs_text
 from models.scores import scores_of
-from storage.records import Approval, Event, Product, Result, TrialState
+from storage.records import Approval, Event, Result, TrialState
 
 _WAITING = (TrialState.PROPOSED, TrialState.HELD)
+_OF_A_TRIAL = "'fieldcraft show TRIAL' has those of a trial"
 _DECISIONS = frozenset({"approve", "edit", "prioritise", "correct", "import"})
 _RULINGS = frozenset({TrialState.REJECTED, TrialState.ABANDONED, TrialState.PROPOSED})  # a move there is a decision
 
@@ -32,7 +34,7 @@ def queue_section(material: Material) -> Markup:
         _waiting(material),
         element("h3", "Decisions"),
         _decisions(material, people),
-        note(f"{given}; the table of approvals has all.") if automatic else None,
+        note(f"{given}; the table of approvals has them.") if automatic else None,
         element("h3", "Approvals"),
         _approvals(material),
         *_corrections(material),
@@ -40,9 +42,10 @@ def queue_section(material: Material) -> Markup:
 
 
 def _waiting(material: Material) -> Markup:
-    trials = [trial for trial in material.trials if trial.state in _WAITING]
-    if not trials:
+    waiting = [trial for trial in material.trials if trial.state in _WAITING]
+    if not waiting:
         return note("None.")
+    first = sorted(waiting, key=lambda trial: (-trial.priority, trial.number))[:ROWS]
     rows = [
         [
             trial.id,
@@ -53,10 +56,11 @@ def _waiting(material: Material) -> Markup:
             number(trial.cost, 4),
             when(trial.updated),
         ]
-        for trial in sorted(trials, key=lambda trial: (-trial.priority, trial.number))
+        for trial in first
     ]
     head = ["trial", "state", "priority", "design", "foreseen", "expected cost", "since"]
-    return table(head, rows, numbers=(2, 4, 5))
+    text = f"The first {len(first)} of {len(waiting)}; 'fieldcraft queue {material.campaign.name}' lists them all."
+    return joined([note(text) if len(first) < len(waiting) else None, table(head, rows, numbers=(2, 4, 5))])
 
 
 def _is_decision(event: Event) -> bool:
@@ -74,8 +78,9 @@ def _is_automatic(event: Event) -> bool:
 def _decisions(material: Material, events: list[Event]) -> Markup:
     if not events:
         return note("None by a person.")
-    rows = [[when(e.created), e.trial, _what(material, e), e.by, e.reason] for e in events]
-    return table(["when", "trial", "decision", "who", "comment"], rows)
+    shown, more = newest(events, _OF_A_TRIAL)
+    rows = [[when(e.created), e.trial, _what(material, e), e.by, e.reason] for e in shown]
+    return joined([more, table(["when", "trial", "decision", "who", "comment"], rows)])
 
 
 def _what(material: Material, event: Event) -> str:
@@ -96,9 +101,10 @@ def _what(material: Material, event: Event) -> str:
 
 
 def _approvals(material: Material) -> Markup:
-    approvals = [approval for given in material.approvals.values() for approval in given]
-    if not approvals:
+    given = [approval for of_trial in material.approvals.values() for approval in of_trial]
+    if not given:
         return note("None.")
+    approvals, more = newest(given, _OF_A_TRIAL)
     head = [
         "trial",
         "revision",
@@ -111,7 +117,7 @@ def _approvals(material: Material) -> Markup:
         "holds",
         "digest",
     ]
-    return table(head, [_approval_row(approval) for approval in approvals], numbers=(1, 6))
+    return joined([more, table(head, [_approval_row(approval) for approval in approvals], numbers=(1, 6))])
 
 
 def _approval_row(approval: Approval) -> list[Content]:
@@ -134,8 +140,10 @@ def _corrections(material: Material) -> list[Markup]:
     odd = [r for results in material.results.values() for r in results if r.verdict != "accepted" or r.replaces]
     if not odd:
         return []
+    shown, more = newest(odd, _OF_A_TRIAL)
     head = ["trial", "when", "judged", "values", "source", "who", "remarks"]
-    return [element("h3", "Results beside the first ones"), table(head, [_result_row(material, r) for r in odd])]
+    rows = table(head, [_result_row(material, result) for result in shown])
+    return [element("h3", "Results beside the first ones"), *([more] if more else []), rows]
 
 
 def _result_row(material: Material, result: Result) -> list[Content]:
@@ -187,41 +195,42 @@ def _machine(environment: Mapping[str, Any]) -> str:
 
 
 def _models(material: Material) -> Markup:
-    trained = [product for product in material.products if product.step == "train"]
-    if not trained:
+    if not material.models:
         return note("None trained.")
     head = ["iteration", "model", "data", "trials", "collocation", "checkpoint", "time (s)", "MLflow run"]
-    return table(head, [_model_row(material, product) for product in trained], numbers=(0, 3, 6))
+    count, shown = len(material.trained), len(material.models)
+    text = f"The newest {shown} of {count}; 'fieldcraft trace TRIAL' has the model that proposed a trial."
+    rows = [_model_row(material, model) for model in material.models]
+    return joined([note(text) if shown < count else None, table(head, rows, numbers=(0, 3, 6))])
 
 
-def _model_row(material: Material, product: Product) -> list[Content]:
-    payload, reference = product.payload, product.reference
-    digests = (product.digest, payload.get("data_digest"), payload.get("collocation"), reference and reference.digest)
-    model, data, collocation, checkpoint = (element("code", (digest or "")[:12]) for digest in digests)
-    run = element("code", material.runs.get(f"surrogate:{product.iteration}", ""))
-    count, seconds = str(len(payload.get("trials", ()))), number(payload.get("seconds"), 3)
-    return [str(product.iteration), model, data, count, collocation, checkpoint, seconds, run]
+def _model_row(material: Material, trained: Model) -> list[Content]:
+    model, data, collocation, checkpoint = (element("code", (digest or "")[:12]) for digest in trained.digests)
+    run = element("code", material.runs.get(f"surrogate:{trained.iteration}", ""))
+    seconds = number(trained.seconds, 3)
+    return [str(trained.iteration), model, data, str(trained.trials), collocation, checkpoint, seconds, run]
 
 
 def _choices(material: Material) -> list[Markup]:
     """The scores of the surrogates that each model was chosen among, where there was a choice, and other remarks."""
-    trained = [product for product in material.products if product.step == "train"]
-    rows = [(product.iteration, *_said(product)) for product in trained]
+    rows = [(iteration, *_said(told)) for iteration, told in material.trained.items()]
     names = sorted({name for _, scores, _ in rows for name in scores})
-    told = [row for row in rows if row[1] or row[2]]
-    if not told:
+    remarked = [row for row in rows if row[1] or row[2]]
+    if not remarked:
         return []
+    told, more = newest(remarked, "'fieldcraft trace TRIAL' has those of the model that proposed a trial")
     head = ["iteration", *names, "remarks"]
     cells = [
         [str(iteration), *(number(scores.get(name), 4) for name in names), "; ".join(remarks)]
         for iteration, scores, remarks in told
     ]
-    shown = [element("h3", "Remarks on the models"), table(head, cells, numbers=tuple(range(1 + len(names))))]
+    rows_of = table(head, cells, numbers=tuple(range(1 + len(names))))
+    shown = [element("h3", "Remarks on the models"), *([more] if more else []), rows_of]
     caption = "Scores of what a model was chosen among: log predictive density, summed over the trials, in nats."
     return [*shown, note(caption)] if names else shown
 
 
-def _said(product: Product) -> tuple[dict[str, float], list[str]]:
+def _said(trained: Mapping[str, Any]) -> tuple[dict[str, float], list[str]]:
     """Scores by candidate, and remarks, of a model; those of older versions have neither."""
-    remarks = product.payload.get("remarks", {})
-    return scores_of(product.payload.get("metrics", {})), [f"{name}: {text}" for name, text in remarks.items()]
+    remarks = trained["remarks"] or {}
+    return scores_of(trained["metrics"] or {}), [f"{name}: {text}" for name, text in remarks.items()]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from flows.charts import completed
+from flows.charts import CROWD, completed, crowded
 from flows.feasibility import trial_feasibility
 from flows.remarks import level_text
 from flows.report.belief import Belief, Missed, Slice
-from flows.report.markup import Content, Markup, element, facts, joined, picture, section, table
+from flows.report.markup import Content, Markup, element, facts, joined, note, picture, section, table
 from flows.report.material import Material
 from flows.report.panels import (
     best_chart,
@@ -21,6 +21,7 @@ from flows.report.panels import (
     time_chart,
     trials_chart,
 )
+from flows.report.thinning import trials_shown
 from flows.views import clock, counted, design_text, outputs_text, quantity, quantity_pm, spending_data
 from flows.wiring import standing
 from storage.records import Result, Trial, TrialState
@@ -36,11 +37,6 @@ def when(at: float | None) -> str:
 def number(value: float | None, figures: int = 6) -> str:
     """A number to so many figures; nothing for None."""
     return "" if value is None else f"{value:.{figures}g}"
-
-
-def note(text: str) -> Markup:
-    """A remark in small print."""
-    return element("p", text, class_="note")
 
 
 def heading(material: Material) -> Markup:
@@ -125,7 +121,7 @@ def duration(seconds: float) -> str:
 
 
 def _trained_s(material: Material) -> float:
-    return float(sum(p.payload.get("seconds", 0.0) for p in material.products if p.step == "train"))
+    return float(sum(said["seconds"] or 0.0 for said in material.trained.values()))
 
 
 def _cost(material: Material, value: float) -> str:
@@ -167,13 +163,16 @@ def trials_section(material: Material) -> Markup | None:
         if material.field is not None:
             caption = "The completed trials over the best trial's field."
         else:
-            caption = "One line a completed trial, through its design and its reading; the best lie on top."
+            done = completed(material.trials)
+            best = f"for each of the best {CROWD} of {len(done)} completed trials"
+            drawn = best if crowded(done) else "a completed trial"
+            caption = f"One line {drawn}, through its design and its reading; the best lie on top."
         shown.append(picture(trials_chart(material), "The trials", caption))
     return section("Where the trials lie", *shown) if shown else None
 
 
 def trials_table(material: Material) -> Markup | None:
-    """Every trial as one row."""
+    """Every trial as one row; of thousands, the newest and the best."""
     if not material.trials:
         return None
     outputs = [output["name"] for output in material.campaign.environment["outputs"]]
@@ -183,9 +182,10 @@ def trials_table(material: Material) -> Markup | None:
     head = ["trial", "state", "from", *(_head(name, material.units[name]) for name in names)]
     head += [*(_head(name, units[name]) for name in outputs), *verdicts, "foreseen", "time (s)", "spent", "remark"]
     first, last = 3, 3 + len(names) + len(outputs) + len(verdicts) + 3
-    rows = [_trial_row(material, trial, names, outputs) for trial in material.trials]
-    best = [place for place, trial in enumerate(material.trials) if trial is material.best.trial]
-    return section("Trials", table(head, rows, numbers=range(first, last), marked=best))
+    shown, more = trials_shown(material)
+    rows = [_trial_row(material, trial, names, outputs) for trial in shown]
+    best = [place for place, trial in enumerate(shown) if trial is material.best.trial]
+    return section("Trials", more, table(head, rows, numbers=range(first, last), marked=best))
 
 
 def _head(name: str, unit: str) -> str:
@@ -220,8 +220,7 @@ def _remark(material: Material, trial: Trial) -> str:
     if trial.ran is not None:
         remarks.append(f"really run: {design_text(material.campaign, trial.ran)}")
     if trial.failure:
-        why = [event.reason for event in material.history if event.trial == trial.id and event.after == trial.state]
-        remarks.append(f"{trial.failure}: {why[-1] if why else 'no reason given'}")
+        remarks.append(f"{trial.failure}: {material.failures.get(trial.id, 'no reason given')}")
     if trial.attempt > 1:
         remarks.append(f"{trial.attempt} attempts")
     return "; ".join([*remarks, *_said(material, trial)])

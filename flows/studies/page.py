@@ -4,8 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.report.markup import Content, Markup, element, facts, joined, page, picture, section, table
-from flows.report.sections import note
+from flows.report.markup import Content, Markup, element, facts, joined, note, page, picture, section, table
 from flows.studies.curves import metric_chart, regret_chart
 from flows.studies.proofs import ABOUT_PROOFS, PROOF_HEAD, proof_lines
 from flows.studies.shortfalls import (

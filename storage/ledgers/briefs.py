@@ -1,12 +1,13 @@
 """Reads of a whole campaign that look at the few columns they need, so that thousands of trials cost little."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, and_, func, or_, select
 
 from storage.ledgers import schema
 from storage.ledgers.rows import record_of
-from storage.records import COUNTING, SETTLED, Brief, Retriable, Trial, TrialState
+from storage.records import COUNTING, SETTLED, Brief, Retriable, Step, Trial, TrialState
 
 
 def briefs(connection: Connection, campaign: str) -> tuple[Brief, ...]:
@@ -17,6 +18,15 @@ def briefs(connection: Connection, campaign: str) -> tuple[Brief, ...]:
     rows = connection.execute(select(*columns).where(table.c.campaign == campaign).order_by(table.c.number))
     place, states = Brief._fields.index("state"), {state.value: state for state in TrialState}
     return tuple(Brief._make((*row[:place], states[row[place]], *row[place + 1 :])) for row in rows)
+
+
+def extracts(connection: Connection, campaign: str, step: Step, keys: Sequence[str]) -> Mapping[int, Mapping[str, Any]]:
+    """Entries of the payloads of a step's products, by iteration; see ``Ledger.extracts``."""
+    table = schema.products
+    columns = [table.c.payload[key].label(key) for key in keys]
+    query = select(table.c.iteration, *columns).where(table.c.campaign == campaign, table.c.step == step)
+    rows = connection.execute(query.order_by(table.c.iteration))
+    return {iteration: dict(zip(keys, values, strict=True)) for iteration, *values in rows}
 
 
 def settled(connection: Connection, campaign: str) -> Mapping[str, int]:
@@ -67,7 +77,7 @@ def retriable(connection: Connection, campaign: str) -> tuple[Retriable, ...]:
 def tracked(connection: Connection, campaign: str) -> Mapping[str, str]:
     """Tracking runs by what they show; the campaign's own run also shows its end. See ``Ledger.tracked``."""
     table = schema.outbox
-    payload = (table.c.payload["id"].as_string(), table.c.payload["iteration"].as_integer())
+    payload = (table.c.payload["id"].as_string(), table.c.payload["iteration"].as_string())
     query = select(table.c.kind, *payload, table.c.run_id).order_by(table.c.id)
     rows = connection.execute(query.where(table.c.campaign == campaign, table.c.run_id.is_not(None)))
     keys = {"trial": "trial:{0}", "surrogate": "surrogate:{1}"}

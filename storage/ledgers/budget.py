@@ -1,8 +1,7 @@
 """What a campaign may spend: reserved when a trial is staged, settled when its attempt ends.
 
-Let R be the expected cost of all trials that are out (STAGED, RUNNING, HELD) and S what ended attempts have cost. A
-trial of expected cost c is staged only if S + R + c <= limit; wall time is held to its limit in the same way, with the
-wall-time limit of one attempt as each one's expectation, and the number of trials ever sent to its own.
+Reserved is the expected cost of all trials that are out (STAGED, RUNNING, HELD), and spent what ended attempts have
+cost; of wall time each attempt is expected to take its limit. What is staged has room by ``storage.limits``.
 """
 
 from typing import Any
@@ -13,9 +12,10 @@ from sqlalchemy import Connection, Integer, case, func, select
 from storage.ledger import BudgetSpent
 from storage.ledgers import schema
 from storage.ledgers.rows import checked
+from storage.limits import refused
 from storage.records import OUT, Limits, Number, Record, Spending, Trial, TrialState
 
-_SLACK = 1e-9  # relative: a sum of costs may differ from the limit by rounding
+_UNITS = {"trials": "trials", "cost": "budget units", "seconds": "s of wall time"}
 
 
 class Settlement(Record):
@@ -81,17 +81,13 @@ def reserve(connection: Connection, trial: Trial) -> None:
     if limits.trials is limits.cost is limits.seconds is None:
         return
     now = spending(connection, trial.campaign, limits)
-    wanted = (
-        ("trials", limits.trials, now.trials, 0 if trial.attempt else 1),
-        ("budget units", limits.cost, now.spent + now.reserved, trial.cost),
-        ("s of wall time", limits.seconds, now.seconds + now.seconds_reserved, limits.attempt_seconds),
-    )
-    for unit, limit, used, more in wanted:
-        if limit is not None and more > 0 and used + more > limit * (1 + _SLACK):
-            raise BudgetSpent(
-                f"{trial.id} cannot be sent: {used:g} of the {limit:g} {unit} of {trial.campaign!r} are spent or "
-                f"reserved, and it could take {more:g} more. Wait for what is out, or start a campaign with more."
-            )
+    found = refused(limits, now, trials=0 if trial.attempt else 1, cost=trial.cost)
+    if found is not None:
+        raise BudgetSpent(
+            f"{trial.id} cannot be sent: {found.used:g} of the {found.limit:g} {_UNITS[found.of]} of "
+            f"{trial.campaign!r} are spent or reserved, and it could take {found.more:g} more. Wait for what is out, "
+            "or start a campaign with more."
+        )
 
 
 def spending(connection: Connection, campaign: str, limits: Limits | None = None) -> Spending:

@@ -16,13 +16,21 @@ from storage.records import Lease, digest_of
 _LONGEST = 60  # characters of a campaign's name that its trainer's lease shows; the column holds 100
 
 
-def acquire(connection: Connection, name: str, break_lease: bool, due: float | None) -> Lease:
+def acquire(
+    connection: Connection, name: str, break_lease: bool, due: float | None, held: Lease | None = None
+) -> Lease:
     """Take the lease for this process, from a dead holder if need be; see ``Ledger.acquire``."""
     if of_passes(name):
         get_campaign(connection, name)
     table = schema.leases
     row = one(connection, select(table).where(table.c.campaign == name).with_for_update())
     holder = None if row is None or row["host"] is None else record_of(Lease, row)
+    if held is not None and (holder is None or holder.token != held.token):
+        now = "free" if holder is None else f"held by pid {holder.pid} on {holder.host} (token {holder.token})"
+        raise LeaseLost(
+            f"The lease on {name!r} of pid {held.pid} on {held.host} (token {held.token}) is none any more: it is "
+            f"{now}. It was left so; look again who holds it."
+        )
     if holder is not None and not break_lease and lives(holder):
         raise LeaseHeld(_held(holder), holder=holder)
     began = None if row is None else row["acquired"]

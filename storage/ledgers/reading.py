@@ -1,8 +1,9 @@
 """What the ledger tells, over any SQL database: reads, each of one instant, which create nothing."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
@@ -95,6 +96,12 @@ class ReadingLedger(ABC):
         with self._reading() as connection:
             require_campaign(connection, campaign)
             return many(connection, Product, query.order_by(table.c.iteration, table.c.step))
+
+    def extracts(self, campaign: str, step: Step, keys: Sequence[str]) -> Mapping[int, Mapping[str, Any]]:
+        """These entries of the payloads of a step's products, by iteration."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return briefs.extracts(connection, campaign, step, keys)
 
     def latest(self, campaign: str, step: Step) -> Product | None:
         """What the step made last, or None."""

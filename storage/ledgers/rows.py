@@ -3,10 +3,9 @@
 import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
-from sqlalchemy import Column, Connection, Engine, RowMapping, Select, bindparam, insert, select
+from sqlalchemy import Column, Connection, RowMapping, Select, bindparam, insert, select
 
 from storage.ledger import InvalidRecord, UnknownCampaign, UnknownTrial
 from storage.ledgers import schema
@@ -14,9 +13,9 @@ from storage.records import Campaign, Expect, Notice, Product, Record, Step, Tri
 
 R = TypeVar("R", bound=Record)
 
-_found: WeakKeyDictionary[Engine, set[str]] = WeakKeyDictionary()  # campaigns, which no ledger ever loses
 # Made once: to make a statement and the key under which it is compiled takes longer than to run it.
 _CAMPAIGN = select(schema.campaigns).where(schema.campaigns.c.name == bindparam("campaign"))
+_NAMED = select(schema.campaigns.c.name).where(schema.campaigns.c.name == bindparam("campaign"))
 _TRIAL = select(schema.trials).where(schema.trials.c.id == bindparam("trial"))
 _NEW_TRIAL = insert(schema.trials)
 _NEW_EVENT = insert(schema.events).inline()
@@ -50,11 +49,9 @@ def get_campaign(connection: Connection, name: str) -> Campaign:
 
 
 def require_campaign(connection: Connection, name: str) -> None:
-    """Raise ``UnknownCampaign`` unless there is a campaign of that name; one that was found is not looked for again."""
-    known = _found.setdefault(connection.engine, set())
-    if name not in known:
+    """Raise ``UnknownCampaign`` unless there is a campaign of that name; its specification is not read."""
+    if connection.execute(_NAMED, {"campaign": name}).first() is None:
         get_campaign(connection, name)
-        known.add(name)
 
 
 def get_trial(connection: Connection, trial_id: str) -> Trial:

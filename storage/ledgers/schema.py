@@ -8,6 +8,7 @@ are ever updated.
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Column,
     Float,
     ForeignKey,
@@ -31,6 +32,9 @@ SEALED = "fieldcraft-ledger, sealed"  # its campaigns were moved
 metadata = MetaData()
 _json = JSON(none_as_null=True)
 _double = Float(53)
+# As wide on PostgreSQL as on SQLite, so that what one holds the other takes. Ledgers there that were made before this
+# keep the 32 bits they have and refuse what is longer; nothing that is read depends on it, so the schema is the same.
+_whole = Integer().with_variant(BigInteger(), "postgresql")
 
 
 def _numbered(name: str) -> Column[int]:
@@ -40,7 +44,7 @@ def _numbered(name: str) -> Column[int]:
     """
     highest = func.coalesce(func.max(column("id", Integer)), 0)
     following = select(highest + 1).select_from(table(name))
-    return Column("id", Integer, primary_key=True, autoincrement=True, default=following.scalar_subquery())
+    return Column("id", _whole, primary_key=True, autoincrement=True, default=following.scalar_subquery())
 
 
 store = Table(
@@ -68,16 +72,16 @@ trials = Table(
     metadata,
     Column("id", String(120), primary_key=True),
     Column("campaign", ForeignKey("campaigns.name"), nullable=False),
-    Column("number", Integer, nullable=False),
-    Column("iteration", Integer, nullable=False),
-    Column("slot", Integer, nullable=False),
-    Column("revision", Integer, nullable=False),
+    Column("number", _whole, nullable=False),
+    Column("iteration", _whole, nullable=False),
+    Column("slot", _whole, nullable=False),
+    Column("revision", _whole, nullable=False),
     Column("design", _json, nullable=False),
     Column("digest", String(64), nullable=False),
-    Column("priority", Integer, nullable=False),
+    Column("priority", _whole, nullable=False),
     Column("state", String(20), nullable=False),
-    Column("version", Integer, nullable=False),
-    Column("attempt", Integer, nullable=False),
+    Column("version", _whole, nullable=False),
+    Column("attempt", _whole, nullable=False),
     Column("origin", _json, nullable=False),
     Column("handle", _json),
     Column("outputs", _json),
@@ -104,7 +108,7 @@ events = Table(
     Column("action", String(20), nullable=False),
     Column("before", String(20)),
     Column("after", String(20)),
-    Column("version", Integer),
+    Column("version", _whole),
     Column("by", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("details", _json, nullable=False),
@@ -119,7 +123,7 @@ results = Table(
     metadata,
     _numbered("results"),
     Column("trial", ForeignKey("trials.id"), nullable=False, index=True),
-    Column("attempt", Integer, nullable=False),
+    Column("attempt", _whole, nullable=False),
     Column("outputs", _json, nullable=False),
     Column("field", _json),
     Column("ran", _json),
@@ -138,13 +142,13 @@ approvals = Table(
     metadata,
     _numbered("approvals"),
     Column("trial", ForeignKey("trials.id"), nullable=False, index=True),
-    Column("revision", Integer, nullable=False),
+    Column("revision", _whole, nullable=False),
     Column("digest", String(64), nullable=False),
     Column("by", Text, nullable=False),
     Column("comment", Text, nullable=False),
     Column("policy", Text, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("version", Integer, nullable=False),
+    Column("attempts", _whole, nullable=False),
+    Column("version", _whole, nullable=False),
     Column("expires", _double),
     Column("created", _double, nullable=False),
     Column("voided", Text),
@@ -155,7 +159,7 @@ products = Table(
     "products",
     metadata,
     Column("campaign", ForeignKey("campaigns.name"), primary_key=True),
-    Column("iteration", Integer, primary_key=True),
+    Column("iteration", _whole, primary_key=True),
     Column("step", String(20), primary_key=True),
     Column("payload", _json, nullable=False),
     Column("reference", _json),
@@ -167,9 +171,9 @@ leases = Table(
     "leases",
     metadata,
     Column("campaign", String(100), primary_key=True),
-    Column("token", Integer, nullable=False),
+    Column("token", _whole, nullable=False),
     Column("host", Text),
-    Column("pid", Integer),
+    Column("pid", _whole),
     Column("started", _double),
     Column("acquired", _double),
 )
@@ -198,7 +202,7 @@ notices = Table(
     Column("payload", _json, nullable=False),
     Column("created", _double, nullable=False),
     Column("told", _double),
-    Column("tries", Integer, nullable=False),
+    Column("tries", _whole, nullable=False),
     UniqueConstraint("campaign", "key"),
     sqlite_autoincrement=True,
 )

@@ -122,10 +122,12 @@ class SqlLedger(ReadingLedger):
             add_notice(connection, name, "campaign ended", "ended", {"reason": reason})
         return campaign
 
-    def acquire(self, name: str, break_lease: bool = False, due: float | None = None) -> Lease:
+    def acquire(
+        self, name: str, break_lease: bool = False, due: float | None = None, held: Lease | None = None
+    ) -> Lease:
         """Take the campaign's lease for this process."""
         with self._transaction("lease.acquire") as connection:
-            return leases.acquire(connection, name, break_lease, due)
+            return leases.acquire(connection, name, break_lease, due, held)
 
     def release(self, lease: Lease, done: bool = True) -> None:
         """Give the lease back; unfenced, because one that was lost needs no release."""

@@ -317,6 +317,21 @@ def test_a_product_is_noted_once_and_the_first_holds(ledger):
     assert ledger.pending()[1].payload["payload"] == {"metrics": {"loss": 0.125}}
 
 
+def test_entries_of_all_products_of_a_step_are_read_without_the_rest(ledger):
+    begin(ledger)
+    told = {"seconds": 0.125, "remarks": {"fit": "twice"}, "trials": ["heat-0001"]}
+    ledger.note("heat", 0, "train", told, FIELD)
+    ledger.note("heat", 3, "train", {"seconds": 2.0, "metrics": {"loss": 0.1}}, None)
+    ledger.note("heat", 3, "acquire", {"seconds": 9.0}, None)
+    assert ledger.extracts("heat", "train", ("seconds", "remarks", "metrics")) == {
+        0: {"seconds": 0.125, "remarks": {"fit": "twice"}, "metrics": None},
+        3: {"seconds": 2.0, "remarks": None, "metrics": {"loss": 0.1}},
+    }
+    assert ledger.extracts("heat", "collocate", ("n",)) == {}
+    with pytest.raises(UnknownCampaign, match="no campaign 'cold'"):
+        ledger.extracts("cold", "train", ("seconds",))
+
+
 def test_a_product_that_is_not_json_or_of_no_step_is_refused(ledger):
     begin(ledger)
     with pytest.raises(InvalidRecord, match="its payload is not JSON"):

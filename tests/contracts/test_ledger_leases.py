@@ -33,6 +33,19 @@ def test_a_lease_that_was_given_back_is_free_and_its_token_grows(ledger):
     assert takeovers(ledger) == []
 
 
+def test_a_lease_is_broken_only_while_it_is_the_one_that_was_seen(ledger):
+    seen = ledger.acquire("heat")
+    ours = ledger.acquire("heat", break_lease=True, held=seen)
+    before = everything(ledger)
+    with pytest.raises(LeaseLost, match=rf"\(token {seen.token}\) is none any more: it is held by .*{ours.token}\)"):
+        ledger.acquire("heat", break_lease=True, held=seen)
+    assert everything(ledger) == before
+    ledger.release(ours)
+    with pytest.raises(LeaseLost, match="it is free"):
+        ledger.acquire("heat", break_lease=True, held=ours)
+    assert ledger.holder("heat") is None
+
+
 def test_what_was_due_before_a_pass_that_is_over_began_is_served_and_nothing_is_written(ledger):
     lease = ledger.acquire("heat", due=time.time())
     ledger.release(lease)

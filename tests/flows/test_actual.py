@@ -10,6 +10,7 @@ import xarray as xr
 from bench import OVEN, OVEN_CAMPAIGN, Bench, bench
 
 from storage.ledgers.sqlite import close_idle
+from storage.records import TrialState
 
 EVALUATED = f'''{OVEN}
     def evaluate(self, design, fields):
@@ -129,3 +130,22 @@ def test_json_that_names_a_variable_means_it(oven, tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(said))
     say(oven, "record", "--csv", tmp_path / "r.json")
     assert oven.ledger.trial("oven-0001").ran == {**asked, "t": 7}
+
+
+def test_a_result_of_an_earlier_attempt_is_of_the_design_that_was_sent_with_it(oven, tmp_path):
+    sent = oven.ledger.trial("oven-0001")
+    say(oven, "record", "oven-0001", "--value", "strength=30")
+    lost = oven.ledger.move(sent.id, TrialState.FAILED, sent.expect, "ana", "", failure="transient")
+    again = oven.ledger.move(lost.id, TrialState.APPROVED, lost.expect, "ana", "again")
+    oven.ledger.edit(again.id, again.expect, {**sent.design, "T": 1250.0}, sent.cost, "ana", "hotter")
+    table = tmp_path / "late.csv"
+    table.write_text(f"key,T,strength\noven-0001-1,{sent.design['T']:.12g},30\n")
+    assert "nothing new" in say(oven, "record", "oven-0001-1", "--value", "strength=30")
+    assert "still missing: porosity" in say(oven, "record", "--csv", table)
+    say(oven, "record", "oven-0001-1", "--value", "porosity=-1", "--ran", "t=7")
+    say(oven, "record", "oven-0001-1", "--value", "porosity=-1")
+    first, late, whole = oven.ledger.results("oven-0001")
+    assert (first.ran, first.verdict) == (None, "partial")
+    assert late.ran == {**sent.design, "t": 7}
+    assert whole.ran == dict(sent.design)
+    assert oven.ledger.trial("oven-0001").design["T"] == 1250.0

@@ -12,6 +12,9 @@ from bench import OVEN_CAMPAIGN, Bench, bench
 from small import SMALL, finish
 
 from flows.best import best_data, best_of
+from flows.cli import main
+from flows.notifying import text_of
+from flows.progress import listening
 from flows.running import Ran
 from flows.summary import summary_data, summary_text
 from storage import points
@@ -54,6 +57,46 @@ def test_a_noisy_campaign_ends_with_a_model_of_all_its_readings_and_an_exact_one
     assert trained(exact) == [(1, 2)]
     assert len(whole.trials("small")) == len(exact.trials("small")) == 3
     assert whole.campaign("small").finished == exact.campaign("small").finished == "budget: 3 of 3 trials"
+
+
+MOODY = '''
+from dataclasses import dataclass
+from models.surrogates.exact_gp import ExactGP
+
+
+@dataclass(frozen=True)
+class Moody(ExactGP):
+    """Learns from two readings, and breaks down over three."""
+
+    def fit(self, data, rng, start=None, report=None):
+        if len(data) > 2:
+            raise RuntimeError("three are\\ntoo many")
+        return super().fit(data, rng, start, report)
+'''
+
+
+def test_a_campaign_whose_last_training_fails_ends_all_the_same_and_says_why(tmp_path, monkeypatch):
+    kinds = tmp_path / "kinds" / "surrogates"
+    kinds.mkdir(parents=True)
+    (kinds / "moody.py").write_text(MOODY)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(kinds.parent))
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    heard = []
+    (tmp_path / "small.yaml").write_text(NOISY.replace("exact_gp", "moody"))
+    with listening(lambda event, details: heard.append((event, details))):
+        finish(tmp_path / "small.yaml", tmp_path / "home", kinds.parent)
+    ledger = open_ledger(tmp_path / "home" / "ledger.sqlite")
+    assert ledger.campaign("small").finished == "budget: 3 of 3 trials"
+    assert trained(ledger) == [(1, 2)]
+    (notice,) = ledger.noticed("small", "last training failed")
+    assert notice.payload == {"iteration": 2, "reason": "RuntimeError: three are too many"}
+    assert ("last training failed", dict(notice.payload)) in heard
+    assert "ends without a model of all its readings, since its training failed (RuntimeError: three" in text_of(notice)
+    best = best_of(ledger, ledger.campaign("small"), ledger.trials("small"))
+    assert best.reading is not None and best.model.iteration == 1
+    page = tmp_path / "small.html"
+    assert main(["report", "small", "--html", str(page), "--home", str(tmp_path / "home")]) == 0
+    assert "a model of all readings: its training failed (RuntimeError: three are too many)" in page.read_text()
 
 
 def test_a_start_without_a_model_trains_none_at_its_end(tmp_path):

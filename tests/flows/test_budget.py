@@ -6,7 +6,8 @@ from rig import eventually, rig
 from flows.budget import exhausted, nearly_spent, obstacle
 from flows.cli import main
 from flows.spec import Budget
-from storage.records import Known, Limits, Spending, TrialState
+from storage.ledger import BudgetSpent, open_ledger
+from storage.records import Known, Limits, Origin, Proposal, Spending, TrialState, digest_of
 
 
 @pytest.fixture(autouse=True)
@@ -148,3 +149,23 @@ def test_nobody_charges_wall_time_for_people_and_what_a_late_result_cost_more_is
     assert at.trials() == [("COMPLETED", None)]
     assert at.ledger.spending("b").spent == 50.0
     assert at.ledger.check() == []
+
+
+@pytest.mark.parametrize("cost", [0.0, 0.5, 1.0, 1.5])
+@pytest.mark.parametrize("limits", [{"trials": 1}, {"cost": 1.5}, {"seconds": 3.0, "attempt_seconds": 2.0}])
+def test_a_pass_expects_of_each_limit_what_the_ledger_then_enforces(tmp_path, cost, limits):
+    ledger = open_ledger(tmp_path / "ledger.sqlite", create=True)
+    known = Limits(**limits)
+    ledger.create_campaign("b", {}, digest_of({}), {}, "test", known)
+    origins = [Origin(kind="initial", algorithm="sobol", iteration=0, slot=slot) for slot in range(2)]
+    proposals = [Proposal(design={"x": 0.5}, origin=origin, cost=cost) for origin in origins]
+    for trial in ledger.propose("b", 0, proposals, "test"):
+        approved = ledger.approve(trial.id, trial.expect, trial.digest, "test", "", "auto", 1)
+        expected = obstacle(approved, known, ledger.spending("b"), Budget(trials=9))
+        try:
+            ledger.move(approved.id, TrialState.STAGED, approved.expect, "test", "")
+            refused = False
+        except BudgetSpent:
+            refused = True
+        assert refused is (expected is not None)
+    assert refused is ("cost" not in limits or cost > 0.75)

@@ -21,7 +21,7 @@ from flows.holding import trainer_held
 from flows.identity import Person
 from flows.settings import Settings, settings_from
 from storage.fields import FieldDamaged, FieldError, FieldStore, save_group
-from storage.ledger import LeaseHeld, Ledger, open_ledger
+from storage.ledger import LeaseHeld, LeaseLost, Ledger, open_ledger
 from storage.records import FieldRef
 
 NOBODY = 2**30  # no process can have this number
@@ -241,6 +241,20 @@ def test_a_lease_of_another_machine_is_taken_by_its_own_number_alone(home):
     repair(home, "--do", 1, "--reason", "it burnt", status=0)
     assert ledger_of(home).holder("small") is None
     assert [(reason, does) for _, reason, does in recorded(home)] == [("it burnt", action["does"])]
+
+
+def test_a_lease_that_changed_hands_since_it_was_shown_stays_with_its_new_holder(home):
+    first = ledger_of(home).acquire("small")
+    alter(home, "UPDATE leases SET host = 'gone' WHERE campaign = 'small'")
+    (action,) = repairs.plan(at(home)).actions
+    second = ledger_of(home).acquire("small", break_lease=True)
+    with pytest.raises(LeaseLost, match=rf"token {first.token}\) is none any more: it is held by pid {second.pid} on"):
+        list(repairs.carry_out(at(home), [action], ANA, "it burnt"))
+    assert ledger_of(home).holder("small") == second
+    assert [reason for _, reason, _ in recorded(home)][-1].startswith("not mended: The lease on 'small'")
+    ledger_of(home).release(second)
+    with pytest.raises(LeaseLost, match=r"it is free\. It was left so; look again"):
+        action.act()
 
 
 def test_what_was_shown_in_a_store_of_mlflow_that_is_gone_is_shown_again(home, monkeypatch):

@@ -34,8 +34,11 @@ a-0006,FAILED,,,7.0,4.0,,,
 """
 
 
-def replayed(home: Path, records: Path | None = None, problem: str = "branin", **source: Any) -> Any:
+def replayed(
+    home: Path, records: Path | None = None, problem: str = "branin", noise: float | None = 0.5, **source: Any
+) -> Any:
     spec = {**yaml.safe_load(SMALL), "name": "again", "problem": {"kind": problem}, "dispatcher": {"kind": "replay"}}
+    spec["noise"] = None if noise is None else {"sd": noise}
     del spec["simulator"]
     spec["dispatcher"] |= source
     environment = {"FIELDCRAFT_RECORDS": str(records)} if records else {}
@@ -166,6 +169,20 @@ def test_the_fields_of_a_campaign_of_this_ledger_are_reused(finished):
     done = harvested(replayed(settings.home, campaign="small"), ledger, first.design)
     assert first.field is not None and done.field == first.field, "the same content is stored once"
     assert done.outputs == first.outputs, "the same noise of the same seed on the same field"
+
+
+@pytest.mark.parametrize("noisy", [True, False])
+def test_noisy_records_are_answered_as_they_were_read_and_else_from_their_fields(finished, noisy):
+    settings = settings_from({}, home=finished / "home")
+    ledger = open_ledger(settings.ledger)
+    first = ledger.trials("small")[0]
+    made = replayed(settings.home, campaign="small", noise=None, noisy=noisy)
+    exact = made.problem.function(first.design)
+    done = harvested(made, ledger, first.design)
+    assert first.outputs != exact, "the campaign added noise"
+    assert done.outputs == (first.outputs if noisy else exact)
+    assert (done.field == first.field) is not noisy
+    assert made.noisy is noisy
 
 
 def test_a_result_that_a_person_corrected_is_replayed_as_it_stands_and_not_from_its_field(finished):

@@ -1,10 +1,13 @@
 """What a pass asks of the ledger does not grow with the campaign: the same statements at 50 and at 500 trials."""
 
+import base64
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from small import SMALL
@@ -13,6 +16,7 @@ from sqlalchemy import Engine, event
 from flows.doctor import examine
 from flows.passes import Ref, make_pass
 from flows.report.material import gather
+from flows.report.writing import write_report
 from flows.running import created
 from flows.settings import settings_from
 from flows.spec import read_campaign
@@ -105,6 +109,23 @@ def test_no_statement_is_sent_more_often_when_there_are_more_trials(counted: Any
 def test_a_pass_has_the_same_few_steps_however_many_trials_there_are(counted: Any) -> None:
     assert counted[50]["steps"] == counted[500]["steps"]
     assert max(map(len, counted[500]["steps"])) <= 8
+
+
+def test_the_page_of_a_long_campaign_is_short_and_says_where_the_rest_is(tmp_path: Path) -> None:
+    trials = 1200
+    ledger, ref, end = campaign_of(tmp_path / "it", trials)
+    end()
+    file = tmp_path / "page.html"
+    write_report(settings_from({"FIELDCRAFT_MLFLOW": "off"}, Path(ref.home)), ledger, ledger.campaign("small"), file)
+    page = file.read_text()
+    for picture in re.findall(r"data:image/svg\+xml;base64,([^\"]+)", page):
+        assert len(list(ElementTree.fromstring(base64.b64decode(picture)).iter())) < trials
+    rows = page.count("<tr")
+    assert 400 < rows < 450  # trials, and the decisions to import them
+    assert "One line for each of the best 1000 of 1200 completed trials" in page
+    assert "newest 150 and the best 50 of 1200 trials; &#x27;fieldcraft export small --csv FILE&#x27;" in page
+    for trial, shown in (("0001", True), ("0050", True), ("0051", False), ("1050", False), ("1051", True)):
+        assert (f"<td>small-{trial}</td>" in page.partition("<h2>Trials</h2>")[2]) is shown
 
 
 def test_the_doctor_asks_once_for_five_hundred_trials_and_not_once_a_trial(tmp_path: Path) -> None:

@@ -178,6 +178,35 @@ def test_a_database_that_is_something_elses_is_refused_and_left_alone(tmp_path, 
     assert beside.execute("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()").fetchone() == (2,)
 
 
+def test_a_whole_number_that_sqlite_takes_is_taken_over_from_it(tmp_path):
+    many, origin = 5_000_000_000, open_ledger(tmp_path / "ledger.sqlite", create=True)
+    origin.create_campaign("heat", SPEC, digest_of(SPEC), {}, "test")
+    trial = propose(origin, iteration=many)
+    origin.approve(trial.id, trial.expect, trial.digest, "ana", "as often as it takes", "manual", many)
+    origin.note("heat", many, "train", {"loss": 0.5}, None)
+    place = url_of(tmp_path)
+    origin.copy_to(place)
+    taken = open_ledger(place)
+    assert [approval.attempts for approval in taken.granted("heat")] == [many]
+    assert taken.trials("heat") == origin.trials("heat")
+    assert taken.iterations("heat", "train") == (many,)
+    for item in taken.pending():
+        taken.exported(item.id, f"run-{item.id}")
+    assert set(taken.tracked("heat")) == {"campaign", f"surrogate:{many}"}
+    assert taken.check() == []
+
+
+def test_a_ledger_of_the_first_release_keeps_its_narrow_columns_and_says_what_does_not_fit(place, beside):
+    beside.execute("ALTER TABLE approvals ALTER COLUMN attempts TYPE integer")
+    beside.commit()
+    ledger = open_ledger(place)
+    trial = propose(ledger)
+    with pytest.raises(InvalidRecord, match="integer out of range"):
+        ledger.approve(trial.id, trial.expect, trial.digest, "ana", "", "manual", 5_000_000_000)
+    approved = ledger.approve(trial.id, trial.expect, trial.digest, "ana", "", "manual", 2)
+    assert (approved.state, ledger.check()) == (TrialState.APPROVED, [])
+
+
 def test_a_ledger_of_another_schema_version_is_refused_and_left_alone(place, beside):
     beside.execute("UPDATE store SET schema_version = 99")
     with pytest.raises(NewerSchema, match=r"schema version 99; this fieldcraft knows versions up to"):

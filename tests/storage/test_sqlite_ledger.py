@@ -23,6 +23,7 @@ from storage.ledger import (
     NewerSchema,
     NoLedger,
     NotALedger,
+    UnknownCampaign,
     open_ledger,
 )
 from storage.ledgers import sqlite
@@ -154,6 +155,18 @@ def test_a_ledger_put_in_the_place_of_another_is_the_one_that_is_opened(path, tm
     os.replace(other, path)
     assert open_ledger(path).campaigns() == ()
     assert [campaign.name for campaign in before.campaigns()] == ["heat"], "whoever has the old one open reads that"
+
+
+def test_a_campaign_is_not_taken_to_be_in_a_ledger_that_was_written_over_the_one_that_had_it(path, tmp_path):
+    ledger = open_ledger(path)
+    assert len(ledger.trials("heat")) == 1
+    other = tmp_path / "other.db"
+    open_ledger(other, create=True).create_campaign("cold", {"seed": 2}, digest_of({"seed": 2}), {}, "test")
+    sqlite.close_idle()
+    shutil.copyfile(other, path)  # into the same file, so that no new engine is made for it
+    with pytest.raises(UnknownCampaign, match=r"no campaign 'heat'\. Known: cold"):
+        ledger.trials("heat")
+    assert ledger.trials("cold") == ()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

@@ -1,0 +1,38 @@
+"""Which rows a table of the page shows where a campaign has thousands: a reader takes in no more."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from flows.charts import completed
+from flows.report.markup import Markup, note
+from flows.report.material import Material
+from storage.records import Trial
+
+T = TypeVar("T")
+ROWS = 200  # of a table; more are thinned to so many
+_BEST = 50  # of them in the table of trials, where it is thinned
+
+
+def newest(records: Sequence[T], rest: str) -> tuple[Sequence[T], Markup | None]:
+    """The last records, oldest first; where that is not all, a note of how many there are and where the ``rest`` is."""
+    if len(records) <= ROWS:
+        return records, None
+    return records[-ROWS:], note(f"The newest {ROWS} of {len(records)}; {rest}.")
+
+
+def trials_shown(material: Material) -> tuple[list[Trial], Markup | None]:
+    """The newest trials and the best readings, by number, and how many there are and where they all are."""
+    trials = list(material.trials)
+    if len(trials) <= ROWS:
+        return trials, None
+    output, sign = material.output[0], -1.0 if material.objective.maximize else 1.0
+    met = [t for t in completed(trials) if material.objective.feasible(t.outputs or {})]
+    best = sorted(met, key=lambda t: sign * (t.outputs or {})[output])[:_BEST]
+    if material.best.trial is not None:
+        best.append(next(t for t in trials if t.id == material.best.trial.id))
+    shown = {trial.number: trial for trial in (*best, *trials[-(ROWS - _BEST) :])}
+    text = (
+        f"The newest {ROWS - _BEST} and the best {_BEST} of {len(trials)} trials; "
+        f"'fieldcraft export {material.campaign.name} --csv FILE' writes them all."
+    )
+    return [shown[number] for number in sorted(shown)], note(text)

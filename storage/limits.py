@@ -1,0 +1,46 @@
+"""The rule of a campaign's limits, which the ledger enforces and a pass asks beforehand: what has no room left.
+
+Of each thing that is counted let S be what is spent, R what is reserved for everything that is out and m what comes
+on top of it. There is room for it while S + R + m <= limit.
+"""
+
+from typing import Literal, NamedTuple
+
+from storage.records import Limits, Spending
+
+_SLACK = 1e-9  # relative: a sum of costs may differ from the limit by rounding
+
+
+class Asked(NamedTuple):
+    """What was asked of a limit: of ``trials``, ``cost`` in budget units, or ``seconds`` of wall time."""
+
+    of: Literal["trials", "cost", "seconds"]
+    limit: float | None  # None for no limit
+    used: float  # spent and reserved
+    more: float | None  # that was asked for; None for any amount
+
+
+def refused(limits: Limits, spending: Spending, *, trials: int, cost: float | None) -> Asked | None:
+    """The first limit that has no room for one more attempt; None where all have.
+
+    Args:
+        limits: Of the campaign.
+        spending: What it has spent and reserved.
+        trials: 1 for a trial that was never sent, else 0.
+        cost: What the attempt is expected to cost, in budget units; None to ask whether anything at all is left.
+    """
+    used, seconds = spending.spent + spending.reserved, spending.seconds + spending.seconds_reserved
+    asked = (
+        Asked("trials", limits.trials, spending.trials, trials),
+        Asked("cost", limits.cost, used, cost),
+        Asked("seconds", limits.seconds, seconds, limits.attempt_seconds),
+    )
+    return next((one for one in asked if _no_room(one)), None)
+
+
+def _no_room(asked: Asked) -> bool:
+    if asked.limit is None:
+        return False
+    if asked.more is None:
+        return asked.used >= asked.limit * (1 - _SLACK)
+    return asked.more > 0 and asked.used + asked.more > asked.limit * (1 + _SLACK)
