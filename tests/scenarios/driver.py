@@ -4,7 +4,7 @@ The children call the pass as the plain function it is. Everything slow is impor
 
 ``python driver.py FILE`` runs one campaign in this process.
 
-    request  {"file": campaign file, "home": folder, "environment": {...}}
+    request  {"file": campaign file, "environment": {...}, "cwd": folder, by default the driver's}
     answer   {"status": exit status of the child, negative for a signal}
 """
 
@@ -59,9 +59,9 @@ def warm() -> None:
         home = {"FIELDCRAFT_HOME": f"{folder}/home", "SIMULATED": f"{folder}/count"}
         plugins = {"FIELDCRAFT_PLUGINS": str(Path(__file__).parent / "plugins")}
         fork(
-            {**home, **plugins},
             Path(__file__).with_name("saddle.yaml"),
-            lambda: names.write_text(" ".join(sys.modules)),
+            {**home, **plugins},
+            then=lambda: names.write_text(" ".join(sys.modules)),
         )
         for name in names.read_text().split():
             if not name.startswith(("_fieldcraft_plugin", "__mp_main__")):
@@ -69,16 +69,19 @@ def warm() -> None:
                     importlib.import_module(name)
 
 
-def fork(environment: dict[str, str], file: Path, then: Callable[[], object] = lambda: None) -> int:
+def fork(file: Path, environment: dict[str, str], cwd: str = ".", then: Callable[[], object] = lambda: None) -> int:
     """Drive a campaign in a forked child; its exit status."""
     child = os.fork()
     if child == 0:
         os.environ.update(environment)
         status = 1
         try:
+            os.chdir(cwd)
             drive(file)
             then()
             status = 0
+        except SystemExit as ended:
+            status = int(ended.code or 0)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -92,7 +95,8 @@ def main() -> None:
     warm()
     for line in sys.stdin:
         request = json.loads(line)
-        print(json.dumps({"status": fork(request["environment"], Path(request["file"]))}), flush=True)
+        status = fork(Path(request["file"]), request["environment"], request.get("cwd", "."))
+        print(json.dumps({"status": status}), flush=True)
 
 
 if __name__ == "__main__":

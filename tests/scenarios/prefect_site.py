@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from prefect.workers.process import ProcessWorker
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "fieldcraft:of-this-test"
@@ -138,10 +139,11 @@ def site(folder: Path, *, pool: str = "local", pages: bool = False, **more: str)
     ):
         made = Site(folder / "runs", environment, api)
         until(lambda: _healthy(api), "the server to start")
-        pools = [("work-pool", "create", name, "--type", "process") for name in ("local", "simulations", "gpu")]
-        for words in (*pools, ("--no-prompt", "deploy", "--all")):
-            done = made.command("prefect", *words)
-            assert done.returncode == 0, done.stdout + done.stderr
+        template = ProcessWorker.get_default_base_job_template()  # as ``prefect work-pool create`` sends it
+        for name in ("local", "simulations", "gpu"):
+            made.ask("/work_pools/", {"name": name, "type": "process", "base_job_template": template})
+        done = made.command("prefect", "--no-prompt", "deploy", "--all")
+        assert done.returncode == 0, done.stdout + done.stderr
         with worker(made, pool):
             yield made
 

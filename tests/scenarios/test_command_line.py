@@ -137,22 +137,15 @@ def test_mlflow_has_flat_runs_of_the_campaign_its_trials_and_its_surrogates(watc
         assert {file.path for file in client.list_artifacts(run.info.run_id)} == {"checkpoint.npz", "collocation.npz"}
 
 
-@pytest.mark.parametrize(
-    ("point", "also"),
-    [
-        ("ledger.note.train.after#1", ""),
-        ("field.rename.before#3", "Prefect's database is deleted"),
-        ("ledger.move.RUNNING.before#3", ""),
-    ],
-)
-def test_a_run_killed_at_a_commit_point_is_resumed_to_the_same_designs(watched, tmp_path, point, also):
+def test_a_run_killed_at_three_commit_points_in_turn_is_resumed_to_the_same_designs(watched, tmp_path):
     reference, _, _ = watched
     home = tmp_path / "home"
-    code, _, _ = finish(command(home, "run", str(PLATE), FIELDCRAFT_DIE_AT=point))
-    assert code == -signal.SIGKILL
-    if also:
-        until(lambda: not _served(home), "the killed run's server to end")
-        shutil.rmtree(home / "prefect")
+    # The second process passes its second RUNNING where it sends the campaign's fourth trial.
+    for point in ("ledger.note.train.after#1", "ledger.move.RUNNING.before#2", "field.rename.before#1"):
+        code, _, err = finish(command(home, "run", str(PLATE), FIELDCRAFT_DIE_AT=point))
+        assert code == -signal.SIGKILL, err
+    until(lambda: not _served(home), "the killed run's server to end")
+    shutil.rmtree(home / "prefect")
     code, _, err = finish(command(home, "run", str(PLATE)))
     assert code == 0, err
     assert designs(home) == designs(reference)

@@ -1,43 +1,57 @@
 """An experiment that is not idempotent is never sent twice by a resume; what nobody can tell waits for a person."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from driving import Driver
 
 from storage.ledger import open_ledger
 from storage.records import TrialState
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+UNLUCKY = ("storage", "models", "types_", "physics", "psutil")
 
 
-def drive(folder: Path, **environment: str) -> subprocess.CompletedProcess:
-    """Run the campaign in a process of its own, from a working directory full of a user's unlucky file names."""
-    (folder / "saddle.yaml").write_text((HERE / "saddle.yaml").read_text().replace("kind: counted", "kind: delicate"))
-    for name in ("storage", "models", "types_", "physics", "psutil"):
+@dataclass(frozen=True)
+class Drive:
+    """Runs the campaign in ``folder``, a working directory full of a user's unlucky file names, as the driver's is."""
+
+    driver: Driver
+    folder: Path
+
+    def __call__(self, **environment: str) -> int:
+        settings = {
+            "FIELDCRAFT_HOME": str(self.folder / "home"),
+            "FIELDCRAFT_PLUGINS": str(HERE / "plugins"),
+            "FIELDCRAFT_MLFLOW": "off",
+            "SIMULATED": str(self.folder / "simulated"),
+            "EXPORT_LATER": "1",
+        }
+        return self.driver.run(self.folder / "saddle.yaml", {**settings, **environment}, self.folder)
+
+
+def unlucky(folder: Path) -> Path:
+    for name in UNLUCKY:
         (folder / f"{name}.py").write_text("raise SystemExit('a user\\'s file was imported')")
-    settings = {
-        "PYTHONPATH": str(ROOT),
-        "FIELDCRAFT_HOME": str(folder / "home"),
-        "FIELDCRAFT_PLUGINS": str(HERE / "plugins"),
-        "FIELDCRAFT_MLFLOW": "off",
-        "SIMULATED": str(folder / "simulated"),
-        "EXPORT_LATER": "1",
-    }
-    return subprocess.run(
-        [sys.executable, "-P", str(HERE / "driver.py"), "saddle.yaml"],
-        env={**os.environ, **settings, **environment},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    made = Driver(tmp_path_factory.mktemp("log") / "log", unlucky(tmp_path_factory.mktemp("cwd")))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def drive(driver, tmp_path):
+    text = (HERE / "saddle.yaml").read_text().replace("kind: counted", "kind: delicate")
+    (unlucky(tmp_path) / "saddle.yaml").write_text(text)
+    return Drive(driver, tmp_path)
 
 
 def states(folder: Path) -> list[str]:
@@ -49,37 +63,34 @@ def runs(folder: Path) -> Counter:
 
 
 @pytest.mark.parametrize("point", ["ledger.move.STAGED.after#1", "ledger.move.RUNNING.before#2"])
-def test_a_pass_killed_around_the_submission_sends_no_experiment_twice(tmp_path, point):
-    assert drive(tmp_path, FIELDCRAFT_DIE_AT=point).returncode == -signal.SIGKILL
-    done = drive(tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_a_pass_killed_around_the_submission_sends_no_experiment_twice(drive, tmp_path, point):
+    assert drive(FIELDCRAFT_DIE_AT=point) == -signal.SIGKILL
+    assert drive() == 0, drive.driver.said()
     assert states(tmp_path) == ["COMPLETED"] * 3
     assert sorted(runs(tmp_path).values()) == [1, 1, 1]
 
 
-def test_an_experiment_that_was_killed_itself_is_held_and_not_repeated(tmp_path):
-    done = drive(tmp_path, FIELDCRAFT_DIE_AT="result.rename.before#1")
-    assert done.returncode == 3, done.stderr
+def test_an_experiment_that_was_killed_itself_is_held_and_not_repeated(drive, tmp_path):
+    assert drive(FIELDCRAFT_DIE_AT="result.rename.before#1") == 3, drive.driver.said()
     assert states(tmp_path) == ["HELD", "HELD"]
-    assert drive(tmp_path).returncode == 3
+    assert drive() == 3
     assert sorted(runs(tmp_path).values()) == [1, 1]
 
 
-def test_a_held_experiment_runs_again_only_when_a_person_approves_it_afresh(tmp_path):
-    assert drive(tmp_path, FIELDCRAFT_DIE_AT="result.rename.before#1").returncode == 3
+def test_a_held_experiment_runs_again_only_when_a_person_approves_it_afresh(drive, tmp_path):
+    assert drive(FIELDCRAFT_DIE_AT="result.rename.before#1") == 3
     ledger = open_ledger(tmp_path / "home" / "ledger.sqlite")
     held, other = ledger.trials("saddle")
     ledger.approve(held.id, held.expect, held.digest, "ana", "nothing was spent", "manual", 1)
-    assert drive(tmp_path).returncode == 3
+    assert drive() == 3
     assert states(tmp_path) == ["COMPLETED", "HELD"]
     ledger.move(other.id, TrialState.ABANDONED, other.expect, "ana", "the sample broke")
-    done = drive(tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert drive() == 0, drive.driver.said()
     assert states(tmp_path) == ["COMPLETED", "ABANDONED", "COMPLETED"]
     assert sorted(runs(tmp_path).values()) == [1, 1, 2]
 
 
-def test_a_problem_whose_evaluate_fails_keeps_the_finished_result_for_when_it_is_mended(tmp_path):
+def test_a_problem_whose_evaluate_fails_keeps_the_finished_result_for_when_it_is_mended(drive, tmp_path):
     plugins = tmp_path / "mine"
     (plugins / "problems").mkdir(parents=True)
     (plugins / "simulators").mkdir()
@@ -87,11 +98,9 @@ def test_a_problem_whose_evaluate_fails_keeps_the_finished_result_for_when_it_is
     sound = (HERE / "plugins/problems/saddle.py").read_text()
     broken = sound + '\n    def evaluate(self, design, fields):\n        return {"hieght": 1.0}\n'
     (plugins / "problems" / "saddle.py").write_text(broken)
-    done = drive(tmp_path, FIELDCRAFT_PLUGINS=str(plugins))
-    assert done.returncode == 1
-    assert "evaluate of problem 'saddle' failed: KeyError: 'height'" in done.stderr
+    assert drive(FIELDCRAFT_PLUGINS=str(plugins)) == 1
+    assert "evaluate of problem 'saddle' failed: KeyError: 'height'" in drive.driver.said()
     assert set(states(tmp_path)) == {"RUNNING"}
     (plugins / "problems" / "saddle.py").write_text(sound)
-    done = drive(tmp_path, FIELDCRAFT_PLUGINS=str(plugins))
-    assert done.returncode == 0, done.stderr
+    assert drive(FIELDCRAFT_PLUGINS=str(plugins)) == 0, drive.driver.said()
     assert sorted(runs(tmp_path).values()) == [1, 1, 1]

@@ -37,7 +37,7 @@ budget: {{trials: {trials}}}
 
 @pytest.fixture(scope="module")
 def prefect(tmp_path_factory):
-    """The site, with a campaign that a schedule works on meanwhile, every 15 s."""
+    """The site, with a campaign that a schedule works on every 15 s, until the test that looks at its end pauses it."""
     with site(tmp_path_factory.mktemp("site")) as made:
         campaign(settings(made), "scheduled", trials=2)
         words = ("flows.campaign.iterate", "--name", "scheduled", "--pool", "local", "--param", "name=scheduled")
@@ -128,6 +128,22 @@ def test_the_tick_after_a_killed_pass_goes_on_to_the_same_designs(prefect, tmp_p
     assert any(event.reason == "its holder no longer lives" for event in ledger.history("killed"))
 
 
+def test_a_schedule_alone_brings_a_campaign_to_its_end(prefect):
+    ledger = open_ledger(settings(prefect).ledger)
+    until(lambda: ledger.campaign("scheduled").finished, "the scheduled campaign to end")
+    assert prefect.command("prefect", "--no-prompt", "deploy", "--all").returncode == 0
+    place = prefect.deployment("iterate/scheduled")
+    assert [schedule["active"] for schedule in place["schedules"]] == [True]
+    (schedule,) = place["schedules"]
+    paused = prefect.command("prefect", "deployment", "schedule", "pause", "iterate/scheduled", schedule["id"])
+    assert paused.returncode == 0, paused.stderr
+    assert [schedule["active"] for schedule in prefect.deployment("iterate/scheduled")["schedules"]] == [False]
+    runs = prefect.runs("iterate/scheduled")
+    assert {run.type for run in runs} == {"COMPLETED"}
+    assert all(run.scheduled for run in runs)
+    assert {trial.state for trial in ledger.trials("scheduled")} == {TrialState.COMPLETED}
+
+
 def test_two_campaigns_share_server_worker_and_store_without_touching_one_another(prefect, tmp_path):
     seeds = {"left": 4, "right": 5}
     place = prefect.deployment("iterate/iterate")["id"]
@@ -169,22 +185,6 @@ def test_the_deployment_export_shows_everything_in_mlflow_and_gives_way_to_anoth
     done = prefect.run("export/export", name="shown")
     assert done.message == "export: 1 events shown in MLflow"
     assert ledger.pending("shown") == ()
-
-
-def test_a_schedule_alone_brings_a_campaign_to_its_end(prefect):
-    ledger = open_ledger(settings(prefect).ledger)
-    until(lambda: ledger.campaign("scheduled").finished, "the scheduled campaign to end")
-    assert prefect.command("prefect", "--no-prompt", "deploy", "--all").returncode == 0
-    place = prefect.deployment("iterate/scheduled")
-    assert [schedule["active"] for schedule in place["schedules"]] == [True]
-    (schedule,) = place["schedules"]
-    paused = prefect.command("prefect", "deployment", "schedule", "pause", "iterate/scheduled", schedule["id"])
-    assert paused.returncode == 0, paused.stderr
-    assert [schedule["active"] for schedule in prefect.deployment("iterate/scheduled")["schedules"]] == [False]
-    runs = prefect.runs("iterate/scheduled")
-    assert {run.type for run in runs} == {"COMPLETED"}
-    assert all(run.scheduled for run in runs)
-    assert {trial.state for trial in ledger.trials("scheduled")} == {TrialState.COMPLETED}
 
 
 @pytest.mark.parametrize(
