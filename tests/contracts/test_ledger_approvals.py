@@ -17,7 +17,7 @@ from ledgers import BACKENDS, S, begin, grant, proposal
 from storage.ledger import Ledger, LedgerError
 from storage.records import TRANSITIONS, Trial, TrialState
 
-SEQUENCES = {"sqlite": 4_000, "postgresql": 1_000}  # what is tried is the shared code, but for each server's locks
+SEQUENCES = {"sqlite": 10_000, "postgresql": 1_000}  # what is tried is the shared code, but for each server's locks
 SHARDS, LENGTH = 4, 6
 FAST = Path("/dev/shm")  # memory, where there is such a place: nothing here asks what a crash leaves
 ENDS_LEAVE = {S.PROPOSED, S.REJECTED, S.ABANDONED}
