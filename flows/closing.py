@@ -10,19 +10,19 @@ FAILED = "last training failed"  # the notice's event
 _LONGEST = 500  # characters of the reason that are kept
 
 
-def give_up(site: Site, iteration: int, reason: str) -> None:
-    """Write down that the last model of these readings could not be trained, and why; a person is told."""
+def subject(ledger: Ledger, name: str) -> str:
+    """What a last training is of, as a notice's key: other readings, as after a correction, are another training."""
+    return f"last training {digest_of(sorted(ledger.standing(name).values()))[:16]}"
+
+
+def give_up(site: Site, iteration: int, of: str, reason: str) -> None:
+    """Write down that the last model of the readings of a ``subject`` could not be trained, and why; tell a person."""
     said = {"iteration": iteration, "reason": one_line(reason)[:_LONGEST]}
-    site.ledger.notify(site.name, FAILED, _key(site.ledger, site.name), said)
+    site.ledger.notify(site.name, FAILED, of, said)
     tell(FAILED, **said)
 
 
 def given_up(ledger: Ledger, name: str) -> str | None:
     """Why the last model of the readings that count now could not be trained; None where nobody has found so."""
     failed = {notice.key: notice.payload["reason"] for notice in ledger.noticed(name, FAILED)}
-    return failed.get(_key(ledger, name)) if failed else None
-
-
-def _key(ledger: Ledger, name: str) -> str:
-    """Other readings, as after a correction, are another training."""
-    return f"last training {digest_of(sorted(ledger.standing(name).values()))[:16]}"
+    return failed.get(subject(ledger, name)) if failed else None

@@ -45,6 +45,8 @@ def status_lines(campaign: Campaign, data: Mapping[str, Any], *, telling: bool) 
     """``status_text`` of what ``status_data`` found."""
     lines = [f"{campaign.name}: {_condition(data)}", _trials(data), *_costs(data)]
     lines += [f"  {line}" for line in standing_lines(campaign, data)]
+    if data["untrained"]:
+        lines.append(f"  model    none of all readings: its training failed ({one_line(data['untrained'])})")
     if data["corrected"] or data["retracted"]:
         lines.append(f"  results  {data['corrected']} corrected, {data['retracted']} retracted")
     lines += [f"  held     {item['trial']}: {one_line(item['reason'])}" for item in data["waiting"]["held"]]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.clocks import Clock
-from flows.closing import give_up
+from flows.closing import give_up, subject
 from flows.collocation import points_of
 from flows.elsewhere import Awaited, ask
 from flows.environment import environment_of
@@ -93,14 +93,17 @@ def train(site: Site, iteration: int) -> Product | Awaited | None:
 def train_last(site: Site, iteration: int) -> Product | Awaited | None:
     """As ``train``, for the model that a campaign ends with; where the surrogate fails, that is noted, and None comes.
 
-    It would only have said which design is best, so the campaign does not wait for it to be mended.
+    It would only have said which design is best, so the campaign does not wait for it to be mended. A reading that was
+    corrected meanwhile is another subject, and trained on again.
     """
+    of = subject(site.ledger, site.name)
     try:
         return train(site, iteration)
     except (FieldcraftError, LedgerError, FieldError, OSError):  # of the stores and the settings: a later pass repeats
         raise
     except Exception as error:  # the outermost edge of a surrogate, whatever it raises
-        give_up(site, iteration, f"{type(error).__name__}: {error}")
+        give_up(site, iteration, of, f"{type(error).__name__}: {error}")
+        shutil.rmtree(site.work / unfinished(iteration), ignore_errors=True)
         return None
 
 

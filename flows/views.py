@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from flows.best import best_data, best_of, objective_of
+from flows.closing import given_up
 from flows.feasibility import campaign_feasibility, trial_feasibility
 from flows.notifying import current
 from flows.readings import by_people
@@ -86,6 +87,7 @@ def status_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
         "states": dict(sorted(Counter(str(trial.state) for trial in trials).items())),
         "iteration": max((trial.iteration for trial in trials), default=None),
         **best_data(best_of(ledger, campaign, trials)),
+        "untrained": given_up(ledger, name) if campaign.finished else None,
         "feasibility": campaign_feasibility(objective_of(campaign), trials),
         "spending": spending_data(campaign, ledger.spending(name)),
         "imported": sum(trial.imported for trial in trials),

@@ -1,7 +1,7 @@
 """The rule of a campaign's limits, which the ledger enforces and a pass asks beforehand: what has no room left.
 
 Of each thing that is counted let S be what is spent, R what is reserved for everything that is out and m what comes
-on top of it. There is room for it while S + R + m <= limit.
+on top of it. There is room for it while S + R + m <= limit, and for what takes nothing (m = 0) always.
 """
 
 from typing import Literal, NamedTuple

@@ -21,13 +21,20 @@ def newest(records: Sequence[T], rest: str) -> tuple[Sequence[T], Markup | None]
 
 
 def trials_shown(material: Material) -> tuple[list[Trial], Markup | None]:
-    """The newest trials and the best readings, by number, and how many there are and where they all are."""
+    """The newest trials and the best readings, by number, and how many there are and where they all are.
+
+    Of readings that meet the constraints the better is better, and of others the one with the smaller violation.
+    """
     trials = list(material.trials)
     if len(trials) <= ROWS:
         return trials, None
     output, sign = material.output[0], -1.0 if material.objective.maximize else 1.0
-    met = [t for t in completed(trials) if material.objective.feasible(t.outputs or {})]
-    best = sorted(met, key=lambda t: sign * (t.outputs or {})[output])[:_BEST]
+
+    def rank(trial: Trial) -> tuple[float, float]:
+        outputs = trial.outputs or {}
+        return material.objective.violation(outputs), sign * outputs[output]
+
+    best = sorted(completed(trials), key=rank)[:_BEST]
     if material.best.trial is not None:
         best.append(next(t for t in trials if t.id == material.best.trial.id))
     shown = {trial.number: trial for trial in (*best, *trials[-(ROWS - _BEST) :])}

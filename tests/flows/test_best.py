@@ -13,6 +13,7 @@ from small import SMALL, finish
 
 from flows.best import best_data, best_of
 from flows.cli import main
+from flows.listing import status_text
 from flows.notifying import text_of
 from flows.progress import listening
 from flows.running import Ran
@@ -25,11 +26,11 @@ NOISY = SMALL + "dispatcher: {kind: inline}\n"
 EXACT = NOISY.replace("noise: {sd: 0.5}\n", "")
 
 
-def ended(folder: Path, text: str) -> Ledger:
+def ended(folder: Path, text: str, plugins: Path | None = None) -> Ledger:
     """The ledger of ``small`` after its end."""
     folder.mkdir(exist_ok=True)
     (folder / "small.yaml").write_text(text)
-    finish(folder / "small.yaml", folder / "home")
+    finish(folder / "small.yaml", folder / "home", plugins)
     return open_ledger(folder / "home" / "ledger.sqlite")
 
 
@@ -83,6 +84,8 @@ def test_a_campaign_whose_last_training_fails_ends_all_the_same_and_says_why(tmp
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
     heard = []
     (tmp_path / "small.yaml").write_text(NOISY.replace("exact_gp", "moody"))
+    work = tmp_path / "home" / "work" / "small"
+    (work / "train-0002").mkdir(parents=True)  # as an interrupted training leaves it
     with listening(lambda event, details: heard.append((event, details))):
         finish(tmp_path / "small.yaml", tmp_path / "home", kinds.parent)
     ledger = open_ledger(tmp_path / "home" / "ledger.sqlite")
@@ -94,9 +97,47 @@ def test_a_campaign_whose_last_training_fails_ends_all_the_same_and_says_why(tmp
     assert "ends without a model of all its readings, since its training failed (RuntimeError: three" in text_of(notice)
     best = best_of(ledger, ledger.campaign("small"), ledger.trials("small"))
     assert best.reading is not None and best.model.iteration == 1
+    assert not (work / "train-0002").exists()
+    status = status_text(ledger, ledger.campaign("small"))
+    assert "\n  model    none of all readings: its training failed (RuntimeError: three are too many)\n" in status
     page = tmp_path / "small.html"
     assert main(["report", "small", "--html", str(page), "--home", str(tmp_path / "home")]) == 0
     assert "a model of all readings: its training failed (RuntimeError: three are too many)" in page.read_text()
+
+
+CORRECTED = """
+import os
+from dataclasses import dataclass
+
+from models.surrogates.exact_gp import ExactGP
+from storage.ledger import open_ledger
+
+
+@dataclass(frozen=True)
+class Moody(ExactGP):
+    \"\"\"Breaks down over three readings, while a person corrects one of them.\"\"\"
+
+    def fit(self, data, rng, start=None, report=None):
+        ledger = open_ledger(os.environ["HOME_OF_SMALL"] + "/ledger.sqlite")
+        if len(data) > 2 and not ledger.corrected("small"):
+            trial = ledger.trial("small-0001")
+            (old,) = ledger.results(trial.id)
+            ledger.correct(trial.id, trial.expect, old.id, {"value": 9.0}, trial.field, "ana", "misread", {})
+            raise RuntimeError("of the misread one")
+        return super().fit(data, rng, start, report)
+"""
+
+
+def test_a_reading_corrected_while_the_last_training_failed_is_trained_on_all_the_same(tmp_path, monkeypatch):
+    kinds = tmp_path / "kinds" / "surrogates"
+    kinds.mkdir(parents=True)
+    (kinds / "moody.py").write_text(CORRECTED)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(kinds.parent))
+    monkeypatch.setenv("HOME_OF_SMALL", str(tmp_path / "home"))
+    ledger = ended(tmp_path, NOISY.replace("exact_gp", "moody"), kinds.parent)
+    assert len(ledger.noticed("small", "last training failed")) == 1
+    assert trained(ledger) == [(1, 2), (2, 3)]
+    assert best_of(ledger, ledger.campaign("small"), ledger.trials("small")).model.iteration == 2
 
 
 def test_a_start_without_a_model_trains_none_at_its_end(tmp_path):

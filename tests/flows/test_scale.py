@@ -16,6 +16,7 @@ from sqlalchemy import Engine, event
 from flows.doctor import examine
 from flows.passes import Ref, make_pass
 from flows.report.material import gather
+from flows.report.thinning import trials_shown
 from flows.report.writing import write_report
 from flows.running import created
 from flows.settings import settings_from
@@ -126,6 +127,18 @@ def test_the_page_of_a_long_campaign_is_short_and_says_where_the_rest_is(tmp_pat
     assert "newest 150 and the best 50 of 1200 trials; &#x27;fieldcraft export small --csv FILE&#x27;" in page
     for trial, shown in (("0001", True), ("0050", True), ("0051", False), ("1050", False), ("1051", True)):
         assert (f"<td>small-{trial}</td>" in page.partition("<h2>Trials</h2>")[2]) is shown
+
+
+def test_where_no_reading_is_feasible_the_page_of_a_long_campaign_has_those_that_come_closest(tmp_path: Path) -> None:
+    settings, file, trials = settings_from(home=tmp_path / "home"), tmp_path / "small.yaml", 210
+    file.write_text((SMALL.partition("noise:")[0] + RULES).replace("branin", "constrained_branin"))
+    campaign, ledger = wire(read_campaign(file), settings), open_ledger(settings.ledger, create=True)
+    created(ledger, campaign, file)
+    names = [output.name for output in campaign.problem.outputs]
+    known = [Known(design={"x1": 1.0, "x2": 1.0}, outputs=dict.fromkeys(names, 1.0 + n)) for n in range(trials)]
+    ledger.adopt("small", known, "0" * 64, "import of a table", "test")
+    shown, _ = trials_shown(gather(settings, ledger, ledger.campaign("small")))
+    assert [trial.number for trial in shown] == [*range(1, 51), *range(61, 211)]
 
 
 def test_the_doctor_asks_once_for_five_hundred_trials_and_not_once_a_trial(tmp_path: Path) -> None:
