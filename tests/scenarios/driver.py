@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -27,6 +28,8 @@ from flows.settings import settings_from
 from flows.spec import read_campaign
 from flows.wiring import wire
 from storage.ledger import open_ledger
+
+LONGEST_S = 300  # of one campaign; a child that hangs ends by SIGALRM then
 
 
 def drive(file: Path) -> None:
@@ -73,6 +76,7 @@ def fork(file: Path, environment: dict[str, str], cwd: str = ".", then: Callable
     """Drive a campaign in a forked child; its exit status."""
     child = os.fork()
     if child == 0:
+        signal.alarm(LONGEST_S)
         os.environ.update(environment)
         status = 1
         try:
