@@ -110,7 +110,9 @@ def test_a_count_below_its_least_is_refused(acquisition, option, least):
 @pytest.mark.parametrize("margin", [0.0, 0.3])
 def test_pi_is_the_log_probability_of_an_improvement_by_the_margin(posterior, margin):
     mean, variance = (t.detach().numpy() for t in posterior.mean_var(POINTS))
-    incumbent = float(posterior.mean_var(torch.tensor(SEEN))[0].min()) - margin
+    seen = posterior.mean_var(torch.tensor(SEEN))
+    best = int(seen[0].argmin())
+    incumbent = float(seen[0][best] - seen[1][best].sqrt()) - margin  # their noise is stated
     found = values(PI(margin=margin), posterior)
     np.testing.assert_allclose(found, stats.norm.logcdf((incumbent - mean) / np.sqrt(variance)), rtol=1e-7)
 

@@ -269,7 +269,7 @@ def test_texts_and_numbers_that_postgresql_cannot_store_are_refused_and_change_n
         lambda: propose(ledger, 1, x="a\0b"),
         lambda: ledger.notify("heat", "approval waiting", "waits", {"a\0b": 1}),
         lambda: ledger.finish("heat", "\udc80", "test"),
-        lambda: propose(ledger, 10**12),
+        lambda: propose(ledger, 10**20),
         lambda: ledger.trial("heat\0"),
         lambda: ledger.notify("heat", "approval waiting", "w" * 300, {}),
         lambda: ledger.move(trial.id, TrialState.REJECTED, trial.expect, "test", "", handle={"job": object()}),
