@@ -227,7 +227,7 @@ GUARDS = (
         "storage/staging.py",
         "        if _sha256(path / name) != manifest.files[name].sha256:\n",
         "        if False:\n",
-        "tests/storage/test_fields.py::test_damage_is_found_by_verify_and_never_read[flipped bit]",
+        "tests/storage/test_fields.py::test_damage_is_found_by_verify_and_never_read[directory-flipped bit]",
         r"Regex pattern did not match",
     ),
 )  # fmt: skip

@@ -1,5 +1,7 @@
 """The list of guards still applies to the sources, without trying it: ``make guards`` does."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -12,6 +14,12 @@ def test_a_guard_can_be_removed_as_listed_and_its_test_exists(guard):
     assert guard.problems(ROOT) == []
     assert guard.without != guard.text
     compile((ROOT / guard.file).read_text().replace(guard.text, guard.without), guard.file, "exec")
+
+
+def test_pytest_finds_every_case_that_the_list_names():
+    words = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
+    found = subprocess.run([*words, *(guard.test for guard in GUARDS)], cwd=ROOT, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
 
 
 def test_no_two_guards_have_one_name_or_one_source():
