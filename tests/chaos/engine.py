@@ -183,7 +183,8 @@ class Schedule:
 
     def _pass(self) -> Passed | None:
         """A process that makes a pass; it may be killed on its way."""
-        self.model.began = self.model.last
+        # A person's act may be what the taking-over process came into: then no pass goes on without its lease.
+        self.model.began, self.model.fenced = self.model.last, False
         kill = not self.calm and self.random.random() < 0.25
         passed = self._process(self.random.randint(0, 30) if kill else None)
         self._check()
