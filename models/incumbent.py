@@ -9,9 +9,10 @@ from models.surrogate import Posterior
 
 
 def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation at the observed point whose mean is least; two numbers.
+    """Least posterior mean among the observed points, and the doubt about it; two numbers.
 
-    Under unknown constraints only points believed feasible count, and all of them where none is.
+    The doubt is the standard deviation there where the noise of the readings is stated, and else 0. Under unknown
+    constraints only points believed feasible count, and all of them where none is.
 
     Args:
         posterior: Beliefs from the data.
@@ -24,11 +25,11 @@ def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tenso
             feasible = posterior.believed_feasible(X)
             mean = mean.where(feasible, torch.inf) if feasible.any() else mean
         best = mean.argmin()
-        return mean[best], variance[best].sqrt()
+        return mean[best], variance[best].sqrt() if data.noise_sd else torch.zeros_like(mean[best])
 
 
 def incumbent(posterior: Posterior, data: Observations) -> Tensor:
-    """The least posterior mean among the observed points, less its standard deviation where readings are noisy.
+    """The best belief less the doubt about it, a number.
 
     Under noise the best point is itself in doubt. Measured from its mean, the points beside it, in as much doubt and
     as good, promise an improvement for ever and can hold the search where it is. A mean and no reading, so that one
@@ -38,5 +39,5 @@ def incumbent(posterior: Posterior, data: Observations) -> Tensor:
         posterior: Beliefs from the data.
         data: At least one observation.
     """
-    mean, sd = best_belief(posterior, data)
-    return mean - sd if data.noise_sd else mean
+    best, doubt = best_belief(posterior, data)
+    return best - doubt

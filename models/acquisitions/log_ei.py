@@ -37,5 +37,5 @@ class LogEI:
 
     def improvement(self, ceiling: float, posterior: Posterior, data: Observations) -> float:
         """exp(ceiling) + best - m: nowhere is more expected than that below ``best`` (see Improving.improvement)."""
-        best, _ = best_belief(posterior, data)
-        return math.exp(ceiling) + float(best - incumbent(posterior, data))
+        _, doubt = best_belief(posterior, data)
+        return math.exp(ceiling) + float(doubt)

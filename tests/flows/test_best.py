@@ -76,18 +76,23 @@ class Moody(ExactGP):
 '''
 
 
+def plugged(monkeypatch: pytest.MonkeyPatch, folder: Path, source: str) -> Path:
+    """A directory of plug-ins with the surrogate ``moody``."""
+    (folder / "surrogates").mkdir(parents=True)
+    (folder / "surrogates" / "moody.py").write_text(source)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(folder))
+    return folder
+
+
 def test_a_campaign_whose_last_training_fails_ends_all_the_same_and_says_why(tmp_path, monkeypatch):
-    kinds = tmp_path / "kinds" / "surrogates"
-    kinds.mkdir(parents=True)
-    (kinds / "moody.py").write_text(MOODY)
-    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(kinds.parent))
+    kinds = plugged(monkeypatch, tmp_path / "kinds", MOODY)
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
     heard = []
     (tmp_path / "small.yaml").write_text(NOISY.replace("exact_gp", "moody"))
     work = tmp_path / "home" / "work" / "small"
     (work / "train-0002").mkdir(parents=True)  # as an interrupted training leaves it
     with listening(lambda event, details: heard.append((event, details))):
-        finish(tmp_path / "small.yaml", tmp_path / "home", kinds.parent)
+        finish(tmp_path / "small.yaml", tmp_path / "home", kinds)
     ledger = open_ledger(tmp_path / "home" / "ledger.sqlite")
     assert ledger.campaign("small").finished == "budget: 3 of 3 trials"
     assert trained(ledger) == [(1, 2)]
@@ -129,12 +134,9 @@ class Moody(ExactGP):
 
 
 def test_a_reading_corrected_while_the_last_training_failed_is_trained_on_all_the_same(tmp_path, monkeypatch):
-    kinds = tmp_path / "kinds" / "surrogates"
-    kinds.mkdir(parents=True)
-    (kinds / "moody.py").write_text(CORRECTED)
-    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(kinds.parent))
+    kinds = plugged(monkeypatch, tmp_path / "kinds", CORRECTED)
     monkeypatch.setenv("HOME_OF_SMALL", str(tmp_path / "home"))
-    ledger = ended(tmp_path, NOISY.replace("exact_gp", "moody"), kinds.parent)
+    ledger = ended(tmp_path, NOISY.replace("exact_gp", "moody"), kinds)
     assert len(ledger.noticed("small", "last training failed")) == 1
     assert trained(ledger) == [(1, 2), (2, 3)]
     assert best_of(ledger, ledger.campaign("small"), ledger.trials("small")).model.iteration == 2

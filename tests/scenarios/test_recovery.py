@@ -1,7 +1,8 @@
 """A campaign killed with SIGKILL at every commit point, and resumed each time, is the campaign that was never killed.
 
 Few campaigns take all kills: each is killed at every ``STRIDE``-th point, a process more for every kill, so that any
-process but the last recovers from one kill, works on over the next points, and is killed itself.
+process but the last recovers from one kill, works on over the next points, and is killed itself. That each point alone
+is followed by a whole run is what tests/chaos/test_kills.py shows in its long form.
 """
 
 import json
