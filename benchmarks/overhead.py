@@ -5,7 +5,7 @@ Beside ours run Ax with its SQL storage and Optuna with its RDB storage, on SQLi
 process, in turn; a figure is the median over the repeats. Wall time counts waiting for the disk, which every durable
 write does; what one such wait takes is measured too and gives the floor. CPU seconds are this process's and count other
 work on the machine little: compare those. ``--json FILE`` keeps the figures, ``--quick`` takes a minute. Needs the
-extra packages of the rivals, and ``tabulate`` for Ax's SQL storage, which is left out without it.
+extra packages of the rivals.
 """
 
 import argparse
@@ -21,7 +21,6 @@ from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -128,44 +127,20 @@ BOUNDS = {v.name: (v.low, v.high) for v in PROBLEM.space.variables if isinstance
 
 
 def ax_sql(folder: Path, trials: int) -> Cost:
-    """Ax's client, which saves each trial to its database when it is made and when it is completed."""
-    from ax.api.configs import StorageConfig
+    """Ax's client, random proposals, which saves each trial to its database when made and when completed."""
+    from ax.api.client import Client
+    from ax.api.configs import RangeParameterConfig, StorageConfig
     from ax.storage.sqa_store import db
 
     url = f"sqlite:///{folder / 'ax.db'}"
     db.init_engine_and_session_factory(url=url, force_init=True)
     db.create_all_tables(db.get_engine())
-    client = ax_client(StorageConfig(url=url))
-    return rival(partial(ax_ask, client), lambda index, value: client.complete_trial(index, {"y": value}), trials)
-
-
-def ax_json(folder: Path, trials: int) -> Cost:
-    """Ax's client without a database, its one file written again whenever a trial is made or completed."""
-    client, file = ax_client(None), str(folder / "ax.json")
-
-    def ask() -> tuple[int, dict[str, float]]:
-        asked = ax_ask(client)
-        client.save_to_json_file(file)
-        return asked
-
-    def tell(index: int, value: float) -> None:
-        client.complete_trial(index, {"y": value})
-        client.save_to_json_file(file)
-
-    return rival(ask, tell, trials)
-
-
-def ax_client(storage: Any) -> Any:
-    """Ax's client with random proposals."""
-    from ax.api.client import Client
-    from ax.api.configs import RangeParameterConfig
-
-    client = Client(storage_config=storage, random_seed=3)
+    client = Client(storage_config=StorageConfig(url=url), random_seed=3)
     parameters = [RangeParameterConfig(name=name, parameter_type="float", bounds=b) for name, b in BOUNDS.items()]
     client.configure_experiment(parameters=parameters, name="bench")
     client.configure_optimization(objective="-y")
     client.configure_generation_strategy(method="random_search", initialize_with_center=False)
-    return client
+    return rival(partial(ax_ask, client), lambda index, value: client.complete_trial(index, {"y": value}), trials)
 
 
 def ax_ask(client: Any) -> tuple[int, dict[str, float]]:
@@ -194,7 +169,6 @@ WAYS: dict[str, Way] = {
     "fieldcraft, passes in Prefect, inline": partial(ours, dispatcher="inline", prefect=True),
     "fieldcraft, passes, a process a trial": partial(ours, dispatcher="local", prefect=False),
     "Ax, SQL storage": ax_sql,
-    "Ax, a JSON file": ax_json,
     "Optuna, RDB storage": optuna_rdb,
 }
 
@@ -262,7 +236,7 @@ def main() -> int:
     os.environ["FIELDCRAFT_MLFLOW"] = "off"  # the exporter is another process, which no pass waits for
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    ways = {name: way for name, way in WAYS.items() if way is not ax_sql or find_spec("tabulate")}
+    ways = WAYS
     if options.quick:
         options.trials, options.repeats = 5, 1
         ways = {name: way for name, way in ways.items() if "Prefect" not in name and "process" not in name}
