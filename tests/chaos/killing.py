@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import traceback
@@ -18,6 +19,7 @@ import torch
 from driver import drive
 
 from flows.doctor import examine
+from flows.jobfolder import read_json
 from flows.plugins import available
 from flows.settings import settings_from
 from storage.fields import FieldStore
@@ -178,6 +180,12 @@ class Home:
             with results.open("w", newline="") as file:
                 csv.writer(file).writerows([header, *lines])
             os.utime(results, (1.0e9, 1.0e9))  # at rest for long enough to be taken
+
+    def close(self) -> None:
+        """End Dask's processes, which outlive a campaign on purpose."""
+        for process in read_json(self.home / "work" / ".dask" / "cluster.json").values():
+            with suppress(ProcessLookupError):
+                os.killpg(process["pid"], signal.SIGKILL)
 
     def simulated(self) -> Counter:
         """How often each design was simulated."""

@@ -27,6 +27,7 @@ def uninterrupted(request, ram, warmed):
     home, log = Home(ram / kind.name / "reference", kind).begin(), ram / kind.name / "points"
     status = home.finish(FIELDCRAFT_POINTS_LOG=str(log))
     assert status == 0, home.log
+    home.close()
     return Reference(home, look(home.home), sorted(set(log.read_text().split())))
 
 
@@ -38,6 +39,7 @@ def test_killed_at_commit_points_it_loses_nothing_repeats_nothing_and_ends_the_s
         before, counted = committed(home.home), home.simulated()
         assert (status == -signal.SIGKILL) != point.startswith("result."), (point, status, home.log)
         assert home.finish() == 0, (point, home.log)
+        home.close()
         done += judge(home, before, counted, uninterrupted)
     count(done)
     assert [done[name] for name in LOSSES] == [0] * len(LOSSES), done
