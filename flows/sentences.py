@@ -48,7 +48,7 @@ def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> C
 
 
 def _said(kind: str, sentence: Sentence, dimension: int, spec: NamedSpec) -> dict[str, Any]:
-    """The sentence's words, its start no longer than half of the budget."""
+    """The sentence's words: its start at most half of the budget, and told to an acquisition that counts it."""
     said = copy.deepcopy(sentence.words(dimension, spec.batch))  # it may give the same data each time
     start = said.get("start") if isinstance(said, dict) else None
     if not isinstance(start, dict) or type(start.get("n")) is not int:
@@ -56,6 +56,9 @@ def _said(kind: str, sentence: Sentence, dimension: int, spec: NamedSpec) -> dic
             f"algorithm: the sentence {kind!r} has the start {start!r}: its words must have 'start: {{n: NUMBER}}'."
         )
     start["n"] = max(1, min(start["n"], spec.budget.trials // 2))
+    if isinstance(acquisition := said.get("acquisition"), dict) and "start" in acquisition:
+        given = spec.algorithm.model_dump().get("start")
+        acquisition["start"] = given.get("n", start["n"]) if isinstance(given, Mapping) else start["n"]
     return said
 
 

@@ -258,7 +258,7 @@ def _require_true_name(campaign: Campaign) -> None:
     part, named = campaign.spec.algorithm, campaign.spec.algorithm.named
     if named is None:
         return
-    data = {**campaign.data, "algorithm": named.model_dump()}
+    data = {**campaign.data, "algorithm": {**named.model_dump(), "start": part.start.model_dump()}}
     try:
         meant = expanded(NamedSpec.model_validate(data), campaign.space.dimension, campaign.settings.plugins)
         whole = _written_out(dataclasses.replace(campaign, spec=meant)).algorithm

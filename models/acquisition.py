@@ -60,6 +60,10 @@ class MomentScore(MomentFunction, Protocol):
         """The posterior that it is a function of, given the points ``chosen`` (j, d) for earlier places."""
         ...
 
+    def after(self, chosen: Tensor) -> MomentFunction:
+        """The function of mean and standard deviation that it is, given the points ``chosen`` (j, d)."""
+        ...
+
 
 @runtime_checkable
 class BoundedScore(Score, Protocol):

@@ -41,6 +41,11 @@ class Readings:
         """Those of the first n trials."""
         return Readings(self.X[:n], self.f[:n], self.satisfied[:n])
 
+    def extended(self, more: "Readings") -> "Readings":
+        """Those and more after them."""
+        X, f = np.concatenate([self.X, more.X]), np.concatenate([self.f, more.f])
+        return Readings(X, f, np.concatenate([self.satisfied, more.satisfied]))
+
 
 @dataclass(frozen=True, eq=False)
 class Iterate:

@@ -1,7 +1,7 @@
 """BoTorch's analytic acquisitions over any posterior with a mean and a variance, pending trials believed."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -68,15 +68,18 @@ class AnalyticScore:
     Args:
         posterior: Beliefs from the data.
         pending: Encoded points without a result, shape (k, d).
-        acquisition: From a model to the BoTorch acquisition to maximise, a function of mean and standard deviation that
-            falls with the mean and is quasiconvex in the two (see MomentScore).
+        acquisition: From a model, and the points (k, d) that it believes, to the BoTorch acquisition to maximise: a
+            function of mean and standard deviation that falls with the mean and is quasiconvex in the two (see
+            MomentScore).
         optimism: See MomentScore.
+        before: Encoded points of the places before the one that ``worth`` is asked about, shape (j, d); None for none.
     """
 
     posterior: Posterior
     pending: Tensor
-    acquisition: Callable[[Model], AnalyticAcquisitionFunction]
+    acquisition: Callable[[Model, Tensor], AnalyticAcquisitionFunction]
     optimism: float | None = None
+    before: Tensor | None = None
     # A place is asked about hundreds of times with the same points chosen: condition on them once.
     _built: dict[bytes | str, AnalyticAcquisitionFunction] = field(default_factory=dict, repr=False)
 
@@ -90,14 +93,20 @@ class AnalyticScore:
         beliefs = about_objective(self.posterior)
         return beliefs.believe(points) if len(points) else beliefs
 
+    def after(self, chosen: Tensor) -> "AnalyticScore":
+        """The same, whose ``worth`` is that of the place after the points ``chosen`` (j, d)."""
+        return replace(self, before=chosen.detach(), _built={})
+
     def worth(self, mean: Tensor, sd: Tensor) -> Tensor:
         """Acquisition of means (n,) and standard deviations (n,), shape (n,)."""
         if "plane" not in self._built:
-            self._built["plane"] = self.acquisition(PosteriorModel(_Plane()))
+            points = self.pending if self.before is None else torch.cat([self.pending, self.before])
+            self._built["plane"] = self.acquisition(PosteriorModel(_Plane()), points)
         return torch.as_tensor(self._built["plane"](torch.stack([mean, sd], dim=1).unsqueeze(-2)))
 
     def _for(self, chosen: Tensor) -> AnalyticAcquisitionFunction:
         key = chosen.detach().numpy().tobytes()
         if key not in self._built:
-            self._built[key] = self.acquisition(PosteriorModel(self.believed(chosen)))
+            points = torch.cat([self.pending, chosen.detach()])
+            self._built[key] = self.acquisition(PosteriorModel(self.believed(chosen)), points)
         return self._built[key]

@@ -139,6 +139,10 @@ class ConstrainedPosterior:
         with torch.no_grad():
             return torch.as_tensor((self.lower_excess(X, 0.0) <= 0).all(dim=1))
 
+    def read_feasible(self, X: Tensor) -> Tensor:
+        """Whether at X (n, d), designs that did give a result, every constraint's mean is <= 0; bool, shape (n,)."""
+        return replace(self, hidden=None).believed_feasible(X)
+
     @cached_property
     def _moments(self) -> Moments:
         """Those of the constraints, (c, n)."""

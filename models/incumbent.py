@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from models.constrained import ConstrainedPosterior
+from models.maximizer import SAME
 from models.observations import Observations
 from models.surrogate import Posterior
 
@@ -22,22 +23,41 @@ def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tenso
         X = torch.tensor(data.X)
         mean, variance = posterior.mean_var(X)
         if isinstance(posterior, ConstrainedPosterior):
-            feasible = posterior.believed_feasible(X)
+            feasible = posterior.read_feasible(X)
             mean = mean.where(feasible, torch.inf) if feasible.any() else mean
         best = mean.argmin()
         return mean[best], variance[best].sqrt() if data.noise_sd else torch.zeros_like(mean[best])
 
 
-def incumbent(posterior: Posterior, data: Observations) -> Tensor:
-    """The best belief less the doubt about it, a number.
+def incumbent(posterior: Posterior, data: Observations, points: Tensor) -> Tensor:
+    """The best belief less the doubt about it, or the least mean among points that are believed, a number.
 
     Under noise the best point is itself in doubt. Measured from its mean, the points beside it, in as much doubt and
     as good, promise an improvement for ever and can hold the search where it is. A mean and no reading, so that one
     lucky reading does not stop the search. Noise that is not stated counts as none.
 
+    Points that count as read at their mean (Ginsbourger et al., 2010: the Kriging believer) count here, too, where they
+    are believed feasible: measured from a worse level, the points right beside them would promise their improvement
+    once more.
+
     Args:
         posterior: Beliefs from the data.
         data: At least one observation.
+        points: Encoded points without a reading that are believed, shape (k, d).
     """
     best, doubt = best_belief(posterior, data)
-    return best - doubt
+    return torch.cat([(best - doubt)[None], _reached(posterior, data, points)]).min()
+
+
+def hopeful(data: Observations, points: Tensor) -> Tensor:
+    """Those of points (k, d) that are not known to give no result, shape (h, d)."""
+    return points[(torch.cdist(points, torch.tensor(data.failed), p=torch.inf) >= SAME).all(dim=1)]
+
+
+def _reached(posterior: Posterior, data: Observations, points: Tensor) -> Tensor:
+    """Means (r,) at those of points (k, d) that are believed feasible."""
+    with torch.no_grad():
+        points = hopeful(data, points)
+        if isinstance(posterior, ConstrainedPosterior):
+            points = points[posterior.believed_feasible(points)]
+        return posterior.mean_var(points)[0] if len(points) else points.new_empty(0)

@@ -1,6 +1,6 @@
 """Augmented Lagrangian by alternating directions (ADMMBO: Ariafar et al., 2019), one subproblem a trial."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from models.analytic import PosteriorModel
 from models.believing import Believing
 from models.checks import refuse_below, refuse_non_positive
 from models.constrained import ConstrainedPosterior
+from models.incumbent import hopeful
 from models.observations import Observations
 from models.surrogate import Posterior
 
@@ -30,7 +31,8 @@ class ADMMBO:
     constraints it is expected improvement.
 
     An algorithm holds no state: x, z, y and rho are made again from the readings, trial by trial. The paper evaluates
-    objective and constraints apart; here a trial reads all of them, and counts for every subproblem.
+    objective and constraints apart; here a trial reads all of them, and counts for every subproblem. In a batch each
+    place has the turn that it will have once those before it are read, at their means.
 
     Args:
         start: Trials that come before any model, >= 0.
@@ -63,12 +65,42 @@ class ADMMBO:
             return LogEI().score(posterior, data, pending, q, rng)
         order = Alternation(self.start, self.each, self.rho, self.M)
         readings = Readings(data.X, data.targets, data.constraints <= 0)
-        now = order.replayed(readings)
-        believing = Believing(posterior, pending)
+        return _Turns(order, readings, Believing(posterior, pending), hopeful(data, pending))
+
+
+@dataclass(frozen=True, eq=False)
+class _Turns:
+    """The score of each place: that of the subproblem whose turn it is once the places before are read as believed."""
+
+    order: Alternation
+    readings: Readings
+    believing: Believing
+    waiting: Tensor  # pending points that may give a result, shape (k, d): no trials yet, but not to be gained again
+    _scores: dict[bytes, Score] = field(default_factory=dict, repr=False)
+
+    def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """At X (n, d), shape (n,) (see Score.value)."""
+        key = chosen.detach().numpy().tobytes()
+        if key not in self._scores:
+            self._scores[key] = self._score(chosen.detach())
+        return self._scores[key].value(X, slot, chosen)
+
+    def _score(self, chosen: Tensor) -> Score:
+        read = self._with(self.readings, chosen)
+        seen, now = self._with(read, self.waiting), self.order.replayed(read)
         if now.turn is None:
-            return _Optimality.of(believing, now, torch.tensor(data.X))
-        least = float(order.feasibility(now, now.turn, readings).min())
-        return _Feasibility(believing, now.turn, torch.tensor(now.target(now.turn)), now.rho / (2 * self.M), least)
+            return _Optimality.of(self.believing, now, torch.tensor(seen.X))
+        least = float(self.order.feasibility(now, now.turn, seen).min())
+        weight = now.rho / (2 * self.order.M)
+        return _Feasibility(self.believing, now.turn, torch.tensor(now.target(now.turn)), weight, least)
+
+    def _with(self, readings: Readings, X: Tensor) -> Readings:
+        """The readings, and after them the means at X (k, d) as if they had been read."""
+        if len(X) == 0:
+            return readings
+        with torch.no_grad():
+            f, g = self.believing.posterior.mean_var(X)[0], self.believing.posterior.excess(X)[0]
+        return readings.extended(Readings(X.numpy(), f.numpy(), g.numpy() <= 0))
 
 
 @dataclass(frozen=True, eq=False)

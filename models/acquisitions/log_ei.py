@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 from botorch.acquisition.analytic import LogExpectedImprovement
+from botorch.models.model import Model
 from torch import Tensor
 
 from models.acquisition import Scale
@@ -30,10 +31,12 @@ class LogEI:
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
     ) -> AnalyticScore:
         """The score of this iteration (see Acquisition.score); pending points are believed."""
-        best = incumbent(posterior, data)
-        return AnalyticScore(
-            posterior, pending, lambda model: LogExpectedImprovement(model, best_f=best, maximize=False)
-        )
+
+        def improving(model: Model, points: Tensor) -> LogExpectedImprovement:
+            best = incumbent(posterior, data, points)
+            return LogExpectedImprovement(model, best_f=best, maximize=False)
+
+        return AnalyticScore(posterior, pending, improving)
 
     def improvement(self, ceiling: float, posterior: Posterior, data: Observations) -> float:
         """exp(ceiling) + best - m: nowhere is more expected than that below ``best`` (see Improving.improvement)."""

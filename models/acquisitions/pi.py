@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 from botorch.acquisition.analytic import LogProbabilityOfImprovement
+from botorch.models.model import Model
 from torch import Tensor
 
 from models.acquisition import Scale
@@ -41,7 +42,9 @@ class PI:
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
     ) -> AnalyticScore:
         """The score of this iteration (see Acquisition.score); pending points are believed."""
-        best = incumbent(posterior, data) - self.margin
-        return AnalyticScore(
-            posterior, pending, lambda model: LogProbabilityOfImprovement(model, best_f=best, maximize=False)
-        )
+
+        def improving(model: Model, points: Tensor) -> LogProbabilityOfImprovement:
+            best = incumbent(posterior, data, points) - self.margin
+            return LogProbabilityOfImprovement(model, best_f=best, maximize=False)
+
+        return AnalyticScore(posterior, pending, improving)

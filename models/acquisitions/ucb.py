@@ -41,7 +41,7 @@ class UCB:
         """The score of this iteration (see Acquisition.score); pending points are believed."""
         beta = weight_of(self.beta, data.X.shape[1], len(data))
         return AnalyticScore(
-            posterior, pending, lambda model: UpperConfidenceBound(model, beta=beta, maximize=False), math.sqrt(beta)
+            posterior, pending, lambda model, _: UpperConfidenceBound(model, beta=beta, maximize=False), math.sqrt(beta)
         )
 
     def improvement(self, ceiling: float, posterior: Posterior, data: Observations) -> float:

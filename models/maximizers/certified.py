@@ -105,8 +105,9 @@ class Certified:
 
     def _place(self, score: Score, slot: int, chosen: Array, space: SearchSpace, gone: Array) -> "_Place":
         proven = moment_score(score)
-        believed = unit_process(proven.believed(torch.tensor(chosen)), "maximizer certified", "maximizer: multistart")
-        return self._of(proven, believed, slot, chosen, space, gone)
+        before = torch.tensor(chosen)
+        believed = unit_process(proven.believed(before), "maximizer certified", "maximizer: multistart")
+        return self._of(proven.after(before), believed, slot, chosen, space, gone)
 
     def _of(
         self, score: MomentFunction, process: UnitProcess, slot: int, chosen: Array, space: SearchSpace, gone: Array

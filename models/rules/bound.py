@@ -67,7 +67,7 @@ class Bound:
         """The bounded score (see Rule.constrained)."""
         widths = self.widths(posterior, data)
         believing, X = Believing(posterior, pending), torch.tensor(data.X)
-        feasible = posterior.believed_feasible(X)
+        feasible = posterior.read_feasible(X)
         if self.fallback == "believed" and not feasible.any():
             return _LeastViolation(believing, widths)
         return _Bounded(score, believing, widths, X[feasible])

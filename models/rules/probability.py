@@ -36,7 +36,7 @@ class Probability:
                 "`bound`, or the acquisition log_ei."
             )
         believing = Believing(posterior, pending)
-        if not posterior.believed_feasible(torch.tensor(data.X)).any():
+        if not posterior.read_feasible(torch.tensor(data.X)).any():
             return _Weighted(None, scale, believing)
         return _Weighted(score, scale, believing)
 

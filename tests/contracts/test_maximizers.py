@@ -81,7 +81,7 @@ def separable(space):
 def broken(space):
     nothing = torch.empty(0, space.dimension, dtype=torch.float64)
 
-    def bound(model):
+    def bound(model, points):
         return UpperConfidenceBound(model, beta=math.nan, maximize=False)
 
     return AnalyticScore(posterior(space)[0], nothing, bound, math.nan)

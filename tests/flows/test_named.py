@@ -127,6 +127,14 @@ def test_a_wrong_sentence_is_one_clear_error(settings, algorithm, message):
         campaign(settings, algorithm)
 
 
+@pytest.mark.parametrize(("keys", "start"), [({}, 4), ({"start": {"n": 2}}, 2)])
+def test_an_acquisition_that_counts_the_start_is_told_how_long_it_is(settings, keys, start):
+    data = yaml.safe_load(SMALL) | {"algorithm": {"kind": "admmbo", **keys}, "budget": {"trials": 8}}
+    campaign = wire(parse(data, "small.yaml"), settings)
+    assert campaign.spec.algorithm.start.n == campaign.algorithm.acquisition.start == start
+    assert wire(parse(campaign.data, "printed"), settings).digest == campaign.digest
+
+
 def test_a_short_budget_shortens_one_campaigns_start_and_not_the_sentence(settings):
     assert campaign(settings, {"kind": "same_data"}, budget={"trials": 4}).spec.algorithm.start.n == 2
     assert campaign(settings, {"kind": "same_data"}, budget={"trials": 40}).spec.algorithm.start.n == 20

@@ -183,3 +183,14 @@ def test_numbers_out_of_range_are_refused(options, message):
 def test_what_a_copy_is_drawn_to_moves_by_its_own_multiplier():
     now = Iterate(np.zeros(1), np.zeros((2, 1)), np.array([[1.0], [-2.0]]), 4.0)
     assert (now.target(0), now.target(1)) == (0.25, -0.5)
+
+
+def test_the_places_of_a_batch_take_the_turns_that_single_trials_would():
+    data = on_line(np.array([[-0.9], [-0.2], [0.5], [0.9]]))
+    rule = words()
+    posterior = rule.fit(data, rng())
+    first, second, third = rule.propose(posterior, data, NONE, LINE, 3, rng(1)).X[:, 0]
+    after = on_line(np.append(data.X, [[first]], axis=0))
+    single = rule.propose(rule.fit(after, rng()), after, NONE, LINE, 1, rng(1)).X[0, 0]
+    assert first < -0.5 and third < -0.5  # the objective's turn, where it is small
+    assert second == pytest.approx(single, abs=0.05) and second > 0.2  # the constraint's, where it holds

@@ -13,6 +13,7 @@ from models.acquisitions.thompson import Thompson
 from models.acquisitions.ucb import UCB
 from models.algorithm import Algorithm
 from models.constraints import Constraints
+from models.incumbent import best_belief, incumbent
 from models.maximizers.certified import Certified
 from models.maximizers.multistart import Multistart
 from models.observations import Observations
@@ -286,3 +287,29 @@ def test_constraints_that_do_not_fit_the_trials_are_refused():
         Observations(np.zeros((3, 2)), np.zeros(3), maximize=False, constraints=np.zeros((2, 1)))
     with pytest.raises(ValueError, match="constraints holds nan"):
         Observations(np.zeros((1, 2)), np.zeros(1), maximize=False, constraints=[[np.nan]])
+
+
+def test_an_improvement_is_measured_from_the_best_reading_though_designs_beside_it_fail():
+    near = np.array([[0.05, 0.0], [-0.05, 0.0], [0.0, 0.05], [0.0, -0.05]])
+    seen = Observations(np.array([[0.0, 0.0], [0.9, 0.9]]), np.array([1.0, 2.0]), maximize=False, failed=near)
+    posterior = algorithm(LogEI()).fit(seen, rng())
+    assert posterior.believed_feasible(torch.tensor(seen.X)).tolist() == [False, True]
+    assert float(best_belief(posterior, seen)[0]) < 0
+    bounded = Constraints(rule=Bound()).score(UCB(), posterior, seen, NONE, 1, rng())
+    assert torch.equal(bounded.anchors, torch.tensor(seen.X))
+
+
+@pytest.mark.parametrize("maximizer", [Multistart(n_samples=256, n_starts=4), Certified(n_samples=256, n_starts=4)])
+def test_what_is_believed_is_not_gained_again_right_beside_it(maximizer):
+    X = rng(1).uniform(-1, 1, (14, 2))
+    bowl = Observations(X, ((X - 0.3) ** 2).sum(axis=1), maximize=False, noise_sd=0.0)
+    rule = algorithm(LogEI(), maximizer=maximizer)
+    posterior = rule.fit(bowl, rng())
+    batch = torch.tensor(rule.propose(posterior, bowl, NONE, SPACE, 3, rng(1)).X)
+    assert torch.pdist(batch).min() > 1e-2
+    rejected = batch[:2]
+    again = torch.tensor(rule.propose(posterior, bowl, rejected, SPACE, 1, rng(1)).X)
+    assert torch.cdist(again, rejected).min() > 1e-2
+    assert incumbent(posterior, bowl, rejected) < incumbent(posterior, bowl, NONE)
+    failed = replace(bowl, failed=rejected.numpy())  # they will never be had, and are no level to improve on
+    assert incumbent(posterior, failed, rejected) == incumbent(posterior, bowl, NONE)
