@@ -25,12 +25,13 @@ from flows.orderfolder import OrderFolder
 from flows.settings import Settings
 from flows.spec import Dispatch
 from flows.wiring import dispatcher_of
-from storage.backups import LEDGER, Backup, BackupManifest, copy_tree
+from storage.backups import LEDGER, Backup, BackupManifest, copy_moving, copy_tree
 from storage.fields import FieldStore
 from storage.ledger import Ledger, open_ledger
 from storage.records import OUT, TrialState
 from storage.staging import copy_file
 
+LAB = "lab/"
 PIN = "orders.json"  # beside the jobs: which folder of orders is the campaign's
 
 
@@ -87,7 +88,9 @@ def back_up(settings: Settings, destination: Path, person: Person, *, sealed: bo
             for name, source in _folders(copy, settings, sealed=sealed):
                 if source.is_file():
                     copy_file(source, state / name)
-                else:
+                elif name.startswith(LAB):
+                    copy_moving(source, state / name)
+                else:  # a job's folder that goes has had its result taken
                     copy_tree(source, state / name)
             needed = {one.reference for campaign in copy.campaigns() for one in mentions(copy, campaign.name)}
             sums, missing, copied = backup.take_fields(store, needed)
@@ -104,7 +107,7 @@ def _folders(ledger: Ledger, settings: Settings, *, sealed: bool) -> Iterator[tu
         name, work = campaign.name, settings.work / campaign.name
         orders = OrderFolder(name, _orders(settings, name), work / PIN)
         if orders.pin.exists() and orders.folder.is_dir() and orders.obstacle() is None:
-            yield f"lab/{name}", orders.folder
+            yield f"{LAB}{name}", orders.folder
             yield f"work/{name}/{PIN}", orders.pin
         if sealed:
             yield f"work/{name}", work

@@ -67,10 +67,10 @@ class NamedCluster:
         """
         if "://" in self.address:
             return _client(self.address)
-        found = read_json(Path(self.address)).get("address")
+        found = _address(Path(self.address))
         if found is None:
             raise Unreachable(f"there is no scheduler file {self.address}")
-        return _client(str(found))
+        return _client(found)
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ class OwnCluster:
         Raises:
             Unreachable: it does not answer.
         """
-        address = read_json(self.folder / "scheduler.json").get("address")
+        address = _address(self.folder / "scheduler.json")
         if address is None:
             raise Unreachable(f"no Dask cluster was started in {self.folder}")
-        return _client(str(address), security=self._security())
+        return _client(address, security=self._security())
 
     def _start_scheduler(self) -> dict[str, Any]:
         self._write_key()
@@ -125,7 +125,7 @@ class OwnCluster:
         words = ("--host", "tls://127.0.0.1", "--port", "0", "--idle-timeout", f"{_IDLE_S}s")
         child = self._spawn("scheduler", *words)
         deadline = time.monotonic() + _START_S
-        while not (self.folder / "scheduler.json").exists():
+        while _address(self.folder / "scheduler.json") is None:
             if child.poll() is not None or time.monotonic() > deadline:
                 child.kill()
                 raise Unreachable(f"the local Dask scheduler did not start: see {self.folder / 'scheduler.log'}")
@@ -221,6 +221,19 @@ def _kept(ticket: str, dask_scheduler: "Scheduler") -> bool:
     if task is not None and task.state not in ("memory", "erred"):  # one that has ended would be kept for ever
         dask_scheduler.client_desires_keys(keys=[ticket], client="fire-and-forget")
     return task is not None
+
+
+def _address(scheduler_file: Path) -> str | None:
+    """Where a scheduler says that it listens; None where it has not said so, or is still writing: it does so in place.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        found = read_json(scheduler_file).get("address")
+    except ValueError:
+        return None
+    return None if found is None else str(found)
 
 
 def _drop(cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ from flows.approval import EXPIRED, expire, has_expired, ready
 from flows.budget import obstacle
 from flows.dispatcher import CannotTell, Dispatcher, Job
 from flows.progress import tell
+from flows.remarks import said
 from flows.retries import retries
 from flows.sites import ACTOR, Site
 from flows.stopping import stop_reason
@@ -113,7 +114,8 @@ def _lapse(site: Site, staged: Trial) -> int:
     return 0
 
 
-def _hold(site: Site, staged: Trial, reason: str) -> int:
+def _hold(site: Site, staged: Trial, why: str) -> int:
+    reason = said(why)
     try:
         site.ledger.move(staged.id, TrialState.HELD, staged.expect, ACTOR, reason)
     except StaleTrial:

@@ -100,6 +100,8 @@ class Farm:
             folder.recall()
         elif lives(folder):
             os.killpg(folder.started["pid"], signal.SIGKILL)
+        else:  # its supervisor was killed before it
+            end_group(folder.started["pid"])
         return False
 
     def wait(self, handles: list[Handle], seconds: float) -> None:

@@ -12,6 +12,7 @@ from flows.errors import FieldcraftError
 from flows.inbox import collect
 from flows.leftovers import tidy
 from flows.progress import tell
+from flows.remarks import said
 from flows.sites import ACTOR, Site
 from flows.streams import Use, stream
 from physics.space import Design
@@ -191,17 +192,18 @@ def _noise(site: Site, trial: Trial) -> float:
 
 
 def _fail(site: Site, trial: Trial, outcome: Failed) -> None:
+    reason = said(outcome.reason)
     site.ledger.move(
         trial.id,
         TrialState.FAILED,
         trial.expect,
         ACTOR,
-        outcome.reason,
+        reason,
         failure=outcome.kind,
         cost=None if outcome.cost is None else min(outcome.cost, trial.cost),
         seconds=None if outcome.seconds is None else _charged(site, outcome.seconds),
     )
-    tell("failed", trial=trial, reason=outcome.reason)
+    tell("failed", trial=trial, reason=reason)
 
 
 def _lose(site: Site, trial: Trial, reason: str) -> None:
@@ -211,6 +213,7 @@ def _lose(site: Site, trial: Trial, reason: str) -> None:
     _hold(site, trial, f"{reason}; whether the experiment was done, a person must say")
 
 
-def _hold(site: Site, trial: Trial, reason: str) -> None:
+def _hold(site: Site, trial: Trial, why: str) -> None:
+    reason = said(why)
     site.ledger.move(trial.id, TrialState.HELD, trial.expect, ACTOR, reason)
     tell("held", trial=trial, reason=reason)

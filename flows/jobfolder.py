@@ -34,6 +34,8 @@ from storage.staging import sync
 if TYPE_CHECKING:
     import xarray as xr
 
+_LAST_BYTES = 2000  # of a log that are read for its last words
+
 
 @dataclass(frozen=True)
 class JobFolder:
@@ -167,13 +169,19 @@ class JobFolder:
         return None
 
     def last_line(self) -> str:
-        """The last words in the log."""
-        lines = self.log.read_text(errors="replace").split("\n") if self.log.exists() else []
+        """The last words in the log, of which there may be very many on one line."""
+        lines = _end(self.log).decode(errors="replace").splitlines() if self.log.exists() else []
         return next((line for line in reversed(lines) if line.strip()), "it printed nothing")
 
     def delete(self) -> None:
         """Remove the folder with all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _end(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        opened.seek(max(0, os.fstat(opened.fileno()).st_size - _LAST_BYTES))
+        return opened.read(_LAST_BYTES)
 
 
 def process_of(pid: int) -> dict[str, Any]:

@@ -7,12 +7,12 @@ of the process that is limited in time.
 
 import json
 import math
-import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from storage.processes import signal_name
 from storage.records import FailureKind
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def run_program(job: "JobFolder", request: Mapping[str, Any]) -> "xr.Dataset":
     except OSError as error:
         raise ProgramEnded("unknown", f"{name} could not be started: {error.strerror or error}") from None
     if code < 0:
-        raise ProgramEnded("lost", f"{name} was killed by {signal.Signals(-code).name}")
+        raise ProgramEnded("lost", f"{name} was killed by {signal_name(-code)}")
     if code > 0:
         kind = order["exit_codes"].get(str(code), "unknown")
         raise ProgramEnded(kind, f"{name} ended with exit code {code}: {job.last_line()}")

@@ -31,6 +31,11 @@ def remark(text: str, what: str) -> str:
     return text
 
 
+def said(text: str) -> str:
+    """What a program or a machine said, as it may be kept: the first ``LONGEST`` characters, printable."""
+    return printable(text[:LONGEST])
+
+
 def printable(text: str) -> str:
     """The text with every character escaped that could do more to a terminal than stand there; line breaks stay."""
     return "".join(_shown(character) for character in text)

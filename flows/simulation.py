@@ -57,6 +57,8 @@ def main(folder: Path) -> int:
 
 
 def _supervise(job: "JobFolder", worker: int, limit: float) -> int:
+    from storage.processes import signal_name
+
     began = time.monotonic()
     heard = began
     while True:
@@ -74,7 +76,7 @@ def _supervise(job: "JobFolder", worker: int, limit: float) -> int:
             _answer(job)
         time.sleep(_POLL_S)
     if os.WIFSIGNALED(status) and not job.result.is_dir():
-        job.lose(f"the simulation was killed by {signal.Signals(os.WTERMSIG(status)).name}")
+        job.lose(f"the simulation was killed by {signal_name(os.WTERMSIG(status))}")
     os.killpg(os.getpgrp(), signal.SIGKILL)  # whatever the simulator left running, and this process last
     return os.waitstatus_to_exitcode(status)
 

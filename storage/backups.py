@@ -18,7 +18,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -269,6 +269,16 @@ def copy_tree(source: Path, target: Path) -> bool:
         shutil.rmtree(target, ignore_errors=True)
         return False
     return True
+
+
+def copy_moving(source: Path, target: Path) -> None:
+    """Copy a folder whose files others add, move and take away meanwhile; whatever stays in it is not missed."""
+    copied = set[Path]()
+    while found := [file for file in _files(source) if file not in copied]:
+        copied.update(found)
+        for file in found:
+            with suppress(FileNotFoundError):  # where it went to, the next look finds it
+                copy_file(file, target / file.relative_to(source))
 
 
 def replace_text(file: Path, text: str) -> None:

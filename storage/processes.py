@@ -1,6 +1,7 @@
 """Processes of this host, told apart from later ones that got the same number."""
 
 import os
+import signal
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -39,6 +40,14 @@ def is_alive(pid: int, started: float) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE and abs(start_time(pid) - started) < _TICK_S
     except psutil.NoSuchProcess:
         return False
+
+
+def signal_name(number: int) -> str:
+    """Name of a signal; its number where it has no name, as most real-time signals."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def end_group(leader: int) -> bool:

@@ -1,6 +1,6 @@
 """Directories that appear whole or not at all: staged, listed in a manifest with checksums, flushed, renamed.
 
-    FOLDER/.staging/KEY-PID@HOST-N/...   being written, or left by a killed process
+    FOLDER/.staging/KEY-PID.START@HOST-N/...   being written, or left by a killed process
     TARGET/manifest.json                 {format, digest, size, files: {relative path: {sha256, size}}}
 
 ``storage.fields`` puts a zarr group into such a directory; nothing here knows what the files mean.
@@ -23,6 +23,7 @@ import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storage.points import commit_point
+from storage.processes import is_alive, start_time
 
 FORMAT = 1
 MANIFEST, STAGING = "manifest.json", ".staging"
@@ -79,10 +80,10 @@ def disk(path: Path) -> Iterator[None]:
 @contextmanager
 def staged(folder: Path, key: str) -> Iterator[Path]:
     """A new directory in ``folder/.staging``, gone when the block ends unless it was renamed away."""
-    label = _UNSAFE.sub("_", key)
+    label, process = _UNSAFE.sub("_", key), f"{os.getpid()}.{100 * start_time(os.getpid()):.0f}"
     (folder / STAGING).mkdir(parents=True, exist_ok=True)
     while True:
-        path = folder / STAGING / f"{label}-{os.getpid()}@{_host()}-{next(_counter)}"
+        path = folder / STAGING / f"{label}-{process}@{_host()}-{next(_counter)}"
         try:
             path.mkdir()
             break
@@ -300,13 +301,18 @@ def _host() -> str:
 def _is_live(path: Path) -> bool:
     """Whether the process that made a staging directory still runs; one that started later only reuses the pid.
 
-    Of another host nothing is known, so yes.
+    Of another host nothing is known, so yes. Earlier versions did not write down when the process started, and the
+    directory's time has to tell; it says nothing once a clock was set, here or on the disk's server.
     """
-    match = re.fullmatch(r".*-(\d+)(?:@(.+))?-\d+", path.name)
-    if match is not None and match[2] not in (None, _host()):
+    match = re.fullmatch(r".*-(\d+)(?:\.(\d+))?(?:@(.+))?-\d+", path.name)
+    if match is None:
+        return False
+    if match[3] not in (None, _host()):
         return True
+    if match[2] is not None:
+        return is_alive(int(match[1]), int(match[2]) / 100)
     try:
-        return match is not None and psutil.Process(int(match[1])).create_time() <= path.stat().st_mtime + 1.0
+        return psutil.Process(int(match[1])).create_time() <= path.stat().st_mtime + 1.0
     except (psutil.NoSuchProcess, FileNotFoundError):
         return False
 

@@ -49,7 +49,7 @@ from storage.points import commit_point
 from storage.readings import Readings
 from storage.records import COUNTING, Campaign, FieldRef, OutboxItem, Product, Result, Trial, TrialState, digest_of
 from storage.tracking_errors import TrackingError as TrackingError
-from storage.tracking_errors import tracking_errors
+from storage.tracking_errors import tracking_errors, without_password
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Metric
@@ -301,9 +301,9 @@ class Shown:
             return str(self.client.create_experiment(name, artifact_location=artifacts(self.uri, name)))
         if found.lifecycle_stage != "active":
             raise TrackingError(
-                f"The MLflow experiment '{name}' ({self.uri}) was deleted, and this campaign is shown there. Bring it "
-                f"back with `mlflow experiments restore --experiment-id {found.experiment_id}`, then run "
-                "`fieldcraft export mlflow`."
+                f"The MLflow experiment '{name}' ({without_password(self.uri)}) was deleted, and this campaign is "
+                f"shown there. Bring it back with `mlflow experiments restore --experiment-id {found.experiment_id}`, "
+                "then run `fieldcraft export mlflow`."
             )
         return str(found.experiment_id)
 

@@ -21,7 +21,12 @@ def tracking_errors(uri: str) -> Iterator[None]:
             f"MLflow at {uri} failed: {first}. The campaign is not affected and nothing is lost: run "
             "`fieldcraft export mlflow` when MLflow works again."
         )
-        raise TrackingError(re.sub(r"//[^/@\s]*@", "//", message)) from error  # a URL may carry a password
+        raise TrackingError(without_password(message)) from error
+
+
+def without_password(message: str) -> str:
+    """A message without the user and the password that a URL in it may carry."""
+    return re.sub(r"//[^/@\s]*@", "//", message)
 
 
 def _failures() -> tuple[type[Exception], ...]:

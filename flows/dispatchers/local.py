@@ -100,10 +100,13 @@ class Local:
         return self._of(handle["key"]).load()
 
     def cancel(self, handle: Handle) -> None:
-        """Kill the job's process group, also one that has not begun."""
-        process = self._of(handle["key"]).started or handle
+        """Kill the job's process group, also one that has not begun, or whose supervisor was killed before it."""
+        folder = self._of(handle["key"])
+        process = folder.started or handle
         if self._lives(process):
             os.killpg(process["pid"], signal.SIGKILL)
+        elif folder.verdict() is None and process["boot"] == boot():
+            end_group(process["pid"])
 
     def forget(self, key: str) -> None:
         """Delete the job's folder."""

@@ -10,6 +10,7 @@ the log away under a connection that is in use.
 import atexit
 import json
 import os
+import re
 import sqlite3
 import time
 from pathlib import Path
@@ -34,6 +35,8 @@ _NETWORK = frozenset(
     ]
 )
 
+
+_OCTAL = re.compile(r"\\([0-7]{3})")  # how a space, a tab, a line break or a backslash is written in a list of mounts
 
 _engines: WeakSet[Engine] = WeakSet()
 _opened: WeakValueDictionary[tuple[str, int, int], Engine] = WeakValueDictionary()  # by path, device and inode
@@ -132,7 +135,7 @@ def network_file_system(path: Path, mounts: str) -> str | None:
     found, real = ("", ""), path.resolve()
     for line in mounts.splitlines():
         fields = line.split(" ")
-        point = fields[1].encode().decode("unicode_escape") if len(fields) > 2 else ""  # a space is written \040
+        point = _OCTAL.sub(lambda code: chr(int(code[1], 8)), fields[1]) if len(fields) > 2 else ""
         if point and len(point) >= len(found[0]) and real.is_relative_to(point):
             found = (point, fields[2])
     return found[1] if found[1] in _NETWORK else None

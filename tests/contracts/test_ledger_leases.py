@@ -75,6 +75,14 @@ def test_what_was_due_before_a_pass_that_was_killed_began_is_not_served(ledger):
     assert ledger.acquire("heat", due=due).token == 2
 
 
+def test_a_pass_made_under_a_clock_that_has_been_set_back_since_served_nothing(ledger, monkeypatch):
+    now = time.time()
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time", lambda: now + 1e6)
+        ledger.release(ledger.acquire("heat"))
+    assert ledger.acquire("heat", due=now).token == 2
+
+
 def test_a_live_holder_is_named_and_keeps_the_lease(ledger):
     lease = ledger.acquire("heat")
     with pytest.raises(LeaseHeld, match=rf"'heat' .* pid {os.getpid()} on host .*--break-lease") as caught:

@@ -3,7 +3,7 @@
 ``Rig.tell`` lists what the simulations do, in the order in which they are started:
 
     answer V G   give the value V and the constraint G   transient    fail in passing
-    wait         until ``let_go``, then answer           raise        fail in a way of which nothing is known
+    wait         until ``let_go``, then answer           raise WORDS  fail in a way of which nothing is known
     nan          give no number                          infeasible   say that the design is
     die          be killed                               refuse       be refused by the gate
 """
@@ -99,7 +99,7 @@ class Rig(Simulator):
         if act == "infeasible":
             raise Infeasible("the mesh does not close")
         if act == "raise":
-            raise RuntimeError("who knows")
+            raise RuntimeError(numbers.encode().decode("unicode_escape") or "who knows")
         if act == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         while act == "wait" and not Path(self.folder, "go").exists():

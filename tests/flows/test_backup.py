@@ -461,6 +461,25 @@ def test_work_orders_come_along_and_orders_given_since_stand_against_a_restore(o
         restore(settings_from(os.environ, tmp_path / "newer"), tmp_path / "backup", ANA)
 
 
+def test_an_order_that_is_filed_while_the_backup_copies_takes_nothing_else_out_of_it(oven, tmp_path, monkeypatch):
+    oven.order()
+    orders = oven.settings.home / "lab" / "oven"
+    first, *_, last = sorted((orders / "open").iterdir())
+    (orders / "results" / "measured.csv").write_text("key\n")
+    (orders / "done").mkdir(exist_ok=True)
+    copy_file = backups.copy_file
+
+    def filed(file: Path, target: Path) -> Any:
+        if file == first:
+            last.rename(orders / "done" / last.name)
+        return copy_file(file, target)
+
+    monkeypatch.setattr(backups, "copy_file", filed)
+    manifest = back_up(oven.settings, tmp_path / "backup", ANA).manifest
+    wanted = {f"open/{first.name}", f"done/{last.name}", "results/measured.csv", "campaign.json"}
+    assert {f"lab/oven/{name}" for name in wanted} <= manifest.files.keys()
+
+
 def has_campaign(home: Path) -> bool:
     try:
         return bool(open_ledger(at(home).ledger).campaigns())

@@ -301,6 +301,7 @@ def test_a_netcdf_file_becomes_the_same_fields_with_plain_attributes(place):
         ("echo the mesh is twisted; exit 9", "unknown", "prog ended with exit code 9: it printed nothing"),
         ("exit 3", "infeasible", "prog ended with exit code 3"),
         ("kill -9 $$", "lost", "prog was killed by SIGKILL"),
+        ("kill -40 $$", "lost", "prog was killed by signal 40"),
         ("exit 0", "unknown", "it wrote no file 'result.json'. Compare dispatcher.output.file"),
         ("ln -s /etc/hostname result.json", "unknown", "it wrote no file 'result.json'"),
     ],

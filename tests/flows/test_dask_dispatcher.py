@@ -12,7 +12,7 @@ from farms import DaskSite, dask_site, until
 from rig import PROBLEM, SIMULATOR, Rig, eventually, rig
 
 from flows import farm
-from flows.dask_cluster import OwnCluster, client_of, known
+from flows.dask_cluster import NamedCluster, OwnCluster, Unreachable, client_of, known
 from flows.dispatcher import CannotTell, Failed, Finished, Job, Lost, NotSent, Place, Running
 from flows.dispatchers.dask import Dask
 from flows.errors import FieldcraftError, InputError
@@ -196,6 +196,29 @@ def test_a_job_of_another_machine_that_gives_no_sign_of_life_is_lost(tmp_path):
         dispatcher.poll({"key": "b-0001-1"})
     with pytest.raises(FieldcraftError, match="a worker must see the campaigns' work folder"):
         run_job(str(folder.path))
+
+
+def test_what_a_killed_supervisor_left_running_is_killed_where_the_job_is_cancelled(tmp_path, monkeypatch):
+    at = made(tmp_path)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    at.tell("wait")
+    folder = JobFolder(at.settings.work / "b" / "b-0001-1")
+    folder.prepare({**job(at).request, "wall_time_s": 60.0, "ticket": "t"})
+    child = folder.start()
+    eventually(at.started)
+    (simulation,) = at.started()
+    born = start_time(simulation)
+    child.kill()
+    child.wait()
+    dask(at).cancel({"key": "b-0001-1"})
+    eventually(lambda: not is_alive(simulation, born), 10.0)
+
+
+def test_a_scheduler_file_that_is_only_begun_names_no_scheduler(tmp_path):
+    (tmp_path / "scheduler.json").write_text('{"type": "Sched')
+    for cluster in (OwnCluster(tmp_path), NamedCluster(str(tmp_path / "scheduler.json"))):
+        with pytest.raises(Unreachable, match=r"no Dask cluster was started in|there is no scheduler file"):
+            cluster.connect()
 
 
 def test_a_cluster_of_this_machine_outlives_the_pass_that_started_it_and_is_private(tmp_path, monkeypatch):

@@ -75,6 +75,15 @@ def test_a_failure_of_which_nothing_is_known_is_recorded_and_a_person_can_have_i
     assert "has ended (budget: 3 of 3 trials) and sends nothing more" in capsys.readouterr().err
 
 
+def test_a_failure_whose_words_no_ledger_takes_is_recorded_and_holds_up_nothing(tmp_path):
+    at = rig(tmp_path)
+    at.tell(r"raise no file \udcff\x00" + "x" * 5000, "answer 2")
+    assert at.finish() == "budget: 2 of 2 trials"
+    assert at.trials() == [("FAILED", "unknown"), ("COMPLETED", None)]
+    reason = moves(at, 1)[-1].reason
+    assert reason.startswith(r"RuntimeError: no file \udcff\x00xxx") and len(reason) < 2100
+
+
 def test_a_failure_in_passing_is_repeated_after_a_doubled_pause_and_the_campaign_waits_for_it(tmp_path):
     at = rig(tmp_path, budget={"trials": 1}, dispatcher={"backoff_s": 0.2})
     at.tell("transient", "transient", "answer 5")

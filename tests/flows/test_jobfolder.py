@@ -19,6 +19,15 @@ def test_a_file_written_once_is_never_replaced_and_no_draft_is_left(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
 
+def test_of_a_log_that_is_one_endless_line_only_the_end_is_read(tmp_path):
+    job = JobFolder(tmp_path)
+    assert job.last_line() == "it printed nothing"
+    job.log.write_text("." * 1_000_000 + "no licence")
+    assert job.last_line().endswith("no licence") and len(job.last_line()) <= 2000
+    job.log.write_text("first\nthe mesh is twisted\n\n")
+    assert job.last_line() == "the mesh is twisted"
+
+
 def test_of_all_who_would_begin_or_bar_a_job_the_first_has_it(tmp_path):
     begun, barred = JobFolder(tmp_path / "work" / "a"), JobFolder(tmp_path / "work" / "b")
     for job in (begun, barred):

@@ -239,6 +239,26 @@ def test_what_a_killed_supervisor_left_running_is_killed_before_the_job_is_calle
     assert not any(is_alive(pid, started) for pid, started in processes)
 
 
+def test_what_a_killed_supervisor_left_running_is_killed_where_the_job_is_cancelled(work, local):
+    handle = local.submit(job(work, "stall"))
+    until(lambda: len(runs(work)) == 2)
+    processes = [(pid, start_time(pid)) for pid in runs(work)]
+    os.kill(handle["pid"], signal.SIGKILL)
+    until(lambda: not is_alive(handle["pid"], handle["started"]))
+    local.cancel(handle)
+    until(lambda: not any(is_alive(pid, started) for pid, started in processes))
+
+
+def test_a_simulation_killed_by_a_signal_without_a_name_is_lost_with_all_it_started(work, local):
+    handle = local.submit(job(work, "stall"))
+    until(lambda: len(runs(work)) == 2)
+    worker, child = [(pid, start_time(pid)) for pid in runs(work)]
+    os.kill(worker[0], signal.SIGRTMIN + 1)
+    until(lambda: not is_alive(handle["pid"], handle["started"]))
+    assert local.look(handle) == Lost(f"the simulation was killed by signal {signal.SIGRTMIN + 1}")
+    assert not is_alive(*child)
+
+
 def test_a_child_that_dies_before_it_begins_is_barred_and_has_failed_in_passing(work, local, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("PYTHONHOME", str(work / "nowhere"))  # the interpreter itself cannot start

@@ -22,7 +22,7 @@ from shelves import SECRET, Bucket, Directory, bucket, s3_server
 from storage import fields, objects, staging
 from storage.fields import FieldDamaged, FieldError, FieldStore, load_group, save_group, stray_staging
 from storage.records import FieldRef
-from storage.staging import StoreAway
+from storage.staging import StoreAway, staged
 
 CHILD = """
 import sys, numpy as np, xarray as xr
@@ -471,6 +471,13 @@ def test_sweep_spares_what_is_referenced_and_what_a_live_process_writes(local: F
     left = [f"live-{os.getpid()}-999", f"other-{os.getpid()}@another_host-997"]
     assert sorted(path.name for path in folder.iterdir()) == left
     local.verify(kept)
+
+
+def test_what_a_live_process_writes_is_spared_though_the_clock_was_set_since(local: FieldStore) -> None:
+    with staged(local.root, "a") as writing:
+        os.utime(writing, (1e9, 1e9))
+        assert local.sweep((), remove=True).staging == ()
+        assert writing.exists()
 
 
 def test_a_stack_is_lazy_and_holds_every_trial_in_order(store: FieldStore) -> None:

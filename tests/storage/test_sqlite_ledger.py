@@ -192,6 +192,7 @@ MOUNTS = """\
 server:/home /home nfs4 rw 0 0
 /dev/sdb1 /home/local xfs rw 0 0
 //nas/lab /mnt/lab\\040data cifs rw 0 0
+//nas/mesures /mnt/données cifs rw 0 0
 me@host: /mnt/host fuse.sshfs rw 0 0
 """
 
@@ -204,6 +205,7 @@ me@host: /mnt/host fuse.sshfs rw 0 0
         ("/home/local/runs/ledger.db", None),
         ("/homestead/ledger.db", None),
         ("/mnt/lab data/ledger.db", "cifs"),
+        ("/mnt/données/ledger.db", "cifs"),
         ("/mnt/host/ledger.db", "fuse.sshfs"),
     ],
 )

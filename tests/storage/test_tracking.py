@@ -20,7 +20,7 @@ from storage.fields import FieldStore
 from storage.ledger import EXPORTER, LeaseHeld, Ledger, open_ledger
 from storage.records import Certificate, FieldRef, Known, Origin, Proposal, Trial, TrialState, digest_of
 from storage.study_tracking import CellRun, show_cell
-from storage.tracking import COMMIT_POINTS, Objective, Tracker, TrackingError
+from storage.tracking import COMMIT_POINTS, Objective, Shown, Tracker, TrackingError
 
 SPEC = {"problem": {"kind": "heat", "boundary": 2}, "seed": 7, "noise": {"of_sd": 0.02}, "variables": ["x", "y"]}
 ENVIRONMENT = {"commit": "0123abc", "threads": 2, "versions": {"numpy": "2.4"}}
@@ -545,6 +545,8 @@ def test_a_deleted_experiment_is_an_error_that_says_how_to_restore_it(
     create(ledger)
     with pytest.raises(TrackingError, match=f"'heat' .* was deleted.*restore --experiment-id {number}"):
         tracker.export(ledger)
+    with pytest.raises(TrackingError, match=r"'heat' \(http://mlflow\.example\) was deleted"):
+        _ = Shown(client, ledger.campaign("heat"), "http://ana:secret@mlflow.example").experiment
     client.restore_experiment(number)
     assert tracker.export(ledger) == 1
 
