@@ -418,6 +418,9 @@ def test_a_score_that_is_not_its_own_function_of_the_moments_is_called_numerical
             self.score = score
             self.believed, self.worth = score.believed, score.worth
 
+        def after(self, chosen):
+            return self
+
         def value(self, X, slot, chosen):
             return self.score.value(X, slot, chosen) + 0.3
 
