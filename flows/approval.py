@@ -47,11 +47,19 @@ def automatic(approval: Approval, trials: Sequence[Trial | Brief]) -> frozenset[
 
 
 def expire(site: Site) -> tuple[Trial, ...]:
-    """Put approved trials whose approval has run out back to the proposals; a pass does so before it sends any."""
-    if site.campaign.spec.approval.expires_h is None:
+    """Put approved trials whose approval has run out back to the proposals; a pass does so before it sends any.
+
+    Under the policy ``batch`` the others of its iteration go back with such a trial: they would wait for it, and theirs
+    run out, one after the other, for ever.
+    """
+    policy = site.campaign.spec.approval
+    if policy.expires_h is None:
         return ()
     approved = site.ledger.trials(site.name, states={TrialState.APPROVED})
-    return tuple(done for trial in approved if has_expired(site, trial) and (done := _expire(site, trial)) is not None)
+    gone = [trial for trial in approved if has_expired(site, trial)]
+    if policy.policy == "batch":
+        gone = [trial for trial in approved if trial.iteration in {one.iteration for one in gone}]
+    return tuple(done for trial in gone if (done := _expire(site, trial)) is not None)
 
 
 def expiry(spec: CampaignSpec, now: float) -> float | None:

@@ -193,11 +193,15 @@ def _leftover_work(ledger: Ledger, campaign: Campaign, settings: Settings) -> li
 
 
 def _unshown(ledger: Ledger, campaign: Campaign, settings: Settings) -> Iterator[Finding]:
-    """What was shown in an MLflow store of this machine that is gone."""
+    """What MLflow has shown, where no store of this machine is left of it; or it was shown elsewhere."""
     scheme, _, path = settings.mlflow.partition(":///")
     if scheme == "sqlite" and not Path(path).exists() and (shown := ledger.tracked(campaign.name)):
-        text = f"{counted(len(shown), 'run')} of {campaign.name} were shown in {settings.mlflow}, which is gone."
-        yield Finding("tracking", f"{text} 'fieldcraft repair' lets them be shown again.", campaign)
+        yield Finding(
+            "tracking",
+            f"{counted(len(shown), 'run')} of {campaign.name} were shown, and {settings.mlflow} is not there. Was it "
+            "elsewhere? Set FIELDCRAFT_MLFLOW to that. If it is gone, 'fieldcraft repair' lets them be shown again.",
+            campaign,
+        )
 
 
 def _elsewhere(ledger: Ledger, campaign: Campaign) -> Iterator[Finding]:

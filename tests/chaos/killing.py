@@ -15,10 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import torch
 from driver import drive
 
+from flows import settling
+from flows.choices import label
 from flows.doctor import examine
+from flows.identity import Person
 from flows.jobfolder import read_json
 from flows.plugins import available
 from flows.settings import settings_from
@@ -89,9 +93,9 @@ class Seen:
     findings: list
 
 
-def look(home: Path) -> Seen:
+def look(home: Path, **environment: str) -> Seen:
     """What a home holds, every field of it verified."""
-    settings = settings_from({"FIELDCRAFT_PLUGINS": str(SCENARIOS / "plugins")}, home)
+    settings = settings_from({"FIELDCRAFT_PLUGINS": str(SCENARIOS / "plugins"), **environment}, home)
     ledger, store = open_ledger(settings.ledger), FieldStore(settings.fields)
     trials = ledger.trials(NAME)
     for trial in trials:
@@ -184,8 +188,15 @@ class Home:
     def close(self) -> None:
         """End Dask's processes, which outlive a campaign on purpose."""
         for process in read_json(self.home / "work" / ".dask" / "cluster.json").values():
-            with suppress(ProcessLookupError):
-                os.killpg(process["pid"], signal.SIGKILL)
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                os.killpg(process["pid"], signal.SIGTERM)
+                psutil.Process(process["pid"]).wait(60)
+
+    def ask_again(self) -> None:
+        """Ask for what failed at every attempt once more, as a person may."""
+        ledger = open_ledger(self.home / "ledger.sqlite")
+        for trial in ledger.trials(NAME, states={TrialState.FAILED}):
+            settling.retry(ledger, Person("ana", "operator"), label(trial))
 
     def simulated(self) -> Counter:
         """How often each design was simulated."""

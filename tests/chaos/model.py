@@ -87,6 +87,7 @@ class Known:
         spent: In budget units, of attempts that have ended.
         seconds: Likewise.
         results: Ids and digests, in order.
+        came: The design of the trial when a result came, by the result's id.
         outputs: Those that count.
     """
 
@@ -100,6 +101,7 @@ class Known:
     spent: float = 0.0
     seconds: float = 0.0
     results: tuple[tuple[int, str], ...] = ()
+    came: dict[int, dict[str, Any]] = field(default_factory=dict)
     outputs: dict[str, float] | None = None
 
     @property
@@ -237,6 +239,7 @@ class Model:
             known.seconds += event.details.get("seconds", 0.0)
 
     def _record(self, event: Event, known: Known) -> None:
+        known.came[event.details["result"]] = dict(known.design)
         if event.details["verdict"] != "accepted":
             return
         self._require(known.state in COMPLETES, f"completed while {known.state}", event)
@@ -275,7 +278,7 @@ class Model:
         key = f"{trial.id}-{row.attempt}"
         run = cluster.runs.get(key)
         self._require(run is not None and run.has_result(cluster.clock.now), f"a result of {key}, which has none")
-        ran = dict(row.ran or known.design)
+        ran = dict(row.ran or known.came[row.id])
         self._require(ran == run.design, f"{key} is said to have run {ran}, and ran {run.design}")
         self._require(row.outputs == {"height": level(key) + run.design["x"]}, f"{key} is said to give {row.outputs}")
 

@@ -98,7 +98,7 @@ def test_an_mlflow_server_killed_in_mid_campaign_shows_everything_once_it_is_bac
     keys = Counter(run.data.tags["fieldcraft.key"] for run in shown)
     assert set(keys.values()) == {1}
     assert {f"trial:{trial.id}" for trial in ledger.trials("saddle")} <= set(keys)
-    assert look(home.home) == look(undisturbed.home)
+    assert look(home.home, FIELDCRAFT_MLFLOW=url) == look(undisturbed.home)
     count(Counter({"faults injected": 2, "server killed": 1, "resumed campaigns identical": 1}))
 
 

@@ -165,6 +165,18 @@ def test_batch_sends_nothing_of_an_iteration_before_all_of_it_is_decided(begin):
     assert waiting.make_pass().sent == 2  # dispatcher.parallel
 
 
+def test_what_expired_of_a_batch_takes_the_rest_of_it_back_so_that_all_of_it_is_decided_at_once(begin):
+    waiting = begin({"policy": "batch", "expires_h": 2})
+    waiting.make_pass()
+    one = waiting.trials()[0]
+    waiting.ledger.approve(one.id, one.expect, one.digest, "ana", "", "manual", 1, expires=time.time() - 1)
+    approve(waiting.ledger, ANA, choices(waiting.trials(PROPOSED)))
+    assert waiting.make_pass().sent == 0
+    assert waiting.states() == ["PROPOSED"] * 3
+    approve(waiting.ledger, ANA, choices(waiting.trials()))
+    assert waiting.make_pass().sent == 2  # dispatcher.parallel
+
+
 def test_an_edited_trial_holds_its_batch_until_it_is_approved_again(begin):
     waiting = begin("batch")
     waiting.make_pass()
