@@ -229,22 +229,24 @@ def test_a_job_whose_whole_group_was_killed_is_lost_and_runs_no_more(work, local
     assert len(runs(work)) == 1
 
 
-def test_what_a_killed_supervisor_left_running_is_killed_before_the_job_is_called_lost(work, local):
+def unsupervised(work, local):
+    """The handle of a job whose supervisor was killed, and the processes that it left running."""
     handle = local.submit(job(work, "stall"))
     until(lambda: len(runs(work)) == 2)
     processes = [(pid, start_time(pid)) for pid in runs(work)]
     os.kill(handle["pid"], signal.SIGKILL)
     until(lambda: not is_alive(handle["pid"], handle["started"]))
+    return handle, processes
+
+
+def test_what_a_killed_supervisor_left_running_is_killed_before_the_job_is_called_lost(work, local):
+    handle, processes = unsupervised(work, local)
     assert isinstance(ended(local, handle), Lost)
     assert not any(is_alive(pid, started) for pid, started in processes)
 
 
 def test_what_a_killed_supervisor_left_running_is_killed_where_the_job_is_cancelled(work, local):
-    handle = local.submit(job(work, "stall"))
-    until(lambda: len(runs(work)) == 2)
-    processes = [(pid, start_time(pid)) for pid in runs(work)]
-    os.kill(handle["pid"], signal.SIGKILL)
-    until(lambda: not is_alive(handle["pid"], handle["started"]))
+    handle, processes = unsupervised(work, local)
     local.cancel(handle)
     until(lambda: not any(is_alive(pid, started) for pid, started in processes))
 
