@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from flows.readings import by_people, noisy
+from flows.readings import by_people, noisy, noisy_constraints
 from storage.ledger import Ledger
 from storage.objective import Objective
 from storage.records import Brief, Campaign, Product, Trial, TrialState
@@ -25,9 +25,9 @@ class Recommended:
         readings: How many readings the model saw.
         mean: What the model expects of the objective there, in its unit.
         sd: Standard deviation of that.
-        feasible: Whether the model believes that it meets the constraints; where it believes so of none, the trial is
-            the one that most probably does.
-        probability: That it meets them, by the model; None where the model says nothing of it.
+        feasible: Whether it meets the constraints, by its reading where that is exact, else as the model believes;
+            where none does, the trial is the one that by the model most probably would.
+        probability: That it meets them, 1 where it was read so; None where the model says nothing of it.
         constraints: Mean and standard deviation (``mean``, ``sd``) of each constraint there, in its own unit.
     """
 
@@ -81,7 +81,18 @@ def best_of(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial] | Sequen
     """The best of a campaign's trials, by reading and by the latest model."""
     people = by_people(campaign)
     trained = ledger.latest(campaign.name, "train") if noisy(campaign.spec, people=people) else None
-    return Best(best_trial(campaign, list[Any](trials)), _recommended(trained, trials))
+    model = _recommended(trained, trials)
+    if model is not None and not noisy_constraints(campaign.spec, people=people) and _refuted(campaign, model):
+        model = None
+    return Best(best_trial(campaign, list[Any](trials)), model)
+
+
+def _refuted(campaign: Campaign, model: Recommended) -> bool:
+    """Whether the reading of a design that a model holds for feasible says that it is not, as earlier versions let be.
+
+    Only where constraints are read without noise.
+    """
+    return model.feasible and not objective_of(campaign).feasible(model.trial.outputs or {})
 
 
 def _recommended(trained: Product | None, trials: Sequence[Trial | Brief]) -> Recommended | None:

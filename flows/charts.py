@@ -173,7 +173,8 @@ def places(axis: Any, campaign: Campaign, trials: Sequence[Trial], names: tuple[
 def parallel(axis: Any, campaign: Campaign, trials: Sequence[Trial]) -> None:
     """One line a completed trial through all its variables but images and its objective, coloured by the objective.
 
-    Of more than ``CROWD`` only the best are drawn, on scales that reach from the least to the greatest of all.
+    A line is dotted where a constraint is broken, and lies under those that meet all. Of more than ``CROWD`` only the
+    best are drawn, on scales that reach from the least to the greatest of all.
     """
     import matplotlib as mpl
     from matplotlib.collections import LineCollection
@@ -184,10 +185,13 @@ def parallel(axis: Any, campaign: Campaign, trials: Sequence[Trial]) -> None:
     values = np.array([(trial.outputs or {})[output["name"]] for trial in done], dtype=float)
     scales.append(_scale(list(values)))
     heights = np.stack([heights for heights, _ in scales], axis=1)
-    order = np.argsort(values if campaign.spec["sense"] == "maximize" else -values)[-CROWD:]  # the best lies on top
+    objective = objective_of(campaign)
+    violations = np.array([objective.violation(trial.outputs or {}) for trial in done])
+    order = np.lexsort((values if objective.maximize else -values, -violations))[-CROWD:]  # the best lies on top
     lines = np.stack(np.broadcast_arrays(np.arange(len(scales)), heights[order]), axis=-1)
     colours = mpl.colormaps["viridis"](heights[order, -1])
-    axis.add_collection(LineCollection(list(lines), colors=colours, lw=1.3, alpha=0.85))
+    styles = np.where(violations[order] > 0, ":", "-").tolist()
+    axis.add_collection(LineCollection(list(lines), colors=colours, linestyles=styles, lw=1.3, alpha=0.85))
     for place, (_, ticks) in enumerate(scales):
         axis.axvline(place, color="0.75", lw=0.8, zorder=0)
         for height, text in ticks:

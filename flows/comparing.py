@@ -23,8 +23,8 @@ def compare(settings: Settings, ledger: Ledger, names: tuple[str, str]) -> dict[
 
     Returns:
         ``campaigns`` (a side for each, in the order asked), ``differences`` of their specifications, ``comparable``
-        (whether both read the same objective in the same sense) and ``progress``: the best reading of each after equal
-        numbers of completed trials, null where a campaign has none yet or no more trials.
+        (whether both read the same objective of one kind of problem in the same sense) and ``progress``: the best
+        reading of each after equal numbers of completed trials, null where a campaign has none yet or no more trials.
 
     Raises:
         InputError: both names are the same.
@@ -43,10 +43,14 @@ def compare(settings: Settings, ledger: Ledger, names: tuple[str, str]) -> dict[
         "differences": [
             line for line in differing(campaigns[0].spec, campaigns[1].spec) if not line.startswith("name: ")
         ],
-        "comparable": objective_of(campaigns[0]) == objective_of(campaigns[1])
-        and campaigns[0].environment["outputs"] == campaigns[1].environment["outputs"],
+        "comparable": _read(campaigns[0]) == _read(campaigns[1]),
         "progress": progress,
     }
+
+
+def _read(campaign: Campaign) -> tuple[Any, ...]:
+    """What its readings are of: different problems may have an output of one name, ``value`` most of all."""
+    return campaign.spec["problem"]["kind"], objective_of(campaign), campaign.environment["outputs"]
 
 
 def best_after(campaign: Campaign, trials: Sequence[Trial]) -> list[float | None]:
@@ -123,7 +127,10 @@ FACTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 }
 """What is said of a campaign, by the name of the line: a side of ``compare`` to text."""
 
-NOT_COMPARABLE = "The two read different objectives, or in different senses: their readings do not compare."
+NOT_COMPARABLE = (
+    "The two read objectives of different problems, different objectives, or one in different senses: their readings "
+    "do not compare."
+)
 
 
 def milestones(progress: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -11,8 +11,13 @@ def noisy(spec: Mapping[str, Any], *, people: bool) -> bool:
 
     Noise is added to them, people measure, or the dispatcher's option ``noisy`` says that its program's answers are.
     """
-    noise, dispatcher = spec.get("noise") or {}, spec.get("dispatcher") or {}
-    return people or any(noise.get(way) for way in ("sd", "of_sd")) or bool(dispatcher.get("noisy"))
+    noise = spec.get("noise") or {}
+    return noisy_constraints(spec, people=people) or any(noise.get(way) for way in ("sd", "of_sd"))
+
+
+def noisy_constraints(spec: Mapping[str, Any], *, people: bool) -> bool:
+    """Whether readings of the constraints are noisy, too: noise that a campaign adds is on its objective alone."""
+    return people or bool((spec.get("dispatcher") or {}).get("noisy"))
 
 
 def by_people(campaign: Campaign) -> bool:

@@ -12,18 +12,25 @@ if TYPE_CHECKING:
 
 
 def recommended(
-    posterior: "Posterior", data: "Observations", seen: Sequence[Trial | Brief], constraints: Sequence[str]
+    posterior: "Posterior",
+    data: "Observations",
+    seen: Sequence[Trial | Brief],
+    constraints: Sequence[str],
+    *,
+    exact: bool,
 ) -> dict[str, Any]:
-    """The trial with the best posterior mean among those believed feasible, as the train step's product keeps it.
+    """The trial with the best posterior mean among the feasible ones, as the train step's product keeps it.
 
-    Where none is believed feasible, the one most probably so. Means and standard deviations are of noise-free values,
-    in the units of the outputs; ``probability`` is that of all constraints together.
+    Feasible are those whose readings meet the constraints where these are exact, and else those believed to meet them.
+    Where none is, the one that by the model most probably would. Means and standard deviations are of noise-free
+    values, in the units of the outputs; ``probability`` is that of all constraints together, 1 where it was read.
 
     Args:
         posterior: The trained model.
         data: What it was trained on, one row for each of ``seen``.
         seen: The trials.
         constraints: Names of the outputs after the first.
+        exact: Whether readings of the constraints have no noise.
     """
     import torch
 
@@ -35,11 +42,12 @@ def recommended(
         at, feasible, log_feasible = int(mean.argmin()), True, 0.0
         if isinstance(posterior, ConstrainedPosterior):
             known = dataclasses.replace(posterior, hidden=None)  # these designs did give a result
-            believed, log_each = known.believed_feasible(X), known.log_feasible(X)
-            feasible = bool(believed.any())
-            worth = torch.where(believed, -mean, -torch.inf) if feasible else log_each
+            read = torch.tensor((data.constraints <= 0).all(axis=1))
+            met, log_each = read if exact else known.believed_feasible(X), known.log_feasible(X)
+            feasible = bool(met.any())
+            worth = torch.where(met, -mean, -torch.inf) if feasible else log_each
             at = int(worth.argmax())
-            log_feasible = float(log_each[at])
+            log_feasible = 0.0 if exact and feasible else float(log_each[at])
     return {
         "trial": seen[at].id,
         "mean": float(posterior.scaling.to_physical(float(mean[at]))),

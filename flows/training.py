@@ -194,7 +194,13 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
         **_payload(site, iteration, lesson, posterior, partial.curve),
         "trained": trained,
         "remarks": {**posterior.remarks, **_remarks(trained)},
-        "recommended": recommended(posterior, data, lesson.trials, site.campaign.objective.constraints),
+        "recommended": recommended(
+            posterior,
+            data,
+            lesson.trials,
+            site.campaign.objective.constraints,
+            exact=site.campaign.exact_constraints,
+        ),
         **clock.passed,
     }
     return _Model(iteration, payload, reference, partial)

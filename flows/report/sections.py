@@ -167,6 +167,7 @@ def trials_section(material: Material) -> Markup | None:
             best = f"for each of the best {CROWD} of {len(done)} completed trials"
             drawn = best if crowded(done) else "a completed trial"
             caption = f"One line {drawn}, through its design and its reading; the best lie on top."
+            caption += " Dotted lines break a constraint." if material.objective.constraints else ""
         shown.append(picture(trials_chart(material), "The trials", caption))
     return section("Where the trials lie", *shown) if shown else None
 

@@ -94,8 +94,8 @@ class StudyFolder:
         """
         self.result(cell), self.failure(cell), self.spent(cell), self.shown(cell)
 
-    def begin(self, cell: Cell) -> None:
-        """Write down which campaign a cell is.
+    def require_same(self, cell: Cell) -> bool:
+        """Accept a cell that was begun as this very campaign, or not yet; whether it was.
 
         Raises:
             InputError: it was another one before; names the keys that differ.
@@ -108,9 +108,17 @@ class StudyFolder:
                 f"{file}: cell {cell.name!r} was begun with another campaign ({keys}). Restore these keys, or give "
                 "the study another name, or the problem or algorithm another label."
             )
-        if not known:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_json(file, campaign)
+        return bool(known)
+
+    def begin(self, cell: Cell) -> None:
+        """Write down which campaign a cell is.
+
+        Raises:
+            InputError: it was another one before; names the keys that differ.
+        """
+        if not self.require_same(cell):
+            self.home(cell).mkdir(parents=True, exist_ok=True)
+            write_json(self.home(cell) / "campaign.json", cell.campaign)
 
     def result(self, cell: Cell) -> dict[str, Any]:
         """What a cell found; empty while it has not ended."""

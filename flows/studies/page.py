@@ -16,14 +16,14 @@ from flows.studies.shortfalls import (
     shortfall_lines,
     violation_lines,
 )
-from flows.studies.text import about_problem, cells_of_row, elsewhere, head_of, reasons
+from flows.studies.text import about_problem, cells_of_row, elsewhere, head_of, reasons, unmeasured
 from flows.views import clock, counted
 
 _LEGEND = (
     "regret: how far the true value, without noise, of the design with the best reading is from the optimum, mean over "
     "seeds with its standard error; KS p: Kolmogorov-Smirnov test of normality with estimated mean and spread, as in "
     "the papers, which seldom rejects; within 1%: campaigns that tried a design within 1% of the objective's range of "
-    "the optimum, and the median number of trials until then, where at least half of them did; CPU s/proposal: "
+    "the optimum, and the median number of trials until then, where more than half of them did; CPU s/proposal: "
     "training and choosing of one design, median over campaigns."
 )
 
@@ -38,6 +38,7 @@ def study_page(data: Mapping[str, Any]) -> str:
         facts(_cards(data)),
         _ranks_section(data) if data["ranks"] else None,
         *(_problem_section(data, each) for each in data["problems"] if each["rows"] and not each["oracle"]),
+        *map(note, unmeasured(data)),
         section("Problems whose equation was computed from the objective", note(_APART)) if apart else None,
         *(_problem_section(data, each) for each in apart),
         _missing_section(data),

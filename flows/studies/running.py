@@ -122,6 +122,7 @@ class Study:
     def _require_unchanged(self, digests: dict[str, str]) -> None:
         for cell in cells_of(self.spec):
             self.folder.require_whole(cell)
+            self.folder.require_same(cell)
             ended = self.folder.result(cell)
             if ended and ended["digest"] != digests[cell.name]:
                 raise InputError(

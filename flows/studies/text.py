@@ -1,6 +1,7 @@
 """A study in words: progress while it runs, tables at its end."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,6 +67,17 @@ def about_problem(each: Mapping[str, Any]) -> str:
     )
 
 
+def unmeasured(data: Mapping[str, Any]) -> list[str]:
+    """The problems that campaigns have finished and that have no table all the same: why, a sentence each."""
+    ended = Counter(cell["problem"] for cell in data["cells"] if cell["state"] == "finished")
+    return [
+        f"{name}: {counted(ended[name], 'campaign')} finished without a feasible design, and no optimum is known: "
+        "there is nothing to tell a regret from, and no table."
+        for name in (each["problem"] for each in data["problems"] if not each["rows"])
+        if ended[name]
+    ]
+
+
 def reasons(data: Mapping[str, Any]) -> list[tuple[str, str, list[str]]]:
     """Cells without a result, by state and reason: (state, reason, names)."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -102,6 +114,7 @@ def _state_text(data: Mapping[str, Any]) -> str:
         f"{done} of {counted(len(cells), 'cell')} finished, {data['cpu_seconds'] / 3600:.2f} core-hours. q: one-sided "
         f"Welch test that {data['reference']} is better, Benjamini-Hochberg over {data['tests']} tests."
     ]
+    lines += unmeasured(data)
     for state, reason, names in reasons(data):
         lines.append(f"{state}: {_some_of(names)}" + (f": {reason}" if reason else ""))
     for said, names in elsewhere(data):

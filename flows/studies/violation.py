@@ -9,8 +9,9 @@ feasible_regret        min_{s <= t} [f(x_s) - f*]^+ over the feasible x_s, in th
 cumulative_regret      sum_{s <= t} [f(x_s) - f*]^+, in the objective's unit
 cumulative_violation   sum_{s <= t} sum_k [c_k(x_s)]^+ / sd(c_k), a pure number
 
-The spreads sd are over the problem's whole space: without them the constraint with the largest numbers would stand for
-all. A trial without a result adds nothing to any of them.
+The spreads sd are over the problem's whole space, where simulations alone know the outputs over the designs tried:
+without them the constraint with the largest numbers would stand for all. A trial without a result adds nothing to any
+of them.
 """
 
 from collections.abc import Mapping, Sequence

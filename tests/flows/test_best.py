@@ -20,7 +20,7 @@ from flows.running import Ran
 from flows.summary import summary_data, summary_text
 from storage import points
 from storage.ledger import Ledger, open_ledger
-from storage.records import digest_of
+from storage.records import Known, digest_of
 
 NOISY = SMALL + "dispatcher: {kind: inline}\n"
 EXACT = NOISY.replace("noise: {sd: 0.5}\n", "")
@@ -243,6 +243,24 @@ def test_the_end_of_a_run_the_page_and_a_comparison_name_both(oven, tmp_path):
     sides = oven.json("compare-runs", "oven", "other")["campaigns"]
     assert [side["best_by_model"] for side in sides] == [{"trial": "oven-0003", "mean": 50.25, "sd": 0.5}, None]
     assert [side["best_trial"] for side in sides] == ["oven-0002", None]
+
+
+@pytest.mark.parametrize(
+    ("noise", "best"), [({"noise": {"sd": 0.5}}, "c-0001"), ({"dispatcher": {"noisy": True}}, "c-0002")]
+)
+def test_a_model_is_not_believed_against_a_reading_of_the_constraints_that_is_exact(tmp_path, noise, best):
+    ledger = open_ledger(tmp_path / "ledger.sqlite", create=True)
+    spec = {"sense": "minimize", "simulator": {"kind": "function"}, **noise}
+    environment = {"outputs": [{"name": "cost", "unit": "EUR"}, {"name": "g", "unit": ""}], "units": {"x": ""}}
+    campaign = ledger.create_campaign("c", spec, digest_of(spec), environment, "test")
+    payload = {"surrogate": None, "metrics": {}, "seconds": 1.0, "trials": [], "environment": {}}
+    said = {"trial": "c-0002", "mean": 4.0, "sd": 0.5, "feasible": True, "probability": 0.6}
+    ledger.note("c", 1, "train", {**payload, "recommended": said}, None)
+    readings = [{"cost": 5.0, "g": -1.0}, {"cost": 4.0, "g": 1e-5}]
+    known = [Known(design={"x": float(n)}, outputs=outputs) for n, outputs in enumerate(readings)]
+    trials = ledger.adopt("c", known, digest_of(readings), "import", "test")
+    found = best_data(best_of(ledger, campaign, trials))
+    assert found["best_design"] == best and (found["best_by_model"] is None) is (best == "c-0001")
 
 
 def test_where_readings_are_exact_no_model_is_asked(tmp_path):

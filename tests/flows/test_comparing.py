@@ -95,6 +95,14 @@ def test_campaigns_of_opposite_senses_are_told_not_to_compare(finished, capsys):
     assert "<img" not in page
 
 
+def test_campaigns_of_different_problems_do_not_compare_though_their_outputs_bear_one_name(finished, capsys):
+    ledger = ledger_of(finished / "home")
+    small = ledger.campaign("small")
+    spec = {**small.spec, "name": "ackley", "problem": {"kind": "ackley"}}
+    ledger.create_campaign("ackley", spec, digest_of(spec), small.environment, "test")
+    assert "objectives of different problems" in told(capsys, finished / "home", "small", "ackley")
+
+
 def test_one_campaign_or_an_unknown_one_is_refused(finished, capsys):
     home = str(finished / "home")
     assert main(["compare-runs", "small", "small", "--home", home]) == 2

@@ -212,6 +212,8 @@ def test_without_a_known_optimum_or_a_feasible_design_there_is_no_table(tmp_path
     data = filled(tmp_path, STUDY, {name: [[1.0, 4.0]] for name in TWO}, optimum=None)
     assert data["problems"][0]["rows"] == [] and data["ranks"] == {}
     assert "4 of 4 cells finished" in results_text(data) and "<h2>constrained_branin" not in study_page(data)
+    said = "constrained_branin: 4 campaigns finished without a feasible design, and no optimum is known"
+    assert said in results_text(data) and said in study_page(data)
 
 
 def test_an_unknown_metric_is_refused_in_one_line(tmp_path):

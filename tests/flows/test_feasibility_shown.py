@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from bench import OVEN_CAMPAIGN, Bench, bench
 
+from flows.charts import new_figure, parallel
 from flows.display import Display
 from flows.settings import settings_from
 from storage.objective import Objective
@@ -93,6 +94,16 @@ def test_the_page_has_a_part_for_the_constraints(oven, tmp_path):
     assert "<dt>feasible</dt><dd>0 of 2<span>1 failed as infeasible; least violation 0.25</span>" in page
     row = page[page.index("<td>porosity (%)</td>") :]
     assert row.startswith('<td>porosity (%)</td><td>0 of 2</td><td class="n">0.25</td><td class="n">0.375</td>')
+
+
+def test_designs_that_break_a_constraint_lie_under_the_best_and_are_dotted(oven):
+    record(oven, 1, 60.0, 0.5)
+    record(oven, 2, 40.0, -0.5)
+    axis = new_figure(4.0, 3.0).subplots()
+    parallel(axis, oven.ledger.campaign("oven"), oven.ledger.trials("oven"))
+    (lines,) = axis.collections
+    assert [segment[-1][1] for segment in lines.get_segments()] == [1.0, 0.0], "the feasible one is drawn last"
+    assert [dashes is None for _, dashes in lines.get_linestyles()] == [False, True]
 
 
 def test_two_campaigns_are_compared_by_what_is_feasible(oven):

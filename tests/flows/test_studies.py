@@ -210,6 +210,16 @@ def test_a_cell_that_was_begun_as_another_campaign_is_refused(tmp_path):
     folder.begin(cells_of(spec)[1])
 
 
+def test_a_study_that_is_refused_for_one_cell_has_changed_no_other(tmp_path):
+    spec, folder = filled(tmp_path, STUDY.replace("  - {kind: sobol}\n", ""), {})
+    folder.fail(cells_of(spec)[0], "it diverged")
+    before = sorted((file, file.read_text()) for file in (folder.path / "cells").rglob("*.json"))
+    changed = study(tmp_path, STUDY.replace("kind: exact_gp", "kind: exact_gp, noise: known"))
+    with pytest.raises(InputError, match="'branin-gp-1' was begun with another campaign"):
+        Study(changed, folder, settings_from({"FIELDCRAFT_MLFLOW": "off"}, tmp_path), 1).run(print, again=True)
+    assert sorted((file, file.read_text()) for file in (folder.path / "cells").rglob("*.json")) == before
+
+
 def test_a_finished_cell_of_other_code_is_never_mixed_with_new_ones(tmp_path, monkeypatch):
     one = STUDY.replace("  - {kind: sobol}\n", "").replace("seeds: 3", "seeds: 1")
     spec, folder = filled(tmp_path, one, {"branin-gp-1": [1.0]})
@@ -321,6 +331,7 @@ def test_results_tell_finished_failed_begun_and_not_reached_cells_apart(tmp_path
     for said in ("ValueError: it diverged", "limit.core_hours of 1 was reached", "twice-sobol-1", "Mean ranks"):
         assert said in html
     assert "<script" not in html and "http://" not in html and "https://" not in html
+    assert "until then, where more than half of them did" in html, "and of two of which one arrived there is none"
 
 
 def test_a_problem_whose_optimum_is_not_known_is_measured_by_the_best_of_the_study(tmp_path):
