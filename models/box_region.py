@@ -157,10 +157,10 @@ def _roots(space: SearchSpace) -> tuple[Array, Array]:
 
 
 def integer_steps(space: SearchSpace) -> Array:
-    """Distance of neighbouring integers in every coordinate, shape (d,); 0 where there are none."""
-    return np.concatenate(
-        [
-            np.full(v.width, 1 / v.scale[1] if isinstance(v, Integer) and v.low < v.high else 0.0)
-            for v in space.variables
-        ]
-    )
+    """Distance of neighbouring integers in every coordinate, shape (d,); 0 where there are none.
+
+    Neighbours less than ``SAME`` apart are one design, and their coordinate counts as continuous.
+    """
+    steps = [1 / v.scale[1] if isinstance(v, Integer) and v.low < v.high else 0.0 for v in space.variables]
+    widths = [v.width for v in space.variables]
+    return np.repeat([step if step >= SAME else 0.0 for step in steps], widths)

@@ -1,7 +1,8 @@
 """Branch and bound over boxes: many boxes in each step, as one tensor batch.
 
 The boxes with the highest ceilings are halved; a half that cannot beat the best point found by more than the gap is
-dropped. At any time the highest ceiling of what is left and of what was dropped bounds the score everywhere.
+dropped. At any time the highest ceiling of what is left and of what was dropped bounds the score everywhere. A box that
+is one point cannot be halved: it is dropped too, whatever its ceiling.
 """
 
 import time
@@ -58,7 +59,8 @@ class Found:
         x: The best point, encoded, shape (d,).
         value: Its score.
         ceiling: A number that no score in the region exceeds, not below ``value``.
-        status: "optimal" where ceiling - value <= gap, else the limit that struck.
+        status: "optimal" where ceiling - value <= gap, else the limit that struck; "numerical" where the ceilings of
+            single points are too high, and nothing else is left.
         nodes: Boxes that were bounded.
     """
 
@@ -124,7 +126,7 @@ class Search:
 
     def _status(self, state: "_State", front: "_Front", deadline: float | None) -> Status | None:
         if front.highest <= state.value + self.limits.gap:
-            return "optimal"
+            return "optimal" if state.dropped <= state.value + self.limits.gap else "numerical"
         if state.nodes >= self.limits.nodes:
             return "node_limit"
         return "time_limit" if deadline is not None and time.monotonic() >= deadline else None
@@ -167,7 +169,7 @@ class _State:
     nodes: int
 
     def without_hopeless(self, front: _Front, gap: float) -> tuple["_State", _Front]:
-        """The front without boxes that cannot beat the best by more than the gap, and their highest ceiling kept."""
-        hopeless = front.ceiling <= self.value + gap
+        """The front without points and boxes that cannot beat the best by more than the gap; their ceiling is kept."""
+        hopeless = (front.ceiling <= self.value + gap) | (front.lower == front.upper).all(1)
         dropped = max(self.dropped, front[hopeless].highest)
         return _State(self.x, self.value, dropped, self.nodes), front[~hopeless]

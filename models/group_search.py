@@ -175,12 +175,12 @@ class _Place:
 
 
 def group_spaces(space: SearchSpace, groups: Groups) -> tuple[SearchSpace, ...]:
-    """The space of each group of coordinates: its variables and the constraints on them.
+    """The space of each group of coordinates: its variables in the order of these, and the constraints on them.
 
     Raises:
         ValueError: a variable is in two groups, or a constraint couples two.
     """
-    names = [[name for name, at in space.columns.items() if set(range(at.start, at.stop)) <= set(g)] for g in groups]
+    names = [_names(space, group) for group in groups]
     for name in space.names:
         if not any(name in group for group in names):
             raise ValueError(
@@ -196,8 +196,14 @@ def group_spaces(space: SearchSpace, groups: Groups) -> tuple[SearchSpace, ...]:
     return tuple(_restricted(space, group) for group in names)
 
 
+def _names(space: SearchSpace, group: Sequence[int]) -> list[str]:
+    """The variables whose coordinates are all in a group, as it orders them."""
+    within = {name: at for name, at in space.columns.items() if set(range(at.start, at.stop)) <= set(group)}
+    return sorted(within, key=lambda name: group.index(within[name].start))
+
+
 def _restricted(space: SearchSpace, names: list[str]) -> SearchSpace:
-    variables = tuple(variable for variable in space.variables if variable.name in names)
+    variables = tuple(space.variables[space.names.index(name)] for name in names)
     return replace(
         space, variables=variables, constraints=tuple(c for c in space.constraints if set(c.names) <= set(names))
     )

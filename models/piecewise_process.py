@@ -71,6 +71,8 @@ class PiecewiseProcess:
         scales = posterior.length_scales.numpy()
         centres, corners = posterior.fit.X.numpy() / scales, bounds / scales
         reach = max(float(np.linalg.norm(corners[1] - corners[0])), float(farthest(centres, corners).max()))
+        # Where the box is one point and all inputs lie there, any pieces will do.
+        reach = reach or 1.0
         kernel = PiecewiseKernel.of(Radial(posterior.fit.kernel), form, len(scales), reach, tolerance)
         lower = posterior.factor.lower.numpy()
         y = (posterior.fit.targets - posterior.constant).numpy()

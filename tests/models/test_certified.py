@@ -379,6 +379,26 @@ def test_a_discrete_space_is_solved_exactly_and_what_is_taken_is_neither_chosen_
         assert proof.status == "optimal" and proof.bound == pytest.approx(values(score, X[[k]])[0], abs=2e-6)
 
 
+def test_a_single_design_is_not_halved_where_rounding_keeps_its_bound_too_high():
+    space = SearchSpace((Integer("n", 0, 4),))
+    X = space.encode([{"n": n} for n in range(5)])
+    made = given(np.vstack([X, X]), torch.tensor([0.3, -1.0, 0.2, 1.1, -0.6] * 2, dtype=torch.float64), 0.1, "rbf")
+    score = score_of(made, ACQUISITIONS["pi"])
+    (proof,) = certified(score, space).certificates
+    assert (proof.status, proof.nodes < 20) == ("numerical", True)
+    assert proof.bound - 0.01 > proof.value == pytest.approx(values(score, X).max(), rel=1e-8)
+
+
+def test_integers_that_lie_closer_than_designs_can_be_told_apart_are_halved_as_numbers_are():
+    space = SearchSpace((Continuous("x", 0.0, 1.0), Integer("n", 0, 10**10)))
+    score = score_of(process(2, 12, 0.3, X=space.sample(12, np.random.default_rng(3))), UCB())
+    found = certified(score, space, nodes=5000)
+    (proof,) = found.certificates
+    best = values(score, np.array(list(itertools.product(np.linspace(-1, 1, 81), repeat=2)))).max()
+    np.testing.assert_array_equal(found.X, space.repair(found.X))
+    assert proof.status == "optimal" and proof.bound >= best and proof.value >= best - 0.01
+
+
 def test_each_place_of_a_batch_is_certified_given_those_before_and_what_is_pending():
     pending = np.array([[0.3, -0.2], [0.9, 0.9]])
     score = score_of(process(2, 20, 0.3), UCB(), pending)

@@ -189,6 +189,34 @@ def test_constraints_within_a_group_hold_and_one_that_couples_groups_is_refused(
     space.check(space.decode(joint.X)[0])
 
 
+@pytest.mark.parametrize("groups", [((1, 0), (2, 3, 4)), ((2, 3, 4, 1), (0,))])
+def test_a_group_may_order_its_variables_in_another_way_than_the_space(groups):
+    variables = Continuous("x", 0.0, 1.0), Integer("n", 0, 3), Categorical("gas", ("N2", "Ar", "He"))
+    space = SearchSpace(variables, (LinearConstraint({"n": 1.0}, 2.5),))
+    score = score_of(drawn(groups, X=space.sample(10, np.random.default_rng(4))))
+    designs = [
+        {"x": x, "n": n, "gas": gas}
+        for x, n, gas in itertools.product(np.linspace(0, 1, 301), range(3), ("N2", "Ar", "He"))
+    ]
+    best = values(score, space.encode(designs)).max()
+    for maximized, slack in ((certified, 0.0), (programmed, 0.5)):
+        found = maximized(score, space)
+        (proof,) = found.certificates
+        space.check(space.decode(found.X)[0])
+        np.testing.assert_array_equal(found.X, space.repair(found.X))
+        assert proof.bound >= best - slack and proof.value >= best - 0.02
+
+
+def test_a_group_of_one_single_value_has_nothing_to_search():
+    space = SearchSpace((Continuous("x0", 0.0, 1.0), Integer("n", 3, 3)))
+    score = score_of(drawn(((0,), (1,)), n=6, X=space.sample(6, np.random.default_rng(3))))
+    line = np.stack([AXIS, 0 * AXIS], axis=1)
+    for maximized in (certified, programmed):
+        found = maximized(score, space)
+        assert found.X[0, 1] == 0.0 and found.certificates[0].status == "optimal"
+        assert found.value[0] >= values(score, line).max() - 0.02
+
+
 def test_a_variable_in_two_groups_is_refused():
     with pytest.raises(
         ValueError, match="The variable 'gas' has coordinates in two groups: fit the surrogate to obser"
