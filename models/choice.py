@@ -57,8 +57,10 @@ def _held_out(surrogate: Surrogate, data: Observations, folds: int, rng: np.rand
         posterior = surrogate.fit(part, rng, None, no_report)
         with torch.no_grad():
             found = [values.numpy() for values in posterior.mean_var(torch.tensor(data.X[fold]))]
-        mean[fold] = data.scaling.to_target(part.scaling.to_physical(found[0]))
-        variance[fold] = found[1] * (part.scaling.sd / data.scaling.sd) ** 2
+        # Constant readings have no scale of their own: what is of order one to their surrogate is so here.
+        scaling = replace(part.scaling, sd=data.scaling.sd) if part.constant else part.scaling
+        mean[fold] = data.scaling.to_target(scaling.to_physical(found[0]))
+        variance[fold] = found[1] * (scaling.sd / data.scaling.sd) ** 2
     noises = _NOISES if data.noise_variance is None else np.array([max(data.noise_variance, LEAST_SD**2)])
     total = variance + noises[:, None]
     densities = -0.5 * (np.log(2 * np.pi * total) + (data.targets - mean) ** 2 / total)

@@ -72,8 +72,9 @@ class Convolution(TangentNetwork):
 
     def single_value(self, theta: Tensor, X: Tensor) -> Tensor:
         """h at X for weights (..., p), shape (..., n)."""
-        inputs, _ = self._forwards(self._weights(theta), X)
-        return (inputs[-1] @ self._weights(theta)[-1].mT)[..., 0]
+        weights = self._weights(theta)
+        inputs, _ = self._forwards(weights, X)
+        return (inputs[-1] @ weights[-1].mT)[..., 0]
 
     def single_passes(self, theta: Tensor, X: Tensor) -> Passes:
         """The tangent rows at X for weights (..., p)."""

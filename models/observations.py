@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 
 # Below this ratio of spread to size, differences between readings are rounding and carry no scale.
 _CONSTANT = 1e-13
+# Noise beyond so many deviations of the readings is as good as infinite; its square must remain a float64.
+_MOST_NOISE = 1e100
 
 
 def _frozen(values: ArrayLike) -> Array:
@@ -112,12 +114,16 @@ class Scaling:
         """
         values = np.asarray(y, dtype=np.float64)
         mean = math.fsum(values / len(values))
-        deviations = values - mean
-        widest = float(np.max(np.abs(deviations)))
-        sd = 1.0
-        if len(values) > 1 and widest > _CONSTANT * float(np.max(np.abs(values))):
-            sd = widest * math.sqrt(math.fsum((deviations / widest) ** 2) / (len(values) - 1))
-        return cls(mean=mean, sd=sd, sign=-1.0 if maximize else 1.0)
+        return cls(mean=mean, sd=_deviation(values, mean) or 1.0, sign=-1.0 if maximize else 1.0)
+
+
+def _deviation(values: Array, mean: float) -> float:
+    """Sample standard deviation of values (n,) of this mean; 0 for one of them, or where all are but rounding apart."""
+    deviations = values - mean
+    widest = float(np.max(np.abs(deviations)))
+    if len(values) == 1 or widest <= _CONSTANT * float(np.max(np.abs(values))):
+        return 0.0
+    return widest * math.sqrt(math.fsum((deviations / widest) ** 2) / (len(values) - 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +228,12 @@ class Observations:
     @property
     def noise_variance(self) -> float | None:
         """Known variance of a target (dimensionless); None where the noise is not known."""
-        return None if self.noise_sd is None else (self.noise_sd / self.scaling.sd) ** 2
+        return None if self.noise_sd is None else min(self.noise_sd / self.scaling.sd, _MOST_NOISE) ** 2
+
+    @property
+    def constant(self) -> bool:
+        """Whether all readings are one number but for rounding: their scale of 1 is then a convention."""
+        return _deviation(self.y, self.scaling.mean) == 0.0
 
     @cached_property
     def digest(self) -> str:

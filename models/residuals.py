@@ -45,6 +45,25 @@ def _probe(physics: Physics, points: Array, field: int, value: float, slot: tupl
     return _stacked(system.operators(points, jets), len(points))
 
 
+def _general_probe(physics: Physics, sizes: Sequence[float]) -> Array:
+    """N_1, ..., N_E at the collocation points, shape (E, r), of jets without a zero and with no two numbers in step.
+
+    An equation that only multiplies unknowns, such as f f_x = g, says nothing of jets with a single number.
+    """
+    r, d = physics.points.shape
+    along = 1 + 1 / np.arange(2, d + 2)
+    across = 1 + 1 / (1 + np.add.outer(np.arange(d), np.arange(d)))
+    jets = tuple(
+        Jet(
+            value=np.full(r, size),
+            gradient=np.tile(size * along / physics.half, (r, 1)),
+            hessian=np.tile(size * across / np.outer(physics.half, physics.half), (r, 1, 1)),
+        )
+        for size in sizes
+    )
+    return _stacked(system_of(physics).operators(physics.points, jets), r)
+
+
 def _stacked(values: Sequence[object], r: int) -> Array:
     return np.stack([np.broadcast_to(np.asarray(value, dtype=np.float64), (r,)) for value in values])
 
@@ -60,6 +79,23 @@ def _refuse_empty(scales: Array) -> None:
                 f"The equation's largest coefficient over its collocation points is {scale}: it must be finite and not "
                 "zero; check the operator, or leave the equation out."
             )
+
+
+def _sources(system: System, points: Array) -> Array:
+    """g_1, ..., g_E at physical points (r, d), shape (E, r).
+
+    Raises:
+        ValueError: one is not finite.
+    """
+    found = _stacked(system.sources(points), len(points))
+    bad = np.argwhere(~np.isfinite(found))
+    if len(bad):
+        e, at = bad[0]
+        raise ValueError(
+            f"The equation's right-hand side is {found[e, at]} at {points[at].tolist()} ({len(bad)} such values): it "
+            "must be finite; keep the problem's domain away from its poles, or leave the equation out."
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -98,7 +134,7 @@ def linear_rows(physics: Physics, scaling: Scaling, points: Array) -> tuple[Line
     Nothing but operators and sources is asked of the equation, so one that a user wrote is as fast as ours.
 
     Raises:
-        ValueError: an equation's coefficients are all zero or not finite.
+        ValueError: an equation's coefficients are all zero or not finite, or its right-hand side is not finite.
     """
     system = system_of(physics)
     d, units = points.shape[1], [1.0, *(size / scaling.sd for size in system.sizes)]
@@ -106,7 +142,7 @@ def linear_rows(physics: Physics, scaling: Scaling, points: Array) -> tuple[Line
         [[_probe(physics, points, field, unit, slot) for slot in _slots(d)] for field, unit in enumerate(units)]
     )  # (F, slots, E, r)
     shift = _probe(physics, points, 0, scaling.mean, None)
-    sources = scaling.sign * (_stacked(system.sources(points), len(points)) - shift) / scaling.sd
+    sources = scaling.sign * (_sources(system, points) - shift) / scaling.sd
     scales = np.max(np.abs(found), axis=(0, 1, 3))
     _refuse_empty(scales)
     return tuple(
@@ -252,12 +288,16 @@ def _block(zeroth: Array, first: Array, upper: Array) -> LinearOperator:
 
 def _general(physics: Physics, scaling: Scaling) -> GeneralResidual:
     d = physics.points.shape[1]
+    _sources(system_of(physics), physics.points)
     rest = _probe(physics, physics.points, 0, 0.0, None)
     sizes = [scaling.sd, *system_of(physics).sizes]
     probes = np.stack(
         [_probe(physics, physics.points, i, size, slot) - rest for i, size in enumerate(sizes) for slot in _slots(d)]
     )
-    scales = np.max(np.abs(probes), axis=(0, 2)) / scaling.sd
+    largest = np.max(np.abs(probes), axis=(0, 2))
+    if not largest.all():
+        largest = np.where(largest > 0, largest, np.max(np.abs(_general_probe(physics, sizes) - rest), axis=1))
+    scales = largest / scaling.sd
     _refuse_empty(scales)
     points = torch.from_numpy(physics.encode(physics.points))
     return GeneralResidual(points, hessian_forms(d, points), physics, scaling, torch.from_numpy(scales))

@@ -226,7 +226,11 @@ def predicted_doubles(physics: Physics, degree: int) -> float:
 def _operator(physics: Physics) -> LinearOperator:
     if not system_of(physics).linear:
         raise ValueError("The equation is not linear and engine basis adds up its solutions: use engine trained.")
-    return linear_operator(physics, physics.points)
+    points = physics.points
+    if len(points) == 1:
+        # A coefficient that varies cannot be told from a constant at one place: a few more are looked at.
+        points = physics.decode(Polynomials(enclosing_box(physics), 1).quadrature()[0])
+    return linear_operator(physics, points)
 
 
 def solutions(physics: Physics, degree: int) -> Solutions:

@@ -18,7 +18,7 @@ from torch import Tensor
 from models.dual import marginal_slope
 from models.observations import Array, Observations
 from models.tangent_kernel import LEAST_NOISE, Hyperparameters, TangentKernel
-from models.tangents import TangentNetwork, fixed, gram
+from models.tangents import Init, TangentNetwork, fixed, gram
 
 FIT_ROWS = 1000
 """Most trials the hyper-parameters are fitted to, evenly thinned: beyond it they hardly move and cost minutes."""
@@ -140,6 +140,7 @@ class Question:
         digest: Of the trials.
         centre: See ``Evidence``.
         normalised: See ``TangentKernel``.
+        init: How those weights are drawn: a last layer of zeros leaves other rows, which want other hyper-parameters.
         data: The trials themselves, which the digest stands for when questions are compared.
     """
 
@@ -147,25 +148,30 @@ class Question:
     digest: str
     centre: float
     normalised: bool
+    init: Init
     data: Observations = field(compare=False)
 
     def of_first(self, n: int) -> "Question":
         """The same question about the first n trials."""
         data = self.data
         first = Observations(data.X[:n], data.y[:n], data.maximize, data.noise_sd, images=data.images)
-        return Question(self.network, first.digest, self.centre, self.normalised, first)
+        return replace(self, digest=first.digest, data=first)
 
 
 def hyperparameters(
-    network: TangentNetwork, data: Observations, centre: float, *, normalised: bool = True
+    network: TangentNetwork, data: Observations, centre: float, *, normalised: bool = True, init: Init = "gaussian"
 ) -> tuple[Hyperparameters, float]:
     """The hyper-parameters for data, in its target units, and their log posterior for the trials they were fitted to.
 
-    They are a function of the first ``scheduled(n)`` trials alone: L-BFGS-B from the prior's mode and from the fit to
-    the first half of those (to the largest power of two below), which is the warm start. A process keeps what it
-    found; another process finds the same numbers again.
+    They are a function of the first ``scheduled(n)`` trials alone, or of all where the readings of those are constant
+    and tell of no scale: L-BFGS-B from the prior's mode and from the fit to the first half of those (to the largest
+    power of two below), which is the warm start. A process keeps what it found; another process finds the same numbers
+    again.
     """
-    question = Question(network, data.digest, centre, normalised, data).of_first(scheduled(len(data)))
+    whole = Question(network, data.digest, centre, normalised, init, data)
+    question = whole.of_first(scheduled(len(data)))
+    if question.data.constant and not data.constant:
+        question = whole.of_first(len(data))
     answer = _answer(question)
     here = answer.found.times((question.data.scaling.sd / data.scaling.sd) ** 2)
     known = data.noise_variance
@@ -204,7 +210,7 @@ def _evidence(question: Question) -> Evidence:
     thinned = np.unique(np.linspace(0, len(data) - 1, min(len(data), FIT_ROWS)).round().astype(int))
     return Evidence(
         network=question.network,
-        theta=question.network.initial(torch.Generator().manual_seed(_REFERENCE_SEED)),
+        theta=question.network.initial(torch.Generator().manual_seed(_REFERENCE_SEED), question.init),
         X=torch.tensor(data.X[thinned]),
         y=torch.tensor(data.targets[thinned]),
         groups=columns(data),

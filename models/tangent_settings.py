@@ -16,7 +16,7 @@ from models.observations import Observations
 from models.tangent_evidence import FIT_ROWS, hyperparameters, scheduled
 from models.tangent_kernel import Hyperparameters, TangentKernel
 from models.tangent_process import TangentProcess
-from models.tangents import Activation, Perceptron, TangentNetwork
+from models.tangents import Activation, Init, Perceptron, TangentNetwork
 
 RANDOM_FEATURES = 2000
 """Most weights of the narrower network that stands in above ``n_exact`` trials."""
@@ -84,6 +84,11 @@ class TangentSettings:
         """Networks that are trained together."""
         return 0
 
+    @property
+    def kernel_init(self) -> Init:
+        """Initialisation whose tangent rows the process has: an antisymmetric pair's are those of one network."""
+        return "gaussian"
+
     def shape(self, data: Observations) -> TangentNetwork:
         """The network for data, narrowed where there are more than ``n_exact`` trials.
 
@@ -105,7 +110,7 @@ class TangentSettings:
         """
         self._refuse_memory(len(data), shape)
         if self.hyperparameters == "fitted":
-            return hyperparameters(shape, data, self._centre(), normalised=self.normalised)
+            return hyperparameters(shape, data, self._centre(), normalised=self.normalised, init=self.kernel_init)
         return Hyperparameters(torch.ones(data.X.shape[1], dtype=torch.float64), 1.0, 0.0, self.noise), 0.0
 
     def kernel(self, shape: TangentNetwork, theta: Tensor, found: Hyperparameters) -> TangentKernel:

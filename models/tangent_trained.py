@@ -51,6 +51,10 @@ class TrainedTangent(TangentSettings):
         """One network."""
         return 1
 
+    def length(self, data: Observations) -> int:
+        """Number of the last step that a fit to data reports."""
+        return self.steps + self.refinements
+
     @abstractmethod
     def begin(self, data: Observations, shape: TangentNetwork, noise: float, generator: torch.Generator) -> Start:
         """The randomness of all trainings."""
@@ -84,7 +88,7 @@ class TrainedTangent(TangentSettings):
         if len(data) <= self.n_exact:
             kept |= self._train(data, Family(self.kernel(shape, begun.theta, found), begun), found, kept, start, report)
         posterior = self.restore(data, kept)
-        report(self.steps + self.refinements, posterior.metrics, posterior.state)
+        report(self.length(data), posterior.metrics, posterior.state)
         return posterior
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> TangentBelief:

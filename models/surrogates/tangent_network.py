@@ -94,6 +94,15 @@ class TangentNetwork(TrainedTangent):
     def _ridge(self) -> float:
         return 1 + 1 / self.horizon
 
+    @property
+    def kernel_init(self) -> Init:
+        """As ``TangentSettings.kernel_init``: a last layer of zeros leaves its own rows alone."""
+        return "zero_last_layer" if self.init == "zero_last_layer" else super().kernel_init
+
+    def length(self, data: Observations) -> int:
+        """As ``TrainedTangent.length``; one pass takes a step a reading."""
+        return len(data) if self.train == "one_pass" else super().length(data)
+
     def fit_kernel(self, data: Observations, shape: Shape) -> tuple[Hyperparameters, float]:
         """As ``TangentSettings.fit_kernel``, with the theory's lambda where a bound is given."""
         found, reached = super().fit_kernel(data, shape)

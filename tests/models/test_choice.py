@@ -240,3 +240,11 @@ def test_a_wrong_coefficient_and_a_wrong_sign_lose_within_15_trials(conductivity
 def test_settings_that_make_no_choice_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         Auto(**settings)
+
+
+@pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
+def test_a_score_by_folds_does_not_depend_on_the_unit_where_a_fold_leaves_constant_readings(unit):
+    y = np.append(np.zeros(5), 1.0)
+    surrogate = DeepEnsemble(networks=3, width=8, refinements=5)
+    scores = [judged(surrogate, observations(X=X[:6], y=factor * y, noise_sd=None), 6) for factor in (1.0, unit)]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-9)

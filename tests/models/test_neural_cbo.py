@@ -98,6 +98,7 @@ def test_one_pass_goes_on_from_a_checkpoint_to_the_same_bits():
     whole = fit(many, report=lambda step, metrics, checkpoint: kept.append((step, checkpoint())))
     step, checkpoint = kept[0]
     assert step == 100 and int(checkpoint["counts"][0]) == 100
+    assert kept[-1][0] == 130
     resumed = fit(many, start=checkpoint)
     for name, value in whole.state().items():
         assert torch.equal(resumed.state()[name], value), name

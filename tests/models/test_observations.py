@@ -51,6 +51,16 @@ def test_one_reading_or_constant_readings_keep_their_unit(y):
     assert scaling.mean == pytest.approx(y[0], rel=1e-15)
 
 
+@pytest.mark.parametrize("y", [[5.0], [0.1 + 0.2, 0.3], [0.0, 1e-200]])
+def test_readings_are_constant_where_their_scale_is_a_convention_and_only_there(y):
+    data = observations(X=X[: len(y)], y=np.array(y))
+    assert data.constant == (data.scaling.sd == 1.0)
+
+
+def test_stated_noise_beyond_all_readings_is_a_finite_variance():
+    assert 1e200 * 0.999 < observations(y=1e-200 * Y).noise_variance < np.inf
+
+
 @pytest.mark.parametrize("size", [1e-300, 1e300])
 def test_scaling_of_extreme_readings_neither_underflows_nor_overflows(size):
     scaling = Scaling.of(np.array([1.0, 2.0, 4.0]) * size, maximize=False)

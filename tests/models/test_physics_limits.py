@@ -9,7 +9,7 @@ from models.observations import Observations, Physics
 from models.solutions import largest_degree
 from models.surrogate import no_report
 from models.surrogates.physics_informed import PhysicsInformed
-from physics.operators import helmholtz, laplace
+from physics.operators import LinearEquation, helmholtz, laplace
 
 
 def observed(equation, d, n=8, r=16):
@@ -42,6 +42,12 @@ def test_the_default_degree_in_the_plane_is_thirty():
     Z = torch.tensor(np.random.default_rng(2).uniform(-1, 1, (4, 2)))
     found = [fit(PhysicsInformed("basis", degree=degree), data).mean_var(Z) for degree in (None, 30)]
     assert all(map(torch.equal, *found))
+
+
+def test_one_collocation_point_does_not_make_a_coefficient_that_varies_a_constant():
+    varying = LinearEquation(0.0, (0.0, 0.0), ((lambda p: 1 + p[:, 0] ** 2, 0.0), (0.0, 1.0)))
+    found = [solutions.solutions(observed(equation, 2, r=1).physics, 8) for equation in (varying, laplace(2))]
+    assert [type(each) for each in found] == [solutions.NullSpace, solutions.Harmonic]
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,55 @@ def test_an_equation_whose_coefficients_are_not_finite_is_refused():
         residual(physics(broken), SCALING)
 
 
+@pytest.mark.parametrize("wrap", [lambda equation: equation, Undeclared])
+def test_a_right_hand_side_that_is_not_finite_is_refused(wrap):
+    pole = LinearEquation(0.0, (0.0, 0.0), ((1.0, 0.0), (0.0, 1.0)), right=lambda p: p[:, 0] / (p[:, 0] < 1.2))
+    given = physics(wrap(pole))
+    with np.errstate(divide="ignore"), pytest.raises(ValueError, match="right-hand side is inf at"):
+        residual(given, SCALING)
+
+
+@dataclass(frozen=True)
+class Product:
+    """f f_x = g, or f_xx f_yy - f_xy^2 = g (Monge and Ampere): nothing but products of unknowns."""
+
+    of_bends: bool
+    linear: bool = False
+
+    def operator(self, points, jet):
+        bend = jet.hessian
+        if self.of_bends:
+            return bend[:, 0, 0] * bend[:, 1, 1] - bend[:, 0, 1] * bend[:, 1, 0]
+        return jet.value * jet.gradient[:, 0]
+
+    def source(self, points):
+        return 4.0 + 0.0 * points[:, 0] if self.of_bends else points[:, 0]
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e6])
+@pytest.mark.parametrize("of_bends", [False, True])
+def test_an_equation_of_products_alone_vanishes_for_its_solution_and_is_of_order_one_for_others(of_bends, unit):
+    class Scaled(Product):
+        def source(self, points):
+            return unit**2 * super().source(points)
+
+    given, scaling = physics(Scaled(of_bends)), Scaling(4.0 * unit, 2.5 * unit, -1.0)
+    missed, points = residual(given, scaling), torch.tensor(given.points)
+    half, one = torch.tensor(HALF), torch.ones(6, dtype=torch.float64)
+    if of_bends:  # f = x^2 + y^2
+        value, slope, bend = points.square().sum(1), 2 * points, [2 * one, 0 * one, 2 * one]
+    else:  # f = x
+        value, slope, bend = points[:, 0], torch.stack([one, 0 * one], 1), [0 * one] * 3
+    factor = scaling.sign / 2.5
+    bends = torch.stack(bend, 1) * torch.stack([half[0] ** 2, half[0] * half[1], half[1] ** 2])
+    solution = Streams(
+        (factor * (value - 4.0))[None, None], (factor * slope * half)[None, None], (factor * bends)[None, None]
+    )
+    assert missed.rows(solution).abs().max() < 1e-12
+    others = Streams(*(torch.ones_like(part) for part in (solution.value, solution.gradient, solution.second)))
+    assert 0.01 < missed.rows(others).abs().max() < 100
+
+
 def test_streams_of_zeros_leave_the_source():
     given = physics(LinearEquation(0.0, (0.0, 0.0), ((2.0, 0.0), (0.0, 0.0)), right=3.0))
     missed = residual(given, SCALING)

@@ -11,6 +11,8 @@ from models import tangent_evidence
 from models.directions import Regression
 from models.dual import leave_one_out
 from models.observations import ImageColumns, Observations
+from models.surrogate import no_report
+from models.surrogates.tangent_network import TangentNetwork
 from models.tangent_evidence import Evidence, columns, hyperparameters, scheduled
 from models.tangent_kernel import Hyperparameters, TangentKernel
 from models.tangent_process import TangentProcess, normals
@@ -160,6 +162,15 @@ def test_hyper_parameters_are_fitted_anew_to_fifty_trials_and_then_at_growths_of
         assert sizes[0] == pytest.approx(sizes[1], rel=1e-12)
 
 
+@pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
+def test_first_readings_that_are_constant_tell_no_scale_whatever_the_unit(unit):
+    y = np.append(np.zeros(50), [1.0, 3.0])
+    found, others = (fitted(long_data(52, y=y * factor)) for factor in (1.0, unit))
+    for name in ("output", "noise"):
+        assert getattr(found, name) == pytest.approx(getattr(others, name), rel=1e-9)
+    assert found.output + found.constant + found.noise > 0.5
+
+
 def test_a_process_that_knows_nothing_finds_the_same_hyper_parameters_bit_for_bit():
     for n in (10, 20, 40):
         fitted(long_data(n))
@@ -186,8 +197,22 @@ def test_the_found_hyper_parameters_cannot_be_bettered_nearby():
     assert asked.bounds[0][0] < logarithms(found)[0] < asked.bounds[0][1]
 
 
-def evidence_of_reference():
-    theta = NETWORK.initial(torch.Generator().manual_seed(tangent_evidence._REFERENCE_SEED))
+def test_hyper_parameters_are_those_of_the_rows_that_a_last_layer_of_zeros_leaves():
+    asked = evidence_of_reference("zero_last_layer")
+    found, reached = hyperparameters(NETWORK, DATA, 0.6, init="zero_last_layer")
+    others, _ = hyperparameters(NETWORK, DATA, 0.6)
+    assert reached == pytest.approx(-asked.at(logarithms(found))[0], abs=1e-9)
+    assert reached > 0.01 - asked.at(logarithms(others))[0]
+    fits = [
+        TangentNetwork(width=12, init=init, refinements=1).fit(DATA, np.random.default_rng(0), None, no_report)
+        for init in ("antisymmetric", "gaussian", "zero_last_layer")
+    ]
+    first, second, third = (each.metrics["log_posterior"] for each in fits)
+    assert first == second != third
+
+
+def evidence_of_reference(init="gaussian"):
+    theta = NETWORK.initial(torch.Generator().manual_seed(tangent_evidence._REFERENCE_SEED), init)
     return Evidence(NETWORK, theta, POINTS, TARGETS, np.array([0, 1]), 0.6, None)
 
 
