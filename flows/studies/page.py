@@ -74,8 +74,9 @@ def _cards(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ("reference of the tests", data["reference"], f"{counted(data['tests'], 'test')} in one family"),
     ]
     if data["ranks"]:
-        best = next(iter(data["ranks"]))
-        cards.append(("best mean rank", best, f"{data['ranks'][best]['mean']:.2f}"))
+        least = min(rank["mean"] for rank in data["ranks"].values())
+        best = [name for name, rank in data["ranks"].items() if rank["mean"] == least]
+        cards.append(("best mean rank", ", ".join(best), f"{least:.2f}"))
     return cards
 
 

@@ -334,6 +334,13 @@ def test_results_tell_finished_failed_begun_and_not_reached_cells_apart(tmp_path
     assert "until then, where more than half of them did" in html, "and of two of which one arrived there is none"
 
 
+def test_all_that_share_the_best_mean_rank_are_named(tmp_path):
+    values = {f"{problem}-{name}-1": [1.0] for problem in ("branin", "twice") for name in ("gp", "sobol")}
+    data = results(*filled(tmp_path, STUDY.replace("seeds: 3", "seeds: 1"), values), None)
+    assert {name: rank["mean"] for name, rank in data["ranks"].items()} == {"gp": 1.5, "sobol": 1.5}
+    assert "gp, sobol" in study_page(data)
+
+
 def test_a_problem_whose_optimum_is_not_known_is_measured_by_the_best_of_the_study(tmp_path):
     values = {"branin-sobol-1": [5.0, 3.0], "branin-gp-1": [5.0, 4.0]}
     data = results(*filled(tmp_path, STUDY, values, optimum=None, range=None), None)
