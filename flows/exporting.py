@@ -4,10 +4,11 @@ import csv
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO
 
 from flows.best import objective_of
 from flows.errors import InputError
@@ -50,8 +51,7 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
     names = list(campaign.environment["units"])
     readings = ledger.readings(name)
     changed, counting = corrections(trials, ledger.corrected(name)), standing(readings)
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with draft.open("w", newline="") as out:
+    with _whole(file) as out:
         writer = csv.writer(out)
         groups = [("design", names), ("ran", names), ("output", outputs), ("sd", outputs)]
         writer.writerow([*_ABOUT, *(f"{group}.{name}" for group, members in groups for name in members), "note"])
@@ -59,8 +59,20 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
             about, said = _about(trial, changed.get(trial.id, "")), _said(counting.get(trial.id), outputs)
             feasible = _feasible(objective_of(campaign), trial)
             writer.writerow([*about, *feasible, *_values(trial, names, outputs), *said])
-    os.replace(draft, file)
     return len(trials)
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[TextIO]:
+    """A text to write, in UTF-8 wherever this runs; the file is there once it is whole, and no draft stays."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with draft.open("w", newline="", encoding="utf-8") as out:
+            yield out
+        os.replace(draft, file)
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
 
 
 _ABOUT = ("trial", "state", "priority", "cost", "spent", "seconds", "corrected", "feasible", "violation")

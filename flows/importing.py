@@ -11,7 +11,7 @@ from flows.plugins import suggestion
 from flows.running import created
 from flows.settings import Settings
 from flows.spec import read_campaign
-from flows.tables import Row, Table, level, number, read_table
+from flows.tables import Row, Table, level, number, read_bytes, table_of
 from flows.wiring import Campaign, wire
 from physics.space import SpaceError
 from storage.ledger import Ledger, open_ledger
@@ -50,8 +50,9 @@ def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[st
     """
     campaign = wire(read_campaign(file), settings)
     _require_names(campaign, renamed)
-    known = _known(campaign, read_table(data, renamed))
-    digest = _digest(data, renamed)
+    raw = read_bytes(data)  # once: what is adopted is what the digest is of
+    known = _known(campaign, table_of(data, raw, renamed))
+    digest = _digest(raw, renamed)
     ledger = open_ledger(settings.ledger, create=True)
     ended = created(ledger, campaign, file)
     before = _adopted(ledger, campaign.name, digest)
@@ -79,10 +80,10 @@ def _require_names(campaign: Campaign, renamed: Mapping[str, str]) -> None:
             )
 
 
-def _digest(data: Path, renamed: Mapping[str, str]) -> str:
+def _digest(raw: bytes, renamed: Mapping[str, str]) -> str:
     """SHA-256 of a table and of how its columns were understood."""
     understood = json.dumps(dict(renamed), sort_keys=True).encode() if renamed else b""
-    return hashlib.sha256(data.read_bytes() + understood).hexdigest()
+    return hashlib.sha256(raw + understood).hexdigest()
 
 
 def _adopted(ledger: Ledger, name: str, digest: str) -> list[Trial]:

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from flows.dispatchers.lab import Lab
 from flows.dispatching import attempt_key
 from flows.errors import InputError
+from flows.parts import no_truth
 from flows.plugins import explain
 from flows.posting import NotDelivered
 from flows.progress import tell
@@ -56,20 +57,38 @@ class Batch:
         return [*said, *([f"Still to come: {', '.join(self.waiting)}."] if self.waiting else [])]
 
 
-class _Handed(BaseModel):
+class _Named(BaseModel):
+    """Which trial a result in JSON is of, whatever else it says."""
+
+    model_config = ConfigDict(frozen=True)
+    trial: str | None = None
+    key: str | None = None
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, str) and "_" in value:
+        raise ValueError("a number is written without an underscore")
+    return no_truth(value)
+
+
+_Number = Annotated[float, BeforeValidator(_number)]
+
+
+class _Handed(_Named):
     """One result in JSON."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-    trial: str | None = None
-    key: str | None = None
-    values: Mapping[str, float] = {}
+    values: Mapping[str, _Number] = {}
     units: Mapping[str, str] = {}
-    sd: Mapping[str, float] = {}
-    ran: Mapping[str, float | int | str] = {}
+    sd: Mapping[str, _Number] = {}
+    ran: Mapping[str, Annotated[float | int | str, BeforeValidator(no_truth)]] = {}
     field: str | None = None
-    cost: float | None = None
-    seconds: float | None = None
+    cost: _Number | None = None
+    seconds: _Number | None = None
     notes: str = ""
+
+
+_Json = TypeVar("_Json", bound=_Named)
 
 
 def record_file(site: Site, file: Path, by: str, source: str, within: Path | None = None) -> Batch:
@@ -107,11 +126,13 @@ def campaign_named(ledger: Ledger, file: Path) -> str:
         InputError: it names none, or one that is not there.
     """
     if file.suffix.lower() == ".json":
-        first, place = read_json_results(file)[0], f"{file}: result 1"
+        place = f"{file}: result 1"
+        first = _validated(_Named, read_json_results(file)[0], place)
     else:
         rows = read_table(file).rows
-        first, place = (rows[0].cells, rows[0].place) if rows else ({}, str(file))
-    trial, _ = _named(first.get("trial") or None, first.get("key") or None, place)
+        cells, place = (rows[0].cells, rows[0].place) if rows else ({}, str(file))
+        first = _Named(trial=cells.get("trial"), key=cells.get("key"))
+    trial, _ = _named(first.trial or None, first.key or None, place)
     return known_trial(ledger, trial).campaign
 
 
@@ -164,10 +185,7 @@ def _from_row(campaign: Campaign, table: Table, row: Row, within: Path | None) -
 
 def _from_json(campaign: Campaign, item: Mapping[str, Any], file: Path, n: int, within: Path | None) -> Reading:
     place = f"{file}: result {n}"
-    try:
-        handed = _Handed.model_validate(item)
-    except ValidationError as error:
-        raise InputError(f"{place}: {explain(error, '', lambda _: list(_Handed.model_fields))}") from None
+    handed = _validated(_Handed, item, place)
     units = {**_variable_units(campaign), **{output.name: output.unit for output in campaign.problem.outputs}}
     Table(file, handed.units, ()).require_units(units)
     variables = {v.name: v for v in campaign.problem.space.variables}
@@ -187,6 +205,13 @@ def _from_json(campaign: Campaign, item: Mapping[str, Any], file: Path, n: int, 
         note=handed.notes,
         place=place,
     )
+
+
+def _validated(model: type[_Json], item: Mapping[str, Any], place: str) -> _Json:
+    try:
+        return model.model_validate(item)
+    except ValidationError as error:
+        raise InputError(f"{place}: {explain(error, '', lambda _: list(_Handed.model_fields))}") from None
 
 
 def _named(trial: str | None, key: str | None, place: str) -> tuple[str, str | None]:

@@ -8,10 +8,11 @@ import yaml
 from flows.errors import InputError
 
 MAX_BYTES = 1_000_000
+_MOST_BITS = 1024  # of a whole number: beyond, it is no float any more, and cannot even be printed
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML as data: no tags, no anchors, no key given twice, no text that cannot be written."""
+    """YAML as data: no tags, no anchors, no key given twice, no text or number that cannot be written."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()  # type: ignore[no-untyped-call]
@@ -25,13 +26,25 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key) for key, _ in node.value]
-        for position, key in enumerate(keys):
+        known = set[str]()
+        for key in (self.construct_object(key) for key, _ in node.value):
             if not isinstance(key, str):
                 raise InputError(f"line {node.start_mark.line + 1}: key {key!r} is not text. Quote it.")
-            if key in keys[:position]:
+            if key in known:
                 raise InputError(f"line {node.start_mark.line + 1}: key {key!r} is given twice. Remove one.")
+            known.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: Any) -> int:
+        value: int = super().construct_yaml_int(node)
+        if value.bit_length() > _MOST_BITS:
+            raise InputError(
+                f"line {node.start_mark.line + 1} holds a number with too many digits. Give a smaller one."
+            )
+        return value
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_yaml_int)
 
 
 def load_yaml(path: Path, what: str = "campaign file", example: str = "campaigns/heat.yaml") -> dict[str, Any]:
@@ -58,7 +71,7 @@ def load_yaml(path: Path, what: str = "campaign file", example: str = "campaigns
         raise InputError(f"{path}: is over {MAX_BYTES} bytes, too large for a {what}. Check the path.")
     try:
         data = yaml.load(text, Loader=_PlainLoader)  # noqa: S506 (a SafeLoader, made stricter)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or an integer that cannot be
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the others: a date or a number that cannot be
         raise InputError(f"{path}: is not YAML: {' '.join(str(error).split())}. Mend that place.") from None
     except RecursionError:
         raise InputError(f"{path}: is not YAML: it is nested too deeply. Give a {what}.") from None

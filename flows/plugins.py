@@ -34,6 +34,7 @@ PACKAGES = {
     "dispatchers": "flows.dispatchers",
 }
 _KIND = re.compile(r"[a-z][a-z0-9_]*")
+_MOST_FAULTS = 10  # that one error tells of
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -110,10 +111,14 @@ def build(
     if "__pydantic_config__" not in vars(cls):
         cls.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
     try:
-        return TypeAdapter(cls).validate_python({**given, **options})
+        made = TypeAdapter(cls).validate_python({**given, **options})
     except ValidationError as error:
         names = [*beside, *(name for name in _fields(cls) if name not in given)]
         raise InputError(explain(error, where, lambda place: _keys(cls, place) if place else names)) from None
+    for name, value in options.items():
+        if isinstance(value, bool) and not isinstance(getattr(made, name), bool):
+            raise InputError(f"{where}.{name}: {value} is no number. Give one, or quote a word that is meant.")
+    return made
 
 
 def options_of(kind: str, component: Any) -> dict[str, Any]:
@@ -141,7 +146,7 @@ def _keys(cls: type[Any], place: Sequence[int | str]) -> list[str]:
 
 
 def explain(error: ValidationError, where: str, known: Callable[[tuple[int | str, ...]], Sequence[str]]) -> str:
-    """One line for what pydantic found: the place, the value, the problem, and the nearest key that exists.
+    """One line for what pydantic found, at most ``_MOST_FAULTS`` of it: place, value, problem, nearest key that exists.
 
     Args:
         error: What it found.
@@ -149,7 +154,7 @@ def explain(error: ValidationError, where: str, known: Callable[[tuple[int | str
         known: The keys that exist in a place.
     """
     lines = []
-    for fault in error.errors():
+    for fault in error.errors()[:_MOST_FAULTS]:
         path = ".".join(str(part) for part in (*([where] if where else ()), *fault["loc"]))
         if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             wrong = str(fault["loc"][-1])
@@ -160,9 +165,10 @@ def explain(error: ValidationError, where: str, known: Callable[[tuple[int | str
             lines.append(f"{path}: missing. Give it.")
         else:
             message = fault["msg"].removeprefix("Value error, ")
-            value = "" if isinstance(fault["input"], dict) else f" (given: {fault['input']!r})"
+            value = "" if isinstance(fault["input"], dict) else f" (given: {fault['input']!r:.200})"
             lines.append(f"{path}: {message}{value}" if path else f"{message}{value}")
-    return " ".join(lines)
+    more = error.error_count() - len(lines)
+    return " ".join([*lines, f"And {more} more."] if more else lines)
 
 
 def suggestion(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:

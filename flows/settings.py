@@ -67,7 +67,7 @@ class Settings:
 
     home: Path
     plugins: tuple[Path, ...]
-    mlflow: str
+    mlflow: str = field(repr=False)
     train: str | None = None
     train_wait_s: float = 600.0
     device: Device = "auto"
@@ -119,8 +119,8 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_password(uri: str) -> str:
-    """A server's URL without the user and password that it may hold."""
-    return re.sub(r"(?<=://)[^/@]*@", "", uri)
+    """A server's URL without the user and password that it may hold, which end at its last @."""
+    return re.sub(r"(?<=://)[^/\s]\S*@", "", uri)
 
 
 def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Settings:

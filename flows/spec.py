@@ -3,20 +3,15 @@
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from flows.errors import InputError
+from flows.parts import Finite, Part, Time
 from flows.plainyaml import MAX_BYTES as MAX_BYTES
 from flows.plainyaml import load_yaml as load_yaml
 from flows.plugins import explain
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Component(BaseModel):
@@ -26,7 +21,7 @@ class Component(BaseModel):
     kind: str
 
 
-class Start(_Part):
+class Start(Part):
     """The designs before any model.
 
     Attributes:
@@ -38,7 +33,7 @@ class Start(_Part):
     n: int = Field(ge=1)
 
 
-class Collocation(_Part):
+class Collocation(Part):
     """Where the equation is imposed.
 
     Attributes:
@@ -52,7 +47,7 @@ class Collocation(_Part):
     resample: bool = True
 
 
-class ConstraintsSpec(_Part):
+class ConstraintsSpec(Part):
     """How unknown constraints, the outputs after the first, are learnt and kept to.
 
     Attributes:
@@ -65,7 +60,7 @@ class ConstraintsSpec(_Part):
     rule: Component | None = None
 
 
-class AlgorithmSpec(_Part):
+class AlgorithmSpec(Part):
     """Surrogate x acquisition x maximizer, or a peer, after a start; without them, the start's proposer goes on.
 
     Attributes:
@@ -107,7 +102,7 @@ class AlgorithmSpec(_Part):
         return " x ".join(words) or self.start.proposer.kind
 
 
-class Noise(_Part):
+class Noise(Part):
     """Gaussian noise added to each reading of the objective.
 
     Attributes:
@@ -125,7 +120,7 @@ class Noise(_Part):
         return self
 
 
-class Approval(_Part):
+class Approval(Part):
     """Who approves what runs. ``approval: human`` and ``approval: {after_first: 8}`` say it in short.
 
     Attributes:
@@ -144,7 +139,7 @@ class Approval(_Part):
     policy: Literal["auto", "human", "batch", "auto_below_cost", "after_first"] = "auto"
     cost: float | None = Field(default=None, gt=0)
     first: int | None = Field(default=None, ge=1)
-    expires_h: float | None = Field(default=None, gt=0)
+    expires_h: Time | None = Field(default=None, gt=0)
 
     @model_validator(mode="before")
     @classmethod
@@ -173,7 +168,7 @@ class Approval(_Part):
         return self
 
 
-class Dispatch(_Part):
+class Dispatch(Part):
     """Where and how simulations run.
 
     Attributes:
@@ -193,8 +188,8 @@ class Dispatch(_Part):
 
     kind: str = "local"
     parallel: int = Field(default=2, ge=1)
-    wall_time_s: float = Field(default=600.0, gt=0)
-    attempts: int = Field(default=3, ge=1)
+    wall_time_s: Time = Field(default=600.0, gt=0)
+    attempts: int = Field(default=3, ge=1, lt=2**63)
     backoff_s: float = Field(default=1.0, ge=0)
     lease_s: float = Field(default=300.0, gt=0)
     instructions: str = ""
@@ -205,7 +200,7 @@ class Dispatch(_Part):
         return dict(self.model_extra or {})
 
 
-class Budget(_Part):
+class Budget(Part):
     """What may be spent.
 
     Attributes:
@@ -218,11 +213,11 @@ class Budget(_Part):
 
     trials: int = Field(ge=1)
     cost: float | None = Field(default=None, gt=0)
-    wall_time_h: float | None = Field(default=None, gt=0)
+    wall_time_h: Time | None = Field(default=None, gt=0)
     unit: str = Field(default="", max_length=20, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")  # no control characters
 
 
-class FailureRate(_Part):
+class FailureRate(Part):
     """Ends a campaign whose experiments fail.
 
     Attributes:
@@ -234,7 +229,7 @@ class FailureRate(_Part):
     over: int = Field(default=10, ge=1)
 
 
-class Stop(_Part):
+class Stop(Part):
     """When to end before the budget is spent; the first rule that holds is recorded by name.
 
     Attributes:
@@ -251,7 +246,7 @@ class Stop(_Part):
     certified_gap: float | None = Field(default=None, gt=0)
 
 
-class _Campaign(_Part):
+class _Campaign(Part):
     """One campaign.
 
     Attributes:
@@ -275,7 +270,7 @@ class _Campaign(_Part):
     sense: Literal["maximize", "minimize"]
     problem: Component
     simulator: Component | None = None
-    space: dict[str, tuple[Finite, Finite]] = {}
+    space: dict[str, tuple[Finite, Finite]] = Field(default_factory=dict)
     noise: Noise | None = None
     algorithm: AlgorithmSpec | Component
     batch: int = Field(default=1, ge=1)

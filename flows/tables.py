@@ -114,7 +114,12 @@ def read_table(file: Path, renamed: Mapping[str, str] | None = None) -> Table:
     Raises:
         InputError: it cannot be read, has no header, a column twice, or a line with more or fewer cells.
     """
-    text = _text(file)
+    return table_of(file, read_bytes(file), renamed)
+
+
+def table_of(file: Path, raw: bytes, renamed: Mapping[str, str] | None = None) -> Table:
+    """As ``read_table``, of what was read of the file already."""
+    text = _text(file, raw)
     first = text.split("\n", 1)[0]
     separator = max(",;\t", key=first.count)
     try:
@@ -140,17 +145,27 @@ def read_table(file: Path, renamed: Mapping[str, str] | None = None) -> Table:
     return Table(file, dict(titles), tuple(rows))
 
 
-def _text(file: Path) -> str:
+def read_bytes(file: Path) -> bytes:
+    """What is in a file, of which no more is read than a table may have.
+
+    Raises:
+        InputError: it cannot be read, or is too large for a table.
+    """
     try:
-        raw = file.read_bytes()[: MAX_BYTES + 1]
-        text = raw.decode("utf-8-sig")
+        with file.open("rb") as opened:
+            raw = opened.read(MAX_BYTES + 1)
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}). Check the path and your rights to it.") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{file}: is not UTF-8 text. Save it as UTF-8.") from None
     if len(raw) > MAX_BYTES:
         raise InputError(f"{file}: is over {MAX_BYTES} bytes, too large for a table. Check the path.")
-    return text.replace("\r\n", "\n")
+    return raw
+
+
+def _text(file: Path, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: is not UTF-8 text. Save it as UTF-8.") from None
 
 
 def _numbered(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -165,6 +180,7 @@ def readable(name: str) -> bool:
 
 
 def _titled(title: str, renamed: Mapping[str, str]) -> tuple[str, str | None]:
+    title = " ".join(title.splitlines())  # spreadsheets break a long header into lines
     match = _TITLE.fullmatch(title)
     assert match is not None  # the pattern matches every line
     name, unit = match["name"], match["unit"]
@@ -177,6 +193,8 @@ def number(text: str, what: str) -> float:
     Raises:
         InputError: it is none; ``what`` says of what.
     """
+    if "_" in text:  # 1_5 is 15 to Python, and a slip for 1.5 to people
+        raise InputError(f"{what} is {text!r}. Write the number without the underscore.")
     try:
         value = float(text)
     except ValueError:
@@ -214,6 +232,15 @@ def differs(variable: Variable, asked: object, given: object) -> bool:
     return asked != given
 
 
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys all differ; of one that stands there twice, JSON itself would keep the last in silence."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it gives {next(name for name in names if names.count(name) > 1)!r} twice")
+    return made
+
+
 def read_json_results(file: Path) -> list[Mapping[str, Any]]:
     """Results in JSON: one object, or a list of them.
 
@@ -221,7 +248,7 @@ def read_json_results(file: Path) -> list[Mapping[str, Any]]:
         InputError: it cannot be read, or holds something else.
     """
     try:
-        data = json.loads(_text(file))
+        data = json.loads(_text(file, read_bytes(file)), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise InputError(f"{file}: is no JSON ({error}). Mend that place.") from None
     items: Sequence[Any] = data if isinstance(data, list) else [data]

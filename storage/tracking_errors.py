@@ -25,8 +25,8 @@ def tracking_errors(uri: str) -> Iterator[None]:
 
 
 def without_password(message: str) -> str:
-    """A message without the user and the password that a URL in it may carry."""
-    return re.sub(r"//[^/@\s]*@", "//", message)
+    """A message without the user and the password that a URL in it may carry, which end at its last @."""
+    return re.sub(r"(?<=://)[^/\s]\S*@", "", message)
 
 
 def _failures() -> tuple[type[Exception], ...]:

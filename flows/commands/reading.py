@@ -79,7 +79,7 @@ def _export(options: argparse.Namespace, settings: Settings) -> int:
     from storage.fields import FieldStore
 
     ledger, done = open_ledger(settings.ledger), {}
-    if options.name == "mlflow":
+    if options.name == "mlflow" and options.csv is None and options.fields is None:
         acting(settings, "operate")
         done["mlflow"] = export_mlflow(settings, None)
     elif options.csv is None and options.fields is None:

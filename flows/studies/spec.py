@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from flows.errors import InputError
+from flows.parts import Finite, Part
 from flows.plugins import explain, suggestion
-from flows.spec import Budget, Component, Dispatch, Finite, Noise, load_yaml
+from flows.spec import Budget, Component, Dispatch, Noise, load_yaml
 
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_]{0,39}$")]
 Metric = Literal["regret_and_violation", "feasible_regret", "cumulative_regret", "cumulative_violation"]
@@ -19,11 +20,7 @@ _WORDS = ("surrogate", "acquisition", "maximizer", "peer")
 _LONGEST = 60  # characters of a campaign's name
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class StudyStart(_Part):
+class StudyStart(Part):
     """The designs before any model, the same for every algorithm that has no sequence of its own.
 
     Attributes:
@@ -35,7 +32,7 @@ class StudyStart(_Part):
     proposer: Component | None = None
 
 
-class StudyProblem(_Part):
+class StudyProblem(Part):
     """One problem of a study: what a campaign file says beside its algorithm.
 
     Attributes:
@@ -57,7 +54,7 @@ class StudyProblem(_Part):
     problem: Component
     simulator: Component = Component(kind="function")
     sense: Literal["maximize", "minimize"]
-    space: dict[str, tuple[Finite, Finite]] = {}
+    space: dict[str, tuple[Finite, Finite]] = Field(default_factory=dict)
     noise: Noise | None = None
     start: StudyStart
     budget: Budget
@@ -105,7 +102,7 @@ class StudyAlgorithm(BaseModel):
         return self.label or str(self.kind)
 
 
-class Limit(_Part):
+class Limit(Part):
     """When a study stops handing out work.
 
     Attributes:
@@ -125,7 +122,7 @@ def _some(given: _Given) -> _Given:
     return given
 
 
-class StudySpec(_Part):
+class StudySpec(Part):
     """One study, whole.
 
     Attributes:

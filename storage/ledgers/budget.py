@@ -7,7 +7,7 @@ cost; of wall time each attempt is expected to take its limit. What is staged ha
 from typing import Any
 
 from pydantic import Field
-from sqlalchemy import Connection, Integer, case, func, select
+from sqlalchemy import ColumnElement, Connection, Integer, case, func, select
 
 from storage.ledger import BudgetSpent
 from storage.ledgers import schema
@@ -15,6 +15,7 @@ from storage.ledgers.rows import checked
 from storage.limits import refused
 from storage.records import OUT, Limits, Number, Record, Spending, Trial, TrialState
 
+_LARGEST = 1e300  # as which a greater amount counts, so that the sum of many is a number
 _UNITS = {"trials": "trials", "cost": "budget units", "seconds": "s of wall time"}
 
 
@@ -97,9 +98,9 @@ def spending(connection: Connection, campaign: str, limits: Limits | None = None
     out = table.c.state.in_([state.value for state in OUT])
     query = select(
         func.coalesce(func.sum(case((table.c.attempt > 0, 1), else_=0), type_=Integer), 0).label("trials"),
-        func.coalesce(func.sum(table.c.spent), 0.0).label("spent"),
-        func.coalesce(func.sum(case((out, table.c.cost), else_=0.0)), 0.0).label("reserved"),
-        func.coalesce(func.sum(table.c.seconds), 0.0).label("seconds"),
+        func.coalesce(func.sum(_counted(table.c.spent)), 0.0).label("spent"),
+        func.coalesce(func.sum(case((out, _counted(table.c.cost)), else_=0.0)), 0.0).label("reserved"),
+        func.coalesce(func.sum(_counted(table.c.seconds)), 0.0).label("seconds"),
         func.coalesce(func.sum(case((out, 1), else_=0), type_=Integer), 0).label("out"),
     ).where(table.c.campaign == campaign)
     row = connection.execute(query).mappings().one()
@@ -108,8 +109,13 @@ def spending(connection: Connection, campaign: str, limits: Limits | None = None
         spent=row["spent"],
         reserved=row["reserved"],
         seconds=row["seconds"],
-        seconds_reserved=row["out"] * limits.attempt_seconds,
+        seconds_reserved=row["out"] * min(limits.attempt_seconds, _LARGEST),
     )
+
+
+def _counted(column: ColumnElement[float]) -> ColumnElement[float]:
+    """An amount as it is summed up."""
+    return case((column > _LARGEST, _LARGEST), else_=column)
 
 
 def _limits(connection: Connection, campaign: str, *, lock: bool = False) -> Limits:

@@ -61,6 +61,17 @@ def test_an_attempt_that_ends_costs_what_is_said_or_else_what_was_reserved(ledge
     assert ledger.check() == []
 
 
+def test_amounts_whose_sum_is_no_number_any_more_still_spend_a_number(ledger):
+    begin(ledger, cost=10.0, attempt_seconds=10.0)
+    first, second, third = approved(ledger, 3, cost=2.0)
+    for trial in [running(ledger, trial) for trial in (first, second)]:
+        finish_trial(ledger, trial, cost=1.7e308, seconds=1.7e308)
+    now = ledger.spending("heat")
+    assert (now.spent, now.seconds) == (2e300, 2e300)
+    with pytest.raises(BudgetSpent, match="heat-0003 cannot be sent: 2e\\+300 of the 10 budget units"):
+        running(ledger, third)
+
+
 @pytest.mark.parametrize("door", ["move", "approve"])
 def test_a_held_attempt_that_is_sent_again_is_settled(ledger, door):
     begin(ledger, attempt_seconds=10.0)

@@ -340,6 +340,11 @@ def test_where_a_copy_cannot_be_written_nothing_is_left(finished, capsys):
     assert contents(finished) == before
 
 
+def test_a_table_of_a_campaign_that_is_called_mlflow_is_not_taken_for_an_export_to_it(finished, capsys):
+    said = refused(capsys, "export", "mlflow", "--csv", finished / "x.csv", "--home", finished / "home")
+    assert "No campaign 'mlflow' here" in said
+
+
 def test_exporting_to_mlflow_says_that_tracking_is_off(finished, capsys):
     before = tables(finished / "home")
     said = refused(capsys, "export", "mlflow", "--home", finished / "home")

@@ -1,5 +1,6 @@
 """Measurements from before the campaign: adopted all or none, counted as data, and never against the budget."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,17 @@ def test_the_same_file_twice_changes_nothing_and_says_so(oven):
     assert (status, "this very file was imported before; nothing was changed" in out) == (0, True)
     assert len(oven.ledger.trials("oven")) == 2
     assert imported(oven, DATA.replace("30.5", "31.5"))[0] == 0
+    assert len(oven.ledger.trials("oven")) == 4
+
+
+def test_a_table_that_can_be_read_but_once_is_known_by_what_was_read(oven):
+    for text in (DATA, DATA.replace("30.5", "31.5")):
+        reading, writing = os.pipe()
+        os.write(writing, text.encode())
+        os.close(writing)
+        status, out, error = oven.run("import", oven.file, f"/dev/fd/{reading}")
+        os.close(reading)
+        assert (status, "imported 2 trials" in out) == (0, True), error
     assert len(oven.ledger.trials("oven")) == 4
 
 

@@ -6,9 +6,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 from bench import OVEN, OVEN_CAMPAIGN, Bench, bench
 from scipy.io import netcdf_file
 from webhooks import Webhook
@@ -72,6 +74,14 @@ def one(**more: object) -> str:
         ("long.json", one(field="a" * 5000), "there is no such file"),
         ("digits.json", '[{"trial": "oven-0001", "values": {"strength": ' + "1" * 5000 + "}}]", "is no JSON"),
         ("key.json", one(key="oven-0001-" + "1" * 5000), "is no order of oven-0001"),
+        ("truth.json", one(values={"strength": True}), "values.strength: true and false"),
+        ("ran.json", one(ran={"t": True}), "ran.t: true and false"),
+        ("twice.json", '{"trial": "oven-0001", "values": {"strength": 1, "strength": 2}}', "gives 'strength' twice"),
+        ("slip.json", one(values={"strength": "1_5"}), "written without an underscore"),
+        ("slip.csv", "trial,strength [MPa]\noven-0001,1_5\n", "without the underscore"),
+        ("line.csv", 'trial,"strength\n[MPa]","odd\nname [K"\noven-0001,x,1\n', "no number"),
+        ("dear.json", one(cost=1.7e308), "cost is 1.7e+308. Give a number from 0 to 1e+300"),
+        ("slow.json", one(seconds=1.7e308), "seconds is 1.7e+308"),
         ("x" * 245 + ".csv", "trial,strength [MPa]\noven-0001,x\n", "no number"),
         ("a\nb.csv", GOOD, "the file's name"),
     ],
@@ -84,6 +94,75 @@ def test_foreign_data_is_refused_by_file_and_the_pass_goes_on(oven, name, text, 
     assert "Nothing of this file was recorded" in why(oven)
     assert [path.name for path in oven.results.glob("taken/*.csv")] == ["zz.csv"]
     assert len(oven.ledger.readings("oven")) == 1
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """What whoever makes passes may read, and whoever drops results may not."""
+    (tmp_path / "secret").write_bytes(b"secret!!")
+    return tmp_path / "secret"
+
+
+def linked_chunk(field: Path, secret: Path) -> None:
+    raw = {"u": {"compressors": None}}
+    xr.Dataset({"u": ("x", np.ones(8, "u1"))}).to_zarr(field, consolidated=False, encoding=raw)
+    (chunk,) = [part for part in field.rglob("*") if part.name == "0" and part.is_file()]
+    chunk.unlink()
+    chunk.symlink_to(secret)
+
+
+def values_elsewhere(field: Path, secret: Path) -> None:
+    with h5py.File(field, "w") as made:
+        made.create_dataset("u", shape=(8,), dtype="u1", external=[(str(secret), 0, 8)])
+
+
+def link_elsewhere(field: Path, secret: Path) -> None:
+    with h5py.File(secret, "w") as other:
+        other["u"] = np.zeros(8)
+    with h5py.File(field, "w") as made:
+        made["u"] = h5py.ExternalLink(str(secret), "u")
+
+
+def view_of_another(field: Path, secret: Path) -> None:
+    with h5py.File(secret, "w") as other:
+        other["u"] = np.zeros(8)
+    layout = h5py.VirtualLayout(shape=(8,), dtype="f8")
+    layout[:] = h5py.VirtualSource(str(secret), "u", shape=(8,))
+    with h5py.File(field, "w") as made:
+        made.create_virtual_dataset("u", layout)
+
+
+@pytest.mark.parametrize("make", [linked_chunk, values_elsewhere, link_elsewhere, view_of_another])
+def test_a_field_that_reads_from_other_files_is_refused(oven, secret, make):
+    make(oven.results / "map.nc", secret)
+    oven.drop("m.json", one(field="map.nc", values={"strength": 1, "porosity": -1}))
+    oven.make_pass()
+    assert "is a link, or lies in another file" in why(oven)
+    assert oven.ledger.trial("oven-0001").field is None
+
+
+def test_a_field_that_would_fill_the_memory_is_refused_before_it_is_read(oven):
+    group = zarr.open_group(str(oven.results / "map.zarr"), mode="w")
+    group.create_array("x", shape=(10**12,), chunks=(10**6,), dtype="f8", dimension_names=("x",))  # its own coordinate
+    group.create_array("u", shape=(1,), dtype="f8", dimension_names=("y",))
+    oven.drop("m.json", one(field="map.zarr"))
+    oven.make_pass()
+    assert "takes 8000000000008 bytes of memory" in why(oven)
+
+
+def test_a_named_pipe_is_not_waited_for(oven):
+    os.mkfifo(oven.results / "map.nc")
+    oven.drop("m.json", one(field="map.nc"))
+    oven.make_pass()
+    assert "there is no such file" in why(oven)
+
+
+def test_a_table_of_any_size_is_refused_before_it_is_read_whole(oven):
+    with oven.drop("a.csv", GOOD).open("ab") as file:
+        file.truncate(10**13)
+    os.utime(file.name, (1, 1))
+    oven.make_pass()
+    assert "too large for a table" in why(oven)
 
 
 def test_a_file_whose_name_is_no_text_is_refused(oven):

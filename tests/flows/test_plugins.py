@@ -10,7 +10,7 @@ import pytest
 
 from flows.errors import InputError
 from flows.plugins import PACKAGES, available, build, load, options_of
-from flows.settings import settings_from, without_secrets
+from flows.settings import settings_from, without_password, without_secrets
 
 PARABOLA = '''\
 """A parabola."""
@@ -253,6 +253,10 @@ def test_the_ledger_is_a_file_under_the_home_unless_it_is_named_and_its_password
     assert settings.ledger == url
     assert settings.ledger_shown == "postgresql://db.lab:5432/campaigns"
     assert "hush" not in repr(settings)
+    assert "hush" not in repr(settings_from({"FIELDCRAFT_MLFLOW": "https://ann:hush@host"}, home=tmp_path))
+    for password in ("hush", "hu/sh", "hu@sh", "hu:s?h"):
+        assert without_password(f"https://ann:{password}@host:5000/mlflow") == "https://host:5000/mlflow"
+    assert without_password("sqlite:////home/ann@lab/mlflow.db") == "sqlite:////home/ann@lab/mlflow.db"
     secrets = {"FIELDCRAFT_LEDGER": url, "PGPASSWORD": "hush", "PGPASSFILE": "/home/ann/.pgpass"}
     secrets["PGSERVICEFILE"] = "/home/ann/.pg_service.conf"
     assert without_secrets({**secrets, "PGTZ": "UTC"}) == {"PGTZ": "UTC"}

@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -418,6 +420,21 @@ def test_a_viewer_may_not_record(oven, tmp_path, monkeypatch):
         status, _, error = oven.run(*words)
         assert (status, "may not operate" in error) == (2, True), error
     assert oven.ledger.readings("oven") == ()
+
+
+@pytest.mark.parametrize("named", ['{"trial": 3}', '[{"key": ["oven-0001-1"]}]', '{"trial": {"trial": 1}}'])
+def test_a_trial_that_is_named_by_no_text_is_one_clear_error(oven, tmp_path, named):
+    (tmp_path / "mine.json").write_text(named)
+    status, _, error = oven.run("record", "--csv", tmp_path / "mine.json")
+    assert (status, error.count("\n"), "Input should be a valid string" in error) == (2, 1, True), error
+
+
+def test_a_table_is_exported_as_utf_8_whatever_the_locale(oven, tmp_path):
+    assert oven.run(*whole("oven-0001"), "--note", "850 °C")[0] == 0
+    words = ["export", "oven", "--csv", str(tmp_path / "oven.csv"), "--home", str(oven.settings.home)]
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-m", "flows.cli", *words], env=plain, check=True)
+    assert "850 °C" in (tmp_path / "oven.csv").read_text(encoding="utf-8")
 
 
 def test_no_nan_can_be_handed_in_as_json(oven):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,8 @@ def test_a_number_that_is_none_is_refused_as_text_too(text):
         ("a: 1\n---\nb: 2\n", "is not YAML: .*single document"),
         ("name: 2026-13-45\n", "is not YAML: month must be in 1..12"),
         (f"seed: {'9' * 5000}\n", "is not YAML: .*integer"),
+        (f"a: 1\nseed: 0x{'f' * 5000}\n", "line 2 holds a number with too many digits"),
+        (f"seed: 1{':0' * 300}.5\n", "is not YAML: .*too large"),
         ("a: " + "[" * 50_000, "is not YAML: .*nested too deeply"),
         ("a: 1\0", "is not YAML: .*special characters are not allowed"),
         (b"\x80\x81\xff\x00\x01", "is not UTF-8 text"),
@@ -211,6 +214,51 @@ def test_a_file_that_is_not_plain_yaml_is_refused(tmp_path, content, message):
     with pytest.raises(InputError, match=f"(?s)^{re.escape(str(file))}: .*{message}") as caught:
         read_campaign(file)
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_very_many_keys_is_refused_at_once_and_in_few_words(tmp_path):
+    file = written(tmp_path, "".join(f"k{n}: 1\n" for n in range(40_000)))
+    began = time.process_time()
+    with pytest.raises(InputError, match=r"k0: unknown key 'k0'.*And 39996 more\.$") as caught:
+        read_campaign(file)
+    assert time.process_time() - began < 25  # 6 s of parsing; comparing each key with all before it took minutes
+    assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["seed", "batch", "budget.trials", "algorithm.start.n", "noise.sd", "dispatcher.attempts", "stop.no_improvement"],
+)
+def test_true_and_false_are_no_numbers(path):
+    with pytest.raises(
+        InputError, match=rf"{path}: true and false .*say nothing here: give a number, or quote the word.*given: True"
+    ):
+        parse(changed(path, True), "c.yaml")
+
+
+def test_true_and_false_are_no_bounds_and_no_option_that_is_a_number(settings):
+    with pytest.raises(InputError, match=r"space\.x1\.0: true and false.*given: False"):
+        parse(changed("space", {"x1": [False, True]}), "c.yaml")
+    data = changed("problem", {"kind": "heat", "margin": True})
+    with pytest.raises(InputError, match=r"problem\.margin: True is no number"):
+        wire(parse(data, "c.yaml"), settings)
+    assert (
+        parse(changed("algorithm.collocation", {"resample": False}), "c.yaml").algorithm.collocation.resample is False
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("budget.wall_time_h", 1e308, r"given: 1e\+308"),  # in seconds it would be infinite
+        ("dispatcher.wall_time_s", 1e308, r"given: 1e\+308"),
+        ("approval", {"policy": "human", "expires_h": 1e308}, r"given: 1e\+308"),
+        ("dispatcher.attempts", 2**63, "less than 9223372036854775808"),  # no approval for so many can be kept
+    ],
+)
+def test_an_amount_with_which_no_campaign_could_go_on_is_refused_at_once(path, value, message):
+    with pytest.raises(InputError, match=f"{path}.*{message}"):
+        parse(changed(path, value), "c.yaml")
 
 
 def test_a_file_of_the_largest_size_is_read(tmp_path):

@@ -593,8 +593,8 @@ def test_a_dead_server_is_given_up_soon_and_its_password_is_not_repeated(ledger:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    dead = Tracker(f"http://ann:secret@127.0.0.1:{port}", None, lambda campaign: OBJECTIVE)
-    assert_refused(dead, ledger, rf"MLflow at http://127.0.0.1:{port} failed: (?!.*secret).*fieldcraft export mlflow")
+    dead = Tracker(f"http://ann:se@cret@127.0.0.1:{port}", None, lambda campaign: OBJECTIVE)
+    assert_refused(dead, ledger, rf"MLflow at http://127.0.0.1:{port} failed: (?!.*cret).*fieldcraft export mlflow")
     assert Tracker(uri, None, lambda campaign: OBJECTIVE).export(ledger) == 1
 
 
