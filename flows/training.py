@@ -19,6 +19,7 @@ from flows.environment import environment_of
 from flows.errors import FieldcraftError
 from flows.holding import trainer_held
 from flows.progress import tell
+from flows.readings import noisy_constraints
 from flows.recommending import recommended
 from flows.sites import Site, site_of, unfinished
 from flows.streams import Use, stream
@@ -199,7 +200,7 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
             data,
             lesson.trials,
             site.campaign.objective.constraints,
-            exact=site.campaign.exact_constraints,
+            exact=not noisy_constraints(site.campaign.data, people=site.campaign.dispatcher.by_people),
         ),
         **clock.passed,
     }

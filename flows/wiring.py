@@ -12,7 +12,7 @@ from flows.dispatcher import Place
 from flows.errors import InputError
 from flows.feasibility import is_infeasible
 from flows.plugins import build, options_of
-from flows.readings import noisy, noisy_constraints
+from flows.readings import noisy
 from flows.requirements import (
     require_columns,
     require_fit,
@@ -96,11 +96,6 @@ class Campaign:
     def noisy(self) -> bool:
         """Whether the best reading may be a lucky one, so that the best design is the best by a model."""
         return noisy(self.data, people=self.dispatcher.by_people)
-
-    @property
-    def exact_constraints(self) -> bool:
-        """Whether a reading says for certain which constraints a design meets."""
-        return not noisy_constraints(self.data, people=self.dispatcher.by_people)
 
     @cached_property
     def objective(self) -> Objective:
