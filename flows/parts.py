@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-_LONGEST = 1e300  # time: as seconds, and summed up over many trials, it is still a number
+from storage.limits import LARGEST
 
 
 def no_truth(value: Any) -> Any:
@@ -19,8 +19,8 @@ def no_truth(value: Any) -> Any:
 
 
 def _within_reach(time: float) -> float:
-    if time > _LONGEST:
-        raise ValueError(f"such a time is out of reach: give at most {_LONGEST:g}, or leave it out")
+    if time > LARGEST:
+        raise ValueError(f"such a time is out of reach: give at most {LARGEST:g}, or leave it out")
     return time
 
 

@@ -20,13 +20,13 @@ from flows.wiring import Campaign, rewire, standing
 from physics.space import Design
 from storage.fields import FieldStore
 from storage.ledger import Ledger, StaleTrial, UnknownTrial, open_ledger
+from storage.limits import LARGEST
 from storage.records import TRANSITIONS, FieldRef, Result, Trial, TrialState
 
 if TYPE_CHECKING:
     import xarray as xr
 
 T = TypeVar("T")
-_LARGEST = 1e300  # of an amount: those of many trials can still be summed up
 _TRIES = 5  # a pass or another person may move the trial between a look and the write
 
 
@@ -170,8 +170,8 @@ def _sound(site: Site, trial: Trial, reading: Reading, attempt: int) -> Finding:
     amounts = {"cost": reading.cost, "seconds": reading.seconds}
     amounts |= {f"the standard deviation of {name}": sd for name, sd in reading.sd.items()}
     for name, amount in amounts.items():
-        if amount is not None and not 0 <= amount <= _LARGEST:
-            raise InputError(f"{where}{trial.id}: {name} is {amount}. Give a number from 0 to {_LARGEST:g}.")
+        if amount is not None and not 0 <= amount <= LARGEST:
+            raise InputError(f"{where}{trial.id}: {name} is {amount}. Give a number from 0 to {LARGEST:g}.")
     if dataset is not None and not values:
         values = _evaluated(site.campaign, trial, ran, dataset, where)
     return Finding(reading, attempt, values, said, dataset, warnings)

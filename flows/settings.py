@@ -36,6 +36,7 @@ from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 from flows.errors import InputError
+from storage.urls import without_password
 
 Device = Literal["auto", "cpu", "cuda"]
 
@@ -116,11 +117,6 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     and that it needs; of PostgreSQL's none that holds a password or says where one is.
     """
     return {name: value for name, value in environment.items() if name in _HARMLESS or not name.startswith(_OURS)}
-
-
-def without_password(uri: str) -> str:
-    """A server's URL without the user and password that it may hold, which end at its last @."""
-    return re.sub(r"(?<=://)[^/\s]\S*@", "", uri)
 
 
 def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Settings:

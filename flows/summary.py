@@ -8,10 +8,11 @@ from flows.feasibility import campaign_feasibility
 from flows.listing import standing_lines
 from flows.regret import regret_of
 from flows.running import Ran
-from flows.settings import Settings, without_password
+from flows.settings import Settings
 from flows.views import design_text, outputs_text, quantity
 from flows.wiring import rewire
 from storage.ledger import open_ledger
+from storage.urls import without_password
 
 
 def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:

@@ -112,6 +112,7 @@ class Search:
             ceiling = torch.minimum(bounds.ceiling.nan_to_num(torch.inf), part.ceiling)
             state = self._advanced(state, part, bounds.centre)
             state, part = state.without_hopeless(_Front(part.lower, part.upper, ceiling), self.limits.gap)
+            state, part = state.without_points(part)
             parts.append(part)
         return state, _Front.joined([front[:0], *parts])
 
@@ -169,7 +170,13 @@ class _State:
     nodes: int
 
     def without_hopeless(self, front: _Front, gap: float) -> tuple["_State", _Front]:
-        """The front without points and boxes that cannot beat the best by more than the gap; their ceiling is kept."""
-        hopeless = (front.ceiling <= self.value + gap) | (front.lower == front.upper).all(1)
-        dropped = max(self.dropped, front[hopeless].highest)
-        return _State(self.x, self.value, dropped, self.nodes), front[~hopeless]
+        """The front without boxes that cannot beat the best by more than the gap, and their highest ceiling kept."""
+        return self._without(front, front.ceiling <= self.value + gap)
+
+    def without_points(self, front: _Front) -> tuple["_State", _Front]:
+        """The front without boxes of one point, which cannot be halved, and their highest ceiling kept."""
+        return self._without(front, (front.lower == front.upper).all(1))
+
+    def _without(self, front: _Front, gone: Tensor) -> tuple["_State", _Front]:
+        dropped = max(self.dropped, front[gone].highest)
+        return _State(self.x, self.value, dropped, self.nodes), front[~gone]

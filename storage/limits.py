@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 
 from storage.records import Limits, Spending
 
+LARGEST = 1e300
+"""Cost or seconds of one thing, at most: those of many can still be summed up."""
 _SLACK = 1e-9  # relative: a sum of costs may differ from the limit by rounding
 
 

@@ -49,7 +49,8 @@ from storage.points import commit_point
 from storage.readings import Readings
 from storage.records import COUNTING, Campaign, FieldRef, OutboxItem, Product, Result, Trial, TrialState, digest_of
 from storage.tracking_errors import TrackingError as TrackingError
-from storage.tracking_errors import tracking_errors, without_password
+from storage.tracking_errors import tracking_errors
+from storage.urls import without_password
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Metric

@@ -1,9 +1,10 @@
 """Errors of tracking: whatever MLflow raises becomes one that says that the campaign is not affected."""
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from storage.urls import without_password
 
 
 class TrackingError(Exception):
@@ -22,11 +23,6 @@ def tracking_errors(uri: str) -> Iterator[None]:
             "`fieldcraft export mlflow` when MLflow works again."
         )
         raise TrackingError(without_password(message)) from error
-
-
-def without_password(message: str) -> str:
-    """A message without the user and the password that a URL in it may carry, which end at its last @."""
-    return re.sub(r"(?<=://)[^/\s]\S*@", "", message)
 
 
 def _failures() -> tuple[type[Exception], ...]:

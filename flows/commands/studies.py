@@ -7,7 +7,8 @@ from pathlib import Path
 
 from flows.commands.shared import Add, show
 from flows.errors import InputError
-from flows.settings import Settings, without_password
+from flows.settings import Settings
+from storage.urls import without_password
 
 
 def add(command: Add) -> None:

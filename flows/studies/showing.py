@@ -7,7 +7,7 @@ long before. ``fieldcraft export mlflow --home OUT/cells/NAME`` shows all of one
 from collections.abc import Mapping
 from typing import Any
 
-from flows.settings import Settings, without_password
+from flows.settings import Settings
 from flows.studies.folder import StudyFolder
 from flows.studies.results import with_regrets
 from flows.studies.spec import Cell, StudySpec, cells_of
@@ -16,6 +16,7 @@ from storage.ledger import open_ledger
 from storage.records import Campaign
 from storage.study_tracking import CellRun, show_cell
 from storage.tracking import TrackingError
+from storage.urls import without_password
 
 
 class Showing:

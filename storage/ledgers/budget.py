@@ -12,10 +12,9 @@ from sqlalchemy import ColumnElement, Connection, Integer, case, func, select
 from storage.ledger import BudgetSpent
 from storage.ledgers import schema
 from storage.ledgers.rows import checked
-from storage.limits import refused
+from storage.limits import LARGEST, refused
 from storage.records import OUT, Limits, Number, Record, Spending, Trial, TrialState
 
-_LARGEST = 1e300  # as which a greater amount counts, so that the sum of many is a number
 _UNITS = {"trials": "trials", "cost": "budget units", "seconds": "s of wall time"}
 
 
@@ -109,13 +108,13 @@ def spending(connection: Connection, campaign: str, limits: Limits | None = None
         spent=row["spent"],
         reserved=row["reserved"],
         seconds=row["seconds"],
-        seconds_reserved=row["out"] * min(limits.attempt_seconds, _LARGEST),
+        seconds_reserved=row["out"] * min(limits.attempt_seconds, LARGEST),
     )
 
 
 def _counted(column: ColumnElement[float]) -> ColumnElement[float]:
-    """An amount as it is summed up."""
-    return case((column > _LARGEST, _LARGEST), else_=column)
+    """An amount as it is summed up: one beyond ``LARGEST``, of a simulation's own, as that."""
+    return case((column > LARGEST, LARGEST), else_=column)
 
 
 def _limits(connection: Connection, campaign: str, *, lock: bool = False) -> Limits:

@@ -10,7 +10,8 @@ import pytest
 
 from flows.errors import InputError
 from flows.plugins import PACKAGES, available, build, load, options_of
-from flows.settings import settings_from, without_password, without_secrets
+from flows.settings import settings_from, without_secrets
+from storage.urls import without_password
 
 PARABOLA = '''\
 """A parabola."""
