@@ -29,7 +29,7 @@ def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tenso
         return mean[best], variance[best].sqrt() if data.noise_sd else torch.zeros_like(mean[best])
 
 
-def incumbent(posterior: Posterior, data: Observations, points: Tensor) -> Tensor:
+def incumbent(posterior: Posterior, data: Observations, points: Tensor, doubts: float = 1.0) -> Tensor:
     """The best belief less the doubt about it, or the least mean among points that are believed, a number.
 
     Under noise the best point is itself in doubt. Measured from its mean, the points beside it, in as much doubt and
@@ -44,9 +44,10 @@ def incumbent(posterior: Posterior, data: Observations, points: Tensor) -> Tenso
         posterior: Beliefs from the data.
         data: At least one observation.
         points: Encoded points without a reading that are believed, shape (k, d).
+        doubts: How many times the doubt is taken off; 0 measures from the best mean.
     """
     best, doubt = best_belief(posterior, data)
-    return torch.cat([(best - doubt)[None], _reached(posterior, data, points)]).min()
+    return torch.cat([(best - doubts * doubt)[None], _reached(posterior, data, points)]).min()
 
 
 def hopeful(data: Observations, points: Tensor) -> Tensor:

@@ -42,7 +42,9 @@ class TangentSettings:
         activation: psi: sine, erf, tanh or relu.
         w_std: Factor on every layer's weights over sqrt(fan-in). None: for one hidden layer so that the first layer's
             weights are of order 1 on x/l and on the constant coordinate, which makes a sine layer close to a stationary
-            process; for more layers the activation's own (1, 1.5 or sqrt 2).
+            process; for more layers the activation's own (1, 1.5 or sqrt 2). For a raw relu kernel (``normalised``
+            false) the papers' size: sqrt(m) times a network whose weights are N(0, 1/m) (Phan-Trong et al., 2023) is
+            this one with (d + 1)^(1 / (2 (depth + 1))).
         b_std: Factor on the bias weights; 0 for none beside the constant input, as for a convolution.
         network: ``convolution`` for designs with an image, ``dense`` for others; ``auto`` looks at the data.
         channels: Channels of the convolution.
@@ -155,6 +157,9 @@ class TangentSettings:
     def _w_std(self, d: int) -> float:
         if self.w_std is not None:
             return self.w_std
+        if self.activation == "relu" and not self.normalised:
+            # relu is homogeneous: only the product of all layers' factors counts, w_std^(depth + 1) / sqrt(d + 1).
+            return float((d + 1) ** (0.5 / (self.depth + 1)))
         gain = _GAINS[self.activation]
         return gain * math.sqrt(d + 1) if self.depth == 1 and self.activation != "relu" else gain
 

@@ -20,12 +20,24 @@ from models.surrogate import Posterior
 class LogEI:
     """log E[max(m - f(x), 0)], with m the least posterior mean among the observed points (see ``incumbent``).
 
-    Where the noise is stated, m is a standard deviation lower. The logarithm stays finite and keeps its gradient where
-    the improvement itself underflows.
+    Where the noise is stated, m is lower by the doubt about that mean. The logarithm stays finite and keeps its
+    gradient where the improvement itself underflows.
+
+    Args:
+        doubts: How many standard deviations of doubt m is lower, >= 0; 0 is the papers' (Neural-CBO).
+
+    Raises:
+        ValueError: doubts is negative or not finite.
     """
 
     of_moments: ClassVar[bool] = True
     scale: ClassVar[Scale] = "log"
+
+    doubts: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.doubts) and self.doubts >= 0):
+            raise ValueError(f"doubts is {self.doubts}: give a finite number >= 0, in standard deviations.")
 
     def score(
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
@@ -33,7 +45,7 @@ class LogEI:
         """The score of this iteration (see Acquisition.score); pending points are believed."""
 
         def improving(model: Model, points: Tensor) -> LogExpectedImprovement:
-            best = incumbent(posterior, data, points)
+            best = incumbent(posterior, data, points, self.doubts)
             return LogExpectedImprovement(model, best_f=best, maximize=False)
 
         return AnalyticScore(posterior, pending, improving)
@@ -41,4 +53,4 @@ class LogEI:
     def improvement(self, ceiling: float, posterior: Posterior, data: Observations) -> float:
         """exp(ceiling) + best - m: nowhere is more expected than that below ``best`` (see Improving.improvement)."""
         _, doubt = best_belief(posterior, data)
-        return math.exp(ceiling) + float(doubt)
+        return math.exp(ceiling) + self.doubts * float(doubt)

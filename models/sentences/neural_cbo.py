@@ -45,7 +45,7 @@ class NeuralCBO:
         return {
             "start": start(dimension, "random" if paper else "sobol"),
             "surrogate": surrogate,
-            "acquisition": {"kind": "log_ei"},
+            "acquisition": {"kind": "log_ei", **({"doubts": 0.0} if paper else {})},
             "maximizer": {**MULTISTART, **({"n_samples": 10_000, "n_starts": 0} if paper else {})},
             "constraints": {"surrogate": dict(surrogate), "rule": {"kind": "bound", "beta": beta}},
         }

@@ -66,6 +66,13 @@ def test_the_papers_preset_is_another_algorithm(kind, tmp_path):
     assert campaign(kind, tmp_path, preset="paper").algorithm != campaign(kind, tmp_path).algorithm
 
 
+@pytest.mark.parametrize("kind", ["neural_bo", "neural_ts", "neural_ucb"])
+def test_the_papers_preset_has_the_raw_relu_kernel_of_one_hidden_layer(kind, tmp_path):
+    surrogate = campaign(kind, tmp_path, preset="paper").algorithm.surrogate
+    assert (surrogate.normalised, surrogate.activation, surrogate.depth) == (False, "relu", 1)
+    assert (surrogate.hyperparameters, surrogate.noise, surrogate.w_std) == ("fixed", 0.01, None)  # None: the papers'
+
+
 CONSTRAINED = ("cei", "config_opt", "ucb_c", "admmbo", "neural_cbo")
 SHORT = {"kind": "multistart", "n_samples": 128, "n_starts": 2}
 
@@ -114,6 +121,7 @@ def test_the_preset_of_neural_cbos_paper_runs_with_networks_as_wide_as_the_budge
     assert (surrogate.width, surrogate.depth, surrogate.train, surrogate.noise) == (12, 2, "one_pass", 1.0)
     assert made.algorithm.constraints.surrogate == surrogate
     assert made.algorithm.maximizer.n_starts == 0
+    assert made.algorithm.acquisition.doubts == 0.0  # the paper's mu+ is the best mean, also under noise
     assert len(trials_of(made, 8)) == 8
 
 

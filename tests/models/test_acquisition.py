@@ -40,12 +40,13 @@ def level(posterior, *, noisy):
     return float(mean[best]) - noisy * math.sqrt(float(variance[best]))
 
 
+@pytest.mark.parametrize("doubts", [1.0, 0.3, 0.0])  # 0: mu+ of Neural-CBO
 @pytest.mark.parametrize("noise_sd", [1.5, 0.0, None])
-def test_log_ei_equals_quadrature_from_the_best_mean_less_its_deviation_where_noise_is_stated(posterior, noise_sd):
-    incumbent = level(posterior, noisy=bool(noise_sd))
+def test_log_ei_equals_quadrature_from_the_best_mean_less_its_doubt_where_noise_is_stated(posterior, noise_sd, doubts):
+    incumbent = level(posterior, noisy=doubts if noise_sd else 0.0)
     assert level(posterior, noisy=False) > DATA.targets.min()  # the noise is large enough for the two to differ
     data = replace(DATA, noise_sd=noise_sd)
-    values = LogEI().score(posterior, data, NONE, 1, np.random.default_rng(0)).value(POINTS, 0, NONE)
+    values = LogEI(doubts).score(posterior, data, NONE, 1, np.random.default_rng(0)).value(POINTS, 0, NONE)
     mean, variance = (t.tolist() for t in posterior.mean_var(POINTS))
     expected = [math.log(improvement(m, v, incumbent)) for m, v in zip(mean, variance, strict=True)]
     np.testing.assert_allclose(values.detach(), expected, atol=1e-7)
@@ -65,11 +66,16 @@ def test_no_improvement_on_the_best_mean_is_above_what_a_ceiling_on_the_score_le
     mean, variance = (t.tolist() for t in posterior.mean_var(grid[::20]))
     best = level(posterior, noisy=False)
     expected = max(improvement(m, v, best) for m, v in zip(mean, variance, strict=True))
-    for acquisition in (LogEI(), UCB()):
+    for acquisition in (LogEI(), LogEI(doubts=0.0), UCB()):
         values = acquisition.score(posterior, DATA, NONE, 1, np.random.default_rng(0)).value(grid, 0, NONE)
         left = acquisition.improvement(float(values.max()), posterior, DATA)
         optimistic = max(best - m + 2 * math.sqrt(v) for m, v in zip(mean, variance, strict=True))
         assert (expected if isinstance(acquisition, LogEI) else optimistic) <= left
+
+
+def test_a_negative_doubt_is_refused():
+    with pytest.raises(ValueError, match=r"doubts is -1\.0: give a finite number >= 0, in standard deviations"):
+        LogEI(doubts=-1.0)
 
 
 class Basins:

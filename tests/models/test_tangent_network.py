@@ -13,7 +13,7 @@ from models.surrogates.sampled_linear import SampledLinear
 from models.surrogates.sampled_network import SampledNetwork
 from models.surrogates.tangent_network import TangentNetwork
 from models.tangent_training import Family, Start, TangentLoss
-from models.tangents import combine, explicit
+from models.tangents import combine, explicit, gram
 from models.training import Schedule, State, train
 
 RNG = np.random.default_rng(6)
@@ -132,6 +132,34 @@ def test_the_theory_sets_the_noise_and_the_factor():
     )
     assert posterior.process.noise == pytest.approx(1.02)
     assert posterior.factor == pytest.approx(math.sqrt(2) * 2 + 0.3 / math.sqrt(1.02) * math.sqrt(2 * math.log(20)))
+
+
+def papers_features(points, theta, m, depth):
+    """dh/dW / sqrt(m) of h = sqrt(m) W_L relu(... relu(W_1 x)), W ~ N(0, 1/m), x with a one beside it."""
+    inputs = torch.cat([points, torch.ones(len(points), 1, dtype=torch.float64)], dim=1)
+    shapes = [(m, inputs.shape[1]), *[(m, m)] * (depth - 1), (1, m)]
+
+    def value(weights):
+        parts = weights.split([rows * columns for rows, columns in shapes])
+        *hidden, last = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+        a = inputs
+        for W in hidden:
+            a = torch.relu(a @ W.mT)
+        return math.sqrt(m) * (a @ last.mT)[:, 0]
+
+    return torch.autograd.functional.jacobian(value, theta / math.sqrt(m)) / math.sqrt(m)
+
+
+@pytest.mark.parametrize(("d", "depth"), [(2, 1), (10, 1), (50, 1), (3, 2), (3, 3)])
+def test_the_raw_relu_kernel_is_the_papers_in_every_dimension(d, depth):
+    points = torch.tensor(np.random.default_rng(d).uniform(-1, 1, (4, d)))
+    surrogate = TangentNetwork(hyperparameters="fixed", normalised=False, activation="relu", width=20, depth=depth)
+    data = Observations(points.numpy(), np.arange(4.0), maximize=False)
+    shape = surrogate.shape(data)
+    theta = shape.initial(torch.Generator().manual_seed(1))
+    phi = papers_features(points, theta, 20, depth)
+    rows = surrogate.kernel(shape, theta, surrogate.fit_kernel(data, shape)[0]).rows(points)
+    torch.testing.assert_close(gram(rows, rows), phi @ phi.mT, rtol=1e-12, atol=0)
 
 
 def test_a_zero_last_layer_keeps_only_the_last_layers_rows():
