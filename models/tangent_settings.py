@@ -22,7 +22,8 @@ RANDOM_FEATURES = 2000
 """Most weights of the narrower network that stands in above ``n_exact`` trials."""
 
 _GAINS: dict[Activation, float] = {"sine": 1.0, "erf": 1.5, "tanh": 1.5, "relu": math.sqrt(2)}
-# Length scale before any data, in units in which the first layer's weights are standard normal over sqrt(d).
+# Length scale before any data of one coordinate alone. Distances between points of a box grow as the root of its
+# dimension: a length scale that did not would leave all points of ten and more dimensions uncorrelated.
 _CENTRES: dict[Activation, float] = {"sine": 0.41, "erf": 0.41, "tanh": 0.41, "relu": 0.5}
 _WIDTH, _IMAGE_WIDTH = 500, 64
 _PATCH = 10  # numbers in a pixel's surroundings, the constant counted
@@ -112,7 +113,8 @@ class TangentSettings:
         """
         self._refuse_memory(len(data), shape)
         if self.hyperparameters == "fitted":
-            return hyperparameters(shape, data, self._centre(), normalised=self.normalised, init=self.kernel_init)
+            centre = self._centre(data.X.shape[1], shape)
+            return hyperparameters(shape, data, centre, normalised=self.normalised, init=self.kernel_init)
         return Hyperparameters(torch.ones(data.X.shape[1], dtype=torch.float64), 1.0, 0.0, self.noise), 0.0
 
     def kernel(self, shape: TangentNetwork, theta: Tensor, found: Hyperparameters) -> TangentKernel:
@@ -163,8 +165,10 @@ class TangentSettings:
         gain = _GAINS[self.activation]
         return gain * math.sqrt(d + 1) if self.depth == 1 and self.activation != "relu" else gain
 
-    def _centre(self) -> float:
-        return _CENTRES[self.activation]
+    def _centre(self, d: int, shape: TangentNetwork) -> float:
+        """Of the length scales' prior over d coordinates; a convolution sees a patch of few pixels at a time."""
+        alone = _CENTRES[self.activation]
+        return alone if isinstance(shape, Convolution) else alone * math.sqrt(d)
 
     def _refuse_memory(self, n: int, shape: TangentNetwork) -> None:
         small = min(n, shape.size + 1)
