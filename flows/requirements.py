@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from flows.equations import require_equation
 from flows.errors import InputError
 from flows.spec import CampaignSpec
 from flows.tables import OWN_COLUMNS, readable
-from physics.domain import Domain
 from physics.problem import Problem, Simulator
-from physics.space import Continuous, SearchSpace
+from physics.space import SearchSpace
 
 if TYPE_CHECKING:
     from flows.dispatcher import Dispatcher
@@ -90,7 +90,7 @@ def require_fit(campaign: "Campaign") -> None:
         InputError: an equation, a box, an exact Gaussian process or a sum over groups is needed and there is none, or
             the groups are not of the space's variables.
     """
-    _require_equation(campaign)
+    require_equation(campaign)
     _require_box(campaign)
     _require_groups(campaign)
     part, words = campaign.spec.algorithm, campaign.algorithm
@@ -242,24 +242,6 @@ def _require_separable(campaign: "Campaign") -> None:
         _require_space(campaign, space)
 
 
-def _require_equation(campaign: "Campaign") -> None:
-    surrogate, problem = campaign.algorithm.surrogate, campaign.problem
-    if surrogate is None or not surrogate.uses_physics or not surrogate.needs_physics:
-        return
-    if problem.equation is None or problem.domain is None:
-        raise InputError(
-            f"algorithm.surrogate: {campaign.spec.algorithm.surrogate and campaign.spec.algorithm.surrogate.kind!r} "
-            f"needs an equation and problem {campaign.spec.problem.kind!r} states none. Use exact_gp, or give the "
-            "problem an `equation` and a `domain`."
-        )
-    if not same_axes(problem.domain, campaign.space):
-        raise InputError(
-            f"problem {campaign.spec.problem.kind!r}: the equation's domain has the axes "
-            f"{', '.join(problem.domain.names)} and the design the variables {', '.join(campaign.space.names)}. They "
-            "must be the same, continuous and in the same order."
-        )
-
-
 def _require_box(campaign: "Campaign") -> None:
     peer = campaign.spec.algorithm.peer
     if peer is not None and getattr(campaign.algorithm.peer, "box_only", False):
@@ -269,8 +251,3 @@ def _require_box(campaign: "Campaign") -> None:
             require_box(campaign.space, peer.kind)
         except ValueError as error:
             raise InputError(f"algorithm.peer: {error}") from None
-
-
-def same_axes(domain: Domain, space: SearchSpace) -> bool:
-    """Whether an equation's axes are the design's variables: the same, continuous and in the same order."""
-    return domain.names == space.names and all(isinstance(variable, Continuous) for variable in space.variables)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from flows.dispatcher import Place
+from flows.equations import physics_at, same_axes
 from flows.errors import InputError
 from flows.feasibility import is_infeasible
 from flows.plugins import build, options_of
@@ -19,7 +20,6 @@ from flows.requirements import (
     require_no_wall_time,
     require_one_answer,
     require_repeatable,
-    same_axes,
 )
 from flows.sentences import MODEL, TRUE, expanded
 from flows.settings import Settings
@@ -27,7 +27,7 @@ from flows.spec import CampaignSpec, Component, ConstraintsSpec, Dispatch, Named
 from physics.domain import Domain
 from physics.operators import Equation, System
 from physics.problem import Problem, Simulator
-from physics.space import Continuous, SearchSpace
+from physics.space import SearchSpace
 from storage.records import Brief, Limits, Product, Result, Trial, TrialState, digest_of
 from storage.tracking import Objective
 
@@ -376,13 +376,11 @@ def observations(
         points: Collocation points, shape (r, d); None for none.
         failed: Designs that are infeasible.
     """
-    from models.observations import Observations, Physics
+    from models.observations import Observations
 
     done = [trial for trial in trials if trial.outputs is not None]
-    physics = None
-    if points is not None and campaign.known_physics is not None:
-        low, high = np.array([[v.low, v.high] for v in campaign.space.variables if isinstance(v, Continuous)]).T
-        physics = Physics(campaign.known_physics[0], points, (low + high) / 2, (high - low) / 2)
+    known = campaign.known_physics
+    physics = None if points is None or known is None else physics_at(known[0], campaign.space, points)
     outputs = [trial.outputs or {} for trial in done]
     return Observations(
         X=campaign.space.encode([trial.actual for trial in done]),

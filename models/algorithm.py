@@ -14,6 +14,7 @@ from torch import Tensor
 from models.acquisition import Acquisition
 from models.constrained import ConstrainedPosterior
 from models.constraints import Constraints
+from models.exact_readings import through_readings
 from models.maximizer import SAME, Candidates, Maximizer
 from models.maximizers.multistart import Multistart
 from models.neighbours import neighbours
@@ -105,22 +106,27 @@ class Algorithm:
         Args:
             posterior: What was learnt from data.
             data: The observations behind it.
-            pending: Encoded designs without a result yet, not to be proposed again, shape (k, d); k may be 0.
+            pending: Encoded designs without a result yet, not to be proposed again, shape (k, d); k may be 0. Where
+                readings are exact, those that have one are not either.
             space: Where to search; a subset of where the data come from is fine.
             q: Size of the batch.
             rng: The only source of randomness.
         """
         _, acquisition, maximizer = self._words()
         waiting = torch.as_tensor(np.array(pending, dtype=np.float64).reshape(-1, data.X.shape[1]))
+        taken = waiting.numpy()
+        if data.exact:
+            taken = np.vstack([taken, data.X])
+            posterior = through_readings(posterior, data) if self._takes_any() else posterior
         if not isinstance(posterior, ConstrainedPosterior):
             score = acquisition.score(posterior, data, waiting, q, rng)
         else:
             score = self.constraints.score(acquisition, posterior, data, waiting, q, rng)
             if getattr(maximizer, "of_moments_only", False):
-                found = Multistart().maximize(score, space, q, rng, waiting.numpy())
+                found = Multistart().maximize(score, space, q, rng, taken)
                 said = f"multistart: {len(data.failed)} designs have failed, and where others will is part of the score"
                 return replace(found, remarks={**found.remarks, "maximizer": said})
-        return maximizer.maximize(score, space, q, rng, waiting.numpy())
+        return maximizer.maximize(score, space, q, rng, taken)
 
     def suggest(
         self, data: Observations, pending: ArrayLike, space: SearchSpace, q: int, rng: np.random.Generator
@@ -128,7 +134,8 @@ class Algorithm:
         """The peer's next batch of q designs, encoded and feasible, shape (q, d) (see Peer.suggest).
 
         Other packages search real numbers, which become designs afterwards, and are not told of designs that failed: a
-        design that is pending, has failed or was given already is replaced by the nearest one that is free.
+        design that is pending, has failed, was given already or, where readings are exact, read already is replaced by
+        the nearest one that is free.
 
         Raises:
             ValueError: there is no peer, it cannot search this space, it gave something else than q designs, or the
@@ -138,9 +145,15 @@ class Algorithm:
             raise ValueError("This algorithm has no peer: use `fit` and `propose`, or `initial`.")
         waiting = np.array(pending, dtype=np.float64).reshape(-1, data.X.shape[1])
         X = self.peer.suggest(data, waiting, space, q, rng)
+        taken = np.vstack([waiting, data.failed, *([data.X] if data.exact else [])])
         if X.shape != (q, space.dimension):
             raise ValueError(f"The peer gave designs of the shape {X.shape}, not {(q, space.dimension)}.")
-        return _distinct(space.repair(X), np.vstack([waiting, data.failed]), space, rng)
+        return _distinct(space.repair(X), taken, space, rng)
+
+    def _takes_any(self) -> bool:
+        """Whether acquisition and maximizer take beliefs of any kind, and not a certain Gaussian process only."""
+        only = ("exact_only", "grouped_only", "of_moments_only", "by_group")
+        return not any(getattr(word, name, False) for word in (self.acquisition, self.maximizer) for name in only)
 
     def _words(self) -> tuple[Surrogate, Acquisition, Maximizer]:
         if self.surrogate is None or self.acquisition is None or self.maximizer is None:

@@ -125,7 +125,7 @@ class ConstrainedPosterior:
 
         Args:
             X: Encoded points, shape (n, d).
-            widths: Standard deviations that are granted, >= 0: one number, or one for each column.
+            widths: Standard deviations that are granted, or taken where < 0: one number, or one for each column.
         """
         return self.marginals(X).lower(widths)
 

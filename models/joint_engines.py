@@ -110,6 +110,15 @@ class Kernel:
         if self.kernel not in ("rbf", "matern52"):
             raise ValueError(f"kernel is {self.kernel!r}: choose rbf or matern52.")
 
+    def refuse(self, physics: Physics) -> None:
+        """Accept a linear equation or system.
+
+        Raises:
+            ValueError: it is not linear.
+        """
+        if not system_of(physics).linear:
+            raise ValueError("The equation is not linear and engine kernel needs a linear one: use ntk or trained.")
+
     def fit(
         self,
         data: Observations,
@@ -136,8 +145,7 @@ class Kernel:
         return self._model(data, physics).restored(state)
 
     def _model(self, data: Observations, physics: Physics) -> JointModel:
-        if not system_of(physics).linear:
-            raise ValueError("The equation is not linear and engine kernel needs a linear one: use ntk or trained.")
+        self.refuse(physics)
         rows = joint_rows(data, physics, linear_rows(physics, data.scaling, physics.points))
         covariances = (Stationary(self.kernel),) * len(rows.fields)
         return JointModel(rows, covariances, _BELIEF, data.scaling, {}, stamped(data))
@@ -169,6 +177,9 @@ class NTK:
             refuse_below(name, getattr(self, name))
         for name in ("frequency", "memory_gb"):
             refuse_non_positive(name, getattr(self, name))
+
+    def refuse(self, physics: Physics) -> None:
+        """Accept any equation."""
 
     def fit(
         self,

@@ -135,6 +135,8 @@ class Observations:
         y: Readings of the objective, shape (n,), in its unit.
         maximize: Whether the campaign maximises y; a surrogate only ever sees the minimised ``targets``.
         noise_sd: Known standard deviation of a reading, in the objective's unit; None where it is not known.
+        exact: Whether a design that is read again gives the same number, so that none need be. It is the campaign's own
+            word, which its digest names, and no part of this one.
         physics: The equation that the objective satisfies, where one is known.
         images: Which coordinates are the pixels of images.
         constraints: Readings of the unknown constraints, each met where it is <= 0, shape (n, c), in their units.
@@ -152,6 +154,7 @@ class Observations:
     maximize: bool
     noise_sd: float | None = None
     physics: Physics | None = None
+    exact: bool = False
     images: tuple[ImageColumns, ...] = ()
     constraints: Array = field(default_factory=lambda: np.empty((0, 0)))
     failed: Array = field(default_factory=lambda: np.empty((0, 0)))

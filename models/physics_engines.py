@@ -93,6 +93,15 @@ class Trained:
                 f"steps is {self.steps} and refinements is {self.refinements}: give numbers >= 0, not both 0."
             )
 
+    def refuse(self, physics: Physics) -> None:
+        """Accept any equation, and a linear one for an exact draw.
+
+        Raises:
+            ValueError: an exact draw is asked of an equation that is not linear.
+        """
+        if self.exact_draw and not system_of(physics).linear:
+            raise ValueError("exact_draw is true and the equation is not linear: set exact_draw to false.")
+
     def fit(
         self,
         data: Observations,
@@ -104,8 +113,10 @@ class Trained:
         """Train from fresh weights, or go on from the checkpoint ``start``.
 
         Raises:
-            ValueError: the fit would need more than ``memory_gb``, or became non-finite again after every restart.
+            ValueError: an exact draw is asked of an equation that is not linear, or the fit would need more than
+                ``memory_gb`` or became non-finite again after every restart.
         """
+        self.refuse(physics)
         network = self._network(data)
         self._refuse_memory(network, len(data) + equation_rows(physics), 1 + len(system_of(physics).sizes))
         fixed = Fixed.of(start) if start is not None else self._fixed(network, data, physics, rng)
@@ -189,13 +200,15 @@ class Basis:
             refuse_below("degree", self.degree)
         refuse_non_positive("memory_gb", self.memory_gb)
 
-    def applies(self, physics: Physics) -> bool:
-        """Whether a fit would begin: a single linear equation, with solutions that the memory holds."""
-        try:
-            self._refuse(physics)
-        except ValueError:
-            return False
-        return True
+    def refuse(self, physics: Physics) -> None:
+        """Accept a single linear equation whose solutions the memory holds.
+
+        Raises:
+            ValueError: it is another.
+        """
+        degree = self._degree(physics)
+        what = f"Engine basis with polynomials of degree {degree} in {physics.points.shape[1]} variables"
+        refuse_memory(predicted_doubles(physics, degree), self.memory_gb, what, "lower the degree")
 
     def fit(
         self,
@@ -213,7 +226,7 @@ class Basis:
             ValueError: the equation is not a single linear one, polynomials of this degree do not solve it, or the fit
                 would need more than ``memory_gb``.
         """
-        self._refuse(physics)
+        self.refuse(physics)
         posterior = fit_solutions(data, physics, self._degree(physics), stamped(data)["digest"])
         report(1, posterior.metrics, posterior.state)
         return posterior
@@ -224,8 +237,3 @@ class Basis:
 
     def _degree(self, physics: Physics) -> int:
         return largest_degree(physics.points.shape[1]) if self.degree is None else self.degree
-
-    def _refuse(self, physics: Physics) -> None:
-        degree = self._degree(physics)
-        what = f"Engine basis with polynomials of degree {degree} in {physics.points.shape[1]} variables"
-        refuse_memory(predicted_doubles(physics, degree), self.memory_gb, what, "lower the degree")

@@ -168,8 +168,7 @@ class ResidualLoss:
 
     def _tangent_rows(self, fixed: Fixed) -> Tensor:
         """The tangent term's share of the rows; it is linear, so its N-image is J(theta_0) theta_0'."""
-        if not isinstance(self.residual, LinearResidual):
-            raise ValueError("exact_draw is true and the equation is not linear: set exact_draw to false.")
+        assert isinstance(self.residual, LinearResidual)  # an exact draw of another is refused before any fit
         with torch.enable_grad():
             start = self._split(fixed.anchor).detach().clone().requires_grad_()
             streams, passed = self.network.propagated(start, self.points, self.forms)

@@ -93,6 +93,9 @@ class Surrogate(Protocol):
     Attributes:
         uses_physics: Whether it learns from ``Observations.physics`` too, where the problem states an equation.
         needs_physics: Whether it cannot be fitted without; never where ``uses_physics`` is False.
+
+    One that uses physics may have ``refuse(physics)``, which raises a ValueError with the reason where it cannot learn
+    from that equation: campaigns that need it are then refused before they begin.
     """
 
     uses_physics: ClassVar[bool]

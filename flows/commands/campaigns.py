@@ -25,12 +25,19 @@ def add(command: Add) -> None:
 
 def _check(options: argparse.Namespace, settings: Settings) -> int:
     from flows.affording import warning
+    from flows.equations import unused
     from flows.spec import read_campaign
     from flows.wiring import wire
 
     campaign = wire(read_campaign(options.file), settings)
-    warned = warning(campaign)
-    data = {"campaign": campaign.name, "digest": campaign.digest, "spec": campaign.data, "warning": warned}
+    warned, noted = warning(campaign), unused(campaign)
+    data = {
+        "campaign": campaign.name,
+        "digest": campaign.digest,
+        "spec": campaign.data,
+        "warning": warned,
+        "note": noted,
+    }
 
     def text() -> str:
         import yaml
@@ -39,7 +46,8 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
         part = campaign.spec.algorithm
         words = f"{part.named.kind} stands for: {part.sentence}" if part.named else part.sentence
         valid = f"{options.file}: valid: {words}, digest {campaign.digest[:12]}"
-        return "\n".join([plain, *([f"{options.file}: {warned}"] if warned else []), valid])
+        lines = [warned, noted and f"note: {noted}"]
+        return "\n".join([plain, *(f"{options.file}: {line}" for line in lines if line), valid])
 
     show(options.json, data, text)
     return 0

@@ -1,5 +1,6 @@
 """PINN-BO (Phan-Trong, 2024, chapter 5): the objective's differential equation is known, its boundary data are not."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -7,6 +8,7 @@ from models.sentence import MULTISTART, Words, start
 
 Engine = Literal["basis", "kernel", "ntk", "trained"]
 
+_EVIDENCE: Mapping[str, Any] = {"kind": "auto", "candidates": ["physics_informed/basis", "physics_informed/kernel"]}
 _PAPER: dict[str, Any] = {
     "width": 200,
     "depth": 3,
@@ -24,14 +26,15 @@ _PAPER: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class PINNBO:
-    """physics_informed x log_ei x multistart, or x thompson x multistart with trained networks.
+    """auto between two engines of physics_informed x log_ei x multistart; trained networks x thompson x multistart.
 
     Args:
         preset: ``paper``: networks of three hidden layers of 200 tanh, 100 epochs of a rate of 0.01 (its grid holds
             0.001 to 0.1) that falls by 0.95 an epoch, trained in every iteration; residual and misfit of equal weight,
             nu 1.
-        engine: How the equation is learnt from; when left out ``basis``, its exact solutions, and ``trained`` in the
-            paper's preset. ``basis`` and ``kernel`` need a linear equation.
+        engine: How the equation is learnt from. Left out: ``trained`` in the paper's preset, and else ``basis``, its
+            exact solutions, or ``kernel``, a process conditioned on it, whichever predicts the readings better in each
+            iteration; both need a linear equation.
     """
 
     preset: Literal["default", "paper"] = "default"
@@ -46,11 +49,12 @@ class PINNBO:
     def words(self, dimension: int, batch: int) -> Words:
         """See Sentence.words."""
         paper = self.preset == "paper"
-        engine = self.engine or ("trained" if paper else "basis")
+        engine = "trained" if paper else self.engine
         trained = {"networks": batch, **(_PAPER if paper else {})} if engine == "trained" else {}
+        surrogate = {"kind": "physics_informed", "engine": engine, **trained} if engine else dict(_EVIDENCE)
         return {
             "start": start(dimension, "random" if paper else "sobol"),
-            "surrogate": {"kind": "physics_informed", "engine": engine, **trained},
+            "surrogate": surrogate,
             "acquisition": {"kind": "thompson" if engine == "trained" else "log_ei"},
             "maximizer": dict(MULTISTART),
         }

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -11,8 +10,6 @@ from models.checks import refuse_below
 from models.choice import score
 from models.contest import Chosen, Contest
 from models.observations import Observations, Physics
-from models.physics_engines import Basis
-from models.residuals import system_of
 from models.surrogate import Report, Surrogate
 from models.surrogates.additive_gp import AdditiveGP
 from models.surrogates.exact_gp import ExactGP
@@ -29,6 +26,7 @@ _KNOWN: Mapping[str, Surrogate] = {
     "physics_informed/trained": PhysicsInformed(engine="trained"),
 }
 _ALWAYS = ("exact_gp", "additive_gp", "sampled_linear")
+_EQUATION = ("physics_informed/basis", "physics_informed/kernel")
 
 
 @dataclass(frozen=True)
@@ -45,16 +43,13 @@ class Auto:
 
     Args:
         candidates: Names of surrogates, with the engine after a slash; empty for exact_gp, additive_gp and
-            sampled_linear, and with an equation physics_informed/basis too, or physics_informed/kernel where that
-            equation is linear and basis does not take it (several equations or fields, too many variables).
+            sampled_linear, and with an equation physics_informed/basis and physics_informed/kernel too (both learn from
+            a linear one, basis from one for the objective alone, in few variables).
         folds: Refits of a candidate without a closed form, at least 2.
 
     Raises:
         ValueError: an unknown name, one name twice, or folds < 2.
     """
-
-    uses_physics: ClassVar[bool] = True
-    needs_physics: ClassVar[bool] = False
 
     candidates: tuple[str, ...] = ()
     folds: int = 5
@@ -66,6 +61,27 @@ class Auto:
         if len(set(self.candidates)) < len(self.candidates):
             raise ValueError(f"One of the candidates {', '.join(self.candidates)} is given twice: give it once.")
         refuse_below("folds", self.folds, 2)
+
+    @property
+    def uses_physics(self) -> bool:
+        """Whether a candidate learns from an equation."""
+        return not self.candidates or any(_KNOWN[name].uses_physics for name in self.candidates)
+
+    @property
+    def needs_physics(self) -> bool:
+        """Whether every candidate does, and can do nothing without."""
+        return bool(self.candidates) and all(_KNOWN[name].needs_physics for name in self.candidates)
+
+    def refuse(self, physics: Physics) -> None:
+        """Accept an equation that one of the candidates which learn from equations can learn from.
+
+        Raises:
+            ValueError: none of them can, each with its reason.
+        """
+        names = [name for name in self.candidates or _EQUATION if _KNOWN[name].uses_physics]
+        refused = {name: reason for name in names if (reason := _refusal(name, physics)) is not None}
+        if len(refused) == len(names):
+            raise ValueError(" ".join(f"{name}: {reason}" for name, reason in refused.items()))
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
@@ -99,10 +115,15 @@ class Auto:
     def _names(self, data: Observations) -> tuple[str, ...]:
         if self.candidates:
             return self.candidates
-        return _ALWAYS if data.physics is None else (*_ALWAYS, _with_equation(data.physics))
+        return _ALWAYS if data.physics is None else (*_ALWAYS, *_EQUATION)
 
 
-def _with_equation(physics: Physics) -> str:
-    """The candidate that learns from the equation; of an equation that is not linear, basis says that it cannot."""
-    stands_in = system_of(physics).linear and not Basis().applies(physics)
-    return "physics_informed/kernel" if stands_in else "physics_informed/basis"
+def _refusal(name: str, physics: Physics) -> str | None:
+    """Why a candidate cannot learn from an equation; None where it can."""
+    surrogate = _KNOWN[name]
+    assert isinstance(surrogate, PhysicsInformed)  # no other candidate uses an equation
+    try:
+        surrogate.refuse(physics)
+    except ValueError as error:
+        return str(error)
+    return None

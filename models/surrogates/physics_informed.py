@@ -94,6 +94,14 @@ class PhysicsInformed:
         refuse_other_data(data, state)
         return self._engine().restore(data, _physics(data), state)
 
+    def refuse(self, physics: Physics) -> None:
+        """Accept an equation that the engine can learn from.
+
+        Raises:
+            ValueError: it is not linear, a system or too large, and the engine needs another.
+        """
+        self._engine().refuse(physics)
+
     def _options(self) -> dict[str, Any]:
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "engine"}
         return {name: value for name, value in given.items() if value is not None}
