@@ -229,7 +229,8 @@ def text_of(notice: Notice) -> str:
         case "approval waiting":
             count = len(payload.get("trials", ()))
             what = f"1 trial of {name} waits" if count == 1 else f"{count} trials of {name} wait"
-            text = f"{what} for approval: fieldcraft queue {name}"
+            void = "; ".join(payload.get("void", ()))
+            text = f"{what} for approval{f', given before and void ({void})' if void else ''}: fieldcraft queue {name}"
         case "submission unknown":
             why = payload.get("reason", "nobody knows what became of it")
             text = f"{payload.get('trial', 'A trial')} of {name} is held for a person ({why}): fieldcraft queue {name}"

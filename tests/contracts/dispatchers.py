@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from farms import dask_site, prefect_hand
 
+from flows.covering import covered
 from flows.dispatcher import Dispatcher, Failed, Finished, Handle, Job, Lost, Outcome, Running
 from flows.dispatching import dispatch
 from flows.harvest import harvest
@@ -31,6 +32,7 @@ from flows.settings import settings_from
 from flows.sites import Site
 from flows.spec import Dispatch, parse
 from flows.wiring import dispatcher_of, wire
+from storage.code import Code
 from storage.fields import FieldStore
 from storage.ledger import open_ledger
 from storage.records import Limits, Origin, Proposal, Trial
@@ -220,7 +222,13 @@ class Bench:
         """A trial of the campaign, approved for one attempt."""
         ledger, origin = self.site().ledger, Origin(kind="initial", algorithm="sobol", seed=3, iteration=0, slot=0)
         (trial,) = ledger.propose("b", 0, [Proposal(design={"x": 0.25, "act": act}, origin=origin)], "test")
-        return ledger.approve(trial.id, trial.expect, trial.digest, "test", "looks right", "manual", 1)
+        return ledger.approve(trial.id, trial.expect, trial.digest, "test", "looks right", "manual", 1, code=self.code)
+
+    @property
+    def code(self) -> Code:
+        """What an approval that is given now covers."""
+        site = self.site()
+        return covered(site.campaign.spec, site.campaign.settings).code
 
     def trial(self) -> Trial:
         """The trial as it stands."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from flows.covering import covered
 from flows.deciding import Decision
 from flows.dispatching import attempt_key
 from flows.passes import Passed, Ref, make_pass
@@ -26,6 +27,7 @@ from flows.running import created, pause
 from flows.settings import Settings, settings_from
 from flows.spec import parse
 from flows.wiring import Campaign, wire
+from storage.code import Code
 from storage.ledger import Ledger, open_ledger
 from storage.records import Trial, TrialState
 
@@ -176,6 +178,11 @@ class Rig:
     @property
     def settings(self) -> Settings:
         return self.campaign.settings
+
+    @property
+    def code(self) -> Code:
+        """What an approval that is given now covers."""
+        return covered(self.campaign.spec, self.settings).code
 
     def tell(self, *acts: str) -> None:
         """What the simulations do, from the first on."""
