@@ -67,7 +67,7 @@ def bars(
 
 def labelled(name: str, unit: str) -> str:
     """``temperature (K)``; without a unit, the name."""
-    return f"{name} ({unit})" if unit else name
+    return one_line(f"{name} ({unit})" if unit else name)
 
 
 def whole_numbers(axis: Any) -> None:

@@ -33,7 +33,7 @@ class Display:
             print(json.dumps({"event": event, "seconds": self._now(), **_plain(details)}), flush=True)
             return
         for line in self._describe(event, details):
-            print(f"{self._now():7.1f} s  {line}", flush=True)
+            print(f"{self._now():7.1f} s  {one_line(line)}", flush=True)
 
     def _now(self) -> float:
         return round(time.monotonic() - self.began, 1)
