@@ -134,6 +134,7 @@ class Nature:
         runs: How often a key may run at most: when it is submitted twice, and when a pass died after submitting it.
         acts: What the acts come to that end by themselves: a type, or a kind of failure and what its reason holds.
         takes: Whether a pass takes results by itself; where not, people record them.
+        runs_code: Code of the operator's runs, which is compared with what was approved before it begins.
     """
 
     acts: Mapping[str, type[Outcome] | tuple[str, str]]
@@ -141,6 +142,7 @@ class Nature:
     finds: bool = True
     runs: tuple[int, int] = (1, 1)
     takes: bool = True
+    runs_code: bool = True
 
 
 _ANSWERS = {
@@ -329,14 +331,14 @@ def inline(folder: Path) -> Iterator[Bench]:
 @contextmanager
 def lab(folder: Path) -> Iterator[Bench]:
     """People: an order waits until its result is recorded."""
-    yield LabBench("lab", folder, Nature({}, processes=False, takes=False))
+    yield LabBench("lab", folder, Nature({}, processes=False, takes=False, runs_code=False))
 
 
 @contextmanager
 def replay(folder: Path) -> Iterator[Bench]:
     """What was recorded: nothing runs, and what was not recorded fails."""
     acts = {"answer": Finished, **dict.fromkeys(("raise", "busy", "impossible"), _UNRECORDED)}
-    nature = Nature(acts, processes=False, finds=False, runs=(0, 0))
+    nature = Nature(acts, processes=False, finds=False, runs=(0, 0), runs_code=False)
     yield Bench("replay", folder, nature, {"file": "old.csv"})
 
 
