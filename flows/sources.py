@@ -9,11 +9,12 @@ Packages of the environment are not followed, nor what a file imports by a name 
 import ast
 import hashlib
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from flows.errors import FieldcraftError, InputError
 from flows.plugins import available
@@ -24,6 +25,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 _FOLLOWED = ("physics/", "flows/dispatchers/")
 _OURS = frozenset({"physics", "models", "storage", "flows"})
 _OWN = "fieldcraft"  # what all our files together are called in brief
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement holds others
 _held: dict[str, str] = {}  # our files as this process first saw them, by name
 
 _Import = tuple[int, tuple[str, ...]]  # leading dots, and the names after them
@@ -61,7 +63,7 @@ class Sources:
             if file not in found:
                 found[file] = root
                 begun += [*self._imported(root, file), *_packages(root, file)]
-        files = {self._name(root, file, found): _sha256(self._text(file)) for file, root in found.items()}
+        files = {name: _sha256(self._text(file)) for file, name in self._named(found).items()}
         return Code(files=dict(sorted({**files, **_programs(programs)}.items())))
 
     def _root(self, known: Mapping[str, Path], kind: str, group: str) -> tuple[Path, Path]:
@@ -89,10 +91,12 @@ class Sources:
                 raise InputError(f"{file}: cannot be read ({problem}). Check the file and your rights to it.") from None
         return self._read[file]
 
-    def _name(self, root: Path, file: Path, found: Mapping[Path, Path]) -> str:
-        name = file.relative_to(root)
-        alike = [other for other, place in found.items() if other.relative_to(place) == name]
-        return name.as_posix() if len(alike) == 1 else f"{name.as_posix()} ({list(self.plugins).index(root) + 1})"
+    def _named(self, found: Mapping[Path, Path]) -> dict[Path, str]:
+        """Names of files within their directories; where two are alike, with the number of the directory."""
+        names = {file: file.relative_to(root).as_posix() for file, root in found.items()}
+        often = Counter(names.values())
+        numbers = {root: number for number, root in enumerate(self.plugins, 1)}
+        return {file: n if often[n] == 1 else f"{n} ({numbers[found[file]]})" for file, n in names.items()}
 
 
 def brief(code: Code) -> dict[str, str]:
@@ -185,7 +189,8 @@ def _imports(text: bytes) -> tuple[_Import, ...]:
     while left:
         node = left.pop()
         found += _of_statement(node)
-        left += node.orelse if _is_for_types(node) else ast.iter_child_nodes(node)
+        blocks = ("orelse",) if _is_for_types(node) else _BLOCKS
+        left += [inner for block in blocks for inner in getattr(node, block, ())]
     return tuple(dict.fromkeys(found))
 
 
@@ -197,8 +202,9 @@ def _of_statement(node: ast.AST) -> Iterator[_Import]:
         yield from ((node.level, (*module, alias.name)) for alias in node.names)
 
 
-def _is_for_types(node: ast.AST) -> TypeGuard[ast.If]:
-    return isinstance(node, ast.If) and ast.unparse(node.test).rpartition(".")[2] == "TYPE_CHECKING"
+def _is_for_types(node: ast.AST) -> bool:
+    test = node.test if isinstance(node, ast.If) else None
+    return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
 
 
 def _programs(programs: Mapping[str, Path]) -> dict[str, str]:

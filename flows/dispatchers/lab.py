@@ -34,6 +34,7 @@ from flows.tables import unguarded, write_rows
 from storage.fields import FieldDamaged
 from storage.points import commit_point
 from storage.staging import sync
+from storage.text import shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -90,7 +91,8 @@ class Lab:
         return {"key": job.key}
 
     def _order(self, job: Job) -> dict[str, Any]:
-        return {
+        """The order as JSON, all its texts such that people can be shown them; so are they taken back."""
+        order = {
             "key": job.key,
             "trial": job.trial,
             "campaign": self.place.campaign,
@@ -98,10 +100,11 @@ class Lab:
             "design": dict(job.request["design"]),
             "units": dict(job.request["units"]),
             "outputs": dict(job.request["outputs"]),
-            "instructions": printable(self.place.instructions),
+            "instructions": self.place.instructions,
             "digest": job.request["digest"],
             "ordered": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+        return {name: shown(value) for name, value in order.items()}
 
     def _send(self, webhook: str, key: str, order: Mapping[str, Any]) -> None:
         commit_point("lab.webhook.before")

@@ -116,7 +116,7 @@ def test_nothing_that_people_are_shown_does_more_than_stand_there(oven, tmp_path
     for notice in ledger.notices():
         told[f"notice {notice.id}"] = "\n".join(words(message_of(campaign, notice)))
     orders = [json.loads(file.read_text()) for file in oven.orders.glob("*/*.json")]
-    told["orders"] = "\n".join(order["instructions"] for order in orders if "instructions" in order)
+    told["orders"] = "\n".join(words(orders))
     show = Display(lambda: ledger, as_json=False)
     for event in ("failed", "held", "unsent", "retry", "approval void"):
         show(event, {"trial": trials[0], "reason": NASTY})
