@@ -8,6 +8,7 @@ Packages of the environment are not followed, nor what a file imports by a name 
 
 import ast
 import hashlib
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,12 +24,15 @@ from storage.records import digest_of
 
 _ROOT = Path(__file__).resolve().parent.parent
 _FOLLOWED = ("physics/", "flows/dispatchers/")
+_PLACES = tuple(f"{_ROOT / name}{os.sep}" for name in _FOLLOWED)
 _OURS = frozenset({"physics", "models", "storage", "flows"})
 _OWN = "fieldcraft"  # what all our files together are called in brief
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement holds others
 _held: dict[str, str] = {}  # our files as this process first saw them, by name
 
-_Import = tuple[int, tuple[str, ...]]  # leading dots, and the names after them
+_Import = tuple[
+    int, tuple[str, ...], tuple[str, ...]
+]  # leading dots, the names after them, and what is taken from there
 
 
 class NotApproved(Exception):
@@ -75,12 +79,11 @@ class Sources:
         return next((plugin for plugin in self.plugins if file.is_relative_to(plugin)), _ROOT), file
 
     def _imported(self, root: Path, file: Path) -> Iterator[tuple[Path, Path]]:
-        for dots, names in _imports(self._text(file)):
+        for dots, names, taken in _imports(self._text(file)):
             if not dots and names[0] in _OURS:
-                ours = (one for one in _located(_ROOT, names) if _follows(one))
-                yield from ((_ROOT, one) for one in ours)
-            elif (dots or root != _ROOT) and (folder := _folder(root, file, dots, names)) is not None:
-                yield from ((root, one) for one in _located(folder, names))
+                yield from ((_ROOT, one) for one in _loaded(_ROOT, names, taken) if _follows(one))
+            elif (dots or root != _ROOT) and (folder := _folder(root, file, dots, (*names, *taken)[:1])) is not None:
+                yield from ((root, one) for one in _loaded(folder, names, taken))
 
     def _text(self, file: Path) -> bytes:
         if file not in self._read:
@@ -145,24 +148,36 @@ def _is_own(name: str) -> bool:
 
 
 def _follows(file: Path) -> bool:
-    return _is_own(file.relative_to(_ROOT).as_posix())
+    return str(file).startswith(_PLACES)
 
 
 def _packages(root: Path, file: Path) -> Iterator[tuple[Path, Path]]:
     """The packages of ours that importing a file of ours runs."""
-    if root == _ROOT:
-        folders = [folder / "__init__.py" for folder in file.parents if folder.is_relative_to(_ROOT)]
-        yield from ((root, package) for package in folders if package.is_file() and _follows(package))
+    package = file.parent / "__init__.py"
+    while root == _ROOT and _follows(package):
+        if package.is_file():
+            yield root, package
+        package = package.parent.parent / "__init__.py"
 
 
-def _folder(root: Path, file: Path, dots: int, names: Sequence[str]) -> Path | None:
-    """Where the first of some names is looked for; None where it is no helper of the directory."""
+def _folder(root: Path, file: Path, dots: int, first: Sequence[str]) -> Path | None:
+    """Where a name, the first of an import, is looked for; None where it is no helper of the directory."""
     above = [folder for folder in file.parents if folder.is_relative_to(root)]
     if dots:
         return above[dots - 1] if dots <= len(above) else None
-    if names[0] in sys.stdlib_module_names:
+    if first[0] in sys.stdlib_module_names:
         return None
-    return next((folder for folder in above if any(True for _ in _located(folder, names))), None)
+    with_file = (folder for folder in above if any(True for _ in _located(folder, first)))
+    with_folder = (folder for folder in above if (folder / first[0]).is_dir())  # whose modules have no package file
+    return next(with_file, None) or next(with_folder, None)
+
+
+def _loaded(folder: Path, names: Sequence[str], taken: Sequence[str]) -> list[Path]:
+    """The files that ``import NAMES``, or ``from NAMES import TAKEN``, loads from a folder on."""
+    files = list(_located(folder, names))
+    if files and files[-1].name != "__init__.py":
+        return files  # what is taken stands in a module
+    return files + [file for name in taken for file in _located(folder, (*names, name))]
 
 
 def _located(folder: Path, names: Sequence[str]) -> Iterator[Path]:
@@ -196,10 +211,10 @@ def _imports(text: bytes) -> tuple[_Import, ...]:
 
 def _of_statement(node: ast.AST) -> Iterator[_Import]:
     if isinstance(node, ast.Import):
-        yield from ((0, tuple(alias.name.split("."))) for alias in node.names)
+        yield from ((0, tuple(alias.name.split(".")), ()) for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         module = tuple(node.module.split(".")) if node.module else ()
-        yield from ((node.level, (*module, alias.name)) for alias in node.names)
+        yield node.level, module, tuple(alias.name for alias in node.names)
 
 
 def _is_for_types(node: ast.AST) -> bool:

@@ -92,6 +92,7 @@ def test_helpers_of_a_plug_in_are_found_directly_and_through_one_another(tmp_pat
         problems__rod=f"{text}\nfrom physics.problem import Problem\n",
         problems__shapes="import tables\n",
         problems__random="",
+        problems__tables__data="",  # a folder that happens to bear a module's name
         tables="import problems.nothing\n",
         parts____init__="",
         parts__deep__end="from .. import nothing\n",
