@@ -30,9 +30,8 @@ _OWN = "fieldcraft"  # what all our files together are called in brief
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement holds others
 _held: dict[str, str] = {}  # our files as this process first saw them, by name
 
-_Import = tuple[
-    int, tuple[str, ...], tuple[str, ...]
-]  # leading dots, the names after them, and what is taken from there
+# Leading dots, the names after them, and what is taken from there.
+_Import = tuple[int, tuple[str, ...], tuple[str, ...]]
 
 
 class NotApproved(Exception):
@@ -99,7 +98,7 @@ class Sources:
         names = {file: file.relative_to(root).as_posix() for file, root in found.items()}
         often = Counter(names.values())
         numbers = {root: number for number, root in enumerate(self.plugins, 1)}
-        return {file: n if often[n] == 1 else f"{n} ({numbers[found[file]]})" for file, n in names.items()}
+        return {file: n if often[n] == 1 else f"{n} ({numbers.get(found[file], 0)})" for file, n in names.items()}
 
 
 def brief(code: Code) -> dict[str, str]:

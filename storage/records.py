@@ -258,7 +258,7 @@ class Approval(Record):
     trial: str
     revision: int
     digest: Digest  # of exactly what will run
-    code: Digest | None = None  # of the code that will run it (``Ledger.code``); None where it was not said
+    code: Digest | None = None  # of the code that will run it (``Ledger.codes``); None where it was not said
     by: str
     comment: str
     policy: str  # automatic, manual, ...
