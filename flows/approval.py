@@ -134,12 +134,10 @@ def _approve(site: Site, trial: Trial, code: Code, since: str) -> Trial | None:
 def _changed_since(site: Site, code: Code) -> str:
     """What has changed of the code since the campaign's latest approval, in words; empty where nothing is known to."""
     latest = site.ledger.last_approved(site.name)
-    before = None if latest is None else latest.details.get("code")
-    if latest is None or before in (None, code.digest):
+    if latest is None or latest.details.get("code") in (None, code.digest):
         return ""
-    return (
-        f"{listed(site.ledger.codes(site.name)[str(before)].differing(code))} changed since {latest.trial} was approved"
-    )
+    before = site.ledger.codes(site.name).get(latest.details["code"])
+    return "" if before is None else f"{listed(before.differing(code))} changed since {latest.trial} was approved"
 
 
 def voided(ledger: Ledger, trial: Trial) -> str:

@@ -59,9 +59,10 @@ def uncovered(approval: Approval, code: Code, codes: Mapping[str, Code]) -> str:
         codes: Every code that was approved in the campaign, by its digest.
     """
     given = f"{approval.by} approved it on {clock(approval.created)}"
-    if approval.code is None:
+    before = codes.get(approval.code or "")
+    if before is None:
         return f"{given} without saying which code was to run it"
-    return f"{listed(codes[approval.code].differing(code))} changed since {given}"
+    return f"{listed(before.differing(code))} changed since {given}"
 
 
 def listed(files: Sequence[str]) -> str:

@@ -188,12 +188,12 @@ def _evaluated(site: Site, trial: Trial, design: Design, fields: "xr.Dataset") -
 
 def _evaluated_by(site: Site, trial: Trial) -> dict[str, str]:
     """A note on a result whose problem has changed since its trial was approved; nothing where it has not."""
-    approved = [approval.code for approval in site.ledger.approvals(trial.id) if approval.code is not None]
-    if not approved:
+    digests = [approval.code for approval in site.ledger.approvals(trial.id) if approval.code is not None]
+    approved = site.ledger.codes(site.name).get(digests[-1]) if digests else None
+    if approved is None:
         return {}
-    before = site.ledger.codes(site.name)[approved[-1]].files
     problem = Sources(site.campaign.settings.plugins).of({"problems": site.campaign.spec.problem.kind}, {})
-    changed = [name for name, digest in problem.files.items() if before.get(name) != digest]
+    changed = [name for name, digest in problem.files.items() if approved.files.get(name) != digest]
     return {"note": f"evaluated after {listed(changed)} changed"} if changed else {}
 
 

@@ -219,7 +219,8 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
 def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:
     """The source files that the trial's last approval covers, by name, with the SHA-256 of each."""
     digests = [approval.code for approval in ledger.approvals(trial.id) if approval.code is not None]
-    return {"approved": dict(ledger.codes(trial.campaign)[digests[-1]].files) if digests else None}
+    code = ledger.codes(trial.campaign).get(digests[-1]) if digests else None
+    return {"approved": code and dict(code.files)}
 
 
 def ranked(scores: Mapping[str, float]) -> dict[str, float]:
