@@ -3,11 +3,14 @@
 import time
 from collections.abc import Sequence
 
+from flows.covering import covered, listed, uncovered
 from flows.identity import AUTOMATIC
 from flows.progress import tell
 from flows.sites import ACTOR, Site
 from flows.spec import Approval, CampaignSpec
-from storage.ledger import ForbiddenMove, StaleTrial
+from storage.code import Code
+from storage.ledger import ForbiddenMove, Ledger, StaleTrial
+from storage.records import Approval as Granted
 from storage.records import Brief, Trial, TrialState, digest_of
 
 EXPIRED = "approval expired"
@@ -20,11 +23,14 @@ def approve(site: Site) -> tuple[Trial, ...]:
     What is left waits for a person, and a notice says so whenever a trial has come to wait that no earlier notice tells
     of. A policy's approval does not expire: the policy would only give it again.
     """
-    expire(site)
+    code = covered(site.campaign.spec, site.campaign.settings).code
+    lapse(site, code)
     waiting = site.ledger.trials(site.name, states={TrialState.PROPOSED})
     policy = site.campaign.spec.approval
     allowed = automatic(policy, site.ledger.briefs(site.name) if policy.policy == "after_first" else waiting)
-    approved = tuple(done for trial in waiting if trial.id in allowed and (done := _approve(site, trial)) is not None)
+    chosen = [trial for trial in waiting if trial.id in allowed]
+    since = _changed_since(site, code) if chosen else ""
+    approved = tuple(done for trial in chosen if (done := _approve(site, trial, code, since)) is not None)
     _notify(site)
     return approved
 
@@ -46,32 +52,45 @@ def automatic(approval: Approval, trials: Sequence[Trial | Brief]) -> frozenset[
             return frozenset()
 
 
-def expire(site: Site) -> tuple[Trial, ...]:
-    """Put approved trials whose approval has run out back to the proposals; a pass does so before it sends any.
+def lapse(site: Site, code: Code) -> tuple[Trial, ...]:
+    """Put approved trials whose approval no longer holds back to the proposals; a pass does so before it sends any.
 
     Under the policy ``batch`` the others of its iteration go back with such a trial: they would wait for it, and theirs
     run out, one after the other, for ever.
+
+    Args:
+        site: The campaign's stores.
+        code: What would run now.
     """
-    policy = site.campaign.spec.approval
-    if policy.expires_h is None:
+    unused = site.ledger.unused(site.name)
+    reasons = {trial: why for trial, one in unused.items() if (why := _why_void(site, one, code)) is not None}
+    if not reasons:
         return ()
     approved = site.ledger.trials(site.name, states={TrialState.APPROVED})
-    gone = [trial for trial in approved if has_expired(site, trial)]
-    if policy.policy == "batch":
-        gone = [trial for trial in approved if trial.iteration in {one.iteration for one in gone}]
-    return tuple(done for trial in gone if (done := _expire(site, trial)) is not None)
+    gone = {trial.id: reasons[trial.id] for trial in approved if trial.id in reasons}
+    if site.campaign.spec.approval.policy == "batch":
+        iterations = {trial.iteration: gone[trial.id] for trial in reversed(approved) if trial.id in gone}
+        gone = {t.id: gone.get(t.id, iterations[t.iteration]) for t in approved if t.iteration in iterations}
+    done = (_put_back(site, trial, gone[trial.id]) for trial in approved if trial.id in gone)
+    return tuple(trial for trial in done if trial is not None)
+
+
+def no_longer_holds(site: Site, trial: Trial, code: Code) -> str | None:
+    """Why the approval under which a trial was claimed no longer holds for this code; None while it does."""
+    live = (approval for approval in site.ledger.approvals(trial.id) if approval.live)
+    return next((why for one in live if (why := _why_void(site, one, code)) is not None), None)
+
+
+def _why_void(site: Site, approval: Granted, code: Code) -> str | None:
+    if approval.expires is not None and approval.expires <= time.time():
+        return EXPIRED
+    return None if approval.code == code.digest else uncovered(approval, code, site.ledger.codes(site.name))
 
 
 def expiry(spec: CampaignSpec, now: float) -> float | None:
     """Until when an approval that a person gives now may be used, in seconds since the epoch; None for ever."""
     hours = spec.approval.expires_h
     return None if hours is None else now + 3600.0 * hours
-
-
-def has_expired(site: Site, trial: Trial) -> bool:
-    """Whether the approval that a trial stands under has run out."""
-    live = [approval for approval in site.ledger.approvals(trial.id) if approval.live]
-    return any(approval.expires is not None and approval.expires <= time.time() for approval in live)
 
 
 def ready(spec: CampaignSpec, trials: Sequence[Trial]) -> list[Trial]:
@@ -89,19 +108,45 @@ def ready(spec: CampaignSpec, trials: Sequence[Trial]) -> list[Trial]:
     return sorted(approved, key=lambda trial: (-trial.priority, trial.number))
 
 
-def _approve(site: Site, trial: Trial) -> Trial | None:
-    """Approve by policy; None where a person was faster, whose word holds, or the ledger finds the trial altered."""
+def _approve(site: Site, trial: Trial, code: Code, since: str) -> Trial | None:
+    """Approve by policy; None where a person was faster, whose word holds, or the ledger finds the trial altered.
+
+    Args:
+        site: The campaign's stores.
+        trial: The proposal.
+        code: What would run it.
+        since: What has changed of it since the campaign's latest approval.
+    """
     policy, attempts = site.campaign.spec.approval.policy, site.campaign.spec.dispatcher.attempts
-    comment = _reason(site.campaign.spec, trial)
+    notes = (_reason(site.campaign.spec, trial), voided(site.ledger, trial) or since)
+    comment = "; ".join(note for note in notes if note)
     try:
         return site.ledger.approve(
-            trial.id, trial.expect, trial.digest, f"{AUTOMATIC}{policy}", comment, policy, attempts
+            trial.id, trial.expect, trial.digest, f"{AUTOMATIC}{policy}", comment, policy, attempts, code=code
         )
     except StaleTrial:
         return None
     except ForbiddenMove as error:  # what would run is not what was proposed
         tell("unsent", trial=trial, reason=str(error))
         return None
+
+
+def _changed_since(site: Site, code: Code) -> str:
+    """What has changed of the code since the campaign's latest approval, in words; empty where nothing is known to."""
+    latest = site.ledger.last_approved(site.name)
+    if latest is None or latest.details.get("code") in (None, code.digest):
+        return ""
+    before = site.ledger.codes(site.name).get(latest.details["code"])
+    return "" if before is None else f"{listed(before.differing(code))} changed since {latest.trial} was approved"
+
+
+def voided(ledger: Ledger, trial: Trial) -> str:
+    """Why a proposal that was approved as it is has to be approved again; empty for any other."""
+    if trial.version == 1:
+        return ""
+    changes = [event for event in ledger.history(trial.campaign, trial.id) if event.action in ("move", "edit")]
+    last = changes[-1] if changes else None
+    return last.reason if last and last.action == "move" and last.after is TrialState.PROPOSED else ""
 
 
 def _reason(spec: CampaignSpec, trial: Trial) -> str:
@@ -114,11 +159,13 @@ def _reason(spec: CampaignSpec, trial: Trial) -> str:
             return ""
 
 
-def _expire(site: Site, trial: Trial) -> Trial | None:
+def _put_back(site: Site, trial: Trial, reason: str) -> Trial | None:
     try:
-        return site.ledger.move(trial.id, TrialState.PROPOSED, trial.expect, ACTOR, EXPIRED)
+        done = site.ledger.move(trial.id, TrialState.PROPOSED, trial.expect, ACTOR, reason)
     except StaleTrial:
         return None
+    tell("approval void", trial=trial, reason=reason)
+    return done
 
 
 def _notify(site: Site) -> None:
@@ -134,6 +181,7 @@ def _notify(site: Site) -> None:
         "trials": [trial.id for trial in waiting],
         "versions": [trial.version for trial in waiting],
         "cost": sum(trial.cost for trial in waiting),
+        "void": sorted({why for trial in waiting if (why := voided(site.ledger, trial))}),
         "remedy": f"'fieldcraft queue {site.name}' shows them",
     }
     site.ledger.notify(site.name, _WAITING, f"approval:{digest_of(news)}", payload)

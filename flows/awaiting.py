@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from flows.approval import voided
 from flows.choices import label
 from flows.decisions import ago
 from flows.dispatching import attempt_key
@@ -31,7 +32,7 @@ def queue_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
         "unit": spec.budget.unit,
         "policy": spec.approval.policy,
         "expires_h": spec.approval.expires_h,
-        "waiting": listed(TrialState.PROPOSED, lambda trial: _edited(ledger, trial)),
+        "waiting": listed(TrialState.PROPOSED, lambda trial: _asked(ledger, trial)),
         "approved": listed(TrialState.APPROVED, lambda trial: _approved(ledger, trial)),
         "laboratory": (
             listed(TrialState.RUNNING, lambda trial: _ordered(ledger, trial)) if by_people(campaign) else []
@@ -45,7 +46,7 @@ def queue_text(data: Mapping[str, Any], now: float) -> str:
     """The same as text; ``now`` in seconds since the epoch."""
     parts: dict[str, list[str]] = {
         f"waiting for a decision (approval: {data['policy']})": [
-            line for entry in data["waiting"] for line in _lines(data, entry, _edited_text(entry))
+            line for entry in data["waiting"] for line in _lines(data, entry, _asked_text(entry))
         ],
         "approved, not sent yet": [
             line for entry in data["approved"] for line in _lines(data, entry, _approved_text(entry, now))
@@ -93,11 +94,13 @@ def _entry(campaign: Campaign, trial: Trial) -> dict[str, Any]:
     }
 
 
-def _edited(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+def _asked(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+    """Who edited the proposal, and why it is asked about again where it was approved before."""
+    void = {"void": voided(ledger, trial) or None}
     if trial.revision == 1:
-        return {"edited": None}
+        return {"edited": None, **void}
     event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.action == "edit")
-    return {"edited": {"by": event.by, "at": event.created, "reason": event.reason}}
+    return {"edited": {"by": event.by, "at": event.created, "reason": event.reason}, **void}
 
 
 def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:
@@ -150,10 +153,11 @@ def _lines(data: Mapping[str, Any], entry: Mapping[str, Any], notes: Iterable[st
     return lines + [f"        {one_line(note)}" for note in notes]
 
 
-def _edited_text(entry: Mapping[str, Any]) -> list[str]:
+def _asked_text(entry: Mapping[str, Any]) -> list[str]:
     edited = entry["edited"]
     why = f": {edited['reason']}" if edited and edited["reason"] else ""
-    return [f"edited by {edited['by']}, revision {entry['revision']}{why}"] if edited else []
+    lines = [f"edited by {edited['by']}, revision {entry['revision']}{why}"] if edited else []
+    return [*lines, f"approval void: {entry['void']}"] if entry["void"] else lines
 
 
 def _approved_text(entry: Mapping[str, Any], now: float) -> list[str]:

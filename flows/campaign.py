@@ -16,6 +16,7 @@ from prefect.states import Completed
 from flows.exporting import export_mlflow
 from flows.holding import held
 from flows.passes import Passed, Ref, make_pass
+from flows.remarks import one_line
 from flows.schedules import CatchUp, Tick, tick
 from flows.settings import settings_from
 from flows.spans import measured, step_name
@@ -140,8 +141,8 @@ def _state(name: str, outcome: Passed | str) -> State[Any]:
     ended, waits = outcome.decision.finished, outcome.decision.wait
     then = f"ended ({ended})" if ended else f"waits for {waits}" if waits else "the next pass goes on"
     done = f"harvested {outcome.harvested}, sent {outcome.sent}, proposed {outcome.proposed}"
-    return Completed(message=f"{name}: {done}; {then}")
+    return Completed(message=one_line(f"{name}: {done}; {then}"))
 
 
 def _skipped(name: str, reason: str) -> State[Any]:
-    return Completed(name="Skipped", message=f"{name}: {reason}")
+    return Completed(name="Skipped", message=one_line(f"{name}: {reason}"))

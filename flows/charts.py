@@ -67,7 +67,7 @@ def bars(
 
 def labelled(name: str, unit: str) -> str:
     """``temperature (K)``; without a unit, the name."""
-    return f"{name} ({unit})" if unit else name
+    return one_line(f"{name} ({unit})" if unit else name)
 
 
 def whole_numbers(axis: Any) -> None:
@@ -212,7 +212,8 @@ def _scale(values: Sequence[Any]) -> tuple[np.ndarray, list[tuple[float, str]]]:
     if any(isinstance(value, str) for value in values):
         levels = sorted({str(value) for value in values})
         places = {level: i / max(len(levels) - 1, 1) for i, level in enumerate(levels)}
-        return np.array([places[str(value)] for value in values]), [(at, level) for level, at in places.items()]
+        ticks = [(at, one_line(level)) for level, at in places.items()]
+        return np.array([places[str(value)] for value in values]), ticks
     numbers = np.array(values, dtype=float)
     low, high = float(numbers.min()), float(numbers.max())
     if low == high:

@@ -95,5 +95,6 @@ def _decided(form: _Form) -> tuple[str, tuple[Trial, ...]]:
     settings = settings_from()
     person, ledger = bearer(settings, form.token.get_secret_value(), "decide"), open_ledger(settings.ledger)
     choices = [Choice.of(word) for word in form.trials]
-    decided = decisions.approve if form.decision == "approve" else decisions.reject
-    return person.name, decided(ledger, person, choices, form.comment)
+    if form.decision == "approve":
+        return person.name, decisions.approve(ledger, settings, person, choices, form.comment)
+    return person.name, decisions.reject(ledger, person, choices, form.comment)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from flows.approval import expiry
 from flows.choices import Choice, label
+from flows.covering import covered
 from flows.errors import FieldcraftError, InputError
 from flows.identity import Person, Refused
 from flows.remarks import one_line, remark
@@ -43,12 +44,18 @@ class Overtaken(FieldcraftError):
 
 
 def approve(
-    ledger: Ledger, person: Person, choices: Sequence[Choice], comment: str = "", attempts: int | None = None
+    ledger: Ledger,
+    settings: Settings,
+    person: Person,
+    choices: Sequence[Choice],
+    comment: str = "",
+    attempts: int | None = None,
 ) -> tuple[Trial, ...]:
-    """Approve proposals of one campaign, all or none.
+    """Approve proposals of one campaign, all or none, for the code that would run now.
 
     Args:
         ledger: Where they are.
+        settings: Where that code is looked up.
         person: Who approves; their cost limit holds for each trial and for the sum.
         choices: The proposals; under the policy ``batch`` all that an iteration has.
         comment: What they say to it.
@@ -57,7 +64,7 @@ def approve(
     Raises:
         Overtaken: one of them is not waiting any more, or not what was seen.
         identity.Refused: the cost is above the person's limit, or only an operator may give so many attempts.
-        InputError: the choices, the comment or the attempts cannot be.
+        InputError: the choices, the comment or the attempts cannot be, or the code is not here that would run.
     """
     comment = remark(comment, "comment")
     trials = _seen(ledger, choices, {TrialState.PROPOSED})
@@ -66,9 +73,9 @@ def approve(
         raise InputError(f"Campaign {spec.name!r} has ended ({ended}) and sends nothing more. Nothing was changed.")
     _require_whole_batches(ledger, spec, trials, {TrialState.PROPOSED})
     person.require_cost({trial.id: trial.cost for trial in trials})
-    given = _attempts(spec, person, attempts)
+    given, until, code = _attempts(spec, person, attempts), expiry(spec, time.time()), covered(spec, settings).code
     with one_winner(ledger, trials):
-        return ledger.approve_all(_grants(trials), person.name, comment, "manual", given, expiry(spec, time.time()))
+        return ledger.approve_all(_grants(trials), person.name, comment, "manual", given, until, code)
 
 
 def reject(ledger: Ledger, person: Person, choices: Sequence[Choice], reason: str) -> tuple[Trial, ...]:

@@ -98,7 +98,8 @@ class Job:
         trial: Trial id.
         key: Names this attempt for ever; a result is matched by it alone.
         request: Problem, simulator (None where people or a program do the work), design, address of the randomness,
-            units of the design's variables, outputs with their units, and digest of what was approved.
+            units of the design's variables, outputs with their units, digest of what was approved, and the code that
+            was: digests of source files and programs by name, which whoever imports or starts them compares.
     """
 
     trial: str
@@ -127,6 +128,9 @@ class Dispatcher(Protocol):
     read otherwise, and its ``require(problem)`` raises ``InputError`` where it cannot serve a problem under these
     settings, before a campaign begins. What it fetches holds what the problem's ``evaluate`` reads, or a scalar
     variable for each output, and these are then the outputs.
+
+    One that starts programs of the operator's has them as ``programs``, files by the names to show, so that approvals
+    cover what is in them.
     """
 
     by_people: ClassVar[bool]

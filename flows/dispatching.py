@@ -3,8 +3,9 @@
 import time
 from collections.abc import Sequence
 
-from flows.approval import EXPIRED, expire, has_expired, ready
+from flows.approval import lapse, no_longer_holds, ready
 from flows.budget import obstacle
+from flows.covering import Covered, covered
 from flows.dispatcher import CannotTell, Dispatcher, Job
 from flows.progress import tell
 from flows.remarks import said
@@ -33,23 +34,27 @@ def dispatch(site: Site) -> int:
     While a stop rule holds none is claimed. Trials that a person moved meanwhile, and those that neither budget nor
     approval covers now, are left as they are.
     """
-    dispatcher = site.campaign.dispatcher
-    sent = sum(_send(site, dispatcher, trial) for trial in site.ledger.trials(site.name, states={TrialState.STAGED}))
+    dispatcher, staged = site.campaign.dispatcher, site.ledger.trials(site.name, states={TrialState.STAGED})
+    if not staged and not _may_go(site):
+        return 0
+    now = covered(site.campaign.spec, site.campaign.settings)
+    sent = sum(_send(site, dispatcher, trial, now) for trial in staged)
     if site.ledger.campaign(site.name).finished is not None:
         return sent
-    expire(site)
+    lapse(site, now.code)
     if not _may_go(site) or stop_reason(site) is not None:
         return sent
-    _retry(site)
+    if _retry(site):
+        lapse(site, now.code)
     room = room_for(site, dispatcher, site.ledger.trials(site.name, states={TrialState.RUNNING}))
     waiting = site.ledger.trials(site.name, states=_WAITING)
     for trial in ready(site.campaign.spec, waiting):
         if room <= 0:
             break
-        staged = _claim(site, trial)
-        if staged is not None:
+        claimed = _claim(site, trial, now)
+        if claimed is not None:
             room -= 1
-            sent += _send(site, dispatcher, staged)
+            sent += _send(site, dispatcher, claimed, now)
     return sent
 
 
@@ -73,9 +78,9 @@ def room_for(site: Site, dispatcher: Dispatcher, trials: Sequence[Trial | Brief]
     return max(0, site.campaign.spec.dispatcher.parallel - busy)
 
 
-def _claim(site: Site, trial: Trial) -> Trial | None:
+def _claim(site: Site, trial: Trial, now: Covered) -> Trial | None:
     try:
-        return site.ledger.move(trial.id, TrialState.STAGED, trial.expect, ACTOR, "claimed for dispatch")
+        return site.ledger.move(trial.id, TrialState.STAGED, trial.expect, ACTOR, "claimed for dispatch", code=now.code)
     except (StaleTrial, BudgetSpent):
         return None
     except ForbiddenMove as error:  # the approval has run out just now, or is not for what would run
@@ -83,16 +88,16 @@ def _claim(site: Site, trial: Trial) -> Trial | None:
         return None
 
 
-def _send(site: Site, dispatcher: Dispatcher, staged: Trial) -> int:
+def _send(site: Site, dispatcher: Dispatcher, staged: Trial, now: Covered) -> int:
     """Submit a staged trial unless its key was begun already; after a crash only the dispatcher knows."""
     key, handle = attempt_key(staged), None
     try:
         handle = dispatcher.find(key)
         reason = "found again after a crash" if handle else "submitted"
-        if handle is None and has_expired(site, staged):
-            return _lapse(site, staged)
+        if handle is None and (why := no_longer_holds(site, staged, now.code)) is not None:
+            return _take_back(site, staged, f"{why} before it was sent")
         if handle is None:
-            handle = dispatcher.submit(Job(staged.id, key, _request(site, staged)))
+            handle = dispatcher.submit(Job(staged.id, key, _request(site, staged, now)))
         site.ledger.move(staged.id, TrialState.RUNNING, staged.expect, ACTOR, reason, handle=handle)
     except CannotTell as error:
         return _hold(site, staged, f"{error}; a person must say")
@@ -104,9 +109,8 @@ def _send(site: Site, dispatcher: Dispatcher, staged: Trial) -> int:
     return 1
 
 
-def _lapse(site: Site, staged: Trial) -> int:
+def _take_back(site: Site, staged: Trial, reason: str) -> int:
     """Take a trial back that was never sent and may not be any more; to go again it needs another approval."""
-    reason = f"{EXPIRED} before it was sent"
     site.ledger.move(
         staged.id, TrialState.FAILED, staged.expect, ACTOR, reason, failure="transient", cost=0.0, seconds=0.0
     )
@@ -124,7 +128,7 @@ def _hold(site: Site, staged: Trial, why: str) -> int:
     return 0
 
 
-def _request(site: Site, trial: Trial) -> dict[str, object]:
+def _request(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
     spec = site.campaign.spec
     return {
         "problem": spec.problem.model_dump(),
@@ -133,14 +137,16 @@ def _request(site: Site, trial: Trial) -> dict[str, object]:
         "units": {v.name: getattr(v, "unit", "") for v in site.campaign.problem.space.variables},
         "outputs": {output.name: output.unit for output in site.campaign.problem.outputs},
         "digest": trial.digest,
+        "code": dict(now.run),
         "seed": spec.seed,
         "iteration": trial.iteration,
         "slot": trial.slot,
     }
 
 
-def _retry(site: Site) -> None:
-    """Failures in passing go back to APPROVED once they are due and the budget covers them."""
+def _retry(site: Site) -> int:
+    """Failures in passing go back to APPROVED once they are due and the budget covers them; returns how many."""
+    count = 0
     coming = retries(site.ledger, site.campaign.spec.dispatcher, site.name)
     due = [retry for retry in coming if retry.due <= time.time()]
     for retry in due:
@@ -155,3 +161,5 @@ def _retry(site: Site) -> None:
             tell("unsent", trial=retry.trial, reason=str(error))
             continue
         tell("retry", trial=retry.trial, reason=reason)
+        count += 1
+    return count

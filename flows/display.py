@@ -33,7 +33,7 @@ class Display:
             print(json.dumps({"event": event, "seconds": self._now(), **_plain(details)}), flush=True)
             return
         for line in self._describe(event, details):
-            print(f"{self._now():7.1f} s  {line}", flush=True)
+            print(f"{self._now():7.1f} s  {one_line(line)}", flush=True)
 
     def _now(self) -> float:
         return round(time.monotonic() - self.began, 1)
@@ -46,8 +46,8 @@ class Display:
                 return [_row(details["trial"], "dispatch", "sent")]
             case "completed":
                 return [self._completed(details["trial"], details["seconds"])]
-            case "failed" | "held" | "cancelled" | "late" | "retry" | "unsent":
-                step = "dispatch" if event in ("retry", "unsent") else "harvest"
+            case "failed" | "held" | "cancelled" | "late" | "retry" | "unsent" | "approval void":
+                step = "dispatch" if event in ("retry", "unsent", "approval void") else "harvest"
                 return [_row(details["trial"], step, f"{event}: {one_line(details['reason'])}")]
             case "refused":
                 return [f"laboratory: {one_line(details['file'])} is refused: {one_line(details['reason'])}"]

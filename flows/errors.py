@@ -5,9 +5,14 @@ FieldcraftError
 +-- Unfinished     the campaign waits for a person or a laboratory; exit code 3
 """
 
+from storage.text import printable
+
 
 class FieldcraftError(Exception):
-    """Base of the errors that end a command with exit code 2."""
+    """Base of the errors that end a command with exit code 2; whatever they quote is shown as text."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class InputError(FieldcraftError):

@@ -1,6 +1,5 @@
 """Copies of what the ledger and the field store hold: CSV, one zarr group, MLflow."""
 
-import csv
 import os
 import subprocess
 import sys
@@ -13,9 +12,10 @@ from typing import Self, TextIO
 from flows.best import objective_of
 from flows.errors import InputError
 from flows.feasibility import trial_feasibility
-from flows.remarks import one_line
+from flows.remarks import one_line, printable
 from flows.settings import Settings
 from flows.spans import span
+from flows.tables import write_rows
 from flows.views import corrections
 from flows.wiring import standing
 from storage.fields import FieldStore
@@ -40,7 +40,8 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
     ``seconds`` of wall time, ``corrected`` (empty, ``corrected`` or ``retracted``), ``feasible`` (``yes`` or ``no``,
     empty where nothing says) and ``violation`` (sum of the constraints' positive parts), ``design.NAME`` as asked,
     ``ran.NAME`` where something else was run, ``output.NAME``, ``sd.NAME`` (of the output, in its unit) and ``note``.
-    Numbers read back to the same bits.
+    Numbers read back to the same bits; a text that a spreadsheet would take for a formula has an apostrophe before it
+    (``flows.tables``).
 
     Raises:
         InputError: ``file`` cannot be written where it is said to be.
@@ -52,13 +53,13 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
     readings = ledger.readings(name)
     changed, counting = corrections(trials, ledger.corrected(name)), standing(readings)
     with _whole(file) as out:
-        writer = csv.writer(out)
         groups = [("design", names), ("ran", names), ("output", outputs), ("sd", outputs)]
-        writer.writerow([*_ABOUT, *(f"{group}.{name}" for group, members in groups for name in members), "note"])
+        titles = (printable(f"{group}.{name}") for group, members in groups for name in members)
+        write_rows(out, [[*_ABOUT, *titles, "note"]])
         for trial in trials:
             about, said = _about(trial, changed.get(trial.id, "")), _said(counting.get(trial.id), outputs)
             feasible = _feasible(objective_of(campaign), trial)
-            writer.writerow([*about, *feasible, *_values(trial, names, outputs), *said])
+            write_rows(out, [[*about, *feasible, *_values(trial, names, outputs), *said]])
     return len(trials)
 
 
@@ -92,7 +93,9 @@ def _feasible(objective: Objective, trial: Trial) -> list[str | float]:
 def _values(trial: Trial, names: Sequence[str], outputs: Sequence[str]) -> list[str | float]:
     ran, read = trial.ran or {}, trial.outputs or {}
     differing = [ran[name] if name in ran and ran[name] != trial.design[name] else "" for name in names]
-    return [*(trial.design[name] for name in names), *differing, *(read.get(name, "") for name in outputs)]
+    levels = [*(trial.design[name] for name in names), *differing]
+    texts = [printable(level) if isinstance(level, str) else level for level in levels]
+    return [*texts, *(read.get(name, "") for name in outputs)]
 
 
 def _said(result: Result | None, outputs: Sequence[str]) -> list[str | float]:
@@ -188,11 +191,11 @@ def _follow(settings: Settings, name: str) -> int:
         try:
             export_mlflow(settings, name)
         except TrackingError as error:
-            print(str(error).replace("\n", " "), file=sys.stderr)
+            print(one_line(str(error)), file=sys.stderr)
             return 1
         except LeaseHeld as error:  # another exporter is at work on the same outbox: there is a next time, or a word
             if ended:
-                print(str(error).replace("\n", " "), file=sys.stderr)
+                print(one_line(str(error)), file=sys.stderr)
                 return 1
         if ended:
             return 0

@@ -5,6 +5,7 @@ import time
 from typing import TYPE_CHECKING
 
 from flows.actual import design_sent
+from flows.covering import listed
 from flows.dispatcher import CannotTell, Dispatcher, Failed, Finished, Handle, Lost, Outcome, Running
 from flows.dispatchers.lab import Lab
 from flows.dispatching import attempt_key
@@ -14,6 +15,7 @@ from flows.leftovers import tidy
 from flows.progress import tell
 from flows.remarks import said
 from flows.sites import ACTOR, Site
+from flows.sources import Sources
 from flows.streams import Use, stream
 from physics.space import Design
 from storage.fields import FieldDamaged
@@ -151,7 +153,7 @@ def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attem
         site.fields.write(trial.id, fields),
         ACTOR,
         site.campaign.spec.dispatcher.kind,
-        {"seconds": round(seconds, 3), "noise_sd": site.campaign.noise_sd},
+        {"seconds": round(seconds, 3), "noise_sd": site.campaign.noise_sd, **_evaluated_by(site, trial)},
         attempt=attempt,
         ran=design,
         seconds=_charged(site, seconds),
@@ -182,6 +184,17 @@ def _evaluated(site: Site, trial: Trial, design: Design, fields: "xr.Dataset") -
             f"{trial.id}: evaluate of problem {site.campaign.spec.problem.kind!r} failed: {type(error).__name__}: "
             f"{error}. Its simulation has finished and is kept: mend the problem and run again."
         ) from error
+
+
+def _evaluated_by(site: Site, trial: Trial) -> dict[str, str]:
+    """A note on a result whose problem has changed since its trial was approved; nothing where it has not."""
+    digests = [approval.code for approval in site.ledger.approvals(trial.id) if approval.code is not None]
+    approved = site.ledger.codes(site.name).get(digests[-1]) if digests else None
+    if approved is None:
+        return {}
+    problem = Sources(site.campaign.settings.plugins).of({"problems": site.campaign.spec.problem.kind}, {})
+    changed = [name for name, digest in problem.files.items() if approved.files.get(name) != digest]
+    return {"note": f"evaluated after {listed(changed)} changed"} if changed else {}
 
 
 def _noise(site: Site, trial: Trial) -> float:

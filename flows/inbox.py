@@ -296,7 +296,7 @@ def _put(file: Path, folder: str, about: str, lines: Sequence[str]) -> None:
     while moved.exists():
         n += 1
         moved = target / f"{stem}-{n}{file.suffix}"
-    text = "".join(f"{line}\n" for line in lines)
+    text = "".join(f"{one_line(line)}\n" for line in lines)
     moved.with_name(f"{moved.name}.{about}.txt").write_text(text, encoding="utf-8", errors="backslashreplace")
     commit_point("inbox.moved.before")
     with suppress(FileNotFoundError):  # taken away just now; what became of it is told all the same

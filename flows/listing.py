@@ -227,6 +227,8 @@ def _approval(approval: Approval) -> str:
     text += f", revision {approval.revision}, {counted(approval.attempts, 'attempt')}"
     if approval.expires is not None:
         text += f", until {clock(approval.expires)}"
+    if approval.code is not None:
+        text += f", code {approval.code[:16]}"
     if approval.comment:
         text += f": {one_line(approval.comment)}"
     return text if approval.voided is None else f"{text} [void: {one_line(approval.voided)}]"

@@ -21,6 +21,7 @@ from flows.remarks import one_line
 from flows.settings import Settings
 from storage.ledger import Ledger, LedgerError
 from storage.records import Campaign, Notice, TrialState, digest_of
+from storage.text import shown
 
 PATIENCE_S = 15.0  # that a pass may spend on telling, in all
 WEBHOOK_S = 10.0
@@ -216,7 +217,7 @@ def message_of(campaign: Campaign, notice: Notice) -> dict[str, Any]:
         "id": notice.id,
         "campaign": notice.campaign,
         "event": notice.event,
-        "payload": dict(notice.payload),
+        "payload": shown(notice.payload),
         "created": notice.created,
         "text": text_of(notice),
     }
@@ -229,7 +230,8 @@ def text_of(notice: Notice) -> str:
         case "approval waiting":
             count = len(payload.get("trials", ()))
             what = f"1 trial of {name} waits" if count == 1 else f"{count} trials of {name} wait"
-            text = f"{what} for approval: fieldcraft queue {name}"
+            void = "; ".join(payload.get("void", ()))
+            text = f"{what} for approval{f', given before and void ({void})' if void else ''}: fieldcraft queue {name}"
         case "submission unknown":
             why = payload.get("reason", "nobody knows what became of it")
             text = f"{payload.get('trial', 'A trial')} of {name} is held for a person ({why}): fieldcraft queue {name}"

@@ -13,8 +13,9 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -182,19 +183,32 @@ def _is_frozen(cls: type[Any]) -> bool:
     return own is not None and bool(own.frozen)
 
 
+class _Loader(SourceFileLoader):
+    """Loads a text that was read, and nothing that was compiled before of a file of the same second and size."""
+
+    def __init__(self, name: str, path: str, text: bytes) -> None:
+        super().__init__(name, path)
+        self.text = text
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.text, self.path)
+
+
 def _module(package: str, file: Path) -> ModuleType:
     if file.parent == _ROOT / package.replace(".", "/"):
         return importlib.import_module(f"{package}.{file.stem}")
     # A private name, so that a user's own models.py never meets ours and two plug-in directories never meet.
     name = f"_fieldcraft_plugin_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}_{file.stem}"
-    if name in sys.modules:
+    text = file.read_bytes()
+    if name in sys.modules and getattr(sys.modules[name].__loader__, "text", None) == text:
         return sys.modules[name]
-    found = importlib.util.spec_from_file_location(name, file)
-    assert found is not None and found.loader is not None  # the file exists and ends in .py
+    loader = _Loader(name, str(file), text)
+    found = importlib.util.spec_from_file_location(name, file, loader=loader)
+    assert found is not None  # the file exists and ends in .py
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module
     try:
-        found.loader.exec_module(module)
+        loader.exec_module(module)
     except Exception as error:  # whatever a user's file raises is one clear error
         del sys.modules[name]
         raise InputError(f"{file} cannot be loaded: {type(error).__name__}: {error}. Mend the file.") from error

@@ -9,8 +9,10 @@ from pathlib import Path
 from flows.errors import InputError
 from flows.feasibility import is_infeasible
 from flows.readings import by_people
+from flows.remarks import printable
 from flows.settings import Settings
 from flows.spec import Dispatch
+from flows.tables import unguarded
 from flows.wiring import standing
 from physics.space import Design
 from storage.ledger import open_ledger
@@ -46,9 +48,9 @@ class Record:
 
 
 def same(recorded: Design, design: Design) -> bool:
-    """Whether a recorded design is this one: numbers within 1e-9 of their size, texts to the letter."""
+    """Whether a recorded design is this one: numbers within 1e-9 of their size, texts to the letter, as shown."""
     return recorded.keys() == design.keys() and all(
-        recorded[name] == value
+        recorded[name] in (value, printable(value))
         if isinstance(value, str)
         else math.isclose(_number(recorded[name]), value, rel_tol=_REL)
         for name, value in design.items()
@@ -125,7 +127,7 @@ def table_records(settings: Settings, file: str) -> tuple[Record, ...]:
     try:
         with path.open(newline="", encoding="utf-8") as table:
             rows = csv.DictReader(table)
-            found = [_of_row(row, f"row {number}") for number, row in enumerate(rows, 2)]
+            found = [_of_row(_plain(row), f"row {number}") for number, row in enumerate(rows, 2)]
     except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
         raise InputError(
             f"dispatcher.file: {path} cannot be used ({error}). Give a table that 'fieldcraft export' wrote."
@@ -145,6 +147,11 @@ def _within(folder: Path | None, file: str) -> Path:
             f"dispatcher.file: {file!r} is no file in {folder}, the folder that FIELDCRAFT_RECORDS names. Put it there."
         )
     return path
+
+
+def _plain(row: Mapping[str, str]) -> dict[str, str]:
+    """A row without what was put before texts to keep spreadsheets from taking them for formulas."""
+    return {key: unguarded(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
 
 
 def _of_row(row: Mapping[str, str], name: str) -> Record | None:

@@ -4,10 +4,10 @@ import math
 import unicodedata
 
 from flows.errors import InputError
+from storage.text import one_line as one_line
+from storage.text import printable as printable
 
 LONGEST = 2000  # characters of a comment or a reason
-_ESCAPED = frozenset({"Cc", "Cs", "Zl", "Zp"})  # controls, lone surrogates, line and paragraph separators
-_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # of the direction
 
 
 def remark(text: str, what: str) -> str:
@@ -36,16 +36,6 @@ def said(text: str) -> str:
     return printable(text[:LONGEST])
 
 
-def printable(text: str) -> str:
-    """The text with every character escaped that could do more to a terminal than stand there; line breaks stay."""
-    return "".join(_shown(character) for character in text)
-
-
-def one_line(text: str) -> str:
-    """The same on a single line."""
-    return printable(" ".join(text.splitlines()))
-
-
 def level_text(text: str) -> str:
     """A level on a single line; an image, whose text is rows of numbers, by its size: ``8x8 image``."""
     rows = [row.split() for row in text.split(";")]
@@ -59,9 +49,3 @@ def _numbers(rows: list[list[str]]) -> bool:
         return all(math.isfinite(float(word)) for row in rows for word in row)
     except ValueError:
         return False
-
-
-def _shown(character: str) -> str:
-    if character == "\n" or (unicodedata.category(character) not in _ESCAPED and character not in _TURNING):
-        return character
-    return character.encode("unicode_escape").decode()

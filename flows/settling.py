@@ -8,6 +8,7 @@ import time
 
 from flows.approval import expiry
 from flows.choices import Choice
+from flows.covering import covered
 from flows.decisions import one_winner, require_seen
 from flows.dispatcher import CannotTell, Handle
 from flows.errors import FieldcraftError, InputError
@@ -36,18 +37,19 @@ class NotStopped(FieldcraftError):
     """The trial has been moved, and whoever does it could not be told; the next pass tells them."""
 
 
-def retry(ledger: Ledger, person: Person, named: str, comment: str = "") -> Trial:
+def retry(ledger: Ledger, settings: Settings, person: Person, named: str, comment: str = "") -> Trial:
     """Approve a failed or held trial afresh, for as many attempts as the campaign file says.
 
     Args:
         ledger: Where it is.
+        settings: Where the code that would run is looked up.
         person: Who approves.
         named: Its id, or its label, which binds the approval to what was seen.
         comment: What they say to it.
 
     Raises:
         identity.Refused: it costs more than the person may approve.
-        InputError: it neither failed nor is held, or its campaign has ended.
+        InputError: it neither failed nor is held, its campaign has ended, or the code is not here that would run.
         decisions.Overtaken: somebody was faster, or the trial is not what was seen.
     """
     comment, trial = remark(comment, "comment"), _in(ledger, named, _RETRIED, "sent again")
@@ -66,6 +68,7 @@ def retry(ledger: Ledger, person: Person, named: str, comment: str = "") -> Tria
             "manual",
             spec.dispatcher.attempts,
             expiry(spec, time.time()),
+            covered(spec, settings).code,
         )
 
 

@@ -7,6 +7,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from flows.farm import run_job
+from flows.remarks import one_line
 
 
 @flow(name="simulate", persist_result=False, retries=0)
@@ -22,4 +23,4 @@ def simulate(folder: str) -> State[Any]:
     Raises:
         flows.errors.FieldcraftError: the worker does not see the folder, or cannot start a process.
     """
-    return Completed(message=run_job(folder))
+    return Completed(message=one_line(run_job(folder)))

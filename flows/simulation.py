@@ -94,11 +94,16 @@ def _answer(job: "JobFolder") -> None:
 
 def _work(job: "JobFolder") -> int:
     from flows.programs import ProgramEnded, run_program
+    from flows.sources import require_approved
 
     began, request = time.monotonic(), job.request
+    answer: xr.Dataset | Refused
     try:
-        external = "program" in request
-        answer = run_program(job, request) if external else simulate(request, _plugins(request))
+        if "program" in request:
+            require_approved(request, ())
+            answer = run_program(job, request)
+        else:
+            answer = simulate(request, _plugins(request))
         if isinstance(answer, Refused):
             job.fail("infeasible", answer.reason, time.monotonic() - began, answer.cost)
         else:
@@ -108,8 +113,8 @@ def _work(job: "JobFolder") -> int:
         return 1
     except (Exception, SystemExit) as error:  # the outermost edge of a user's simulator: what it raises is recorded
         traceback.print_exc()
-        kind, reason = judged(error)
-        job.fail(kind, reason, time.monotonic() - began)
+        kind, reason, cost = judged(error)
+        job.fail(kind, reason, time.monotonic() - began, cost)
         return 1
     finally:
         sys.stdout.flush()
@@ -125,26 +130,36 @@ def _plugins(request: Mapping[str, Any]) -> Sequence[Path]:
     return settings_from().plugins if given is None else tuple(map(Path, given))
 
 
-def judged(error: Exception | SystemExit) -> "tuple[FailureKind, str]":
-    """The kind of failure that an exception of a simulator is, and the reason in words."""
+def judged(error: Exception | SystemExit) -> "tuple[FailureKind, str, float | None]":
+    """The kind of failure that an exception of a simulator is, the reason in words, and the cost where it is known."""
+    from flows.sources import NotApproved
     from physics.problem import Infeasible, Transient
 
     words = str(error) or type(error).__name__
     if isinstance(error, Infeasible):
-        return "infeasible", words
+        return "infeasible", words, None
     if isinstance(error, Transient):
-        return "transient", words
-    return "unknown", f"{type(error).__name__}: {error}" if str(error) else words
+        return "transient", words, None
+    if isinstance(error, NotApproved):
+        return "transient", words, 0.0
+    return "unknown", f"{type(error).__name__}: {error}" if str(error) else words, None
 
 
 def simulate(request: Mapping[str, Any], plugins: Sequence[Path]) -> "xr.Dataset | Refused":
-    """The fields of the design in a job's request, or why it was not run; raises what the simulator raises."""
+    """The fields of the design in a job's request, or why it was not run; raises what the simulator raises.
+
+    Raises:
+        flows.sources.NotApproved: what would run is not what was approved; looked at before and after it is imported.
+    """
     from flows.plugins import build
+    from flows.sources import require_approved
     from flows.streams import Use, stream
     from physics.problem import Infeasible
 
+    require_approved(request, plugins)
     problem = build("problems", request["problem"], plugins)
     simulator = build("simulators", request["simulator"], plugins)
+    require_approved(request, plugins)
     design, seed, iteration, slot = (request[name] for name in ("design", "seed", "iteration", "slot"))
     try:
         refused = simulator.gate(problem, design, stream(seed, iteration, Use.GATE, slot))

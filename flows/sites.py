@@ -9,6 +9,8 @@ from typing import Any
 
 from flows.identity import ACTOR as ACTOR
 from flows.settings import Settings, settings_from
+from flows.sources import Sources, require_held
+from flows.spec import CampaignSpec, stored
 from flows.wiring import Campaign, rewire
 from storage.fields import FieldStore
 from storage.ledger import Ledger, open_ledger
@@ -50,7 +52,7 @@ def site_of(home: str, name: str, lease: Mapping[str, Any] | None) -> Site:
     """
     settings = settings_from(home=Path(home))
     ledger = open_ledger(settings.ledger)
-    campaign = _rewired(canonical(ledger.campaign(name).spec), settings)
+    campaign = _campaign(canonical(ledger.campaign(name).spec), settings)
     fenced = ledger if lease is None else ledger.fenced(Lease.model_validate(lease))
     return Site(campaign, fenced, FieldStore(settings.fields))
 
@@ -60,6 +62,26 @@ def unfinished(iteration: int) -> str:
     return f"train-{iteration:04d}"
 
 
+def _campaign(text: str, settings: Settings) -> Campaign:
+    """The campaign with the code that its files hold now.
+
+    Raises:
+        FieldcraftError: this process holds code of ours that has changed since.
+    """
+    spec = _specification(text)
+    parts = {"problems": spec.problem, "simulators": spec.simulator, "dispatchers": spec.dispatcher}
+    kinds = {group: part.kind for group, part in parts.items() if part is not None}
+    code = Sources(settings.plugins).of(kinds, {})
+    require_held(code)
+    return _rewired(text, settings, code.digest)
+
+
 @lru_cache(maxsize=8)
-def _rewired(spec: str, settings: Settings) -> Campaign:
-    return rewire(json.loads(spec), settings)
+def _specification(text: str) -> CampaignSpec:
+    data = json.loads(text)
+    return stored(data, f"campaign {data.get('name')}")
+
+
+@lru_cache(maxsize=8)
+def _rewired(text: str, settings: Settings, code: str) -> Campaign:
+    return rewire(json.loads(text), settings)

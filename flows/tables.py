@@ -1,6 +1,9 @@
 """What people hand in, as data: tables (CSV) whose headers may carry units, and JSON; nothing is judged here.
 
 A header names a column and may state its unit: ``value [K]``, ``x1 [mm]``. Comma, semicolon or tab separate cells.
+
+A spreadsheet takes a text that begins with ``=``, ``+``, ``-`` or ``@`` for a formula. ``write_rows``, by which all our
+tables are written, puts an apostrophe before such a text; whatever reads a table takes it away again.
 """
 
 import csv
@@ -9,17 +12,20 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from flows.errors import InputError
-from physics.space import Continuous, Design, Integer, SpaceError, Variable
+from flows.remarks import printable
+from physics.space import Categorical, Continuous, Design, Integer, SpaceError, Variable
 
 MAX_BYTES = 50_000_000
 OWN_COLUMNS = ("key", "trial", "cost", "seconds", "field", "notes")  # beside variables, outputs and "OUTPUT sd"
 _TITLE = re.compile(r"\s*(?P<name>.*?)\s*(?:\[(?P<unit>[^\[\]]*)\]\s*)?")
+_FORMULA = re.compile(r"'*(\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")  # the signs of full width too
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _CLOSE = 1e-9  # spreadsheets keep 15 digits: a design read back to within this is the one that was asked for
 
 
@@ -58,7 +64,7 @@ class Table:
         """
         for name, unit in units.items():
             given = self.units.get(name)
-            if given is not None and given != unit:
+            if given is not None and given not in (unit, printable(unit)):
                 raise InputError(
                     f"{self.file}: the header gives {name} in {given!r}, and it is in {unit or 'no unit'!r} here. "
                     "Convert the column and its header; nothing was read."
@@ -104,6 +110,28 @@ class Reading:
         return not self.values and self.field is None
 
 
+def write_rows(out: TextIO, rows: Iterable[Sequence[object]], end: str = "\r\n") -> None:
+    """Write lines of cells; a text that a spreadsheet would take for a formula gets an apostrophe, numbers stay.
+
+    Args:
+        out: Where to.
+        rows: The lines.
+        end: What ends a line.
+    """
+    csv.writer(out, lineterminator=end).writerows([_guarded(cell) for cell in row] for row in rows)
+
+
+def _guarded(cell: object) -> object:
+    if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
+
+
+def unguarded(cell: str) -> str:
+    """A cell as it was before ``write_rows`` wrote it."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
 def read_table(file: Path, renamed: Mapping[str, str] | None = None) -> Table:
     """Read a table with a header.
 
@@ -139,7 +167,7 @@ def table_of(file: Path, raw: bytes, renamed: Mapping[str, str] | None = None) -
                 "with a decimal comma is to be written with a point."
             )
     rows = (
-        Row(f"{file}: line {n}", {name: cell.strip() for name, cell in zip(names, line, strict=True)})
+        Row(f"{file}: line {n}", {name: unguarded(cell.strip()) for name, cell in zip(names, line, strict=True)})
         for n, line in lines[1:]
     )
     return Table(file, dict(titles), tuple(rows))
@@ -180,7 +208,7 @@ def readable(name: str) -> bool:
 
 
 def _titled(title: str, renamed: Mapping[str, str]) -> tuple[str, str | None]:
-    title = " ".join(title.splitlines())  # spreadsheets break a long header into lines
+    title = unguarded(" ".join(title.splitlines()))  # spreadsheets break a long header into lines
     match = _TITLE.fullmatch(title)
     assert match is not None  # the pattern matches every line
     name, unit = match["name"], match["unit"]
@@ -217,6 +245,8 @@ def level(variable: Variable, text: str, what: str) -> float | int | str:
         if value != round(value):
             raise InputError(f"{what} is {text!r}. Give a whole number.")
         return round(value)
+    if isinstance(variable, Categorical) and text not in variable.levels:
+        text = {printable(each): each for each in variable.levels}.get(text, text)
     try:
         variable.check(text)
     except SpaceError as error:

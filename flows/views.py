@@ -201,7 +201,11 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
     lineage["collocation"] = points and {**points.payload, "digest": points.reference and points.reference.digest}
     lineage["seed"] = {"seed": origin.seed, "address": [origin.iteration, origin.slot]}
     environment = model.payload["environment"] if model else campaign.environment
-    lineage["code"] = {"commit": environment.get("commit"), "specification": campaign.digest}
+    lineage["code"] = {
+        "commit": environment.get("commit"),
+        "specification": campaign.digest,
+        **_approved(ledger, trial),
+    }
     lineage["environment"] = {"digest": origin.environment, **environment}
     lineage["approvals"] = [approval.model_dump(mode="json") for approval in ledger.approvals(trial.id)]
     lineage["revisions"] = revisions(ledger.history(trial.campaign, trial.id))
@@ -210,6 +214,13 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
     lineage["mlflow"] = runs.get(f"trial:{trial.id}")
     lineage["field"] = trial.field and {"digest": trial.field.digest, "path": field_path}
     return lineage
+
+
+def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+    """The source files that the trial's last approval covers, by name, with the SHA-256 of each."""
+    digests = [approval.code for approval in ledger.approvals(trial.id) if approval.code is not None]
+    code = ledger.codes(trial.campaign).get(digests[-1]) if digests else None
+    return {"approved": code and dict(code.files)}
 
 
 def ranked(scores: Mapping[str, float]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from storage.code import Code
 from storage.ledger_errors import (
     BudgetSpent,
     ForbiddenMove,
@@ -231,8 +232,9 @@ class Ledger(LedgerReads, Protocol):
         policy: str,
         attempts: int,
         expires: float | None = None,
+        code: Code | None = None,
     ) -> Trial:
-        """Approve exactly what ``digest`` names, for ``attempts`` attempts, and move the trial to APPROVED.
+        """Approve exactly what ``digest`` and ``code`` name, for ``attempts`` attempts, and move the trial to APPROVED.
 
         From FAILED or HELD this is a fresh approval, which replaces the old one; a held attempt is settled at its
         expected cost.
@@ -246,6 +248,7 @@ class Ledger(LedgerReads, Protocol):
             policy: ``manual``, or the policy that decided.
             attempts: How often it may be staged under this approval.
             expires: From when on nothing may be staged under it; None for never.
+            code: The source files that would run; kept with an event ``code`` of the campaign, once.
 
         Raises:
             StaleTrial: The trial has moved meanwhile.
@@ -262,6 +265,7 @@ class Ledger(LedgerReads, Protocol):
         policy: str,
         attempts: int,
         expires: float | None = None,
+        code: Code | None = None,
     ) -> tuple[Trial, ...]:
         """Approve several trials in one transaction, all or none; otherwise as ``approve``.
 
@@ -317,11 +321,13 @@ class Ledger(LedgerReads, Protocol):
         failure: FailureKind | None = None,
         cost: float | None = None,
         seconds: float | None = None,
+        code: Code | None = None,
     ) -> Trial:
         """Move a trial, if it still has the state and version expected. The one door.
 
-        To STAGED: only under a live approval of the trial's own digest, not expired and with an attempt left, and only
-        within the campaign's limits, everything that is out counted in; counts the attempt and forgets the last handle.
+        To STAGED: only under a live approval of the trial's own digest and of ``code``, not expired and with an attempt
+        left, and only within the campaign's limits, everything that is out counted in; counts the attempt and forgets
+        the last handle.
         To APPROVED (a retry): only under such an approval too. To PROPOSED, REJECTED or ABANDONED: voids the approval.
         To HELD: adds a notice. To COMPLETED: never, since that takes a result (``record``). A move that ends an attempt
         (STAGED, RUNNING or HELD to anything else) settles what it cost.
@@ -336,6 +342,7 @@ class Ledger(LedgerReads, Protocol):
             failure: The kind of failure; given exactly when ``to`` is FAILED.
             cost: What the attempt that ends cost; the expected cost where it is not known.
             seconds: Its wall time; what was reserved for it where it is not known.
+            code: For a move to STAGED, the source files that would run, as the approval has to name them.
 
         Raises:
             StaleTrial: The compare-and-swap was lost.

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from storage.code import Code
 from storage.records import (
     Approval,
     Brief,
@@ -116,6 +117,18 @@ class LedgerReads(Protocol):
 
     def granted(self, campaign: str) -> tuple[Approval, ...]:
         """All approvals of a campaign, oldest first, voided ones too."""
+        ...
+
+    def unused(self, campaign: str) -> Mapping[str, Approval]:
+        """The live approvals of the trials that are APPROVED, by trial."""
+        ...
+
+    def last_approved(self, campaign: str) -> Event | None:
+        """The event of the latest approval of a campaign; ``details`` have its terms and the digest of its code."""
+        ...
+
+    def codes(self, campaign: str) -> Mapping[str, Code]:
+        """Every code that was ever approved in a campaign, by its digest (``Approval.code``)."""
         ...
 
     def pending(self, campaign: str | None = None, limit: int = 1000) -> tuple[OutboxItem, ...]:

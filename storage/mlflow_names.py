@@ -7,6 +7,7 @@ from typing import Any
 
 from storage.objective import Objective
 from storage.records import Origin, Trial, TrialState, canonical, digest_of
+from storage.text import printable
 
 NAME_LENGTH, PARAMETER_LENGTH, TAG_LENGTH = 250, 6000, 8000  # limits of MLflow 3
 COLOURS = ("#1f5fa8", "#b4371f", "#3a8f5c", "#8a5ba8", "#c58a1c", "#2b9aa8", "#7a5c46", "#5b6570")
@@ -146,5 +147,5 @@ def _dotted(name: str) -> str:
 
 
 def _text(value: Any, limit: int) -> str:
-    text = value if isinstance(value, str) else canonical(value)
+    text = printable(value if isinstance(value, str) else canonical(value))
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -223,7 +223,7 @@ class Event(Record):
     campaign: str
     trial: str | None
     action: str  # create, propose, import, move, approve, edit, prioritise, record, correct, note, lease, finish,
-    # upgrade, repair, seal, unseal, restore
+    # upgrade, repair, seal, unseal, restore, code
     before: TrialState | None  # of the trial
     after: TrialState | None
     version: int | None  # of the trial, afterwards
@@ -258,6 +258,7 @@ class Approval(Record):
     trial: str
     revision: int
     digest: Digest  # of exactly what will run
+    code: Digest | None = None  # of the code that will run it (``Ledger.codes``); None where it was not said
     by: str
     comment: str
     policy: str  # automatic, manual, ...

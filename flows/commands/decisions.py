@@ -65,7 +65,8 @@ def _approve(options: argparse.Namespace, settings: Settings) -> int:
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
     choices = _choices(ledger, options, {TrialState.PROPOSED})
-    _tell(options, "approved", decisions.approve(ledger, person, choices, options.comment, options.attempts))
+    done = decisions.approve(ledger, settings, person, choices, options.comment, options.attempts)
+    _tell(options, "approved", done)
     return 0
 
 

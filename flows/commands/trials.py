@@ -26,7 +26,9 @@ def _retry(options: argparse.Namespace, settings: Settings) -> int:
     from flows.identity import acting
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
-    _tell(options, "sent again by the next pass", settling.retry(ledger, person, options.trial, options.comment))
+    _tell(
+        options, "sent again by the next pass", settling.retry(ledger, settings, person, options.trial, options.comment)
+    )
     return 0
 
 

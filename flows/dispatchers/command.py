@@ -93,6 +93,16 @@ class Command(Local):
         if self.input.file == self.output.file:
             raise ValueError(f"input.file and output.file are both {self.input.file!r}: give the output another name")
 
+    @property
+    def programs(self) -> Mapping[str, Path]:
+        """The program by the name under which approvals cover it.
+
+        Raises:
+            InputError: the operator does not allow it now.
+        """
+        program = _allowed(self.program, self.place.settings.programs)
+        return {f"program {program.name}": program}
+
     def require(self, problem: "Problem") -> None:
         """Accept a problem whose designs the templates can take, and a program that the operator allows.
 

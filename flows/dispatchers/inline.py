@@ -102,8 +102,8 @@ def _answered(request: dict[str, Any]) -> _Answer:
         with _no_secrets():
             answer = simulate(request, plugins)
     except (Exception, SystemExit) as error:  # the outermost edge of a user's simulator: what it raises is recorded
-        kind, reason = judged(error)
-        return _Answer(Failed(kind, reason, seconds=time.monotonic() - began))
+        kind, reason, cost = judged(error)
+        return _Answer(Failed(kind, reason, cost, time.monotonic() - began))
     seconds = time.monotonic() - began
     if isinstance(answer, Refused):
         return _Answer(Failed("infeasible", answer.reason, answer.cost, seconds))

@@ -29,9 +29,12 @@ from flows.errors import InputError
 from flows.jobfolder import read_json, write_json
 from flows.orderfolder import OrderFolder
 from flows.posting import NotDelivered, post
+from flows.remarks import printable
+from flows.tables import unguarded, write_rows
 from storage.fields import FieldDamaged
 from storage.points import commit_point
 from storage.staging import sync
+from storage.text import shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -75,7 +78,7 @@ class Lab:
         for name in (*STATES, "results"):
             (self.place.orders / name).mkdir(parents=True, exist_ok=True)
         if self.place.instructions:
-            _replace(self.place.orders / "instructions.txt", f"{self.place.instructions}\n")
+            _replace(self.place.orders / "instructions.txt", f"{printable(self.place.instructions)}\n")
         order, webhook = self._order(job), self.place.webhook
         if webhook is not None:
             write_json(self._file(_SENDING, job.key), order)
@@ -88,7 +91,8 @@ class Lab:
         return {"key": job.key}
 
     def _order(self, job: Job) -> dict[str, Any]:
-        return {
+        """The order as JSON, all its texts such that people can be shown them; so are they taken back."""
+        order = {
             "key": job.key,
             "trial": job.trial,
             "campaign": self.place.campaign,
@@ -100,6 +104,7 @@ class Lab:
             "digest": job.request["digest"],
             "ordered": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+        return {name: shown(value) for name, value in order.items()}
 
     def _send(self, webhook: str, key: str, order: Mapping[str, Any]) -> None:
         commit_point("lab.webhook.before")
@@ -222,9 +227,8 @@ class Lab:
         if written is None or any(key not in keys and any(row[-blanks:]) for key, row in written.items()):
             self._set_aside(file)
         text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(header)
-        table.writerows((written or {}).get(order["key"]) or _row(order) for order in orders)
+        rows = ((written or {}).get(order["key"]) or _row(order) for order in orders)
+        write_rows(text, [header, *rows], end="\n")
         if not file.exists() or file.read_text(encoding="utf-8") != text.getvalue():
             _replace(file, text.getvalue())
 
@@ -244,18 +248,19 @@ def _header(order: Mapping[str, Any]) -> list[str]:
 
 
 def _titled(name: str, unit: str) -> str:
-    return f"{name} [{unit}]" if unit else name
+    return printable(f"{name} [{unit}]" if unit else name)
 
 
 def _row(order: Mapping[str, Any]) -> list[str]:
     blanks = [""] * (len(order["outputs"]) + 1)
-    return [order["key"], order["trial"], *(str(value) for value in order["design"].values()), *blanks]
+    return [order["key"], order["trial"], *(printable(str(value)) for value in order["design"].values()), *blanks]
 
 
 def _rows(file: Path, header: list[str]) -> dict[str, list[str]] | None:
     """Rows of a table on disk by key, as people left them; None for one of another form, or with a key twice."""
     try:
-        rows = [row for row in csv.reader(io.StringIO(file.read_text(encoding="utf-8"))) if row]
+        lines = csv.reader(io.StringIO(file.read_text(encoding="utf-8")))
+        rows = [[unguarded(cell) for cell in line] for line in lines if line]
     except FileNotFoundError:
         return {}
     except (UnicodeDecodeError, csv.Error):

@@ -5,13 +5,13 @@ forbids itself scripts and any request by its content security policy.
 """
 
 import html
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from flows.remarks import printable
+
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _VOID = frozenset({"img", "meta", "br", "hr"})
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 _STYLE = """
 :root { color-scheme: light; --ink: #1d2126; --soft: #5b6570; --line: #d9dee3; --wash: #f5f7f8; --accent: #1f5fa8; }
@@ -77,7 +77,7 @@ def _text(piece: Content) -> str:
 
 
 def _escaped(text: str) -> str:
-    return html.escape(_CONTROL.sub("\ufffd", text), quote=True)
+    return html.escape(printable(text), quote=True)
 
 
 def table(

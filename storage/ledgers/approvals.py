@@ -6,18 +6,17 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, func, insert, select
 
+from storage.code import Code
 from storage.ledger import ForbiddenMove, InvalidRecord
-from storage.ledgers import budget, schema
+from storage.ledgers import budget, codes, schema
 from storage.ledgers.rows import add_event, checked, get_trial, record_of
 from storage.ledgers.swaps import expected, permitted, swap, void, what_runs
 from storage.records import Approval, Grant, Trial, TrialState
 
 _NEW = insert(schema.approvals).inline()
 _LIVE = (
-    select(schema.approvals)
-    .where(schema.approvals.c.trial == bindparam("trial"), schema.approvals.c.voided.is_(None))
-    .order_by(schema.approvals.c.id.desc())
-)
+    codes.GRANTED.where(schema.approvals.c.trial == bindparam("trial"), schema.approvals.c.voided.is_(None))
+).order_by(schema.approvals.c.id.desc())
 _STAGED = select(func.count()).where(
     schema.events.c.trial == bindparam("trial"),
     schema.events.c.after == TrialState.STAGED.value,
@@ -35,6 +34,7 @@ class Leave:
     policy: str
     attempts: int
     expires: float | None
+    code: Code | None
 
 
 def approve(connection: Connection, grant: Grant, leave: Leave) -> Trial:
@@ -48,6 +48,7 @@ def approve(connection: Connection, grant: Grant, leave: Leave) -> Trial:
     ended = budget.settlement(connection, before, TrialState.APPROVED, None, None)
     after = swap(connection, before, TrialState.APPROVED, **budget.added(before, ended))
     terms = {"digest": grant.digest, "policy": leave.policy, "attempts": leave.attempts, "expires": leave.expires}
+    code = {} if leave.code is None else {"code": codes.kept(connection, after.campaign, leave.code, leave.by)}
     approval = checked(
         Approval,
         f"Approval of {grant.trial}",
@@ -61,8 +62,8 @@ def approve(connection: Connection, grant: Grant, leave: Leave) -> Trial:
         voided=None,
         **terms,
     )
-    connection.execute(_NEW, approval.model_dump(mode="json", exclude={"id"}))
-    details = terms | budget.details(ended)
+    connection.execute(_NEW, approval.model_dump(mode="json", exclude={"id", "code"}))
+    details = terms | code | budget.details(ended)
     by, comment, campaign = leave.by, leave.comment, after.campaign
     add_event(connection, campaign, "approve", by, comment, trial=after, before=before.expect, details=details)
     return after
@@ -95,8 +96,15 @@ def seen(connection: Connection, grant: Grant, to: TrialState) -> Trial:
     return trial
 
 
-def under_approval(connection: Connection, trial: Trial, to: TrialState) -> None:
-    """Refuse unless a live approval covers exactly what would run, has not expired and has an attempt left."""
+def under_approval(connection: Connection, trial: Trial, to: TrialState, code: Code | None) -> None:
+    """Refuse unless a live approval covers exactly what would run, has not expired and has an attempt left.
+
+    Args:
+        connection: The open transaction.
+        trial: The trial.
+        to: Where it is to go; only to STAGED is the code asked about.
+        code: What would run it.
+    """
     row = connection.execute(_LIVE, {"trial": trial.id}).mappings().first()
     if row is None:
         raise ForbiddenMove(f"{trial.id} cannot be moved to {to}: it has no live approval. Approve it first.")
@@ -105,6 +113,11 @@ def under_approval(connection: Connection, trial: Trial, to: TrialState) -> None
         raise ForbiddenMove(
             f"{trial.id} cannot be moved to {to}: its approval names the digest {approval.digest} (revision "
             f"{approval.revision}), but {runs} (revision {trial.revision}) would run. Approve what it is now."
+        )
+    if to is TrialState.STAGED and approval.code != (code and code.digest):
+        raise ForbiddenMove(
+            f"{trial.id} cannot be moved to {to}: its approval by {approval.by} does not cover the code that would run "
+            f"({codes.difference(connection, trial.campaign, approval.code, code)}). Approve it again."
         )
     if approval.expires is not None and approval.expires <= (now := time.time()):
         raise ForbiddenMove(

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, update
 
+from storage.code import Code
 from storage.ledger import ForbiddenMove, StaleTrial
 from storage.ledgers import budget, schema
 from storage.ledgers.approvals import distinct, seen, under_approval
@@ -27,11 +28,12 @@ def move(
     failure: FailureKind | None,
     cost: float | None,
     seconds: float | None,
+    code: Code | None,
 ) -> Trial:
     """Move a trial by compare-and-swap; see ``Ledger.move``."""
     before = expected(get_trial(connection, trial_id), expect)
     permitted(before, to)
-    _has_what_it_needs(connection, before, to, failure)
+    _has_what_it_needs(connection, before, to, failure, code)
     if to is TrialState.STAGED:
         budget.reserve(connection, before)
     ended = budget.settlement(connection, before, to, cost, seconds)
@@ -82,7 +84,9 @@ def _changes(
     return changes
 
 
-def _has_what_it_needs(connection: Connection, before: Trial, to: TrialState, failure: FailureKind | None) -> None:
+def _has_what_it_needs(
+    connection: Connection, before: Trial, to: TrialState, failure: FailureKind | None, code: Code | None
+) -> None:
     if to is TrialState.COMPLETED:
         raise ForbiddenMove(f"{before.id} cannot be moved to COMPLETED without a result: record its outputs.")
     if (to is TrialState.FAILED) != (failure is not None):
@@ -93,7 +97,7 @@ def _has_what_it_needs(connection: Connection, before: Trial, to: TrialState, fa
     if to is TrialState.APPROVED and before.state is TrialState.PROPOSED:
         raise ForbiddenMove(f"{before.id} cannot be moved to APPROVED without an approval: approve it.")
     if to in (TrialState.STAGED, TrialState.APPROVED):
-        under_approval(connection, before, to)
+        under_approval(connection, before, to, code)
 
 
 def hear(connection: Connection, trial_id: str, attempt: int) -> Trial:

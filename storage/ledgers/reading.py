@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
+from storage.code import Code
 from storage.ledger import InvalidRecord, LedgerError, NotALedger
-from storage.ledgers import audit, briefs, budget, custody, leases, schema
+from storage.ledgers import audit, briefs, budget, codes, custody, leases, schema
 from storage.ledgers.results import stored_results
 from storage.ledgers.rows import get_campaign, get_product, get_trial, many, require_campaign
 from storage.records import (
@@ -202,15 +203,36 @@ class ReadingLedger(ABC):
         table = schema.approvals
         with self._reading() as connection:
             trial = get_trial(connection, trial_id)
-            return many(connection, Approval, select(table).where(table.c.trial == trial.id).order_by(table.c.id))
+            return many(connection, Approval, codes.GRANTED.where(table.c.trial == trial.id).order_by(table.c.id))
 
     def granted(self, campaign: str) -> tuple[Approval, ...]:
         """All approvals of a campaign, oldest first."""
         table, trials = schema.approvals, schema.trials
-        query = select(table).join(trials, trials.c.id == table.c.trial).where(trials.c.campaign == campaign)
+        query = codes.GRANTED.join(trials, trials.c.id == table.c.trial).where(trials.c.campaign == campaign)
         with self._reading() as connection:
             get_campaign(connection, campaign)
             return many(connection, Approval, query.order_by(table.c.id))
+
+    def unused(self, campaign: str) -> Mapping[str, Approval]:
+        """The approvals under which trials wait to be sent."""
+        table, trials = schema.approvals, schema.trials
+        query = codes.GRANTED.join(trials, trials.c.id == table.c.trial).where(table.c.voided.is_(None))
+        query = query.where(trials.c.campaign == campaign, trials.c.state == TrialState.APPROVED.value)
+        with self._reading() as connection:
+            require_campaign(connection, campaign)
+            return {approval.trial: approval for approval in many(connection, Approval, query.order_by(table.c.id))}
+
+    def last_approved(self, campaign: str) -> Event | None:
+        """The event of the latest approval of a campaign."""
+        with self._reading() as connection:
+            require_campaign(connection, campaign)
+            return codes.latest(connection, campaign)
+
+    def codes(self, campaign: str) -> Mapping[str, Code]:
+        """Every code that was ever approved in a campaign."""
+        with self._reading() as connection:
+            require_campaign(connection, campaign)
+            return codes.known(connection, campaign)
 
     def pending(self, campaign: str | None = None, limit: int = 1000) -> tuple[OutboxItem, ...]:
         """The oldest outbox items not exported yet."""

@@ -9,6 +9,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine, Table, insert, select, update
 from sqlalchemy.exc import DBAPIError, StatementError
 
+from storage.code import Code
 from storage.ledger import EXPORTER, InvalidRecord, LedgerError, SpecChanged, open_ledger
 from storage.ledgers import approvals, custody, designs, leases, moves, results, schema
 from storage.ledgers.reading import ReadingLedger, unstorable
@@ -168,10 +169,11 @@ class SqlLedger(ReadingLedger):
         policy: str,
         attempts: int,
         expires: float | None = None,
+        code: Code | None = None,
     ) -> Trial:
-        """Approve exactly what ``digest`` names and move the trial to APPROVED."""
+        """Approve exactly what ``digest`` and ``code`` name and move the trial to APPROVED."""
         grant = checked(Grant, f"Approval of {trial_id}", trial=trial_id, expect=expect, digest=digest)
-        return self.approve_all([grant], by, comment, policy, attempts, expires)[0]
+        return self.approve_all([grant], by, comment, policy, attempts, expires, code)[0]
 
     def approve_all(
         self,
@@ -181,9 +183,10 @@ class SqlLedger(ReadingLedger):
         policy: str,
         attempts: int,
         expires: float | None = None,
+        code: Code | None = None,
     ) -> tuple[Trial, ...]:
         """Approve several trials, all or none."""
-        leave = approvals.Leave(by, comment, policy, attempts, expires)
+        leave = approvals.Leave(by, comment, policy, attempts, expires, code)
         with self._transaction("approve") as connection:
             return approvals.approve_all(connection, grants, leave)
 
@@ -215,10 +218,11 @@ class SqlLedger(ReadingLedger):
         failure: FailureKind | None = None,
         cost: float | None = None,
         seconds: float | None = None,
+        code: Code | None = None,
     ) -> Trial:
         """Move a trial, if it still has the state and version expected."""
         with self._transaction(f"move.{TrialState(to)}") as connection:
-            return moves.move(connection, trial_id, to, expect, by, reason, handle, failure, cost, seconds)
+            return moves.move(connection, trial_id, to, expect, by, reason, handle, failure, cost, seconds, code)
 
     def hear(self, trial_id: str, attempt: int) -> Trial:
         """Note that the attempt was seen running just now."""

@@ -300,7 +300,7 @@ class Schedule:
             word, design = self._chosen(one)
             self.model.granted[one.id] = [design]
             choices.append(Choice.of(word))
-        decisions.approve(self.ledger, ANA, choices)
+        decisions.approve(self.ledger, self.settings, ANA, choices)
 
     def _reject(self, trial: Trial) -> None:
         together = self._together(trial, {S.PROPOSED, S.APPROVED})
@@ -323,7 +323,7 @@ class Schedule:
     def _retry(self, trial: Trial) -> None:
         word, design = self._chosen(trial)
         self.model.granted[trial.id] = [design]
-        settling.retry(self.ledger, ANA, word)
+        settling.retry(self.ledger, self.settings, ANA, word)
 
     def _abandon(self, trial: Trial) -> None:
         settling.abandon(self.ledger, self.settings, ANA, trial.id, "enough")

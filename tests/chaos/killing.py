@@ -196,7 +196,7 @@ class Home:
         """Ask for what failed at every attempt once more, as a person may."""
         ledger = open_ledger(self.home / "ledger.sqlite")
         for trial in ledger.trials(NAME, states={TrialState.FAILED}):
-            settling.retry(ledger, Person("ana", "operator"), label(trial))
+            settling.retry(ledger, settings_from(self.settings, self.home), Person("ana", "operator"), label(trial))
 
     def simulated(self) -> Counter:
         """How often each design was simulated."""

@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from farms import dask_site, prefect_hand
 
+from flows.covering import covered
 from flows.dispatcher import Dispatcher, Failed, Finished, Handle, Job, Lost, Outcome, Running
 from flows.dispatching import dispatch
 from flows.harvest import harvest
@@ -31,6 +32,7 @@ from flows.settings import settings_from
 from flows.sites import Site
 from flows.spec import Dispatch, parse
 from flows.wiring import dispatcher_of, wire
+from storage.code import Code
 from storage.fields import FieldStore
 from storage.ledger import open_ledger
 from storage.records import Limits, Origin, Proposal, Trial
@@ -132,6 +134,7 @@ class Nature:
         runs: How often a key may run at most: when it is submitted twice, and when a pass died after submitting it.
         acts: What the acts come to that end by themselves: a type, or a kind of failure and what its reason holds.
         takes: Whether a pass takes results by itself; where not, people record them.
+        runs_code: Code of the operator's runs, which is compared with what was approved before it begins.
     """
 
     acts: Mapping[str, type[Outcome] | tuple[str, str]]
@@ -139,6 +142,7 @@ class Nature:
     finds: bool = True
     runs: tuple[int, int] = (1, 1)
     takes: bool = True
+    runs_code: bool = True
 
 
 _ANSWERS = {
@@ -220,7 +224,13 @@ class Bench:
         """A trial of the campaign, approved for one attempt."""
         ledger, origin = self.site().ledger, Origin(kind="initial", algorithm="sobol", seed=3, iteration=0, slot=0)
         (trial,) = ledger.propose("b", 0, [Proposal(design={"x": 0.25, "act": act}, origin=origin)], "test")
-        return ledger.approve(trial.id, trial.expect, trial.digest, "test", "looks right", "manual", 1)
+        return ledger.approve(trial.id, trial.expect, trial.digest, "test", "looks right", "manual", 1, code=self.code)
+
+    @property
+    def code(self) -> Code:
+        """What an approval that is given now covers."""
+        site = self.site()
+        return covered(site.campaign.spec, site.campaign.settings).code
 
     def trial(self) -> Trial:
         """The trial as it stands."""
@@ -321,14 +331,14 @@ def inline(folder: Path) -> Iterator[Bench]:
 @contextmanager
 def lab(folder: Path) -> Iterator[Bench]:
     """People: an order waits until its result is recorded."""
-    yield LabBench("lab", folder, Nature({}, processes=False, takes=False))
+    yield LabBench("lab", folder, Nature({}, processes=False, takes=False, runs_code=False))
 
 
 @contextmanager
 def replay(folder: Path) -> Iterator[Bench]:
     """What was recorded: nothing runs, and what was not recorded fails."""
     acts = {"answer": Finished, **dict.fromkeys(("raise", "busy", "impossible"), _UNRECORDED)}
-    nature = Nature(acts, processes=False, finds=False, runs=(0, 0))
+    nature = Nature(acts, processes=False, finds=False, runs=(0, 0), runs_code=False)
     yield Bench("replay", folder, nature, {"file": "old.csv"})
 
 

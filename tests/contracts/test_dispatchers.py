@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,19 @@ def test_a_job_ends_as_it_is_told_and_its_failure_has_a_kind_and_a_reason(bench)
             with pytest.raises(FieldDamaged, match=r"is missing|has no fields"):
                 dispatcher.fetch(handle)
         dispatcher.forget(handle["key"])
+
+
+def test_code_that_is_not_what_was_approved_does_not_begin_and_costs_nothing(bench):
+    dispatcher, job = bench.dispatcher(), bench.job("answer")
+    name = "program acting" if bench.kind == "command" else f"simulators/{bench.simulator}.py"
+    handle = dispatcher.submit(replace(job, request={**job.request, "code": {name: "0" * 64}}))
+    if not bench.nature.runs_code:
+        assert not isinstance(dispatcher.poll(handle), Failed)
+        return
+    outcome = ended(dispatcher, handle)
+    assert is_as(outcome, ("transient", "is not what was approved: it was changed since, or differs on this machine"))
+    assert name in outcome.reason
+    assert (outcome.cost, bench.runs()) == (0.0, 0)
 
 
 def test_a_key_submitted_twice_runs_once(bench):

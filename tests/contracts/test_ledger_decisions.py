@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from ledgers import BACKENDS, SPEC, S, approve, begin, edit, everything, grant, proposal, step, trial_in
 
+from storage.code import Code
 from storage.ledger import ForbiddenMove, InvalidRecord, Ledger, StaleTrial
 from storage.records import Trial, digest_of, trial_digest
 
@@ -70,6 +71,41 @@ def test_several_trials_are_rejected_together_and_what_was_approved_no_longer_is
     assert ledger.history("heat", second.id)[-1].reason == "too hot"
     assert [item.kind for item in ledger.pending()] == ["campaign", "trial", "trial"]
     assert ledger.check() == []
+
+
+def test_a_trial_is_staged_for_the_code_that_was_approved_and_for_no_other(ledger):
+    begin(ledger)
+    first, second = ledger.propose("heat", 0, [proposal(0), proposal(1)], "test")
+    code = Code(files={"simulators/rod.py": "1" * 64, "problems/rod.py": "2" * 64})
+    other = Code(files={"simulators/rod.py": "3" * 64, "problems/rod.py": "2" * 64})
+    terms = ("ann", "", "manual", 2)
+    first = ledger.approve(first.id, first.expect, first.digest, *terms, code=code)
+    ledger.approve_all([grant(second)], *terms, code=code)
+    assert set(ledger.unused("heat")) == {first.id, second.id}
+    for wrong, why in ((other, r"simulators/rod\.py changed since"), (None, "which one that is was not said")):
+        with pytest.raises(ForbiddenMove, match=rf"by ann does not cover the code that would run \({why}\)"):
+            step(ledger, first, S.STAGED, code=wrong)
+    failed = step(ledger, step(ledger, first, S.STAGED, code=code), S.FAILED)
+    again = step(ledger, failed, S.APPROVED)
+    with pytest.raises(ForbiddenMove, match=r"simulators/rod\.py changed since"):
+        step(ledger, again, S.STAGED, code=other)
+    asked = step(ledger, again, S.PROPOSED)
+    fresh = ledger.approve(asked.id, asked.expect, asked.digest, *terms, code=other)
+    assert step(ledger, fresh, S.STAGED, code=other).attempt == 2
+    assert [approval.code for approval in ledger.approvals(first.id)] == [code.digest, other.digest]
+    assert ledger.codes("heat") == {code.digest: code, other.digest: other}
+    assert [event.action for event in ledger.history("heat")].count("code") == 2, "each is written down once"
+    assert ledger.last_approved("heat").details["code"] == other.digest
+    assert set(ledger.unused("heat")) == {second.id}
+    assert ledger.check() == []
+
+
+def test_an_approval_that_says_nothing_of_the_code_covers_none(ledger):
+    trial = approve(ledger, trial_in(ledger, S.PROPOSED))
+    assert ledger.approvals(trial.id)[0].code is None
+    with pytest.raises(ForbiddenMove, match=r"does not cover the code that would run \(it does not say which\)"):
+        step(ledger, trial, S.STAGED, code=Code(files={"problems/rod.py": "2" * 64}))
+    assert step(ledger, trial, S.STAGED).state is S.STAGED
 
 
 def test_nothing_is_staged_or_retried_under_an_approval_that_has_expired(ledger):

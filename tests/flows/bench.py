@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from flows.cli import main
+from flows.covering import covered
 from flows.passes import Passed, Ref, make_pass
 from flows.recording import site_for
 from flows.running import created
@@ -19,6 +20,7 @@ from flows.settings import Settings, settings_from
 from flows.sites import Site
 from flows.spec import read_campaign
 from flows.wiring import wire
+from storage.code import Code
 from storage.ledger import Ledger, open_ledger
 
 OVEN = '''\
@@ -80,6 +82,11 @@ class Bench:
     def site(self) -> Site:
         """The campaign as a person sees it."""
         return site_for(self.settings, self.name)
+
+    @property
+    def code(self) -> Code:
+        """What an approval that is given now covers."""
+        return covered(self.site.campaign.spec, self.settings).code
 
     @property
     def orders(self) -> Path:

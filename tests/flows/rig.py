@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from flows.covering import covered
 from flows.deciding import Decision
 from flows.dispatching import attempt_key
 from flows.passes import Passed, Ref, make_pass
@@ -26,6 +27,7 @@ from flows.running import created, pause
 from flows.settings import Settings, settings_from
 from flows.spec import parse
 from flows.wiring import Campaign, wire
+from storage.code import Code
 from storage.ledger import Ledger, open_ledger
 from storage.records import Trial, TrialState
 
@@ -117,6 +119,7 @@ make_pass(Ref(sys.argv[1], "b", open_ledger(f"{sys.argv[1]}/ledger.sqlite").acqu
 DISPATCHER = '''\
 """Simulations of this machine, over a line that can be cut, and with somebody who may come between."""
 from dataclasses import dataclass
+from pathlib import Path
 
 from flows.dispatcher import CannotTell
 from flows.dispatchers.local import Local
@@ -131,6 +134,8 @@ class Remote(Local):
     def submit(self, job):
         state = open_ledger(self.folder.parents[1] / "ledger.sqlite").trial(job.trial).state
         self.folder.mkdir(parents=True, exist_ok=True)
+        if (edit := self.folder.parent / "edit").exists():
+            edit.rename(Path(__file__).parents[1] / "simulators" / "rig.py")
         with (self.folder.parent / "submitted").open("a") as log:
             log.write(f"{job.key} {state}\\n")
         return super().submit(job)
@@ -176,6 +181,11 @@ class Rig:
     @property
     def settings(self) -> Settings:
         return self.campaign.settings
+
+    @property
+    def code(self) -> Code:
+        """What an approval that is given now covers."""
+        return covered(self.campaign.spec, self.settings).code
 
     def tell(self, *acts: str) -> None:
         """What the simulations do, from the first on."""

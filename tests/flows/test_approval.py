@@ -63,7 +63,7 @@ def test_human_leaves_every_proposal_to_a_person_and_sends_what_was_approved(beg
     first, second, _ = waiting.trials()
     assert waiting.make_pass().decision.wait == "person"
     assert waiting.states() == ["PROPOSED"] * 3
-    approve(waiting.ledger, ANA, choices([first]), "go")
+    approve(waiting.ledger, waiting.settings, ANA, choices([first]), "go")
     reject(waiting.ledger, ANA, choices([second]), "too hot")
     assert waiting.make_pass().sent == 1
     waiting.settle()
@@ -158,10 +158,10 @@ def test_batch_sends_nothing_of_an_iteration_before_all_of_it_is_decided(begin):
     waiting.make_pass()
     one = waiting.trials()[0]
     # Behind the command's back, which refuses it: even then nothing goes while two are undecided.
-    waiting.ledger.approve(one.id, one.expect, one.digest, "ana", "", "manual", 1)
+    waiting.ledger.approve(one.id, one.expect, one.digest, "ana", "", "manual", 1, code=waiting.code)
     passed = waiting.make_pass()
     assert (passed.sent, passed.decision.wait) == (0, "person")
-    approve(waiting.ledger, ANA, choices(waiting.trials(PROPOSED)))
+    approve(waiting.ledger, waiting.settings, ANA, choices(waiting.trials(PROPOSED)))
     assert waiting.make_pass().sent == 2  # dispatcher.parallel
 
 
@@ -169,22 +169,22 @@ def test_what_expired_of_a_batch_takes_the_rest_of_it_back_so_that_all_of_it_is_
     waiting = begin({"policy": "batch", "expires_h": 2})
     waiting.make_pass()
     one = waiting.trials()[0]
-    waiting.ledger.approve(one.id, one.expect, one.digest, "ana", "", "manual", 1, expires=time.time() - 1)
-    approve(waiting.ledger, ANA, choices(waiting.trials(PROPOSED)))
+    waiting.ledger.approve(one.id, one.expect, one.digest, "ana", "", "manual", 1, time.time() - 1, waiting.code)
+    approve(waiting.ledger, waiting.settings, ANA, choices(waiting.trials(PROPOSED)))
     assert waiting.make_pass().sent == 0
     assert waiting.states() == ["PROPOSED"] * 3
-    approve(waiting.ledger, ANA, choices(waiting.trials()))
+    approve(waiting.ledger, waiting.settings, ANA, choices(waiting.trials()))
     assert waiting.make_pass().sent == 2  # dispatcher.parallel
 
 
 def test_an_edited_trial_holds_its_batch_until_it_is_approved_again(begin):
     waiting = begin("batch")
     waiting.make_pass()
-    approve(waiting.ledger, ANA, choices(waiting.trials()))
+    approve(waiting.ledger, waiting.settings, ANA, choices(waiting.trials()))
     edit(waiting.ledger, waiting.settings, ANA, Choice("priced-0002"), {"t": "33"})
     assert waiting.make_pass().sent == 0
     assert waiting.states() == ["APPROVED", "PROPOSED", "APPROVED"]
-    approve(waiting.ledger, ANA, [Choice("priced-0002")])
+    approve(waiting.ledger, waiting.settings, ANA, [Choice("priced-0002")])
     waiting.make_pass()
     waiting.settle()
     assert waiting.ledger.trial("priced-0002").state is TrialState.COMPLETED
@@ -194,11 +194,11 @@ def test_an_edited_trial_holds_its_batch_until_it_is_approved_again(begin):
 def test_an_edit_voids_the_approval_and_the_next_one_binds_to_the_new_digest(begin):
     waiting = begin("human")
     waiting.make_pass()
-    (before,) = approve(waiting.ledger, ANA, choices(waiting.trials()[:1]))
+    (before,) = approve(waiting.ledger, waiting.settings, ANA, choices(waiting.trials()[:1]))
     _, edited = edit(waiting.ledger, waiting.settings, ANA, Choice(before.id), {"alloy": "steel", "t": "21.5"})
     assert (edited.state, edited.revision) == (PROPOSED, 2)
     assert waiting.make_pass().sent == 0
-    approve(waiting.ledger, ANA, choices([edited]))
+    approve(waiting.ledger, waiting.settings, ANA, choices([edited]))
     old, new = waiting.ledger.approvals(before.id)
     assert (old.digest, old.live) == (before.digest, False)
     assert (new.digest, new.live, new.revision) == (edited.digest, True, 2)
@@ -212,7 +212,7 @@ def test_an_edit_voids_the_approval_and_the_next_one_binds_to_the_new_digest(beg
 def test_an_approval_that_expired_is_put_back_and_nothing_is_sent_under_it(begin):
     waiting = begin({"policy": "human", "expires_h": 1e-9})
     waiting.make_pass()
-    approve(waiting.ledger, ANA, choices(waiting.trials()))
+    approve(waiting.ledger, waiting.settings, ANA, choices(waiting.trials()))
     assert waiting.make_pass().sent == 0
     assert waiting.states() == ["PROPOSED"] * 3
     event = waiting.ledger.history(waiting.name, "priced-0001")[-1]
@@ -224,7 +224,7 @@ def test_an_approval_that_has_not_expired_is_used_and_says_until_when(begin):
     waiting = begin({"policy": "human", "expires_h": 2})
     waiting.make_pass()
     at = time.time()
-    (trial,) = approve(waiting.ledger, ANA, choices(waiting.trials()[:1]))
+    (trial,) = approve(waiting.ledger, waiting.settings, ANA, choices(waiting.trials()[:1]))
     assert waiting.ledger.approvals(trial.id)[0].expires == pytest.approx(at + 7200, abs=60)
     assert waiting.make_pass().sent == 1
 
@@ -240,7 +240,7 @@ def test_what_a_policy_approves_does_not_expire_so_that_no_pass_turns_in_circles
 def test_approved_trials_go_by_priority_and_then_by_number(begin):
     waiting = begin("human", dispatcher={"parallel": 1})
     waiting.make_pass()
-    approve(waiting.ledger, ANA, choices(waiting.trials()))
+    approve(waiting.ledger, waiting.settings, ANA, choices(waiting.trials()))
     prioritise(waiting.ledger, ANA, "priced-0003", 5)
     prioritise(waiting.ledger, ANA, "priced-0001", -1)
     spec = parse(waiting.ledger.campaign(waiting.name).spec, "test")
@@ -256,6 +256,6 @@ def test_a_person_who_is_faster_than_the_policy_has_the_last_word(begin):
     site = site_of(str(waiting.settings.home), waiting.name, lease.model_dump())
     seen_by_policy = acquisition.begin(site, 0, 3)
     reject(waiting.ledger, ANA, choices(seen_by_policy[:1]), "no")
-    assert [_approve(site, trial) is None for trial in seen_by_policy] == [True, False, False]
+    assert [_approve(site, trial, waiting.code, "") is None for trial in seen_by_policy] == [True, False, False]
     assert waiting.states() == ["REJECTED", "APPROVED", "APPROVED"]
     waiting.ledger.release(lease)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from flows.covering import covered
 from flows.dispatcher import Failed, Job, Lost, NotSent
 from flows.errors import InputError
 from flows.jobfolder import JobFolder
@@ -322,3 +323,15 @@ def test_a_program_that_cannot_be_started_fails_with_the_systems_word(place):
     for argv in ([str(place / "nowhere")], [str(place / "data")]):
         with pytest.raises(ProgramEnded, match=r"could not be started: (No such file|Exec format error)"):
             ran(place, "exit 0", argv=argv)
+
+
+def test_the_program_itself_is_part_of_what_is_approved(place):
+    made = wired(place)
+    before = covered(made.spec, made.settings)
+    assert set(before.run) == {"program solve"}, "nothing else is started"
+    assert {"problems/gas.py", "flows/dispatchers/command.py", "program solve"} <= set(before.code.files)
+    program(place / "solve", "exit 1")
+    assert before.code.differing(covered(made.spec, made.settings).code) == ("program solve",)
+    (place / "solve").chmod(0o644)
+    with pytest.raises(InputError, match=r"is no program that this account may run"):
+        covered(made.spec, made.settings)

@@ -259,7 +259,8 @@ def test_the_lineage_of_every_trial_is_complete(finished, capsys, trial):
     }
     assert data["seed"] == {"seed": 3, "address": [stored.iteration, stored.slot]}
     assert data["code"]["specification"] == campaign.digest
-    assert set(data["code"]) == {"commit", "specification"}
+    assert set(data["code"]) == {"commit", "specification", "approved"}
+    assert {"physics/problems/branin.py", "flows/dispatchers/local.py"} <= set(data["code"]["approved"])
     assert data["environment"]["threads"] >= 1
     assert data["environment"]["versions"]["torch"]
     assert re.fullmatch("[0-9a-f]{64}", data["environment"]["digest"])

@@ -164,7 +164,7 @@ def test_a_batch_of_which_one_trial_is_undecided_waits_for_a_person(tmp_path):
     at = rig(tmp_path, approval="batch", algorithm={"start": {"n": 2}})
     at.step()
     first = at.trial(1)
-    at.ledger.approve(first.id, first.expect, first.digest, "ana", "", "manual", 1)
+    at.ledger.approve(first.id, first.expect, first.digest, "ana", "", "manual", 1, code=at.code)
     assert at.step().decision == Decision(wait="person")
     assert [state for state, _ in at.trials()] == ["APPROVED", "PROPOSED"]
 

@@ -81,15 +81,18 @@ def test_who_comes_second_is_told_who_was_first_and_changes_nothing(begin, say):
 @pytest.mark.parametrize(
     ("first", "verb"),
     [
-        (lambda w: approve(w.ledger, BEN, [Choice(FIRST)], "fine"), r"approved by ben \d+ s ago \(fine\)"),
-        (lambda w: (approve(w.ledger, BEN, [Choice(FIRST)]), w.make_pass()), r"sent by fieldcraft \d+ s ago"),
+        (lambda w: approve(w.ledger, w.settings, BEN, [Choice(FIRST)], "fine"), r"approved by ben \d+ s ago \(fine\)"),
+        (
+            lambda w: (approve(w.ledger, w.settings, BEN, [Choice(FIRST)]), w.make_pass()),
+            r"sent by fieldcraft \d+ s ago",
+        ),
     ],
 )
 def test_a_second_approval_is_told_of_the_first(begin, first, verb):
     waiting = begin()
     first(waiting)
     with pytest.raises(Overtaken, match=rf"^{FIRST} was {verb}"):
-        approve(waiting.ledger, ANA, [Choice(FIRST)])
+        approve(waiting.ledger, waiting.settings, ANA, [Choice(FIRST)])
 
 
 def test_what_was_edited_after_it_was_seen_is_not_approved(begin):
@@ -100,18 +103,18 @@ def test_what_was_edited_after_it_was_seen_is_not_approved(begin):
     alike = Choice(FIRST, waiting.ledger.trial(FIRST).digest[:16], revision=1)
     for choice in (seen[0], Choice(FIRST, seen[0].digest[:16], revision=2), alike):
         with pytest.raises(Overtaken, match=r"not what you saw.*it was edited by ben \d+ s ago \(cooler\)\. Look at"):
-            approve(waiting.ledger, ANA, [choice])
-    approve(waiting.ledger, ANA, [Choice.of(label(waiting.ledger.trial(FIRST)))])
+            approve(waiting.ledger, waiting.settings, ANA, [choice])
+    approve(waiting.ledger, waiting.settings, ANA, [Choice.of(label(waiting.ledger.trial(FIRST)))])
     assert waiting.ledger.trial(FIRST).state is TrialState.APPROVED
 
 
 def test_one_trial_that_was_decided_upon_holds_up_the_whole_decision(begin):
     waiting = begin()
-    approve(waiting.ledger, BEN, choices(waiting, 3))
+    approve(waiting.ledger, waiting.settings, BEN, choices(waiting, 3))
     before = rows(waiting)
     for decide in (
-        lambda: approve(waiting.ledger, ANA, choices(waiting, 1, 2, 3)),
-        lambda: approve(waiting.ledger, ANA, [*choices(waiting, 1), Choice("priced-0002", "0" * 64)]),
+        lambda: approve(waiting.ledger, waiting.settings, ANA, choices(waiting, 1, 2, 3)),
+        lambda: approve(waiting.ledger, waiting.settings, ANA, [*choices(waiting, 1), Choice("priced-0002", "0" * 64)]),
     ):
         with pytest.raises(Overtaken, match=r"Nothing was changed\.$"):
             decide()
@@ -156,7 +159,7 @@ def test_two_people_at_once_leave_one_winner_and_one_clear_message(begin, tmp_pa
     said = [process.communicate(timeout=100) for process in both]
     won = sum(len(output.splitlines()) for output, _ in said)
     lost = said[0][1].splitlines() + said[1][1].splitlines()
-    decided = [event for event in waiting.ledger.history(waiting.name) if event.by in token]
+    decided = [event for event in waiting.ledger.history(waiting.name) if event.by in token and event.trial]
     # A reject may also follow an approval (a trial not sent yet may be rejected); nothing else is decided twice.
     twice = sum(trial.state is TrialState.REJECTED for trial in waiting.trials() if waiting.ledger.approvals(trial.id))
     assert won == len(decided) == 12 + twice
@@ -172,16 +175,16 @@ def test_two_people_at_once_leave_one_winner_and_one_clear_message(begin, tmp_pa
 
 def test_the_approval_is_for_as_often_as_the_file_says_unless_an_operator_says_more(begin):
     waiting = begin(dispatcher={"attempts": 2})
-    approve(waiting.ledger, BEN, choices(waiting, 1))
-    approve(waiting.ledger, BEN, choices(waiting, 2), attempts=1)
+    approve(waiting.ledger, waiting.settings, BEN, choices(waiting, 1))
+    approve(waiting.ledger, waiting.settings, BEN, choices(waiting, 2), attempts=1)
     with pytest.raises(Refused, match="ben is an approver and may give the 2 attempts of the campaign file, not 5"):
-        approve(waiting.ledger, BEN, choices(waiting, 3), attempts=5)
-    approve(waiting.ledger, ANA, choices(waiting, 3), attempts=5)
+        approve(waiting.ledger, waiting.settings, BEN, choices(waiting, 3), attempts=5)
+    approve(waiting.ledger, waiting.settings, ANA, choices(waiting, 3), attempts=5)
     assert [waiting.ledger.approvals(t.id)[0].attempts for t in waiting.trials()] == [2, 1, 5]
     edit(waiting.ledger, waiting.settings, ANA, Choice(FIRST), {"t": "22"})
     for attempts, message in ((0, "An approval for 0 attempts would approve nothing"), (10**20, "is out of reach")):
         with pytest.raises(InputError, match=message):
-            approve(waiting.ledger, ANA, choices(waiting, 1), attempts=attempts)
+            approve(waiting.ledger, waiting.settings, ANA, choices(waiting, 1), attempts=attempts)
 
 
 def test_a_cost_limit_stops_an_approver_and_nobody_else(begin):
@@ -191,11 +194,16 @@ def test_a_cost_limit_stops_an_approver_and_nobody_else(begin):
     poor = Person("ben", "approver", dearest - 0.5)
     before = rows(waiting)
     with pytest.raises(Refused, match=f"costs {dearest:g} and ben may approve up to {dearest - 0.5:g}"):
-        approve(waiting.ledger, poor, choices(waiting, 1, 2, 3))
+        approve(waiting.ledger, waiting.settings, poor, choices(waiting, 1, 2, 3))
     with pytest.raises(Refused, match=f"cost {sum(costs.values()):g} together"):
-        approve(waiting.ledger, Person("ben", "approver", sum(costs.values()) - 0.5), choices(waiting, 1, 2, 3))
+        approve(
+            waiting.ledger,
+            waiting.settings,
+            Person("ben", "approver", sum(costs.values()) - 0.5),
+            choices(waiting, 1, 2, 3),
+        )
     assert rows(waiting) == before
-    assert len(approve(waiting.ledger, ANA, choices(waiting, 1, 2, 3))) == 3
+    assert len(approve(waiting.ledger, waiting.settings, ANA, choices(waiting, 1, 2, 3))) == 3
 
 
 def test_an_edit_does_not_lead_round_a_cost_limit_where_the_policy_approves_what_comes_of_it(begin, say):
@@ -214,7 +222,7 @@ def test_a_rejection_needs_a_reason_and_ends_the_trial(begin, say):
     with pytest.raises(InputError, match="A rejection without a reason teaches nobody"):
         reject(waiting.ledger, ANA, choices(waiting, 1), " \n")
     assert say(waiting, "reject", FIRST)[0] == 2
-    approve(waiting.ledger, ANA, choices(waiting, 1))
+    approve(waiting.ledger, waiting.settings, ANA, choices(waiting, 1))
     reject(waiting.ledger, BEN, choices(waiting, 1), "after all")
     assert waiting.states()[0] == "REJECTED"
     assert [approval.live for approval in waiting.ledger.approvals(FIRST)] == [False]
@@ -224,7 +232,7 @@ def test_nothing_is_approved_in_a_campaign_that_has_ended(begin):
     waiting = begin()
     waiting.ledger.finish(waiting.name, "target: reached", "test")
     with pytest.raises(InputError, match=r"has ended \(target: reached\) and sends nothing more"):
-        approve(waiting.ledger, ANA, choices(waiting, 1))
+        approve(waiting.ledger, waiting.settings, ANA, choices(waiting, 1))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +250,7 @@ def test_a_choice_that_cannot_be_is_refused(begin, chosen, error, message):
     waiting = begin()
     before = rows(waiting)
     with pytest.raises(error, match=message):
-        approve(waiting.ledger, ANA, chosen)
+        approve(waiting.ledger, waiting.settings, ANA, chosen)
     assert rows(waiting) == before
 
 
@@ -363,7 +371,7 @@ def test_an_edit_that_changes_nothing_or_comes_too_late_is_refused(begin):
     same = str(waiting.ledger.trial(FIRST).design["alloy"])
     with pytest.raises(ForbiddenMove, match="this one already"):
         edit(waiting.ledger, waiting.settings, ANA, Choice(FIRST), {"alloy": same})
-    approve(waiting.ledger, ANA, [Choice(FIRST)])
+    approve(waiting.ledger, waiting.settings, ANA, [Choice(FIRST)])
     waiting.make_pass()
     with pytest.raises(Overtaken, match=f"{FIRST} was sent by fieldcraft"):
         edit(waiting.ledger, waiting.settings, ANA, Choice(FIRST), {"t": "30"})
@@ -436,7 +444,7 @@ def test_a_priority_is_set_and_recorded(begin, say):
 def test_the_queue_shows_what_waits_and_why(begin, say):
     waiting = begin({"policy": "human", "expires_h": 5})
     edit(waiting.ledger, waiting.settings, BEN, Choice(FIRST), {"t": "30"}, "rounder")
-    approve(waiting.ledger, ANA, choices(waiting, 2), "fine")
+    approve(waiting.ledger, waiting.settings, ANA, choices(waiting, 2), "fine")
     prioritise(waiting.ledger, ANA, "priced-0003", 2)
     code, said = say(waiting, "queue", "priced")
     assert code == 0
@@ -473,9 +481,9 @@ def test_what_the_queue_showed_can_be_approved_by_its_digest(begin, say):
 def test_the_queue_lists_held_trials_with_what_can_be_done_and_retries_with_their_time(begin, say):
     waiting = begin(dispatcher={"backoff_s": 600, "attempts": 3})
     for number, to, failure in ((1, TrialState.HELD, None), (2, TrialState.FAILED, "transient")):
-        approve(waiting.ledger, ANA, choices(waiting, number))
+        approve(waiting.ledger, waiting.settings, ANA, choices(waiting, number))
         trial = waiting.trials()[number - 1]
-        staged = waiting.ledger.move(trial.id, TrialState.STAGED, trial.expect, "test", "claimed")
+        staged = waiting.ledger.move(trial.id, TrialState.STAGED, trial.expect, "test", "claimed", code=waiting.code)
         waiting.ledger.move(trial.id, to, staged.expect, "test", f"why {ESCAPE}", failure=failure)
     code, said = say(waiting, "queue")
     assert code == 0
@@ -501,7 +509,7 @@ def test_an_empty_queue_says_so(begin, say):
 )
 def test_any_ordinary_text_is_kept_as_it_is(begin, text):
     waiting = begin()
-    approve(waiting.ledger, ANA, choices(waiting, 1), text)
+    approve(waiting.ledger, waiting.settings, ANA, choices(waiting, 1), text)
     assert waiting.ledger.approvals(FIRST)[0].comment == text
 
 
@@ -520,7 +528,7 @@ def test_text_that_could_harm_is_refused(begin, text, message):
     waiting = begin()
     before = rows(waiting)
     with pytest.raises(InputError, match=message):
-        approve(waiting.ledger, ANA, choices(waiting, 1), text)
+        approve(waiting.ledger, waiting.settings, ANA, choices(waiting, 1), text)
     assert rows(waiting) == before
 
 

@@ -215,8 +215,8 @@ def test_a_claimed_trial_whose_approval_has_run_out_is_not_sent(tmp_path):
     at = rig(tmp_path, simulator=None, dispatcher={"kind": "lab"}, approval="human")
     at.step()
     first, expires = at.trial(), time.time() + 1.0
-    approved = at.ledger.approve(first.id, first.expect, first.digest, "ana", "", "manual", 3, expires)
-    at.ledger.move(first.id, TrialState.STAGED, approved.expect, "a pass that was killed before it sent it", "")
+    approved = at.ledger.approve(first.id, first.expect, first.digest, "ana", "", "manual", 3, expires, at.code)
+    at.ledger.move(first.id, TrialState.STAGED, approved.expect, "a killed pass", "", code=at.code)
     eventually(lambda: time.time() > expires)
     assert at.step().sent == 0
     assert at.trials()[0] == ("FAILED", "transient")

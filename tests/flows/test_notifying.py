@@ -28,6 +28,7 @@ from flows.notifying import deliver, due_at, message_of, tell_all, text_of
 from flows.settings import Settings, settings_from
 from storage.ledger import Ledger
 from storage.records import Notice, Origin, Proposal, TrialState, digest_of
+from storage.text import printable
 
 HOSTILE = "a\n\"b'; $(rm -rf /) `id` \x1b[2J\u202e\u2028 ü \U0001f600"
 
@@ -247,15 +248,16 @@ def test_the_command_gets_the_notice_on_its_standard_input_whatever_it_holds(led
     file = tmp_path / "taken"
     assert deliver(settings(tmp_path, FIELDCRAFT_NOTIFY_COMMAND=command(TAKE, str(file))), ledger) == 1
     taken = json.loads(file.read_text())
-    assert taken["payload"] == {"trial": "heat-0001", "reason": HOSTILE}
+    assert taken["payload"] == {"trial": "heat-0001", "reason": printable(HOSTILE)}
     assert taken["text"].isprintable()
     assert len(taken["text"].splitlines()) == 1
 
 
-def test_a_hostile_payload_reaches_the_webhook_as_it_is(ledger, webhook, tmp_path):
+def test_a_hostile_payload_reaches_the_webhook_as_text_that_can_be_shown(ledger, webhook, tmp_path):
     ledger.notify("heat", "campaign ended", "one", {"reason": HOSTILE})
     assert deliver(at(webhook, tmp_path), ledger) == 1
-    assert webhook.got[0][2]["payload"] == {"reason": HOSTILE}
+    assert webhook.got[0][2]["payload"] == {"reason": printable(HOSTILE)}
+    assert ledger.noticed("heat", "campaign ended")[0].payload == {"reason": HOSTILE}, "what is kept is as it was"
 
 
 def test_the_command_is_run_without_a_shell(ledger, tmp_path):

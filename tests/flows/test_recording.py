@@ -311,7 +311,7 @@ def test_the_result_of_an_order_that_is_only_being_sent_waits_for_the_next_pass(
     held = oven.ledger.trial("oven-0001")
     held = oven.ledger.move(held.id, TrialState.FAILED, held.expect, "ana", "", failure="transient")
     again = oven.ledger.move(held.id, TrialState.APPROVED, held.expect, "ana", "again")
-    staged = oven.ledger.move(again.id, TrialState.STAGED, again.expect, "ana", "claimed")
+    staged = oven.ledger.move(again.id, TrialState.STAGED, again.expect, "ana", "claimed", code=oven.code)
     assert "oven-0001 is STAGED" in oven.run(*whole("oven-0001"))[2]
     result = {"trial": "oven-0001", "values": {"strength": 1, "porosity": 0}}
     path = oven.drop("mine.json", json.dumps(result))

@@ -31,8 +31,10 @@ from flows.wiring import rewire, wire
 from storage.fields import FieldStore
 from storage.ledger import Ledger, open_ledger
 from storage.records import Origin, Proposal, TrialState
+from storage.text import printable
 
 HOSTILE = "</td><script>alert(1)</script><img src='http://example.org/x.png' onerror=\"steal()\"> $\\frac{ & é \u202e"
+SHOWN = printable(HOSTILE)
 SECTIONS = (
     "Best so far",
     "Where the trials lie",
@@ -261,8 +263,8 @@ def test_what_people_wrote_is_shown_and_never_obeyed(finished):
     before = len(Read(written(home)).all("img"))
     ledger.move(refused.id, TrialState.REJECTED, refused.expect, "bob", HOSTILE)
     shown = Read(written(home))
-    assert shown.texts.count(HOSTILE) >= 3  # the decision and the approval, and the rejection
-    assert f"ada{HOSTILE}" in shown.texts
+    assert shown.texts.count(SHOWN) >= 3  # the decision and the approval, and the rejection
+    assert f"ada{SHOWN}" in shown.texts
     assert not {"script", "form"} & {tag for tag, _ in shown.elements}
     assert not any("onerror" in attributes for _, attributes in shown.elements)
     assert before == len([image for image in shown.all("img") if image["src"].startswith("data:")])
@@ -287,7 +289,7 @@ def test_an_approval_is_a_persons_by_its_policy_and_not_by_a_name(finished):
 def test_control_characters_and_half_characters_do_not_reach_a_page():
     made = page("a\x00b", table(["<b>"], [["c\x1b[31md", 5], [element("p", "\ud800"), None]]))
     assert not {"\x00", "\x1b", "\ud800"} & set(made)
-    assert made.count("\ufffd") == 3
+    assert [made.count(escaped) for escaped in (r"a\x00b", r"c\x1b[31md", r"\ud800")] == [1, 1, 1]
     assert "<b>" in Read(made).texts
 
 
@@ -416,8 +418,8 @@ def test_a_page_tells_of_retractions_standard_deviations_and_notes(finished):
     (result,) = ledger.results(trial.id)
     ledger.correct(trial.id, trial.expect, result.id, {"value": 20.0}, None, "ana", "read wrongly", said)
     shown = Read(written(finished / "home")).texts
-    assert f"corrected; sd value 0.25; {HOSTILE}" in shown, "among the trials"
-    assert f"sd value 0.25; {HOSTILE}" in shown, "among the results"
+    assert f"corrected; sd value 0.25; {SHOWN}" in shown, "among the trials"
+    assert f"sd value 0.25; {SHOWN}" in shown, "among the results"
     for trial in ledger.trials("small"):
         ledger.correct(trial.id, trial.expect, ledger.results(trial.id)[-1].id, None, None, "ana", "the wrong oven", {})
     shown = Read(written(finished / "home")).texts

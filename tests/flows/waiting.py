@@ -7,11 +7,13 @@ from typing import Any
 import yaml
 from small import command
 
+from flows.covering import covered
 from flows.passes import Passed, Ref, make_pass
 from flows.running import created
 from flows.settings import Settings, settings_from
 from flows.spec import parse
 from flows.wiring import wire
+from storage.code import Code
 from storage.ledger import Ledger, open_ledger
 from storage.records import Trial, TrialState
 
@@ -41,6 +43,11 @@ class Waiting:
     settings: Settings
     ledger: Ledger
     name: str = "priced"
+
+    @property
+    def code(self) -> Code:
+        """What an approval that is given now covers."""
+        return covered(parse(self.ledger.campaign(self.name).spec, "test"), self.settings).code
 
     def make_pass(self) -> Passed:
         """One pass, as the plain function it is, under a lease of its own."""

@@ -138,6 +138,33 @@ GUARDS = (
         r"not enough values to unpack",
     ),
     Guard(
+        "nothing is sent by code that was not approved",
+        "storage/ledgers/approvals.py",
+        "    if to is TrialState.STAGED and approval.code != (code and code.digest):\n",
+        "    if False:\n",
+        "tests/contracts/test_ledger_decisions.py::"
+        "test_a_trial_is_staged_for_the_code_that_was_approved_and_for_no_other[sqlite]",
+        r"DID NOT RAISE .*ForbiddenMove",
+    ),
+    Guard(
+        "an approval of code that has changed is void",
+        "flows/approval.py",
+        "None if approval.code == code.digest else uncovered(",
+        "None if approval.code else uncovered(",
+        "tests/flows/test_covering.py::"
+        "test_a_simulator_that_changed_after_a_persons_approval_does_not_run_under_it",
+        r"'simulati.*'person'",
+    ),
+    Guard(
+        "what is imported is what was approved",
+        "flows/sources.py",
+        "    if told is None:",
+        "    if told is not None:",
+        "tests/flows/test_covering.py::"
+        "test_a_file_that_changes_between_the_dispatch_and_the_import_is_refused_where_it_would_run",
+        r"assert",
+    ),
+    Guard(
         "approvals expire",
         "storage/ledgers/approvals.py",
         "    if approval.expires is not None and approval.expires <= (now := time.time()):\n",

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from driving import Driver
 
+from flows.identity import Person
+from flows.settings import settings_from
+from flows.settling import retry
 from storage.ledger import open_ledger
 from storage.records import TrialState
 
@@ -81,7 +84,8 @@ def test_a_held_experiment_runs_again_only_when_a_person_approves_it_afresh(driv
     assert drive(FIELDCRAFT_DIE_AT="result.rename.before#1") == 3
     ledger = open_ledger(tmp_path / "home" / "ledger.sqlite")
     held, other = ledger.trials("saddle")
-    ledger.approve(held.id, held.expect, held.digest, "ana", "nothing was spent", "manual", 1)
+    settings = settings_from({"FIELDCRAFT_PLUGINS": str(HERE / "plugins")}, tmp_path / "home")
+    retry(ledger, settings, Person("ana", "operator"), held.id, "nothing was spent")
     assert drive() == 3
     assert states(tmp_path) == ["COMPLETED", "HELD"]
     ledger.move(other.id, TrialState.ABANDONED, other.expect, "ana", "the sample broke")
