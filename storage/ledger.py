@@ -28,6 +28,7 @@ from storage.ledger_errors import (
     StaleTrial,
     UnknownCampaign,
     UnknownTrial,
+    UnreadableRow,
 )
 from storage.ledger_reads import LedgerReads
 from storage.records import (
@@ -75,6 +76,7 @@ __all__ = [
     "StaleTrial",
     "UnknownCampaign",
     "UnknownTrial",
+    "UnreadableRow",
     "open_ledger",
 ]
 

@@ -65,6 +65,10 @@ class SqliteLedger(SqlLedger):
         """Say what SQLite complained about, and the remedy."""
         return _explain(error, self.shown)
 
+    def _is_of_a_row(self, error: DBAPIError) -> bool:
+        """Text that is no UTF-8, for which there is no code, and what SQLite says of JSON that is none."""
+        return _code(error) in (0, sqlite3.SQLITE_ERROR)
+
     def _integrity(self, connection: Connection) -> list[str]:
         """SQLite's own check of its pages, indices and foreign keys."""
         pages = [str(line) for line in connection.exec_driver_sql("PRAGMA integrity_check").scalars() if line != "ok"]
@@ -103,6 +107,9 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
     except DBAPIError as error:
         engine.dispose()
         raise _explain(error, str(path)) from error
+    except (ValueError, TypeError) as error:  # names of tables, or the row that says what it is
+        engine.dispose()
+        raise _damaged(path, error) from error
     except LedgerError:
         engine.dispose()
         raise
@@ -120,7 +127,7 @@ def _is_sound(engine: Engine) -> bool:
     try:
         with engine.connect() as connection:
             version = connection.exec_driver_sql("SELECT schema_version FROM store").scalar()
-    except DBAPIError:  # damaged meanwhile: what opens it anew explains that
+    except (DBAPIError, ValueError):  # damaged meanwhile: what opens it anew explains that
         return False
     return bool(version == schema.SCHEMA_VERSION)
 
@@ -217,7 +224,13 @@ def _log_ahead(connection: Connection) -> None:
 
 
 def _code(error: DBAPIError) -> int:
-    return error.orig.sqlite_errorcode & 0xFF if isinstance(error.orig, sqlite3.Error) else 0
+    return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # none where it is Python's driver that complains
+
+
+def _damaged(place: Path | str, problem: object) -> NotALedger:
+    return NotALedger(
+        f"{place} is not a ledger, or is damaged: {problem}. Name the ledger of a campaign, or restore it from a copy."
+    )
 
 
 def _explain(error: DBAPIError, place: str) -> LedgerError:
@@ -228,10 +241,7 @@ def _explain(error: DBAPIError, place: str) -> LedgerError:
             "stopped in the middle of a write, end it, and repeat."
         )
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return NotALedger(
-            f"{place} is not a ledger, or is damaged: {problem}. Name the ledger of a campaign, or restore it from a "
-            "copy."
-        )
+        return _damaged(place, problem)
     remedies = {
         sqlite3.SQLITE_READONLY: "You may only read it: ask its owner, or copy the folder and work on the copy.",
         sqlite3.SQLITE_CANTOPEN: "Check that it is a file in an existing folder, which you may read and write.",
