@@ -24,6 +24,7 @@ from storage.ledger import LedgerBusy, LedgerError, NetworkFileSystem, NoLedger,
 from storage.ledgers import schema
 from storage.ledgers.opening import make_tables, settle_schema
 from storage.ledgers.sql import SqlLedger
+from storage.ledgers.wal import hidden
 
 BUSY_SECONDS = 30.0
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -99,6 +100,7 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
             raise LedgerError(
                 f"The folder {path.parent} cannot be made ({error}). Name a folder you may write."
             ) from error
+    _require_whole_log(path)
     engine = _engine(path, create) if create and not path.exists() else _shared(path)
     try:
         writable = _access(path, create=False) == "mode=rw"
@@ -118,6 +120,18 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
     if shared is not engine:
         engine.dispose()  # a connection of the one that made the file would keep the log from being folded in
     return SqliteLedger(shared)
+
+
+def _require_whole_log(path: Path) -> None:
+    """Refuse a ledger of which SQLite would drop what was committed, as soon as it opens it."""
+    log = path.with_name(f"{path.name}-wal")
+    if (found := hidden(log)) is not None:
+        commits = f"{found.commits} commit{'s' if found.commits > 1 else ''}"
+        raise NotALedger(
+            f"The ledger's log {log} is damaged at byte {found.at}: at least {commits} after that cannot be read, and "
+            "would be dropped without a word. Nothing was changed. Restore a backup (`fieldcraft restore`), or have a "
+            f"copy of the folder and go on without them: `truncate -s {found.at} {log}`."
+        )
 
 
 def _is_sound(engine: Engine) -> bool:
