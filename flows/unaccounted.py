@@ -52,9 +52,7 @@ def lost(ledger: Ledger, traces: Iterable[Begun]) -> Iterator[str]:
         except UnreadableRow:  # the ledger's own check names it
             continue
         if trace.attempt > known:
-            yield (
-                f"{trace.path}: {trace.trial} was sent {trace.attempt} times, and the ledger knows of {known}. {_WHY}"
-            )
+            yield f"{trace.path}: attempt {trace.attempt} was sent, and the ledger has made {known}. {_WHY}"
 
 
 _WHY = (
@@ -85,5 +83,5 @@ def _orders(settings: Settings) -> Iterator[Begun]:
         name = pin.parent.name
         orders = OrderFolder(name, (settings.lab or settings.home / "lab") / name, pin)
         if orders.obstacle() is None:
-            files = (file for state in STATES for file in (orders.folder / state).glob("[!.]*.json"))
+            files = sorted(file for state in STATES for file in (orders.folder / state).glob("[!.]*.json"))
             yield from (Begun(one.trial, one.attempt, file) for file in files for one in _jobs([file.with_suffix("")]))

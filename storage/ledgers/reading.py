@@ -288,7 +288,7 @@ class ReadingLedger(ABC):
 
 def _unreadable(place: str, rows: Sequence[unreadable.Unreadable]) -> str:
     """What is said of rows that cannot be read where they were needed."""
-    more = f" So it is with {len(rows) - 1} more." if len(rows) > 1 else ""
+    more = f" Nor can {len(rows) - 1} more." if len(rows) > 1 else ""
     return (
         f"The ledger {place} was altered or damaged. {rows[0]}{more} Nothing was changed. `fieldcraft doctor` names "
         "all that is wrong; `fieldcraft restore` makes a home of a backup."

@@ -39,18 +39,19 @@ class Unreadable:
 
     Args:
         table: Its table.
-        row: Its key, as far as that can be read, and its trial.
-        trial: Id of its trial, where it is one of a trial and that can be read.
+        key: Its key, as far as that can be read.
+        trial: Id of its trial, where it is a trial or of one and that can be read.
         why: What is wrong with it.
     """
 
     table: str
-    row: str
+    key: str
     trial: str | None
     why: str
 
     def __str__(self) -> str:
-        return f"Row {self.row} of {self.table} cannot be read: {self.why}."
+        owner = f" ({self.trial})" if self.trial not in (None, self.key) else ""
+        return f"Row {self.key} of {self.table}{owner} cannot be read: {self.why}."
 
 
 def find(connection: Connection) -> Iterator[Unreadable]:
@@ -128,7 +129,7 @@ def _part(
 def _described(connection: Connection, table: Table, query: Select[Any], place: int, error: Exception) -> Unreadable:
     """What can be said of a row from those of its columns that can be read."""
 
-    def cell(column: Column[Any]) -> object:
+    def cell(column: Column[Any]) -> Any:
         return connection.execute(query.with_only_columns(column).offset(place).limit(1)).scalar_one()
 
     why = _why(error)
@@ -138,14 +139,13 @@ def _described(connection: Connection, table: Table, query: Select[Any], place: 
         except FAULTS as fault:
             why = f"{column.name}: {_why(fault)}"
             break
-    known = dict[str, str]()
-    for column in (*table.primary_key.columns, *(table.c[name] for name in ("trial",) if name in table.c)):
+    known = dict[str, Any]()
+    keys = [column.name for column in table.primary_key.columns]
+    for name in {*keys, "trial"} & set(table.c.keys()):
         with suppress(*FAULTS):
-            known[column.name] = str(cell(column))
-    key = ", ".join(known.get(column.name, "?") for column in table.primary_key.columns)
-    trial = known.get("id") if table is schema.trials else known.get("trial")
-    owner = f" ({trial})" if trial and table is not schema.trials else ""
-    return Unreadable(table.name, f"{key}{owner}", trial, why)
+            known[name] = cell(table.c[name])
+    trial = known.get("id" if table is schema.trials else "trial")
+    return Unreadable(table.name, ", ".join(str(known.get(name, "?")) for name in keys), trial, why)
 
 
 def _why(error: Exception) -> str:
