@@ -137,6 +137,33 @@ def test_mlflow_has_flat_runs_of_the_campaign_its_trials_and_its_surrogates(watc
         assert {file.path for file in client.list_artifacts(run.info.run_id)} == {"checkpoint.npz", "collocation.npz"}
 
 
+@pytest.mark.parametrize("word", ["run", "iterate"])
+def test_a_server_killed_while_it_starts_is_named_in_one_line_and_the_same_command_goes_on(tmp_path, word):
+    home = tmp_path / "home"
+    code, _, err = finish(command(home, "create", str(PLATE)))
+    assert code == 0, err
+    words = ("run", str(PLATE)) if word == "run" else ("iterate", "plate")
+    process = command(home, *words, FIELDCRAFT_MLFLOW="off")
+    until(lambda: served(process), "its server to be started")
+    served(process)[0].kill()
+    code, out, err = finish(process)
+    assert (code, out, err.count("\n")) == (2, "", 1), (out, err)
+    assert re.match("fieldcraft: The local Prefect server was killed by SIGKILL before it .*Nothing is lost", err)
+    assert designs(home) == []
+    code, _, err = finish(command(home, "iterate", "plate", FIELDCRAFT_MLFLOW="off"))
+    assert code == 0 and len(designs(home)) > 0, err
+
+
+def served(process: subprocess.Popen) -> list[psutil.Process]:
+    """The Prefect server that a command has started."""
+    found = []
+    for child in psutil.Process(process.pid).children():
+        with suppress(psutil.Error):
+            if "flows.prefect_server" in child.cmdline():
+                found.append(child)
+    return found
+
+
 def test_a_run_killed_at_three_commit_points_in_turn_is_resumed_to_the_same_designs(watched, tmp_path):
     reference, _, _ = watched
     home = tmp_path / "home"
