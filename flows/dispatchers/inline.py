@@ -147,9 +147,7 @@ def _write(folder: JobFolder, answer: _Answer) -> None:
         folder.fail(outcome.kind, outcome.reason, outcome.seconds or 0.0, outcome.cost)
         return
     assert answer.fields is not None  # it has finished
-    folder.save(answer.fields)
-    ended = folder.started["at"] + outcome.seconds  # by which its time is reckoned, and not by when it was written
-    os.utime(folder.result, (ended, ended))
+    folder.save(answer.fields, outcome.seconds)
 
 
 def _is_elsewhere(folder: JobFolder) -> bool:
