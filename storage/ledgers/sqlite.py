@@ -8,10 +8,12 @@ the log away under a connection that is in use.
 """
 
 import atexit
+import errno
 import json
 import os
 import re
 import sqlite3
+import tempfile
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -37,6 +39,8 @@ _NETWORK = frozenset(
 )
 
 
+_OF_THE_DISK = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_PROBE = 4096  # bytes
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how a space, a tab, a line break or a backslash is written in a list of mounts
 
 _engines: WeakSet[Engine] = WeakSet()
@@ -262,5 +266,22 @@ def _explain(error: DBAPIError, place: str) -> LedgerError:
         sqlite3.SQLITE_FULL: "The disk is full: free some space and repeat; nothing was lost.",
         sqlite3.SQLITE_IOERR: "The disk reports an error: check it, and repeat; nothing was written.",
     }
+    if code in remedies and (cause := _refusal(Path(place).parent)) is not None:
+        return LedgerError(
+            f"The ledger {place} could not be used: {problem}. {Path(place).parent} takes no file: {cause}. Nothing "
+            "was lost: mend that and repeat."
+        )
     remedy = remedies.get(code, "Nothing was written; `fieldcraft doctor` checks the ledger.")
     return LedgerError(f"The ledger {place} could not be used: {problem}. {remedy}")
+
+
+def _refusal(folder: Path) -> str | None:
+    """What a disk says that is full, fails, or has turned read-only; None where it takes a file."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(_PROBE))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error.strerror if error.errno in _OF_THE_DISK else None
+    return None

@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
 import pytest
+from clock import Clock
 from prefect_site import until
 
 from flows.doctor import examine
@@ -135,6 +137,25 @@ def test_mlflow_has_flat_runs_of_the_campaign_its_trials_and_its_surrogates(watc
     assert sum("held_out_error" in run.data.metrics for run in surrogates) == 2, "the last one proposed nothing"
     for run in surrogates:
         assert {file.path for file in client.list_artifacts(run.info.run_id)} == {"checkpoint.npz", "collocation.npz"}
+
+
+def test_a_clock_set_back_by_an_hour_in_mid_campaign_changes_no_design_and_no_time_that_anything_took(
+    watched, tmp_path
+):
+    reference, _, _ = watched
+    home, clock = tmp_path / "home", Clock(tmp_path / "clock").set("+0")
+    process = command(home, "run", str(PLATE), **clock.environment)
+    while "harvest" not in process.stdout.readline():
+        assert process.poll() is None, process.stderr.read()
+    clock.set("-1h")
+    code, _, err = finish(process)
+    assert code == 0, err
+    ledger = open_ledger(home / "ledger.sqlite")
+    times = [event.created for event in ledger.history("plate")]
+    assert any(later < earlier - 3000.0 for earlier, later in pairwise(times)), "it was set back"
+    assert designs(home) == designs(reference)
+    assert all(0.0 < trial.seconds < 3000.0 for trial in ledger.trials("plate"))
+    assert ledger.pending() == () and examine(settings_from({}, home)) == []
 
 
 @pytest.mark.parametrize("word", ["run", "iterate"])
