@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands import campaigns, decisions, reading, recovery, reports, results, studies, trials
-from flows.commands.shared import Command
+from flows.commands.shared import Command, doubt
 from flows.display import complain
 from flows.errors import FieldcraftError, InputError, Unfinished
 from flows.identity import acting
@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command: Command = options.command
         settings = settings_from(home=options.home)
         acting(settings, "read")
-        return command(options, settings)
+        with doubt(settings):
+            return command(options, settings)
     except Unfinished as waiting:
         complain(str(waiting), as_json)
         return 3

@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from flows.remarks import one_line
 from flows.settings import Settings
 from flows.sites import unfinished
 from flows.spec import Dispatch
+from flows.unaccounted import begun, lost
 from flows.views import counted
 from flows.wiring import dispatcher_of
 from storage.fields import FieldDamaged, FieldStore
-from storage.ledger import Ledger, NotALedger, open_ledger
+from storage.ledger import Ledger, NotALedger, UnreadableRow, open_ledger
 from storage.records import Campaign, Lease, Trial, TrialState
 
 WAITING = "waiting"  # the kind of finding that is no damage: somebody is expected to do something
@@ -48,12 +50,14 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Everything that is wrong with the stores of a home or waits in them; empty when there is nothing to say."""
+    traces = begun(settings)
     ledger, fields = open_ledger(settings.ledger, upgrade=False), FieldStore(settings.fields)
-    findings = [Finding("ledger", text) for text in ledger.check()]
-    used: set[str] = set()
-    try:
+    findings = [Finding("ledger", text) for text in (*ledger.check(), *lost(ledger, traces))]
+    used, named = set[str](), bool(findings)
+    with _doubted(findings, named=named):
         findings += _moved(ledger)
-        for campaign in ledger.campaigns():
+    for campaign in _campaigns(ledger, findings, named=named):
+        with _doubted(findings, named=named):
             mentioned = tuple(mentions(ledger, campaign.name))
             used |= {mention.reference.digest for mention in mentioned}
             findings += _damaged(fields, mentioned)
@@ -63,27 +67,40 @@ def examine(settings: Settings) -> list[Finding]:
             findings += _leftover_work(ledger, campaign, settings)
             findings += _elsewhere(ledger, campaign)
             findings += _unshown(ledger, campaign, settings)
-        if any(ledger.holder(campaign.name) or ledger.trainer(campaign.name) for campaign in ledger.campaigns()):
-            used |= fields.digests()  # a pass publishes a field before it mentions it: nothing is an orphan yet
-    except (
-        ValueError,
-        KeyError,
-        NotALedger,
-    ) as error:  # no more can be concluded from a ledger that is not what it was
+            if ledger.holder(campaign.name) or ledger.trainer(campaign.name):
+                used |= fields.digests()  # a pass publishes a field before it mentions it: nothing is an orphan yet
+    if any(finding.kind == "ledger" for finding in findings):
+        used |= fields.digests()  # what a ledger in doubt refers to, nobody can say
+    return findings + _swept(fields, used)
+
+
+@contextmanager
+def _doubted(findings: list[Finding], *, named: bool) -> Iterator[None]:
+    """Go on after what cannot be read; a row that the ledger's check has ``named`` is not said twice."""
+    try:
+        yield
+    except (UnreadableRow, NotALedger) as error:
+        if not named:
+            findings.append(Finding("ledger", str(error)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # JSON of another form
         findings.append(Finding("ledger", f"A record cannot be used: {error!r}. {RESTORE}"))
-        used |= fields.digests()
+
+
+def _campaigns(ledger: Ledger, findings: list[Finding], *, named: bool) -> tuple[Campaign, ...]:
+    with _doubted(findings, named=named):
+        return ledger.campaigns()
+    return ()
+
+
+def _swept(fields: FieldStore, used: set[str]) -> list[Finding]:
+    """What dead processes have left staged, and fields that nothing mentions."""
     swept = fields.sweep(used, remove=False)
-    findings += [
-        Finding("staging", f"{name}: left by a process that died. The next pass removes it.", fields.staging(name))
-        for name in swept.staging
+    staging = "left by a process that died. The next pass removes it."
+    orphan = "no trial or model refers to it. It does no harm and may be deleted."
+    return [
+        *(Finding("staging", f"{name}: {staging}", fields.staging(name)) for name in swept.staging),
+        *(Finding("orphan", f"field {digest}: {orphan}", digest) for digest in swept.orphans),
     ]
-    findings += [
-        Finding(
-            "orphan", f"field {digest}: no trial or model refers to it. It does no harm and may be deleted.", digest
-        )
-        for digest in swept.orphans
-    ]
-    return findings
 
 
 def _moved(ledger: Ledger) -> list[Finding]:

@@ -17,6 +17,7 @@ from flows.remarks import said
 from flows.sites import ACTOR, Site
 from flows.sources import Sources
 from flows.streams import Use, stream
+from flows.unaccounted import require_known
 from physics.space import Design
 from storage.fields import FieldDamaged
 from storage.ledger import ForbiddenMove, StaleTrial
@@ -30,7 +31,11 @@ def harvest(site: Site) -> int:
     """Settle every trial whose attempt has ended; returns how many were.
 
     A trial that a person moved meanwhile is left to the next pass.
+
+    Raises:
+        FieldcraftError: the ledger has lost what was last written into it.
     """
+    require_known(site)
     dispatcher = site.campaign.dispatcher
     settled = collect(site, dispatcher) if isinstance(dispatcher, Lab) else 0
     for trial in site.ledger.trials(site.name, states={TrialState.RUNNING, TrialState.HELD}):

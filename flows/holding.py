@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from flows.dispatchers.inline import write_down
 from storage.ledger import Ledger
 from storage.records import Lease
 
@@ -10,6 +11,8 @@ from storage.records import Lease
 @contextmanager
 def held(ledger: Ledger, name: str, *, break_lease: bool = False, due: float | None = None) -> Iterator[Lease]:
     """Hold a campaign's lease; after passes that ended in an error, nothing that was due before counts as served.
+
+    What only this process knows of its jobs is written down before the lease is given back.
 
     Args:
         ledger: Where the lease is.
@@ -27,6 +30,7 @@ def held(ledger: Ledger, name: str, *, break_lease: bool = False, due: float | N
         yield lease
         done = True
     finally:
+        write_down(name)
         ledger.release(lease, done)
 
 

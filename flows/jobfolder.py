@@ -86,9 +86,13 @@ class JobFolder:
                 start_new_session=True,
             )
 
-    def begin(self) -> bool:
-        """Take the job for this process; False when another has it, or when it was barred."""
-        return self._take({**process_of(os.getpid()), "host": socket.gethostname()})
+    def begin(self, *, flush: bool = True) -> bool:
+        """Take the job for this process; False when another has it, or when it was barred.
+
+        Args:
+            flush: Whether that must be known after a power cut, too.
+        """
+        return self._take({**process_of(os.getpid()), "host": socket.gethostname()}, flush=flush)
 
     def bar(self, process: Mapping[str, Any], reason: str) -> bool:
         """Let nobody begin the job any more, which fails it in passing; False when somebody has begun it.
@@ -99,9 +103,9 @@ class JobFolder:
         """
         return self._take({**process, "barred": reason})
 
-    def _take(self, process: Mapping[str, Any]) -> bool:
+    def _take(self, process: Mapping[str, Any], *, flush: bool = True) -> bool:
         try:  # whoever makes this file runs the job: from here on nobody else can
-            write_json(self.path / "started.json", {**process, "at": time.time()}, once=True)
+            write_json(self.path / "started.json", {**process, "at": time.time()}, once=True, flush=flush)
         except FileExistsError:
             return False
         return True
@@ -128,9 +132,11 @@ class JobFolder:
         """Whether the job has been asked to end."""
         return (self.path / "recalled.json").exists()
 
-    def save(self, fields: "xr.Dataset") -> None:
-        """Write the result, whole or not at all."""
+    def save(self, fields: "xr.Dataset", seconds: float) -> None:
+        """Write the result, whole or not at all, as one that took so many seconds, whatever the clock says by now."""
         save_group(self.result, fields)
+        ended = self.started["at"] + seconds
+        os.utime(self.result, (ended, ended))
 
     def load(self) -> "xr.Dataset":
         """The result, checksums verified.
@@ -193,8 +199,8 @@ def process_of(pid: int) -> dict[str, Any]:
     return {"pid": pid, "started": start_time(pid), "boot": boot()}
 
 
-def write_json(path: Path, data: dict[str, Any], *, once: bool = False) -> None:
-    """Write a file whole or not at all; with ``once``, refuse to replace one.
+def write_json(path: Path, data: dict[str, Any], *, once: bool = False, flush: bool = True) -> None:
+    """Write a file whole or not at all, to the disk with ``flush``; with ``once``, refuse to replace one.
 
     Raises:
         FileExistsError: ``once`` and the file is there.
@@ -203,7 +209,8 @@ def write_json(path: Path, data: dict[str, Any], *, once: bool = False) -> None:
     with draft.open("w") as file:
         json.dump(data, file)
         file.flush()
-        os.fsync(file.fileno())
+        if flush:
+            os.fsync(file.fileno())
     try:
         if once:
             os.link(draft, path)
@@ -211,7 +218,8 @@ def write_json(path: Path, data: dict[str, Any], *, once: bool = False) -> None:
             os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-    sync(path.parent)
+    if flush:
+        sync(path.parent)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -69,7 +69,8 @@ def _settle(site: Site, dispatcher: Dispatcher, trial: Trial, attempt: int, take
     if handle is not None and isinstance(outcome, Finished):
         kept = _kept(site, dispatcher, trial, handle, attempt, outcome.seconds, take)
     else:
-        kept = trial.state in (TrialState.COMPLETED, TrialState.ABANDONED)
+        within_pass = getattr(dispatcher, "within_pass", False)  # a late result of which never comes
+        kept = within_pass or trial.state in (TrialState.COMPLETED, TrialState.ABANDONED)
     if kept and present:
         dispatcher.forget(key)
 

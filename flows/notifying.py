@@ -65,7 +65,7 @@ def deliver(settings: Settings, ledger: Ledger, campaign: str | None = None) -> 
     if not channels(settings):
         return 0
     try:
-        due = [notice for notice in ledger.notices(campaign, _MOST_AT_ONCE) if due_at(notice) <= time.time()]
+        due = [notice for notice in ledger.notices(campaign, _MOST_AT_ONCE) if is_due(notice, time.time())]
         return len(tell_all(settings, ledger, due, PATIENCE_S).told)
     except (LedgerError, OSError) as error:  # the pass's own next write says the same
         tell("untold", reason=str(error))
@@ -204,6 +204,11 @@ def due_at(notice: Notice) -> float:
     """When the next try is due, in seconds since the epoch: at once at first, then at ever greater ages."""
     pause = _FIRST_PAUSE_S * _GROWTH ** min(notice.tries, _MOST_TRIES) if notice.tries else 0.0
     return notice.created + pause
+
+
+def is_due(notice: Notice, now: float) -> bool:
+    """Whether a notice is to be told; one that nobody was told of yet is, though the clock was set back since."""
+    return not notice.tries or due_at(notice) <= now
 
 
 def message_of(campaign: Campaign, notice: Notice) -> dict[str, Any]:

@@ -89,17 +89,39 @@ class Server:
         assert self.child.stdout is not None  # piped above
         port = self.child.stdout.readline().decode().strip()
         if not port:
-            raise FieldcraftError("No port of 127.0.0.1 is free for Prefect's server. Stop some programs that listen.")
+            problem = self._ended("before it had a port of 127.0.0.1")
+            self.close()
+            raise problem
         os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
 
     def begin(self) -> None:
-        """Let the child write its database and serve."""
+        """Let the child write its database and serve.
+
+        Raises:
+            FieldcraftError: it has ended; nothing was changed.
+        """
         if self.child is not None:
             assert self.child.stdin is not None  # piped above
             self.begun = True
             self.home.mkdir(parents=True, exist_ok=True)
-            self.child.stdin.write(b"b")
-            self.child.stdin.flush()
+            try:
+                self.child.stdin.write(b"b")
+                self.child.stdin.flush()
+            except BrokenPipeError:
+                raise self._ended("before it began to serve") from None
+
+    def _ended(self, when: str) -> FieldcraftError:
+        """What is said of a child that is gone."""
+        assert self.child is not None  # it is gone
+        from storage.processes import signal_name
+
+        status, log = self.child.wait(), self.home / "server.log"
+        how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with status {status}"
+        why = f"; {log} may say why" if log.exists() else ""
+        return FieldcraftError(
+            f"The local Prefect server {how} {when}{why}. Nothing is lost: run the same command again. If that does "
+            f"not help, delete {self.home}: nothing that counts is kept there."
+        )
 
     def ready(self) -> None:
         """Wait until the API answers.
@@ -116,10 +138,13 @@ class Server:
                     return
             except httpx.HTTPError:
                 time.sleep(0.05)
+        if self.child is not None and self.child.poll() is not None:
+            raise self._ended("before it answered")
         if self.child is not None:
             raise FieldcraftError(
-                f"The local Prefect server did not start; {os.environ['PREFECT_HOME']}/server.log says why. "
-                "Nothing that counts is kept there: its folder may be deleted."
+                f"The local Prefect server did not answer within {START_S:.0f} s; {self.home}/server.log may say why. "
+                f"Nothing is lost: run the same command again. If that does not help, delete {self.home}: nothing that "
+                "counts is kept there."
             )
         raise FieldcraftError(
             f"No Prefect API answers at {url}. Start that server, or unset PREFECT_API_URL to use a local one."

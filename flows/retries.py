@@ -31,8 +31,13 @@ def retries(ledger: Ledger, chosen: Dispatch, campaign: str) -> list[Retry]:
     """The retries to come, soonest first: transient failures with an attempt left under a live approval."""
     now = time.time()
     usable = [found for found in ledger.retriable(campaign) if found.expires is None or found.expires > now]
-    coming = [Retry(f.trial, f.used, f.attempts - 1, f.failed + backoff(chosen, f.used)) for f in usable]
+    coming = [Retry(f.trial, f.used, f.attempts - 1, _due(f.failed, backoff(chosen, f.used), now)) for f in usable]
     return sorted(coming, key=lambda retry: (retry.due, retry.trial.number))
+
+
+def _due(failed: float, pause: float, now: float) -> float:
+    """When a pause after a failure is over; at once where the clock was set back since, which would lengthen it."""
+    return failed + pause if failed <= now else now
 
 
 def backoff(chosen: Dispatch, failures: int) -> float:

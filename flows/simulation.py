@@ -107,7 +107,7 @@ def _work(job: "JobFolder") -> int:
         if isinstance(answer, Refused):
             job.fail("infeasible", answer.reason, time.monotonic() - began, answer.cost)
         else:
-            job.save(answer)
+            job.save(answer, time.monotonic() - began)
     except ProgramEnded as ended:
         ended.tell(job, time.monotonic() - began)
         return 1

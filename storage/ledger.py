@@ -29,6 +29,7 @@ from storage.ledger_errors import (
     StaleTrial,
     UnknownCampaign,
     UnknownTrial,
+    UnreadableRow,
 )
 from storage.ledger_reads import LedgerReads
 from storage.records import (
@@ -76,6 +77,7 @@ __all__ = [
     "StaleTrial",
     "UnknownCampaign",
     "UnknownTrial",
+    "UnreadableRow",
     "open_ledger",
 ]
 

@@ -2,7 +2,8 @@
 
 LedgerError
 +-- NoLedger           nothing there
-+-- NotALedger         something else is there
++-- NotALedger         something else is there, or it is damaged beyond reading
++-- UnreadableRow      rows of it were altered behind its back
 +-- NewerSchema        written by a newer fieldcraft
 +-- OldSchema          written by an older one, and not to be upgraded just now
 +-- NetworkFileSystem  the file lies where SQLite's locks cannot be trusted
@@ -36,6 +37,10 @@ class NoLedger(LedgerError):
 
 class NotALedger(LedgerError):
     """The file or database is not a ledger, or is damaged beyond reading."""
+
+
+class UnreadableRow(LedgerError):
+    """Rows that were altered behind the ledger's back cannot be read; the message names the first."""
 
 
 class NewerSchema(LedgerError):

@@ -90,6 +90,7 @@ def _ran(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _iterate(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.holding import held
     from flows.identity import acting
     from flows.prefect_server import Server, without_heartbeats
     from flows.progress import listening
@@ -97,17 +98,15 @@ def _iterate(options: argparse.Namespace, settings: Settings) -> int:
     acting(settings, "operate")
     ledger = open_ledger(settings.ledger)
     campaign_of(ledger, options.name)
-    with closing(Server(settings.home / "prefect")) as server:
-        lease = ledger.acquire(options.name, break_lease=options.break_lease)
-        try:
-            server.begin()
-            from flows.campaign import iterate
+    held_lease = held(ledger, options.name, break_lease=options.break_lease)
+    with closing(Server(settings.home / "prefect")) as server, held_lease as lease:
+        server.begin()
+        from flows.campaign import iterate
 
-            server.ready()
-            with without_heartbeats(), listening(Display(lambda: open_ledger(settings.ledger), options.json)):
-                passed = iterate(options.name, str(settings.home), lease.model_dump())
-        finally:
-            ledger.release(lease)
+        server.ready()
+        display = Display(lambda: open_ledger(settings.ledger), options.json)
+        with server.answering(), without_heartbeats(), listening(display):
+            passed = iterate(options.name, str(settings.home), lease.model_dump())
     decision = passed["decision"]
     outcome = decision["finished"] or (f"waits for {decision['wait']}" if decision["wait"] else "proposed")
     show(options.json, {"event": "passed", **passed}, lambda: f"{options.name}: {outcome}")

@@ -2,14 +2,15 @@
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from flows.errors import InputError
 from flows.plugins import suggestion
 from flows.remarks import printable
 from flows.settings import Settings
-from storage.ledger import Ledger
+from storage.ledger import Ledger, LedgerError, NotALedger, open_ledger
 
 Command = Callable[[argparse.Namespace, Settings], int]
 
@@ -40,3 +41,31 @@ def campaign_of(ledger: Ledger, name: str) -> Any:
             "--home names another folder."
         )
     return known[name]
+
+
+@contextmanager
+def doubt(settings: Settings) -> Iterator[None]:
+    """Take what a command stumbles over for what is wrong with the ledger's records, where its check finds something.
+
+    A record that was altered can still be read as JSON, and then lacks what every record of its kind has.
+
+    Raises:
+        NotALedger: the check found something; names the first.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        found = _problems(settings)
+        if not found:
+            raise
+        raise NotALedger(
+            f"The ledger {settings.ledger_shown} does not hold what it should: {found[0]} 'fieldcraft doctor' names "
+            "all that is wrong; 'fieldcraft restore' makes a home of a backup."
+        ) from error
+
+
+def _problems(settings: Settings) -> list[str]:
+    try:
+        return open_ledger(settings.ledger, upgrade=False).check()
+    except LedgerError:  # there is none: something else is wrong
+        return []

@@ -1,26 +1,36 @@
 """Simulations within the pass itself: for formulas of milliseconds, where a process each would cost a thousandfold.
 
-A job is a calculation that may be repeated without harm, and nothing of it is kept on the disk: its handle holds the
-whole request, and whoever asks for a result that this process does not hold computes it again, to the same bits. That
-is why only simulators that declare themselves idempotent run here. Nothing limits the time of one. While it runs,
-variables that may hold secrets are out of ``os.environ``; a program that searches the process still finds them.
+A job is a calculation that may be repeated without harm; its handle holds the whole request, so that whoever finds
+neither an answer nor anybody at work on it computes it again, to the same bits. That is why only simulators that
+declare themselves idempotent run here. Nothing limits the time of one. While it runs, variables that may hold secrets
+are out of ``os.environ``; a program that searches the process still finds them.
+
+Whoever runs a job claims it in its folder (``flows.jobfolder``) first, so that no other process runs it meanwhile. The
+answer stays in memory, where the next pass of the same process finds it. What no pass has taken when the process gives
+its lease back is written into the folder, for the pass of another.
 """
 
 import os
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flows.dispatcher import Failed, Finished, Handle, Job, NotSent, Outcome, Place
+from flows.dispatcher import Failed, Finished, Handle, Job, Lost, NotSent, Outcome, Place, Running
+from flows.jobfolder import JobFolder
 from flows.plugins import load
 from flows.settings import settings_from, without_secrets
 from flows.simulation import Refused, judged, simulate
-from storage.fields import FieldDamaged
+from storage.fields import FieldDamaged, FieldError
+from storage.processes import boot, is_alive
 
 if TYPE_CHECKING:
     import xarray as xr
+
+_POLL_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -34,10 +44,13 @@ class Inline:
     place: Place
     by_people: ClassVar[bool] = False
     within_pass: ClassVar[bool] = True
-    _answers: ClassVar[dict[tuple[str, str], "_Answer"]] = {}  # by campaign's folder and key, until fetched
+    _answers: ClassVar[dict[Path, "_Answer"]] = {}  # of this process, by the job's folder, until forgotten
+
+    def _of(self, key: str) -> JobFolder:
+        return JobFolder(self.place.folder / key)
 
     def submit(self, job: Job) -> Handle:
-        """Run the job, unless this process has its answer.
+        """Run the job, unless there is an answer or another process is at it.
 
         Raises:
             NotSent: its simulator is not idempotent.
@@ -49,7 +62,7 @@ class Inline:
                 "after a crash. Use the dispatcher 'local', or declare the simulator `idempotent = True` if it is."
             )
         handle = {"key": job.key, "request": dict(job.request)}
-        self._answer(handle)
+        self.poll(handle)
         return handle
 
     def find(self, key: str) -> Handle | None:
@@ -57,45 +70,94 @@ class Inline:
         return None
 
     def look(self, handle: Handle) -> Outcome:
-        """How the job ended."""
-        return self._answer(handle).outcome
+        """How the job ended, or that another process is at it; lost where neither is so."""
+        folder = self._of(handle["key"])
+        if (answer := self._answers.get(folder.path)) is not None:
+            return answer.outcome
+        busy = _is_elsewhere(folder)  # before the folder is read: what a dead process left behind is complete
+        if (verdict := folder.verdict()) is not None:
+            return verdict
+        return Running() if busy else Lost("nobody has its answer, and nobody is at it")
 
     def poll(self, handle: Handle) -> Outcome:
-        """As ``look``: nothing begins later."""
-        return self.look(handle)
+        """As ``look``, but a job that is lost is run now."""
+        outcome = self.look(handle)
+        return self._run(handle) if isinstance(outcome, Lost) else outcome
+
+    def _run(self, handle: Handle) -> Outcome:
+        folder = self._of(handle["key"])
+        folder.delete()  # the claim of a process that has ended
+        folder.path.mkdir(parents=True, exist_ok=True)
+        if not folder.begin(flush=False):  # a claim that a power cut takes went with its process
+            return Running()  # another process was faster
+        outcome, fields = _answered(handle["request"])
+        self._answers[folder.path] = _Answer(self.place.campaign, outcome, fields)
+        return outcome
 
     def fetch(self, handle: Handle) -> "xr.Dataset":
-        """The fields of a finished job, which this process then holds no longer."""
-        fields = self._answer(handle).fields
-        if fields is None:
+        """The fields of a finished job."""
+        folder = self._of(handle["key"])
+        answer = self._answers.get(folder.path)
+        if answer is None:
+            return folder.load()
+        if answer.fields is None:
             raise FieldDamaged(f"{handle['key']} failed and has no fields. Ask `look` what became of it.")
-        self.forget(handle["key"])
-        return fields
+        return answer.fields
 
     def cancel(self, handle: Handle) -> None:
         """Nothing to do: a job that was submitted has ended."""
 
     def forget(self, key: str) -> None:
-        """Drop the job's answer."""
-        self._answers.pop((str(self.place.folder), key), None)
+        """Drop the job's answer and its folder."""
+        folder = self._of(key)
+        self._answers.pop(folder.path, None)
+        folder.delete()
 
     def wait(self, handles: list[Handle], seconds: float) -> None:
-        """Return at once: a job that was submitted has ended."""
-
-    def _answer(self, handle: Handle) -> "_Answer":
-        key = (str(self.place.folder), handle["key"])
-        if key not in self._answers:
-            self._answers[key] = _answered(handle["request"])
-        return self._answers[key]
+        """Return at once; where other processes are at all of them, when one has ended, or after ``seconds``."""
+        deadline = time.monotonic() + seconds
+        while handles and time.monotonic() < deadline and all(isinstance(self.look(h), Running) for h in handles):
+            time.sleep(_POLL_S)
 
 
 @dataclass(frozen=True)
 class _Answer:
+    campaign: str
     outcome: Finished | Failed
-    fields: "xr.Dataset | None" = None
+    fields: "xr.Dataset | None"
 
 
-def _answered(request: dict[str, Any]) -> _Answer:
+def write_down(campaign: str) -> None:
+    """Write the answers of a campaign that no pass of this process has taken into their folders.
+
+    Where the disk refuses, nothing is lost but time: whoever asks next runs the job again.
+    """
+    for path, answer in [(path, kept) for path, kept in Inline._answers.items() if kept.campaign == campaign]:
+        del Inline._answers[path]
+        folder = JobFolder(path)
+        if _is_elsewhere(folder) or not folder.started:  # given up meanwhile
+            continue
+        with suppress(OSError, FieldError):
+            _write(folder, answer)
+
+
+def _write(folder: JobFolder, answer: _Answer) -> None:
+    outcome = answer.outcome
+    if isinstance(outcome, Failed):
+        folder.fail(outcome.kind, outcome.reason, outcome.seconds or 0.0, outcome.cost)
+        return
+    assert answer.fields is not None  # it has finished
+    folder.save(answer.fields, outcome.seconds)
+
+
+def _is_elsewhere(folder: JobFolder) -> bool:
+    """Whether another process of this machine has the job; one of another machine has lost its lease for good."""
+    claim = folder.started
+    here = (claim.get("boot"), claim.get("host")) == (boot(), socket.gethostname())
+    return here and claim["pid"] != os.getpid() and is_alive(claim["pid"], claim["started"])
+
+
+def _answered(request: dict[str, Any]) -> "tuple[Finished | Failed, xr.Dataset | None]":
     began = time.monotonic()
     try:
         plugins = settings_from().plugins
@@ -103,11 +165,11 @@ def _answered(request: dict[str, Any]) -> _Answer:
             answer = simulate(request, plugins)
     except (Exception, SystemExit) as error:  # the outermost edge of a user's simulator: what it raises is recorded
         kind, reason, cost = judged(error)
-        return _Answer(Failed(kind, reason, cost, time.monotonic() - began))
+        return Failed(kind, reason, cost, time.monotonic() - began), None
     seconds = time.monotonic() - began
     if isinstance(answer, Refused):
-        return _Answer(Failed("infeasible", answer.reason, answer.cost, seconds))
-    return _Answer(Finished(seconds), answer)
+        return Failed("infeasible", answer.reason, answer.cost, seconds), None
+    return Finished(seconds), answer
 
 
 @contextmanager

@@ -1,145 +1,137 @@
-"""Reading a whole ledger and saying what does not agree: digests, histories, revisions, results, spending."""
+"""Reading a whole ledger and saying what cannot be read, and what of the rest does not agree."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
-from typing import TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Select, Table, func, select
 
-from storage.ledgers import schema
-from storage.ledgers.rows import many, record_of
-from storage.records import (
-    COUNTING,
-    Campaign,
-    Event,
-    Result,
-    Trial,
-    TrialState,
-    digest_of,
-    result_digest,
-    trial_digest,
-)
+from storage.ledgers import schema, unreadable
+from storage.ledgers.histories import Rows, Spent, disagreements
+from storage.ledgers.unreadable import readable
+from storage.records import Approval, Campaign, Event, OutboxItem, Product, Record, Result, Trial, digest_of
 
-_ALWAYS_BUMPS = frozenset({"edit", "correct"})  # a new version even where the state stays
-_AT_ONCE = 500  # trials whose events and results are in memory together
-R = TypeVar("R", Event, Result)
-History = tuple[Event, ...]
-Spent = tuple[float, float]  # budget units and seconds of wall time
+_AT_ONCE = 500  # trials whose events, results and approvals are in memory together
+_NUMBERED = (schema.events, schema.results, schema.approvals, schema.outbox, schema.notices)
+_ODD = (KeyError, TypeError, ValueError, AttributeError)  # what JSON of another form than it should have raises
+R = TypeVar("R", Event, Result, Approval)
+Shown = Mapping[tuple[str, str], Mapping[str, Any]]
+"""What was last put down for tracking, by what it shows and which."""
 
 
 def audit(connection: Connection) -> list[str]:
-    """What is wrong with the ledger's records, one sentence each."""
-    names = connection.execute(select(schema.campaigns.c.name).order_by(schema.campaigns.c.created)).scalars().all()
-    return [problem for name in names for problem in _campaign(connection, str(name))]
+    """What is wrong with the ledger's records, one sentence each.
+
+    A row that cannot be read is named, and what it is held against elsewhere is left out, since it would only be
+    said again that something is missing.
+    """
+    broken = tuple(unreadable.find(connection))
+    found = [*unreadable.said(broken), *_gaps(connection)]
+    tables, trials = {row.table for row in broken}, {row.trial for row in broken if row.trial is not None}
+    query = select(schema.campaigns).order_by(schema.campaigns.c.created, schema.campaigns.c.name)
+    for campaign in readable(connection, Campaign, query):
+        shown = None if schema.outbox.name in tables else _shown(connection, campaign.name)
+        if not tables & {schema.events.name, schema.products.name}:
+            found += _own(connection, campaign, shown)
+        found += _trials(connection, campaign, shown, trials, whole=schema.trials.name not in tables)
+    return found
 
 
-def _campaign(connection: Connection, name: str) -> Iterator[str]:
-    try:
-        row = connection.execute(select(schema.campaigns).where(schema.campaigns.c.name == name)).mappings().one()
-        campaign = record_of(Campaign, row)
-        query = select(schema.trials).where(schema.trials.c.campaign == name).order_by(schema.trials.c.number)
-        trials = many(connection, Trial, query)
-        settled = _before_upgrade(connection, name)
-    except ValueError as error:  # a row that is no record, or a column that is no JSON
-        yield f"Campaign {name} cannot be read: {error}"
-        return
+def _gaps(connection: Connection) -> Iterator[str]:
+    """Rows that are gone: ids count the rows of a table from 1, and none is ever deleted."""
+    for table in _NUMBERED:
+        query = select(func.count(), func.min(table.c.id), func.max(table.c.id))
+        count, least, greatest = connection.execute(query).one()
+        if count and (least, greatest) != (1, count):
+            yield f"The rows of {table.name} are numbered from {least} to {greatest}, but there are {count}."
+
+
+def _shown(connection: Connection, campaign: str) -> Shown:
+    table = schema.outbox
+    query = select(table).where(table.c.campaign == campaign).order_by(table.c.id)
+    names = {"trial": "id", "surrogate": "iteration"}
+    items = readable(connection, OutboxItem, query)
+    return {(item.kind, str(item.payload.get(names.get(item.kind, "name")))): item.payload for item in items}
+
+
+def _own(connection: Connection, campaign: Campaign, shown: Shown | None) -> Iterator[str]:
+    """What does not agree of a campaign itself and of what its steps made."""
+    name, products, events = campaign.name, schema.products, schema.events
     if campaign.digest != digest_of(campaign.spec):
         yield f"The specification of campaign {name} does not have the digest {campaign.digest} stored with it."
-    for start in range(0, len(trials), _AT_ONCE):
-        for trial, history, recorded in _read(connection, trials[start : start + _AT_ONCE]):
-            yield from _trial(campaign, trial, history, recorded, settled.get(trial.id, (0.0, 0.0)))
+    query = select(events).where(events.c.campaign == name, events.c.trial.is_(None)).order_by(events.c.id)
+    history = readable(connection, Event, query)
+    if [event.details.get("digest") for event in history if event.action == "create"] != [campaign.digest]:
+        yield f"The history of campaign {name} does not begin with its creation under the digest {campaign.digest}."
+    ended = [event.reason for event in history if event.action == "finish"]
+    if ended != [reason for reason in (campaign.finished,) if reason is not None]:
+        yield f"Campaign {name} has ended by {campaign.finished!r}, but its history says {ended}."
+    noted = [event.details for event in history if event.action == "note"]
+    made = readable(connection, Product, select(products).where(products.c.campaign == name))
+    said = {(each.get("step"), each.get("iteration")): each.get("digest") for each in noted}
+    for product in made:
+        if said.pop((product.step, product.iteration), None) != product.digest:
+            yield f"What {product.step} {product.iteration} of {name} made is not what the history says of it."
+    yield from (f"The history of {name} tells of {step} {iteration}, which is gone." for step, iteration in said)
+    yield from () if shown is None else _copies(campaign, [p for p in made if p.step == "train"], shown)
+
+
+def _copies(campaign: Campaign, models: Sequence[Product], shown: Shown) -> Iterator[str]:
+    begun = campaign.model_copy(update={"finished": None})
+    told: list[tuple[str, str, Record]] = [("campaign", campaign.name, begun)]
+    told += [("finish", campaign.name, campaign)] if campaign.finished is not None else []
+    told += [("surrogate", str(model.iteration), model) for model in models]
+    for kind, which, record in told:
+        if not _is_copy(shown.get((kind, which)), record):
+            yield f"What was put down for tracking of {campaign.name} ({kind} {which}) is not what the ledger holds."
+
+
+def _is_copy(payload: Mapping[str, Any] | None, record: Record) -> bool:
+    try:
+        return payload is not None and type(record).model_validate(payload) == record
+    except ValueError:
+        return False
+
+
+def _trials(
+    connection: Connection, campaign: Campaign, shown: Shown | None, spoilt: Collection[str], *, whole: bool
+) -> Iterator[str]:
+    table = schema.trials
+    trials = readable(
+        connection, Trial, select(table).where(table.c.campaign == campaign.name).order_by(table.c.number)
+    )
+    if whole and [trial.number for trial in trials] != list(range(1, len(trials) + 1)):
+        yield f"The trials of {campaign.name} are not numbered from 1 on without a gap: some are gone."
+    settled = _before_upgrade(connection, campaign.name)
+    sound = [trial for trial in trials if trial.id not in spoilt]
+    for start in range(0, len(sound), _AT_ONCE):
+        for rows in _rows(connection, sound[start : start + _AT_ONCE], shown, settled):
+            yield from disagreements(rows, campaign)
 
 
 def _before_upgrade(connection: Connection, name: str) -> Mapping[str, Spent]:
     """What trials had spent when the campaign came from schema 1, whose events do not tell it."""
     events = schema.events
-    query = select(events).where(events.c.campaign == name, events.c.action == "upgrade")
-    found = many(connection, Event, query)
-    return {trial: tuple(spent) for event in found for trial, spent in event.details["spent"].items()}
-
-
-def _read(connection: Connection, trials: Sequence[Trial]) -> Iterator[tuple[Trial, History | str, tuple[Result, ...]]]:
-    """Events and results of some trials in two statements; where they cannot be read, trial by trial, to say whose."""
-    ids = [trial.id for trial in trials]
+    query = select(events).where(events.c.campaign == name, events.c.action == "upgrade").order_by(events.c.id)
     try:
-        history, recorded = _of(connection, Event, schema.events, ids), _of(connection, Result, schema.results, ids)
-    except ValueError as error:
-        if len(trials) > 1:
-            yield from (found for trial in trials for found in _read(connection, (trial,)))
-        else:
-            yield trials[0], f"The history of trial {ids[0]} cannot be read: {error}", ()
-        return
+        found = [event.details["spent"].items() for event in readable(connection, Event, query)]
+        return {trial: (float(spent), float(seconds)) for each in found for trial, (spent, seconds) in each}
+    except _ODD:
+        return {}
+
+
+def _rows(
+    connection: Connection, trials: Sequence[Trial], shown: Shown | None, settled: Mapping[str, Spent]
+) -> Iterator[Rows]:
+    """All rows of some trials, in one statement a table."""
+
+    def of(kind: type[R], table: Table) -> Mapping[str, tuple[R, ...]]:
+        query: Select[Any] = select(table).where(table.c.trial.in_([trial.id for trial in trials]))
+        records = readable(connection, kind, query.order_by(table.c.trial, table.c.id))
+        return {trial: tuple(found) for trial, found in groupby(records, key=lambda record: str(record.trial))}
+
+    events, results, approvals = of(Event, schema.events), of(Result, schema.results), of(Approval, schema.approvals)
     for trial in trials:
-        yield trial, history.get(trial.id, ()), recorded.get(trial.id, ())
-
-
-def _of(connection: Connection, kind: type[R], table: Table, ids: Sequence[str]) -> Mapping[str, tuple[R, ...]]:
-    """Rows of trials as records by trial, oldest first."""
-    rows = many(connection, kind, select(table).where(table.c.trial.in_(ids)).order_by(table.c.trial, table.c.id))
-    return {trial: tuple(records) for trial, records in groupby(rows, key=lambda record: str(record.trial))}
-
-
-def _trial(
-    campaign: Campaign, trial: Trial, history: History | str, recorded: tuple[Result, ...], settled: Spent
-) -> Iterator[str]:
-    if isinstance(history, str):
-        yield history
-        return
-    if trial.digest != trial_digest(trial.design, campaign.digest):
-        yield f"The design of trial {trial.id} does not have the digest {trial.digest} stored with it."
-    yield from _history(trial, history)
-    yield from _revisions(trial, history)
-    yield from _spending(trial, history, settled)
-    yield from _results(trial, recorded)
-
-
-def _history(trial: Trial, history: tuple[Event, ...]) -> Iterator[str]:
-    if not history or history[0].before is not None or history[0].version != 1:
-        yield f"The history of trial {trial.id} does not begin with its proposal."
-        return
-    for earlier, later in pairwise(history):
-        if later.before != earlier.after:
-            yield f"Event {later.id} of trial {trial.id} starts from {later.before}, but it was {earlier.after} then."
-        bumps = later.after != later.before or later.action in _ALWAYS_BUMPS
-        if (later.version or 0) - (earlier.version or 0) != int(bumps):
-            yield f"Event {later.id} of trial {trial.id} jumps from version {earlier.version} to {later.version}."
-    if (last := (history[-1].after, history[-1].version)) != trial.expect:
-        yield f"Trial {trial.id} is {trial.state} at version {trial.version}, but its last event left it {last}."
-    staged = sum(event.action == "move" and event.after is TrialState.STAGED for event in history)
-    if staged != trial.attempt:
-        yield f"Trial {trial.id} counts {trial.attempt} attempts, but was staged {staged} times."
-
-
-def _revisions(trial: Trial, history: tuple[Event, ...]) -> Iterator[str]:
-    edits = [event for event in history if event.action == "edit"]
-    if [event.details.get("revision") for event in edits] != list(range(2, trial.revision + 1)):
-        yield f"Trial {trial.id} is at revision {trial.revision}, but was edited {len(edits)} times."
-    designs = [event.details.get("design") for event in edits]
-    was = [event.details.get("was") for event in edits]
-    if edits and designs != [*was[1:], trial.design]:
-        yield f"The edits of trial {trial.id} do not lead from one design to the next, up to {dict(trial.design)}."
-
-
-def _spending(trial: Trial, history: tuple[Event, ...], settled: Spent) -> Iterator[str]:
-    spent, seconds = settled
-    for event in history:
-        spent += event.details.get("spent", 0.0)
-        seconds += event.details.get("seconds", 0.0)
-    if (spent, seconds) != (trial.spent, trial.seconds):
-        yield (
-            f"Trial {trial.id} has spent {trial.spent} in {trial.seconds} s, but its attempts came to {spent} in "
-            f"{seconds} s."
-        )
-
-
-def _results(trial: Trial, results: tuple[Result, ...]) -> Iterator[str]:
-    for result in results:
-        if result.digest != result_digest(result.outputs, result.field, result.ran):
-            yield f"Result {result.id} of trial {trial.id} does not have the digest {result.digest} stored with it."
-    counting = [result for result in results if result.verdict in COUNTING]
-    if [result.replaces for result in counting] != [None, *(result.id for result in counting)][: len(counting)]:
-        yield f"The corrections of trial {trial.id} do not each replace the one before."
-    said = [(None if r.verdict == "retraction" else r.outputs, r.field, r.ran) for r in counting[-1:]]
-    expected = [(trial.outputs, trial.field, trial.ran)] if trial.state is TrialState.COMPLETED else []
-    if said != expected:
-        yield f"Trial {trial.id} is {trial.state} with outputs {trial.outputs}, but its accepted results: {said}."
+        told = trial.model_dump(mode="json") if shown is None else shown.get(("trial", trial.id))
+        found = (events.get(trial.id, ()), results.get(trial.id, ()), approvals.get(trial.id, ()))
+        yield Rows(trial, *found, told, settled.get(trial.id, (0.0, 0.0)))

@@ -2,15 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from storage.code import Code
-from storage.ledger import InvalidRecord, LedgerError, NotALedger
-from storage.ledgers import audit, briefs, budget, codes, custody, leases, schema
+from storage.ledger import InvalidRecord, LedgerError, NotALedger, UnreadableRow
+from storage.ledgers import audit, briefs, budget, codes, custody, leases, schema, unreadable
 from storage.ledgers.results import stored_results
 from storage.ledgers.rows import get_campaign, get_product, get_trial, many, require_campaign
 from storage.records import (
@@ -46,6 +46,10 @@ class ReadingLedger(ABC):
     def _explain(self, error: DBAPIError) -> LedgerError:
         """Say in the ledger's terms what the database complained about, and the remedy."""
 
+    def _is_of_a_row(self, error: DBAPIError) -> bool:
+        """Whether the database may have complained about what a row holds."""
+        return False
+
     @abstractmethod
     def _integrity(self, connection: Connection) -> list[str]:
         """What the database itself finds wrong with its files."""
@@ -56,10 +60,20 @@ class ReadingLedger(ABC):
         try:
             with self._engine.connect() as connection:
                 yield connection
-        except DBAPIError as error:
-            raise self._explain(error) from error
         except (OverflowError, UnicodeEncodeError) as error:
             raise unstorable(error) from error
+        except unreadable.FAULTS as error:
+            self._raise(error)
+
+    def _raise(self, error: Exception) -> NoReturn:
+        """Raise what is to be said of an error: which row cannot be read, else what the database complained about."""
+        if not isinstance(error, DBAPIError) or self._is_of_a_row(error):
+            with suppress(DBAPIError), self._engine.connect() as connection:
+                if rows := tuple(unreadable.find(connection)):
+                    raise UnreadableRow(_unreadable(self.shown, rows)) from error
+        if isinstance(error, DBAPIError):
+            raise self._explain(error) from error
+        raise error
 
     def campaign(self, name: str) -> Campaign:
         """Return the campaign of that name."""
@@ -284,11 +298,23 @@ class ReadingLedger(ABC):
 
     def check(self) -> list[str]:
         """Read everything and return what is wrong."""
+        found = list[str]()
         try:
             with self._reading() as connection:
-                return self._integrity(connection) or audit.audit(connection)
-        except NotALedger as error:  # damaged so badly that not even the check could run
-            return [str(error)]
+                found += self._integrity(connection)
+                found += audit.audit(connection)
+        except NotALedger as error:  # damaged so badly that the check could not come to its end
+            found.append(str(error))
+        return found
+
+
+def _unreadable(place: str, rows: Sequence[unreadable.Unreadable]) -> str:
+    """What is said of rows that cannot be read where they were needed."""
+    more = f" Nor can {len(rows) - 1} more." if len(rows) > 1 else ""
+    return (
+        f"The ledger {place} was altered or damaged. {rows[0]}{more} Nothing was changed. `fieldcraft doctor` names "
+        "all that is wrong; `fieldcraft restore` makes a home of a backup."
+    )
 
 
 def unstorable(error: OverflowError | UnicodeEncodeError) -> InvalidRecord:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, Table, insert, select, update
-from sqlalchemy.exc import DBAPIError, StatementError
+from sqlalchemy.exc import StatementError
 
 from storage.code import Code
 from storage.ledger import EXPORTER, InvalidRecord, LedgerError, SpecChanged, open_ledger
 from storage.ledgers import approvals, custody, designs, leases, moves, results, schema
 from storage.ledgers.reading import ReadingLedger, unstorable
 from storage.ledgers.rows import add_event, add_notice, add_outbox, checked, get_campaign, get_product, one, record_of
+from storage.ledgers.unreadable import FAULTS
 from storage.points import commit_point
 from storage.records import (
     UNLIMITED,
@@ -65,12 +66,12 @@ class SqlLedger(ReadingLedger):
                 commit_point(f"ledger.{name}.before")
                 self._commit(connection)
                 commit_point(f"ledger.{name}.after")
-        except DBAPIError as error:
-            raise self._explain(error) from error
-        except StatementError as error:  # a parameter that could not be made ready for the database
-            raise InvalidRecord(f"A value is not JSON, so nothing was written: {error.orig}.") from error
         except (OverflowError, UnicodeEncodeError) as error:
             raise unstorable(error) from error
+        except FAULTS as error:
+            self._raise(error)
+        except StatementError as error:  # a parameter that could not be made ready for the database
+            raise InvalidRecord(f"A value is not JSON, so nothing was written: {error.orig}.") from error
 
     def _commit(self, connection: Connection) -> None:
         connection.commit()

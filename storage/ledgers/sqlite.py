@@ -8,10 +8,12 @@ the log away under a connection that is in use.
 """
 
 import atexit
+import errno
 import json
 import os
 import re
 import sqlite3
+import tempfile
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -24,6 +26,7 @@ from storage.ledger import LedgerBusy, LedgerError, NetworkFileSystem, NoLedger,
 from storage.ledgers import schema
 from storage.ledgers.opening import make_tables, settle_schema
 from storage.ledgers.sql import SqlLedger
+from storage.ledgers.wal import hidden
 
 BUSY_SECONDS = 30.0
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -36,6 +39,8 @@ _NETWORK = frozenset(
 )
 
 
+_OF_THE_DISK = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_PROBE = 4096  # bytes
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how a space, a tab, a line break or a backslash is written in a list of mounts
 
 _engines: WeakSet[Engine] = WeakSet()
@@ -64,6 +69,10 @@ class SqliteLedger(SqlLedger):
     def _explain(self, error: DBAPIError) -> LedgerError:
         """Say what SQLite complained about, and the remedy."""
         return _explain(error, self.shown)
+
+    def _is_of_a_row(self, error: DBAPIError) -> bool:
+        """Text that is no UTF-8, for which there is no code, and what SQLite says of JSON that is none."""
+        return _code(error) in (0, sqlite3.SQLITE_ERROR)
 
     def _integrity(self, connection: Connection) -> list[str]:
         """SQLite's own check of its pages, indices and foreign keys."""
@@ -95,6 +104,7 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
             raise LedgerError(
                 f"The folder {path.parent} cannot be made ({error}). Name a folder you may write."
             ) from error
+    _require_whole_log(path)
     engine = _engine(path, create) if create and not path.exists() else _shared(path)
     try:
         writable = _access(path, create=False) == "mode=rw"
@@ -103,6 +113,9 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
     except DBAPIError as error:
         engine.dispose()
         raise _explain(error, str(path)) from error
+    except (ValueError, TypeError) as error:  # names of tables, or the row that says what it is
+        engine.dispose()
+        raise _damaged(path, error) from error
     except LedgerError:
         engine.dispose()
         raise
@@ -113,6 +126,18 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
     return SqliteLedger(shared)
 
 
+def _require_whole_log(path: Path) -> None:
+    """Refuse a ledger of which SQLite would drop what was committed, as soon as it opens it."""
+    log = path.with_name(f"{path.name}-wal")
+    if (found := hidden(log)) is not None:
+        commits = f"{found.commits} commit{'s' if found.commits > 1 else ''}"
+        raise NotALedger(
+            f"The ledger's log {log} is damaged at byte {found.at}: at least {commits} after that cannot be read, and "
+            "would be dropped without a word. Nothing was changed. Restore a backup (`fieldcraft restore`), or have a "
+            f"copy of the folder and go on without them: `truncate -s {found.at} {log}`."
+        )
+
+
 def _is_sound(engine: Engine) -> bool:
     """Whether this process has found the file to be a ledger before, and no newer version has upgraded it since."""
     if engine not in _sound:
@@ -120,7 +145,7 @@ def _is_sound(engine: Engine) -> bool:
     try:
         with engine.connect() as connection:
             version = connection.exec_driver_sql("SELECT schema_version FROM store").scalar()
-    except DBAPIError:  # damaged meanwhile: what opens it anew explains that
+    except (DBAPIError, ValueError):  # damaged meanwhile: what opens it anew explains that
         return False
     return bool(version == schema.SCHEMA_VERSION)
 
@@ -217,7 +242,13 @@ def _log_ahead(connection: Connection) -> None:
 
 
 def _code(error: DBAPIError) -> int:
-    return error.orig.sqlite_errorcode & 0xFF if isinstance(error.orig, sqlite3.Error) else 0
+    return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # none where it is Python's driver that complains
+
+
+def _damaged(place: Path | str, problem: object) -> NotALedger:
+    return NotALedger(
+        f"{place} is not a ledger, or is damaged: {problem}. Name the ledger of a campaign, or restore it from a copy."
+    )
 
 
 def _explain(error: DBAPIError, place: str) -> LedgerError:
@@ -228,15 +259,29 @@ def _explain(error: DBAPIError, place: str) -> LedgerError:
             "stopped in the middle of a write, end it, and repeat."
         )
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return NotALedger(
-            f"{place} is not a ledger, or is damaged: {problem}. Name the ledger of a campaign, or restore it from a "
-            "copy."
-        )
+        return _damaged(place, problem)
     remedies = {
         sqlite3.SQLITE_READONLY: "You may only read it: ask its owner, or copy the folder and work on the copy.",
         sqlite3.SQLITE_CANTOPEN: "Check that it is a file in an existing folder, which you may read and write.",
         sqlite3.SQLITE_FULL: "The disk is full: free some space and repeat; nothing was lost.",
         sqlite3.SQLITE_IOERR: "The disk reports an error: check it, and repeat; nothing was written.",
     }
+    if code in remedies and (cause := _refusal(Path(place).parent)) is not None:
+        return LedgerError(
+            f"The ledger {place} could not be used: {problem}. {Path(place).parent} takes no file: {cause}. Nothing "
+            "was lost: mend that and repeat."
+        )
     remedy = remedies.get(code, "Nothing was written; `fieldcraft doctor` checks the ledger.")
     return LedgerError(f"The ledger {place} could not be used: {problem}. {remedy}")
+
+
+def _refusal(folder: Path) -> str | None:
+    """What a disk says that is full, fails, or has turned read-only; None where it takes a file."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(_PROBE))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error.strerror if error.errno in _OF_THE_DISK else None
+    return None

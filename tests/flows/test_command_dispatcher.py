@@ -289,7 +289,9 @@ def test_a_netcdf_file_becomes_the_same_fields_with_plain_attributes(place):
     assert fields.drop_attrs().identical(written_.drop_attrs())
     assert fields["T"].attrs == {"units": "K", "range": [0.0, 2.0], "n": 3}
     job = JobFolder(place / "job")
-    job.save(fields)
+    job.path.mkdir(exist_ok=True)
+    assert job.begin()
+    job.save(fields, 1.0)
     assert job.load().identical(fields), "it can be stored as it is"
     (place / "text.nc").write_text("no netCDF")
     with pytest.raises(ValueError, match="it is no netCDF-4 file that can be read"):

@@ -269,16 +269,53 @@ def test_a_record_that_was_altered_is_found(finished, capsys, sql, problem):
     assert any(problem in text for _, text in findings)
 
 
-def test_a_record_that_cannot_be_read_is_found_and_the_rest_is_still_looked_at(finished, capsys):
+@pytest.mark.parametrize("cell", ["'no JSON'", "CAST(X'7b80' AS TEXT)", "3"])
+def test_a_row_that_cannot_be_read_is_named_and_all_the_rest_is_still_looked_at(finished, capsys, cell):
     home = finished / "home"
-    alter(home, "UPDATE trials SET design = 'no JSON' WHERE number = 2")
+    waiting(home)
+    alter(home, f"UPDATE trials SET design = {cell} WHERE id = 'small-0002'")
+    alter(home, "UPDATE trials SET digest = 'f0' || substr(digest, 3) WHERE id = 'small-0003'")
     ref = FieldStore(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
     (home / "fields" / ".staging" / f"small_0001-{NOBODY}-0").mkdir(parents=True)
     findings = found(home, capsys)
-    assert findings[0][1].startswith("Campaign small cannot be read: ")
-    assert findings[1][1].startswith("A record cannot be used: JSONDecodeError")
-    assert [kind for kind, _ in findings] == ["ledger", "ledger", "staging"]
+    assert findings[0][1].startswith("Row small-0002 of trials cannot be read: design")
+    assert findings[1][1].startswith("The design of trial small-0003 does not have the digest f0")
+    assert list(dict.fromkeys(kind for kind, _ in findings)) == ["ledger", "trial", "staging"]
+    assert findings[-2][1].startswith("other-0001 is STAGED and no process runs it"), "in another campaign"
     assert all(ref.digest not in text for _, text in findings), "what a ledger in doubt refers to, nobody can say"
+
+
+@pytest.mark.parametrize(
+    "words", [("status",), ("show", "small-0002"), ("trace", "small-0002"), ("queue",), ("repair",)]
+)
+def test_a_command_that_meets_a_row_that_cannot_be_read_names_it_in_one_line(finished, capsys, words):
+    home = finished / "home"
+    alter(home, "UPDATE trials SET origin = CAST(X'7bff' AS TEXT) WHERE id = 'small-0002'")
+    alter(home, "UPDATE events SET reason = CAST(X'ff' AS TEXT) WHERE trial = 'small-0002' AND after = 'STAGED'")
+    status = main([*words, "--home", str(home)])
+    said = capsys.readouterr()
+    assert status == (1 if words == ("repair",) else 2)
+    assert "Row small-0002 of trials cannot be read: origin: Could not decode to UTF-8" in said.out + said.err
+    assert "Traceback" not in said.err and (status == 1 or (said.err.count("\n"), said.out) == (1, ""))
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("UPDATE trials SET origin = replace(origin, '\"kind\"', '\"kinb\"') WHERE number = 1", ("status",)),
+        ("UPDATE products SET payload = replace(payload, '\"trials\"', '\"trialt\"')", ("report", "small", "--html")),
+        ("UPDATE campaigns SET environment = replace(environment, '\"outputs\"', '\"outputt\"')", ("status",)),
+    ],
+)
+def test_a_record_that_lacks_what_it_should_hold_is_an_error_of_the_ledger_and_no_traceback(
+    finished, capsys, sql, words
+):
+    alter(finished / "home", sql)
+    page = [str(finished / "page.html")] if words[-1] == "--html" else []
+    assert main([*words, *page, "--home", str(finished / "home")]) == 2
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1 and re.search("ledger.sqlite (does not hold what it should|was altered)", said.err)
+    assert main(["doctor", "--home", str(finished / "home")]) == 1
 
 
 def test_everything_wrong_is_said_at_once_with_one_line_each(finished, capsys):

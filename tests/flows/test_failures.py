@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 import pytest
+from clock import Clock
 from rig import Rig, eventually, rig
 from small import alter, command
 
@@ -41,6 +42,18 @@ def alive(at: Rig) -> list[tuple[int, float]]:
             if is_alive(pid, started := start_time(pid)):
                 found.append((pid, started))
     return found
+
+
+def test_a_retry_is_made_and_a_notice_told_though_the_clock_was_set_back_by_an_hour(tmp_path):
+    at = rig(tmp_path, budget={"trials": 1}, dispatcher={"backoff_s": 600.0})
+    at.tell("transient")
+    at.steps(lambda decision: decision.wait == "retry")
+    at.ledger.notify("b", "budget nearly spent", "k", {})
+    clock, told = Clock(tmp_path / "clock").set("-1h"), tmp_path / "told"
+    assert at.step_in_child(**clock.environment, FIELDCRAFT_NOTIFY_COMMAND=f"tee {told}") == 0
+    assert (at.trial().state, at.trial().attempt) == (TrialState.RUNNING, 2), "it waited for no hour more"
+    assert "budget nearly spent" in told.read_text() and at.ledger.notices("b") == ()
+    assert at.finish() == "budget: 1 of 1 trials"
 
 
 def test_an_infeasible_design_is_a_fact_and_the_campaign_goes_on(tmp_path):

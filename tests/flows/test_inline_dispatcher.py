@@ -1,27 +1,38 @@
-"""The dispatcher that runs formulas within the pass: one run a key, and the same answer from any process."""
+"""The dispatcher that runs formulas within the pass: one run a key, whoever asks, and the same answer to all."""
 
 import json
+import multiprocessing
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from ledgers import in_child
+from rig import eventually
 from small import SMALL
 
-from flows.dispatcher import Failed, Finished, Job, NotSent, Place
-from flows.dispatchers.inline import Inline
+from flows.dispatcher import Failed, Finished, Job, Lost, NotSent, Place, Running
+from flows.dispatchers.inline import Inline, write_down
+from flows.doctor import examine
 from flows.errors import InputError
+from flows.holding import held
+from flows.passes import Ref, make_pass
+from flows.running import created
 from flows.settings import settings_from
 from flows.spec import parse
 from flows.streams import Use, stream
 from flows.wiring import wire
 from storage.fields import FieldDamaged
+from storage.ledger import open_ledger
+from storage.records import TrialState
 
 ACTING = '''\
 """Does as it is told, and counts."""
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -50,6 +61,8 @@ class {name}(Simulator):
             raise RuntimeError(", ".join(sorted(name for name in os.environ if name.startswith("FIELDCRAFT_"))))
         if self.act == "leave":
             raise SystemExit
+        while self.act == "wait" and not os.path.exists(f"{{self.folder}}/go"):
+            time.sleep(0.01)
         value = problem.function(design)["value"]
         return xr.Dataset({{"value": ((), value, {{"units": ""}}), "drawn": ((), rng.random(), {{"units": ""}})}})
 '''
@@ -63,8 +76,8 @@ def inline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inline]:
         (tmp_path / "plugins" / "simulators" / f"{name.lower()}.py").write_text(text)
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
     yield Inline(Place("t", tmp_path / "work", 1.0, "", tmp_path))
-    left = [key for folder, key in Inline._answers if folder == str(tmp_path / "work")]
-    assert not left, "what was fetched or forgotten is held no longer"
+    left = [folder for folder in Inline._answers if folder.parent == tmp_path / "work"]
+    assert not left, "what was forgotten or written down is held no longer"
 
 
 def job(inline: Inline, act: str = "answer", kind: str = "acting", key: str = "t-0001-1") -> Job:
@@ -93,15 +106,69 @@ def test_a_key_submitted_twice_runs_once_and_two_keys_run_apart(inline):
     inline.forget("t-0001-2")
 
 
-def test_a_job_that_another_process_ran_is_computed_again_to_the_bit(inline):
-    handle = inline.submit(job(inline))
-    known = inline.fetch(handle)
-    assert not [key for folder, key in Inline._answers if folder == str(inline.place.folder)]
-    assert float(known["drawn"]) == stream(7, 4, Use.SIMULATE, 2).random()
-    later = json.loads(json.dumps(handle))  # as the ledger gives it to a process that holds nothing
-    assert isinstance(inline.poll(later), Finished)
-    assert inline.fetch(later).identical(known)
-    assert runs(inline) == 2
+def ask(inline: Inline, act: str = "answer", *, leaves: bool = True) -> "multiprocessing.Process":
+    """A process that submits the job and then makes no more passes, or is gone without a word."""
+
+    def run() -> None:
+        inline.submit(job(inline, act))
+        if leaves:
+            write_down("t")
+        os._exit(0)
+
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    return child
+
+
+def test_an_answer_that_no_pass_has_taken_is_taken_by_that_of_another_process_to_the_bit(inline):
+    child = ask(inline)
+    child.join(60)
+    handle = json.loads(json.dumps({"key": "t-0001-1", "request": job(inline).request}))  # as the ledger gives it
+    known = inline.poll(handle)
+    assert isinstance(known, Finished) and known == inline.look(handle) and 0.0 <= known.seconds < 60.0
+    fields = inline.fetch(handle)
+    assert float(fields["drawn"]) == stream(7, 4, Use.SIMULATE, 2).random()
+    assert runs(inline) == 1
+    inline.forget("t-0001-1")
+    assert not inline.place.folder.joinpath("t-0001-1").exists()
+
+
+def test_a_job_that_another_process_is_at_is_waited_for_and_never_run_beside_it(inline):
+    child = ask(inline, "wait")
+    eventually(lambda: runs(inline) == 1)
+    handle = inline.submit(job(inline, "wait"))
+    assert isinstance(inline.look(handle), Running) and isinstance(inline.poll(handle), Running)
+    inline.wait([handle], 0.05)
+    (inline.place.orders / "go").touch()
+    eventually(lambda: not isinstance(inline.poll(handle), Running))
+    child.join(60)
+    assert isinstance(inline.poll(handle), Finished) and float(inline.fetch(handle)["value"]) and runs(inline) == 1
+    inline.forget("t-0001-1")
+
+
+def test_a_job_of_a_process_that_is_gone_without_a_word_is_run_again_by_a_pass_and_by_no_look(inline):
+    child = ask(inline, leaves=False)
+    child.join(60)
+    handle = {"key": "t-0001-1", "request": job(inline).request}
+    assert inline.look(handle) == Lost("nobody has its answer, and nobody is at it") and runs(inline) == 1
+    assert isinstance(inline.poll(handle), Finished) and runs(inline) == 2
+    inline.forget("t-0001-1")
+
+
+def test_a_failure_that_no_pass_has_taken_is_written_down_too(inline):
+    handle = inline.submit(job(inline, "refuse"))
+    said = inline.look(handle)
+    write_down("t")
+    found = inline.look(handle)
+    assert (found.kind, found.reason, found.cost) == (said.kind, said.reason, said.cost) and runs(inline) == 0
+    inline.forget("t-0001-1")
+
+
+def test_an_answer_is_written_down_for_nobody_once_its_job_was_given_up(inline):
+    inline.submit(job(inline))
+    shutil.rmtree(inline.place.folder)
+    write_down("t")
+    assert not inline.place.folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -151,3 +218,27 @@ def test_a_simulator_is_run_without_the_variables_that_hold_secrets(inline, monk
     assert inline.look(handle).reason == "RuntimeError: FIELDCRAFT_PLUGINS"
     assert os.environ["FIELDCRAFT_TOKEN"] == "secret", "the pass itself keeps it"
     inline.forget("t-0001-1")
+
+
+def test_passes_each_in_a_process_of_its_own_run_every_trial_once(inline, tmp_path):
+    data = {
+        **yaml.safe_load(SMALL),
+        "algorithm": {"kind": "sobol"},
+        "dispatcher": {"kind": "inline"},
+        "simulator": {"kind": "acting", "folder": str(tmp_path)},
+    }
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(data))
+    settings = settings_from(home=tmp_path / "home")
+    ledger = open_ledger(settings.ledger, create=True)
+    assert created(ledger, wire(parse(data, "x"), settings), tmp_path / "small.yaml") is None
+    while ledger.campaign("small").finished is None:
+        assert in_child(lambda: one_pass(tmp_path / "home")) == 0
+        assert runs(inline) - len(ledger.trials("small", states={TrialState.COMPLETED})) in (0, 1)
+    assert runs(inline) == len(ledger.trials("small")) == 3
+    assert examine(settings) == []
+
+
+def one_pass(home: Path) -> None:
+    """As ``fieldcraft iterate`` makes one."""
+    with held(open_ledger(home / "ledger.sqlite"), "small") as lease:
+        make_pass(Ref(str(home), "small", lease.model_dump()))

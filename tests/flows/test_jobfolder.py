@@ -3,8 +3,9 @@
 import os
 
 import pytest
+import xarray as xr
 
-from flows.dispatcher import Failed
+from flows.dispatcher import Failed, Finished
 from flows.jobfolder import JobFolder, process_of, read_json, write_json
 
 
@@ -40,3 +41,12 @@ def test_of_all_who_would_begin_or_bar_a_job_the_first_has_it(tmp_path):
     assert begun.verdict() is None
     assert barred.bar(process_of(os.getpid()), "it died") and not barred.begin()
     assert barred.verdict() == Failed("transient", "it died", cost=0.0, seconds=0.0)
+
+
+def test_a_result_says_how_long_its_job_took_whatever_the_clock_says_when_it_is_read(tmp_path):
+    job = JobFolder(tmp_path / "work" / "a")
+    job.prepare({"key": "a"})
+    assert job.begin()
+    write_json(job.path / "started.json", {**job.started, "at": job.started["at"] + 3600.0})  # set back since
+    job.save(xr.Dataset({"value": ((), 1.0, {"units": "K"})}), 12.5)
+    assert job.verdict() == Finished(pytest.approx(12.5, abs=1e-3))

@@ -174,10 +174,26 @@ def test_a_damaged_model_is_trained_again_to_the_digest_that_the_ledger_recorded
     assert examine(at(home)) == []
 
 
+def recorded_otherwise(home: Path, digest: str) -> None:
+    """Let the ledger say, wherever it does, that the model which proposed nothing had another content."""
+    last = max(product.iteration for product in ledger_of(home).products("small"))
+    product = ledger_of(home).product("small", last, "train")
+    altered = product.model_copy(update={"reference": FieldRef(digest=digest, size=product.reference.size)})
+    of_last = f"json_extract({{0}}, '$.iteration') = {last}"
+    for statement in (
+        f"UPDATE products SET reference = json_set(reference, '$.digest', '{digest}') WHERE iteration = {last}"
+        " AND step = 'train'",
+        f"UPDATE events SET details = json_set(details, '$.digest', '{altered.digest}') WHERE action = 'note'"
+        f" AND json_extract(details, '$.step') = 'train' AND {of_last.format('details')}",
+        f"UPDATE outbox SET payload = json_set(payload, '$.reference.digest', '{digest}') WHERE kind = 'surrogate'"
+        f" AND {of_last.format('payload')}",
+    ):
+        alter(home, statement)
+
+
 def test_a_model_that_comes_out_otherwise_is_not_stored_and_the_attempt_is_recorded(home, capsys):
     recorded_then, before = "f" * 64, contents(home / "fields")
-    last = "step = 'train' AND iteration = (SELECT max(iteration) FROM products)"  # the model that proposed nothing
-    alter(home, f"UPDATE products SET reference = json_set(reference, '$.digest', '{recorded_then}') WHERE {last}")
+    recorded_otherwise(home, recorded_then)
     shown = repair(home, status=1)["actions"]
     number = next(action["number"] for action in shown if action["kind"] == "field")
     assert main(["repair", "--do", str(number), "--reason", "a bad block", "--home", str(home)]) == 2

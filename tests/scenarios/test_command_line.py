@@ -13,11 +13,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from clock import Clock
 from prefect_site import until
 
 from flows.doctor import examine
 from flows.settings import settings_from
-from storage.ledger import open_ledger
+from storage.ledger import LeaseHeld, Ledger, LedgerBusy, open_ledger
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -135,6 +136,58 @@ def test_mlflow_has_flat_runs_of_the_campaign_its_trials_and_its_surrogates(watc
     assert sum("held_out_error" in run.data.metrics for run in surrogates) == 2, "the last one proposed nothing"
     for run in surrogates:
         assert {file.path for file in client.list_artifacts(run.info.run_id)} == {"checkpoint.npz", "collocation.npz"}
+
+
+def test_a_server_killed_as_it_starts_a_run_that_is_stopped_and_a_clock_set_back_change_nothing(watched, tmp_path):
+    reference, _, _ = watched
+    home, clock = tmp_path / "home", Clock(tmp_path / "clock").set("+0")
+    process = command(home, "run", str(PLATE))
+    until(lambda: served(process), "its server to be started")
+    served(process)[0].kill()
+    code, out, err = finish(process)
+    assert (code, out, err.count("\n")) == (2, "", 1), (out, err)
+    assert re.match("fieldcraft: The local Prefect server was killed by SIGKILL before it .*Nothing is lost", err)
+    stopped = command(home, "run", str(PLATE))
+    while "harvest" not in stopped.stdout.readline():
+        assert stopped.poll() is None, stopped.stderr.read()
+    ledger = stop(stopped, home)
+    before = [event.created for event in ledger.history("plate")]
+    code, _, err = finish(command(home, "run", str(PLATE), "--break-lease", **clock.set("-1h").environment))
+    assert code == 0, err
+    stopped.send_signal(signal.SIGCONT)
+    code, _, err = finish(stopped)
+    lost = err.count("\n") == 1 and "This process no longer holds the lease on 'plate'" in err
+    assert (code == 2 and lost) or (code, err) == (0, ""), "stopped between two passes, it finds the campaign ended"
+    after = [event.created for event in ledger.history("plate")][len(before) :]
+    assert max(after) < min(before), "all that the second run did was done an hour before the first"
+    assert designs(home) == designs(reference)
+    assert all(0.0 < trial.seconds < 3000.0 for trial in ledger.trials("plate"))
+    assert all(len(ledger.results(trial.id)) == 1 for trial in ledger.trials("plate"))
+    assert ledger.pending() == () and examine(settings_from({}, home)) == []
+
+
+def stop(process: subprocess.Popen, home: Path) -> Ledger:
+    """Stop a run between two writes; it lives, so that nobody takes its campaign over unasked."""
+    ledger = open_ledger(home / "ledger.sqlite")
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, "it to be stopped")
+        try:
+            with pytest.raises(LeaseHeld, match=rf"'plate' is being worked on by pid {process.pid} .*--break-lease"):
+                ledger.acquire("plate")
+            return ledger
+        except LedgerBusy:  # it was stopped amid a write, for which every other waits
+            process.send_signal(signal.SIGCONT)
+
+
+def served(process: subprocess.Popen) -> list[psutil.Process]:
+    """The Prefect server that a command has started."""
+    found = []
+    for child in psutil.Process(process.pid).children():
+        with suppress(psutil.Error):
+            if "flows.prefect_server" in child.cmdline():
+                found.append(child)
+    return found
 
 
 def test_a_run_killed_at_three_commit_points_in_turn_is_resumed_to_the_same_designs(watched, tmp_path):

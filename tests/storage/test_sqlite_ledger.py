@@ -24,11 +24,14 @@ from storage.ledger import (
     NoLedger,
     NotALedger,
     UnknownCampaign,
+    UnreadableRow,
     open_ledger,
 )
 from storage.ledgers import sqlite
 from storage.ledgers.sqlite import network_file_system
 from storage.records import Origin, Proposal, TrialState, digest_of
+
+COUNTED = "(WITH RECURSIVE up (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM up LIMIT 1300) SELECT value FROM up)"
 
 
 @pytest.fixture
@@ -321,7 +324,7 @@ def test_one_who_may_only_read_reads_and_is_told_so_when_writing(of_another):
     ("statement", "said"),
     [
         ("""UPDATE campaigns SET spec = '{"seed": 2}'""", "specification of campaign heat does not have the digest"),
-        ("UPDATE campaigns SET spec = 'torn'", "Campaign heat cannot be read"),
+        ("UPDATE campaigns SET spec = 'torn'", "Row heat of campaigns cannot be read: spec: Expecting value"),
         ("""UPDATE trials SET design = '{"x": 0.6}'""", "design of trial heat-0001 does not have the digest"),
         ("UPDATE trials SET state = 'HELD'", "is HELD at version 5, but its last event left it"),
         ("UPDATE trials SET version = 6", "is COMPLETED at version 6, but its last event left it"),
@@ -331,15 +334,41 @@ def test_one_who_may_only_read_reads_and_is_told_so_when_writing(of_another):
         ("UPDATE trials SET seconds = 2.0", r"has spent 1.0 in 2.0 s, but its attempts came to 1.0 in 0.0 s"),
         ("""UPDATE trials SET ran = '{"x": 0.6}'""", "but its accepted results"),
         ("""UPDATE trials SET outputs = '{"y": 2.0}'""", "but its accepted results"),
-        ("UPDATE trials SET state = 'LOST'", "Campaign heat cannot be read"),
+        ("UPDATE trials SET state = 'LOST'", "Row heat-0001 of trials cannot be read: state = 'LOST'"),
+        ("UPDATE trials SET number = 2", "trials of heat are not numbered from 1 on without a gap"),
+        ("""UPDATE trials SET handle = '{"key": "k"}'""", "has the handle {'key': 'k'} and the failure None"),
+        ("UPDATE trials SET origin = json_set(origin, '$.seed', 9)", "heat-0001 is not what was put down for tracking"),
+        ("UPDATE approvals SET digest = hex(zeroblob(32))", "is for the digest 00000000"),
+        ("UPDATE approvals SET revision = 2", "(revision 2), but "),
+        ("UPDATE approvals SET attempts = 9", "Approval 1 of trial heat-0001 is not what event 3 says of it"),
+        ("UPDATE approvals SET voided = 'no'", "Trial heat-0001 is COMPLETED, and 0 approvals of it hold"),
+        ("DELETE FROM approvals", "Event 3 approves trial heat-0001, but that approval is gone"),
+        (
+            "INSERT INTO approvals SELECT 2, trial, revision, digest, by, comment, policy, attempts, version, expires,"
+            " created, 'no' FROM approvals",
+            "Approval 2 of trial heat-0001 is not in its history",
+        ),
+        (
+            "UPDATE events SET details = json_set(details, '$.attempts', 0) WHERE action = 'approve'",
+            "Event 4 sends trial heat-0001, but no approval covers that",
+        ),
+        ("UPDATE campaigns SET finished = 'budget'", "Campaign heat has ended by 'budget', but its history says []"),
+        ("UPDATE outbox SET payload = '{}' WHERE kind = 'campaign'", "put down for tracking of heat (campaign heat)"),
         ("""UPDATE results SET outputs = '{"y": 2.0}'""", "Result 1 of trial heat-0001 does not have the digest"),
         ("UPDATE results SET verdict = 'superseded'", "but its accepted results"),
         ("UPDATE results SET replaces = 1", "corrections of trial heat-0001 do not each replace the one before"),
         ("""UPDATE results SET ran = '{"x": 0.6}'""", "Result 1 of trial heat-0001 does not have the digest"),
+        ("UPDATE results SET verdict = 'partial'", "results of trial heat-0001 are [(1, 'partial', "),
+        ("DELETE FROM events WHERE action = 'create'", "rows of events are numbered from 2 to 6, but there are 5"),
         ("DELETE FROM events WHERE action = 'propose'", "does not begin with its proposal"),
         ("DELETE FROM events WHERE after = 'STAGED'", "starts from STAGED, but it was APPROVED then"),
         ("UPDATE events SET version = 9 WHERE after = 'STAGED'", "jumps from version 2 to 9"),
-        ("UPDATE events SET details = 'torn'", "history of trial heat-0001 cannot be read"),
+        ("UPDATE events SET details = 'torn'", "Row 6 of events (heat-0001) cannot be read: details: Expecting value"),
+        ("UPDATE events SET details = '[]' WHERE action = 'approve'", "Row 3 of events (heat-0001) cannot be read"),
+        ("UPDATE events SET details = '{\"spent\": \"a\"}' WHERE after = 'STAGED'", "do not hold what they should"),
+        ("UPDATE events SET reason = CAST(X'6180' AS TEXT) WHERE id = 4", "Row 4 of events (heat-0001) cannot be read"),
+        ("UPDATE outbox SET payload = CAST(X'6180' AS TEXT) WHERE id = 2", "Row 2 of outbox cannot be read: payload"),
+        ("INSERT INTO leases VALUES ('heat', 1, 'vm', 'x', 1.0, 1.0)", "Row heat of leases cannot be read: pid"),
         ("DELETE FROM trials", "A row of results refers to a row of trials that is missing"),
     ],
 )
@@ -347,6 +376,47 @@ def test_the_check_finds_what_does_not_agree(path, statement, said):
     assert open_ledger(path).check() == []
     change(path, statement)
     assert any(said in problem for problem in open_ledger(path).check())
+
+
+def test_of_many_rows_those_that_cannot_be_read_are_named_and_the_others_are_read(path):
+    rows = f"SELECT value, 'heat', 'campaign ended', 'k' || value, '{{}}', 1.0, NULL, 0 FROM {COUNTED}"
+    change(path, f"INSERT INTO notices {rows}")
+    assert open_ledger(path).check() == []
+    change(path, "UPDATE notices SET payload = '{' WHERE id IN (1, 703, 1300)")
+    assert [text.partition(" cannot")[0] for text in open_ledger(path).check()] == [
+        "Row 1 of notices",
+        "Row 703 of notices",
+        "Row 1300 of notices",
+    ]
+    change(path, "UPDATE notices SET payload = '{' WHERE id % 2 = 0")
+    found = open_ledger(path).check()
+    assert len(found) == 11 and found[-1] == "642 more rows of notices cannot be read."
+
+
+def test_whoever_meets_a_row_that_cannot_be_read_is_told_which_and_nothing_is_changed(path):
+    ledger = open_ledger(path)
+    trial = ledger.trial("heat-0001")
+    change(path, "UPDATE events SET by = CAST(X'61ff' AS TEXT) WHERE id = 2")
+    change(path, "UPDATE results SET outputs = '{\"y\": ' WHERE id = 1")
+    told = r"ledger\.db was altered or damaged\. Row 2 of events \(heat-0001\) cannot be read: by: .* Nor can 1 more\."
+    sqlite.close_idle()
+    before = contents(path.parent)
+    for read in (lambda: ledger.history("heat"), lambda: ledger.results("heat-0001"), lambda: ledger.readings("heat")):
+        with pytest.raises(UnreadableRow, match=told):
+            read()
+    with pytest.raises(UnreadableRow, match=told):
+        ledger.correct(trial.id, trial.expect, 1, {"y": 2.0}, None, "test", "why", {})
+    assert ledger.trial("heat-0001") == trial and ledger.spending("heat").trials == 1
+    sqlite.close_idle()
+    assert contents(path.parent) == before
+
+
+def test_a_file_whose_own_description_was_altered_is_no_ledger(path):
+    content = bytearray(path.read_bytes())
+    content[content.index(b"CREATE TABLE trials") + 14] = 0xFF
+    path.write_bytes(content)
+    with pytest.raises(NotALedger, match="is not a ledger, or is damaged"):
+        open_ledger(path).campaigns()
 
 
 def test_the_check_finds_a_damaged_page(path):

@@ -163,7 +163,8 @@ def test_the_check_finds_what_was_changed_after_the_upgrade(path):
     close_idle()
     change(path, "UPDATE trials SET spent = 5 WHERE id = 'small-0001'")
     assert open_ledger(path).check() == [
-        "Trial small-0001 has spent 5.0 in 1.635 s, but its attempts came to 1.0 in 1.635 s."
+        "Trial small-0001 has spent 5.0 in 1.635 s, but its attempts came to 1.0 in 1.635 s.",
+        "Trial small-0001 is not what was put down for tracking when it came to be COMPLETED.",
     ]
 
 
