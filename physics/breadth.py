@@ -14,11 +14,9 @@ if TYPE_CHECKING:
 
 # Encoded values this close together are one: ten times the tolerance of a linear program.
 _SAME = 1e-6
-# Points among which one well inside all inequalities is looked for, which saves the programs.
-_POINTS, _WELL = 256, 1e-3
 
 
-def require_breadth(space: "SearchSpace", lines: Lines, first: Array) -> None:
+def require_breadth(space: "SearchSpace", lines: Lines, X: Array) -> None:
     """Accept a space of more than one design that has a volume within its equalities.
 
     Of quadratic constraints only two that are opposite are looked at.
@@ -26,13 +24,13 @@ def require_breadth(space: "SearchSpace", lines: Lines, first: Array) -> None:
     Args:
         space: The space.
         lines: Its linear constraints.
-        first: One of its designs, encoded, shape (d,).
+        X: Some of its designs, encoded, at least one, shape (n, d); programs are solved only where they leave doubt.
 
     Raises:
         SpaceError: it is none; says which designs or constraints leave no choice.
     """
     _refuse_opposite(space)
-    if len(lines.E) == 0 and _roomy(space, lines):
+    if _roomy(space, lines, X):
         return
     polytope = Polytope(lines.A, lines.b, space.bounds[0], space.bounds[1], 0.0, lines.E, lines.e)
     try:
@@ -46,16 +44,14 @@ def require_breadth(space: "SearchSpace", lines: Lines, first: Array) -> None:
         tight = _tight(lines, polytope, space.steps)
     except EmptyPolytopeError:  # but for the tolerance to which constraints hold
         pinned, tight = [], list(lines.limits)
-    raise SpaceError(_said(space, lines, first, pinned, tight))
+    raise SpaceError(_said(space, lines, X[0], pinned, tight))
 
 
-def _roomy(space: "SearchSpace", lines: Lines) -> bool:
-    """Whether a point was found that is well inside all linear inequalities."""
-    if len(lines.A) == 0:
-        return True
-    rng = np.random.default_rng(0)
-    X = np.concatenate([variable.uniform(_POINTS, rng) for variable in space.variables], axis=1)
-    return bool(np.any(np.all(X @ lines.A.T - lines.b <= -_WELL, axis=1)))
+def _roomy(space: "SearchSpace", lines: Lines, X: Array) -> bool:
+    """Whether two of X (n, d) are different, and well inside all inequalities."""
+    (low, high), free = space.bounds, ~space.discrete
+    room = np.column_stack([lines.b - X @ lines.A.T, (high - X)[:, free], (X - low)[:, free]])
+    return len(np.unique(np.round(X[np.all(room > _SAME, axis=1)], 6), axis=0)) > 1
 
 
 def _held(lines: Lines) -> list[int]:
@@ -92,7 +88,7 @@ def _tight(lines: Lines, polytope: Polytope, steps: Array) -> list[str]:
 
 def _said(space: "SearchSpace", lines: Lines, first: Array, pinned: list[int], tight: list[str]) -> str:
     """What is wrong with a space in which there is nothing to choose, or no volume to choose from."""
-    (design,) = space.decode(first[None])
+    (design,) = space.decode(np.round(first[None], 9))
     stated = "; ".join(map(str, space.constraints))
     if len(pinned) == len(_held(lines)) and not _others(space, lines):
         return f"The only design that satisfies {stated} within the bounds is {design}: relax a constraint."

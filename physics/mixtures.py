@@ -10,7 +10,7 @@ set that holds all solutions: those outside the box are to be left out.
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,7 +189,7 @@ class Mixture:
         what: The equalities, for errors.
 
     Raises:
-        SpaceError: the whole numbers have too many partial sums.
+        SpaceError: the whole numbers have too many partial sums, or nothing within the bounds satisfies the equalities.
     """
 
     columns: Index
@@ -201,7 +201,8 @@ class Mixture:
     what: str
 
     def __post_init__(self) -> None:
-        self._sums  # noqa: B018
+        if self._rest[1][0][0] == -np.inf:
+            raise SpaceError(f"No design satisfies {self.what} within the bounds: relax one of them.")
 
     @property
     def dimension(self) -> int:
@@ -266,6 +267,19 @@ def mixtures(E: Array, e: Array, box: Array, steps: Array, names: tuple[str, ...
         steps: Spacing of the values of each coordinate, shape (d,); 0 for a continuous one.
         names: What each plane is called, for errors.
     """
+    rows = tuple(map(tuple, E.tolist()))
+    return _mixtures(rows, tuple(e.tolist()), tuple(map(tuple, box.tolist())), tuple(steps.tolist()), names)
+
+
+_Numbers = tuple[float, ...]
+
+
+@lru_cache(maxsize=32)
+def _mixtures(
+    E_: tuple[_Numbers, ...], e_: _Numbers, box_: tuple[_Numbers, ...], steps_: _Numbers, names: tuple[str, ...]
+) -> tuple[Mixture, ...]:
+    """As ``mixtures``; whoever asks a problem for its space makes that anew, and sums of whole numbers take time."""
+    E, e, box, steps = np.array(E_).reshape(-1, len(steps_)), np.array(e_), np.array(box_), np.array(steps_)
     tied, left, found = (E != 0) & (box[0] < box[1]), list(range(len(E))), list[Mixture]()
     while left:
         rows, grown = [left[0]], list[int]()

@@ -52,8 +52,11 @@ class Polytope:
 
     def contains(self, X: Array) -> Mask:
         """Whether points X (n, d) inside the box satisfy A u <= b and E u = e, shape (n,)."""
-        met = np.all(X @ self.A.T - self.b <= self.tolerance, axis=1)
-        return np.asarray(met & np.all(np.abs(X @ self.E.T - self.e) <= ON_PLANE, axis=1))
+        return np.asarray(np.all(X @ self.A.T - self.b <= self.tolerance, axis=1) & self.on_planes(X))
+
+    def on_planes(self, X: Array) -> Mask:
+        """Whether points X (n, d) satisfy E u = e, shape (n,)."""
+        return np.asarray(np.all(np.abs(X @ self.E.T - self.e) <= ON_PLANE, axis=1))
 
     def moves(self, free: Mask) -> Array:
         """Orthonormal directions in the ``free`` coordinates (d,) that stay on the planes, as columns (d, m)."""
@@ -174,7 +177,7 @@ class Polytope:
         """The end of the walk from points X (n, d) of one slice."""
         if (found := self._frame(slice_, free)) is None:
             return X
-        (centre, frame), (G, h) = found, self._sides(free)
+        (centre, frame), (G, h) = found, self.sides(free)
         X, slopes, way = (X + centre) / 2, G @ frame, np.zeros((len(X), frame.shape[1]))
         slack = np.maximum(h - X @ G.T, _LEAST_SLACK)
         for _ in range(max(_WALK_STEPS, _STEPS_A_PAIR * frame.shape[1] ** 2)):
@@ -185,7 +188,7 @@ class Polytope:
             way, slack = way + length * step, np.maximum(slack - length * slope, _LEAST_SLACK)
         return np.asarray(X + way @ frame.T)
 
-    def _sides(self, free: Mask) -> tuple[Array, Array]:
+    def sides(self, free: Mask) -> tuple[Array, Array]:
         """G (g, d) and h (g,): the inequalities G u <= h, bounds with them, that a move in the planes can break."""
         identity = np.eye(len(free))
         G = np.concatenate([self.A, identity, -identity])
@@ -199,7 +202,7 @@ class Polytope:
         They are the axes of the Dikin ellipsoid there, in proportion to which the slice is about as wide as long. None
         where the slice has no breadth, so that nothing can move.
         """
-        moves, (G, h) = self.moves(free), self._sides(free)
+        moves, (G, h) = self.moves(free), self.sides(free)
         low, high = (np.where(free, side, x) for side in (self.low, self.high))
         held = replace(self, b=self.b + self.tolerance, low=low, high=high)
         centre, radius = held._ball(np.zeros(len(x)))

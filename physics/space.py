@@ -8,7 +8,7 @@ an image one coordinate a pixel.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +48,7 @@ Constraint = LinearConstraint | LinearEquality | QuadraticConstraint
 # equality to rounding (``physics.polytope.ON_PLANE``).
 _TOLERANCE = 1e-9
 _SAMPLE_BLOCKS = 50
+_TRIED = 256
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,16 @@ class SearchSpace:
         for constraint in self.constraints:
             for name in constraint.names:
                 self._numeric(name)
-        _validate(self)
+        self._validate()
+
+    def _validate(self) -> None:
+        """Accept the space if there is something to choose; programs are solved only where a few points leave doubt."""
+        if not self.constraints:
+            return
+        X = self._snapped(self._uniform(_TRIED, np.random.default_rng(0)))
+        inside = X[self._region.contains(X)]
+        first = inside[:1] if len(inside) else self.repair(np.zeros((1, self.dimension)))
+        require_breadth(self, self._lines, np.concatenate([first, inside]))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -349,15 +359,6 @@ class SearchSpace:
             raise SpaceError(
                 f"{none} satisfies {'; '.join(map(str, self.constraints))} within the bounds: relax one of them."
             ) from error
-
-
-@lru_cache(maxsize=64)
-def _validate(space: SearchSpace) -> None:
-    """Accept a space in which there is something to choose, or raise SpaceError; a problem makes its own time again."""
-    (first,) = space.repair(np.zeros((1, space.dimension)))
-    space.mixtures  # noqa: B018
-    if space.constraints:
-        require_breadth(space, space._lines, first)
 
 
 def _spacing(variable: Variable) -> Array:
