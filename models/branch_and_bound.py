@@ -27,7 +27,7 @@ class Bounds:
 
     Args:
         ceiling: A number that no score in the box exceeds, shape (B,).
-        centre: The score at the centre, shape (B,).
+        centre: The score at the centre, or at the point of the region's ``centres`` for it, shape (B,).
     """
 
     ceiling: Tensor

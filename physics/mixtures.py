@@ -209,6 +209,11 @@ class Mixture:
         """Number of coordinates of the cube."""
         return int(self._whole.sum()) + self._rest[0].dimension
 
+    @property
+    def filled(self) -> bool:
+        """Whether continuous coordinates can make up for any whole numbers, but for their bounds."""
+        return len(self._rotated[1]) == 0
+
     def from_cube(self, U: Array) -> Array:
         """Values (n, m) of points U (n, dimension) of the unit cube, on the planes; some may lie outside the bounds."""
         numbers, (rest, ways) = int(self._whole.sum()), self._rest

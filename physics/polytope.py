@@ -66,6 +66,11 @@ class Polytope:
         _, sizes, rows = np.linalg.svd(self.E[:, free])
         return np.asarray(identity @ rows[int(np.sum(sizes > _PARALLEL)) :].T)
 
+    def leaving(self, free: Mask) -> Array:
+        """Orthonormal directions in the ``free`` coordinates (d,) that leave the planes, as rows (r, d)."""
+        _, sizes, rows = np.linalg.svd(self.E[:, free])
+        return np.asarray(rows[: int(np.sum(sizes > _PARALLEL))] @ np.eye(len(free))[free])
+
     def onto(self, X: Array, free: Mask) -> Array:
         """X (n, d) moved onto the planes, by the shortest way in the ``free`` coordinates (d,); bounds are not kept."""
         X = X.copy()

@@ -240,9 +240,7 @@ class CurvedRegion:
             point[free] = z
             return point[None]
 
-        A, b, moves = self.polytope.A, self.polytope.b, self.polytope.moves(free)[free]
-        # Moves that leave the planes, as rows: SLSQP takes none that depend on each other.
-        leaving = np.linalg.svd(moves)[0][:, moves.shape[1] :].T
+        A, b, leaving = self.polytope.A, self.polytope.b, self.polytope.leaving(free)[:, free]
         equal = [{"type": "eq", "fun": lambda z: leaving @ (z - start[free]), "jac": lambda z: leaving}]
         found = minimize(
             lambda z: (0.5 * np.sum((z - x[free]) ** 2), z - x[free]),

@@ -139,6 +139,11 @@ class SearchSpace:
         return self._lines.E, self._lines.e
 
     @cached_property
+    def leaving(self) -> Array:
+        """Orthonormal moves of the continuous coordinates that leave the planes of the equalities, (r, dimension)."""
+        return self._polytope.leaving(~self.discrete)
+
+    @cached_property
     def mixtures(self) -> tuple[Mixture, ...]:
         """The coordinates that equalities tie together, as functions of points of the unit cube."""
         return mixtures(*self.equalities, self.bounds, self.steps, self._lines.names)
@@ -260,10 +265,13 @@ class SearchSpace:
         return Lines.of(self.constraints, columns, scales, self.dimension, _TOLERANCE)
 
     @cached_property
-    def _region(self) -> Polytope | CurvedRegion:
+    def _polytope(self) -> Polytope:
         (A, b), (E, e), (low, high) = self.linear, self.equalities, self.bounds
-        polytope = Polytope(A, b, low, high, _TOLERANCE, E, e)
-        return CurvedRegion(polytope, self.quadratic) if len(self.quadratic) else polytope
+        return Polytope(A, b, low, high, _TOLERANCE, E, e)
+
+    @cached_property
+    def _region(self) -> Polytope | CurvedRegion:
+        return CurvedRegion(self._polytope, self.quadratic) if len(self.quadratic) else self._polytope
 
     def _variable(self, name: str) -> Variable:
         if name not in self.names:
