@@ -11,10 +11,12 @@ from models.curved_cuts import CurvedCuts
 from models.maximizer import SAME
 from models.observations import Array
 from models.sequences import line_slack
+from physics.polytope import ON_PLANE
 from physics.space import Integer, SearchSpace
 
 # A lattice point is taken for one where the index is off by less.
 _OFF = 1e-6
+_THICK = 4 * ON_PLANE
 _ROUNDS = 2
 """How often every constraint tightens every side of a box."""
 
@@ -50,9 +52,9 @@ class Region:
     def of(cls, space: SearchSpace, scales: Tensor, gone: Array) -> "Region":
         """The region of a space, on the device of the length scales (d,)."""
         (A, b), (E, e) = space.linear, space.equalities
-        # An equality is two inequalities, between which its tolerance lies.
-        A, b = np.concatenate([A, E, -E]), np.concatenate([b, e, -e])
-        parts = (integer_steps(space), A, b + 2 * line_slack(A, b), gone)
+        # An equality is two inequalities, between which there is room for rounding.
+        A, b = np.concatenate([A, E, -E]), np.concatenate([b + 2 * line_slack(A, b), e + _THICK, _THICK - e])
+        parts = (integer_steps(space), A, b, gone)
         steps, normals, offsets, points = (torch.tensor(part, device=scales.device) for part in parts)
         whole = torch.tensor(np.stack(_roots(space)), device=scales.device)
         curved = CurvedCuts.of(space.quadratic, scales.device)
@@ -111,7 +113,7 @@ class Region:
         allowed = allowed & whole.all(1) & (scores > least)
         if len(self.planes):
             bottom, top = self.roots[0].amin(0), self.roots[1].amax(0)
-            allowed = allowed & ((centres >= bottom) & (centres <= top)).all(1)
+            allowed = allowed & ((centres - centres.clamp(bottom, top)).abs() < SAME).all(1)
         allowed[allowed.clone()] = ~self._among_gone(centres[allowed])
         if not allowed.any():
             return None
@@ -137,14 +139,14 @@ class Region:
         return torch.where(whole, low * step - 1, lower), torch.where(whole, high * step - 1, upper)
 
     def _is_gone(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """Whether a box is one point that cannot be chosen, shape (B,)."""
-        found = (upper - lower).amax(1) == 0
-        found[found.clone()] = self._among_gone(lower[found])
+        """Whether a box is one design that cannot be chosen, shape (B,)."""
+        found = (upper - lower).amax(1) < SAME / 2
+        found[found.clone()] = self._among_gone((lower + upper)[found] / 2, SAME / 2)
         return found
 
-    def _among_gone(self, X: Tensor) -> Tensor:
-        """Which rows of X (n, d) cannot be chosen, shape (n,)."""
-        return (torch.cdist(X, self.gone, p=torch.inf) < SAME).any(1)
+    def _among_gone(self, X: Tensor, apart: float = SAME) -> Tensor:
+        """Which rows of X (n, d) are less than ``apart`` from one that cannot be chosen, shape (n,)."""
+        return (torch.cdist(X, self.gone, p=torch.inf) < apart).any(1)
 
 
 @dataclass(frozen=True, eq=False)
