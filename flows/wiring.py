@@ -394,4 +394,5 @@ def observations(
         physics=physics,
         images=campaign.space.images,
         columns=campaign.space.columns,
+        space=campaign.space,
     )
