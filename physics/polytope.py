@@ -10,6 +10,7 @@ Mask = NDArray[np.bool_]
 
 ON_PLANE = 1e-12
 """A point lies on a plane where its distance to it, in encoded coordinates, is no more: rounding."""
+_AT_BOUND = 1e-11  # a tied coordinate this close to a bound is at it
 _PARALLEL = 1e-9  # a direction of unit length that leaves a plane by less lies in it
 _FLAT = (
     1e-6  # a set whose largest ball has a smaller radius has no breadth: ten times what a linear program leaves open
@@ -76,6 +77,16 @@ class Polytope:
         X = X.copy()
         if len(self.E):
             X[:, free] += (self.e - X @ self.E.T) @ np.linalg.pinv(self.E[:, free], rcond=_PARALLEL).T
+        return X
+
+    def rested(self, X: Array, free: Mask) -> Array:
+        """X (n, d) with what rounding keeps from a bound at it, in the ``free`` coordinates (d,) of the planes."""
+        tied = free & np.any(self.E != 0, axis=0)
+        near = [tied & (np.abs(X - side) <= _AT_BOUND) for side in (self.low, self.high)]
+        X = np.where(near[0], self.low, np.where(near[1], self.high, X))
+        off = np.abs(X @ self.E.T - self.e).max(axis=1, initial=0.0)
+        for row in np.flatnonzero((off > ON_PLANE) & (off <= len(self.low) * _AT_BOUND)):
+            X[row] = self._settled(X[row], free)
         return X
 
     def project(self, x: Array, free: Mask) -> Array:

@@ -226,9 +226,25 @@ class SearchSpace:
         Raises:
             SpaceError: a wrong shape or a coordinate that is not finite.
         """
-        X = self._snapped(self._checked(X))
+        X = self._rested(self._snapped(self._checked(X)))
         for row in np.flatnonzero(~self._region.contains(X)):
-            X[row] = self._nearest(X[row])
+            (X[row],) = self._rested(self._nearest(X[row])[None])
+        return X
+
+    def completed(self, X: ArrayLike, moving: NDArray[np.bool_]) -> Array:
+        """Points X (n, dimension) moved as little as the linear constraints ask, in the ``moving`` coordinates alone.
+
+        Whole numbers among these may come out broken. Rows are NaN where no such move suffices.
+
+        Raises:
+            SpaceError: a wrong shape or a coordinate that is not finite.
+        """
+        X = self._checked(X)
+        for row, x in enumerate(X):
+            try:
+                X[row] = self._polytope.project(x, moving)
+            except EmptyPolytopeError:
+                X[row] = np.nan
         return X
 
     def check(self, design: Design) -> None:
@@ -342,6 +358,9 @@ class SearchSpace:
         for variable, columns in zip(self.variables, self._columns, strict=True):
             X[:, columns] = variable.snap(X[:, columns])
         return X
+
+    def _rested(self, X: Array) -> Array:
+        return self._polytope.rested(X, ~self.discrete) if self.mixtures else X
 
     def _entered(self, n: int, rng: np.random.Generator) -> Array:
         """n feasible points at which a random walk may begin, shape (n, dimension)."""

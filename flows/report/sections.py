@@ -268,11 +268,14 @@ def _as_foreseen(trial: Trial) -> bool:
 
 def _slice_caption(material: Material, plane: Slice) -> str:
     caption = f"Prediction over {' and '.join(plane.names)}"
-    if plane.held:
+    if plane.held or plane.tied:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in sorted(plane.shares.items(), key=lambda s: -s[1]))
+        caption += f", the most relevant variables (share of the total effect: {shares})"
+    if plane.tied:
+        caption += f". By the space's equalities {', '.join(plane.tied)} make up the rest; blank where they cannot"
+    if plane.held:
         held = design_text(material.campaign, plane.held)
-        caption += f", the most relevant variables (share of the total effect: {shares}). The others are as in the "
-        caption += f"best design: {held}; the readings are at values of their own"
+        caption += f". The others are as in the best design: {held}; the readings are at values of their own"
     if not np.any(plane.sd > 0):
         caption += ". This model states no uncertainty: it is a single draw"
     return caption + "."
