@@ -96,8 +96,8 @@ def _said(space: "SearchSpace", lines: Lines, first: Array, pinned: list[int], t
     if fixed:
         values = ", ".join(f"{name} = {value:.6g}" for name, value in fixed.items())
         return (
-            f"Every design that satisfies {stated} within the bounds has {values}: take what is constant out of the "
-            "space, or relax a constraint."
+            f"Every design that satisfies {stated} within the bounds has {values}, to a millionth of its bounds: take "
+            "what is constant out of the space, or relax a constraint."
         )
     remedy = "state it so (LinearEquality)" if len(tight) == 1 else "state them so (LinearEquality)"
     told = f"keeps {'; '.join(tight)} as an equality: {remedy}" if tight else "lies in a set without volume: widen it"

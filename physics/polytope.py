@@ -83,11 +83,10 @@ class Polytope:
         """X (n, d) with what rounding keeps from a bound at it, in the ``free`` coordinates (d,) of the planes."""
         tied = free & np.any(self.E != 0, axis=0)
         near = [tied & (np.abs(X - side) <= _AT_BOUND) for side in (self.low, self.high)]
-        X = np.where(near[0], self.low, np.where(near[1], self.high, X))
-        off = np.abs(X @ self.E.T - self.e).max(axis=1, initial=0.0)
-        for row in np.flatnonzero((off > ON_PLANE) & (off <= len(self.low) * _AT_BOUND)):
-            X[row] = self._settled(X[row], free)
-        return X
+        found = np.where(near[0], self.low, np.where(near[1], self.high, X))
+        for row in np.flatnonzero(np.any(found != X, axis=1)):
+            found[row] = self._settled(found[row], free)
+        return found
 
     def project(self, x: Array, free: Mask) -> Array:
         """The nearest point to x (d,) that differs from it in the ``free`` coordinates (d,) only.

@@ -3,6 +3,7 @@
 import argparse
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from flows.commands.shared import Add, campaign_of, show
 from flows.display import Display
@@ -30,7 +31,9 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
 
     campaign = wire(read_campaign(options.file), settings)
     warned = warning(campaign)
-    data = {"campaign": campaign.name, "digest": campaign.digest, "spec": campaign.data, "warning": warned}
+    kept = [str(constraint) for constraint in campaign.space.constraints]
+    data: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "spec": campaign.data}
+    data |= {"constraints": kept, "warning": warned}
 
     def text() -> str:
         import yaml
@@ -39,7 +42,8 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
         part = campaign.spec.algorithm
         words = f"{part.named.kind} stands for: {part.sentence}" if part.named else part.sentence
         valid = f"{options.file}: valid: {words}, digest {campaign.digest[:12]}"
-        return "\n".join([plain, *([f"{options.file}: {warned}"] if warned else []), valid])
+        told = [*([f"every design keeps {'; '.join(kept)}"] if kept else []), *([warned] if warned else [])]
+        return "\n".join([plain, *(f"{options.file}: {each}" for each in told), valid])
 
     show(options.json, data, text)
     return 0

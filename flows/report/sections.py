@@ -55,6 +55,7 @@ def heading(material: Material) -> Markup:
             element("p", f"{sentence(material)}. {stands} {made}", class_="lead"),
             facts(_cards(material)),
             _best_design(material),
+            _kept(material),
             *(note(f"Not shown, {part}: {why}") for part, why in material.missing.items()),
         ]
     )
@@ -144,6 +145,12 @@ def _best_design(material: Material) -> Markup | None:
     )
     why = "Best design, by the model: " if best.by_model else "Best design: "
     return element("p", element("strong", why), f"{design}. It gave {outputs}.")
+
+
+def _kept(material: Material) -> Markup | None:
+    """What is known of designs beforehand, which all that are proposed keep."""
+    kept = material.wired.space.constraints if material.wired else ()
+    return note(f"Every design keeps {'; '.join(map(str, kept))}.") if kept else None
 
 
 def best_section(material: Material) -> Markup | None:
