@@ -1,6 +1,7 @@
 """Campaigns on a mixture: every design is a blend, whatever chooses, edits, orders, records or imports it."""
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from flows.report.belief import believed
 from flows.settings import settings_from
 from flows.sites import Site
 from flows.spec import parse, read_campaign
-from flows.wiring import wire
+from flows.wiring import observations, wire
 from storage.fields import FieldStore
 from storage.ledger import open_ledger
 from storage.records import TrialState
@@ -68,6 +69,13 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> Site:
     file = written(folder, algorithm={"kind": "gp_ei", "start": {"n": 7}}, budget={"trials": 8})
     finish(file, folder / "home")
     return site(file, folder / "home")
+
+
+def test_what_is_learnt_from_says_on_which_plane_designs_are(learnt):
+    data = observations(learnt.campaign, learnt.ledger.trials("yarn"), None)
+    assert data.planes == learnt.campaign.space and data.objective.planes == data.planes
+    plain = dataclasses.replace(data, space=None)
+    assert plain.planes is None and plain.digest == data.digest
 
 
 def test_the_picture_of_what_is_believed_keeps_to_the_plane(learnt):

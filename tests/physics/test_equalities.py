@@ -90,6 +90,16 @@ def test_upper_bounds_of_the_shares_cut_the_simplex_as_rejection_does(high, coun
     assert same_law(sampled(space, 5_000), np.column_stack([first, last])[(last >= 0) & (last <= high)])
 
 
+@pytest.mark.parametrize(("high", "total_", "least"), [(1.0, 1.0, 1.0), (0.15, 1.0, 0.5), (0.2, 1.0, 0.3)])
+def test_few_points_of_the_cube_lead_to_a_blend_out_of_bounds(high, total_, least):
+    names = [f"x{i}" for i in range(10)]
+    (mixture,) = SearchSpace(tuple(Continuous(name, 0.0, high) for name in names), (total(names, total_),)).mixtures
+    X = mixture.from_cube(np.random.default_rng(0).random((4_000, mixture.dimension)))
+    kept = np.all(np.abs(X) <= 1 + 1e-12, axis=1)
+    # Of the box of nine of them 1 in 9!, 1 in 100 and 4 in 10 would be left.
+    assert mixture.dimension == 9 and kept.mean() >= least
+
+
 def test_an_inequality_beside_a_mixture_is_kept_and_the_rest_stays_uniform():
     space = SearchSpace(unit(*"abcd"), (total("abcd"), LinearConstraint({"a": 1.0, "b": -1.0}, -0.2)))
     blends = np.random.default_rng(3).dirichlet(np.ones(4), 100_000)
@@ -128,8 +138,11 @@ def test_a_curved_constraint_on_a_mixture_is_kept_and_the_rest_stays_uniform():
     walked = region.walk(space._entered(1_000, np.random.default_rng(7)), ~space.discrete, np.random.default_rng(8))
     assert region.contains(walked).all()
     assert same_law(values(space, walked), blends[kept])
-    for design in space.decode(space.repair(np.random.default_rng(9).uniform(-1, 1, (20, 3)))):
-        space.check(design)
+    raw = np.random.default_rng(9).uniform(-1, 1, (20, 3))
+    for x, near in zip(raw, space.repair(raw), strict=True):
+        space.check(space.decode(near[None])[0])
+        grid = 2 * blends[kept] - 1
+        assert np.linalg.norm(near - x) <= np.linalg.norm(grid - x, axis=1).min() + 1e-6
 
 
 def test_whole_numbers_in_a_mixture_come_as_often_as_what_they_leave_is_large():
@@ -149,11 +162,22 @@ def test_whole_numbers_in_a_mixture_come_as_often_as_what_they_leave_is_large():
         space.check(design)
 
 
+def test_whole_numbers_beside_three_shares_come_by_the_area_of_the_triangle_that_they_leave():
+    space = SearchSpace((Integer("n", 0, 4), *(Continuous(x, 0.0, 5.0) for x in "xyz")), (total("nxyz", 5.0),))
+    designs = space.decode(space.sample(12_000, np.random.default_rng(10)))
+    areas = np.square(5.0 - np.arange(5))
+    counts = np.bincount([design["n"] for design in designs], minlength=5)
+    assert stats.chisquare(counts, areas / areas.sum() * len(designs)).pvalue > 1e-3
+    assert stats.kstest([d["x"] / 4 for d in designs if d["n"] == 1], stats.beta(1, 2).cdf).pvalue > 1e-3
+
+
 def test_whole_numbers_that_make_up_a_total_are_uniform_over_all_that_do():
     space = SearchSpace(tuple(Integer(name, 0, 10) for name in "abc"), (total("abc", 10),))
     X = sampled(space, 6_600)
     found, counts = np.unique(X, axis=0, return_counts=True)
     assert len(found) == math.comb(12, 2) and (X.sum(axis=1) == 10).all()
+    (near,) = values(space, space.repair(space.encode([{"a": 5, "b": 4, "c": 4}])))
+    assert near.sum() == 10 and np.abs(near - [5, 4, 4]).sum() == 3
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
@@ -365,6 +389,13 @@ def test_a_space_of_whole_numbers_alone_may_still_leave_several():
             lambda: SearchSpace(
                 (Integer("n", 0, 1), Continuous("x", 0.0, 1.0)),
                 (LinearConstraint({"x": 1.0, "n": -1.0}, 0.0), LinearConstraint({"x": 1.0, "n": 1.0}, 1.0)),
+            ),
+            "has x = 0, to a millionth of its bounds",
+        ),
+        (
+            lambda: SearchSpace(
+                (Integer("n", 0, 1), Continuous("x", 0.0, 1.0)),
+                (LinearConstraint({"x": 1.0, "n": -1e3}, 0.0), LinearConstraint({"x": 1.0, "n": 1e3}, 1e3)),
             ),
             "has x = 0, to a millionth of its bounds",
         ),
