@@ -243,11 +243,16 @@ def _require_separable(campaign: "Campaign") -> None:
 
 
 def _require_box(campaign: "Campaign") -> None:
+    """Accept a peer that can search the space."""
     peer = campaign.spec.algorithm.peer
-    if peer is not None and getattr(campaign.algorithm.peer, "box_only", False):
-        from models.peer import require_box
+    if peer is None:
+        return
+    from models.peer import require_box
 
-        try:
+    try:
+        if getattr(campaign.algorithm.peer, "box_only", False):
             require_box(campaign.space, peer.kind)
-        except ValueError as error:
-            raise InputError(f"algorithm.peer: {error}") from None
+        if refuse := getattr(campaign.algorithm.peer, "refuse_space", None):
+            refuse(campaign.space)
+    except ValueError as error:
+        raise InputError(f"algorithm.peer: {error}") from None

@@ -392,4 +392,5 @@ def observations(
         physics=physics,
         images=campaign.space.images,
         columns=campaign.space.columns,
+        space=campaign.space,
     )

@@ -10,11 +10,13 @@ from torch import Tensor
 from models.curved_cuts import CurvedCuts
 from models.maximizer import SAME
 from models.observations import Array
-from models.sequences import ROUNDING
+from models.sequences import line_slack
+from physics.polytope import ON_PLANE
 from physics.space import Integer, SearchSpace
 
 # A lattice point is taken for one where the index is off by less.
 _OFF = 1e-6
+_THICK = 4 * ON_PLANE
 _ROUNDS = 2
 """How often every constraint tightens every side of a box."""
 
@@ -30,10 +32,11 @@ class Region:
         roots: The boxes it consists of: one for every combination of levels of the categories.
         scales: Length scales, by which sides are compared, shape (d,).
         steps: Distance of neighbouring integers, shape (d,); 0 where a coordinate is continuous.
-        normals: a of the constraints a . x <= b, shape (c, d).
+        normals: a of the constraints a . x <= b, shape (c, d); an equality is two of them.
         offsets: b with the tolerance within which a constraint counts as satisfied, shape (c,).
         curved: The quadratic constraints.
         gone: Points that cannot be chosen, shape (k, d): a box that is one of them is no part of the region.
+        planes: The equalities.
     """
 
     roots: Corners
@@ -43,17 +46,20 @@ class Region:
     offsets: Tensor
     curved: CurvedCuts
     gone: Tensor
+    planes: "Equalities"
 
     @classmethod
     def of(cls, space: SearchSpace, scales: Tensor, gone: Array) -> "Region":
         """The region of a space, on the device of the length scales (d,)."""
-        A, b = space.linear
-        slack = ROUNDING * (np.abs(b) + np.abs(A).sum(axis=1) + 1)
-        parts = (integer_steps(space), A, b + 2 * slack, gone)
+        (A, b), (E, e) = space.linear, space.equalities
+        # An equality is two inequalities, between which there is room for rounding.
+        A, b = np.concatenate([A, E, -E]), np.concatenate([b + 2 * line_slack(A, b), e + _THICK, _THICK - e])
+        parts = (integer_steps(space), A, b, gone)
         steps, normals, offsets, points = (torch.tensor(part, device=scales.device) for part in parts)
         whole = torch.tensor(np.stack(_roots(space)), device=scales.device)
         curved = CurvedCuts.of(space.quadratic, scales.device)
-        region = cls((whole[0], whole[1]), scales, steps, normals, offsets, curved, points)
+        planes = Equalities.of(space, scales.device)
+        region = cls((whole[0], whole[1]), scales, steps, normals, offsets, curved, points, planes)
         lower, upper, kept = region._cut(*region.roots)
         return replace(region, roots=(lower[kept], upper[kept]))
 
@@ -94,13 +100,20 @@ class Region:
         straight = self.normals.expand(len(lower), -1, -1), self.offsets.expand(len(lower), -1)
         return torch.cat([straight[0], normals], 1), torch.cat([straight[1], offsets], 1)
 
+    def centres(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """A point (B, d) for each of the boxes with corners (B, d): its centre, moved onto the planes."""
+        return self.planes.onto((lower + upper) / 2)
+
     def best_centre(self, lower: Tensor, upper: Tensor, scores: Tensor, least: float) -> Tensor | None:
         """The centre of the highest of scores (B,) that can be chosen, shape (d,); None where all are <= ``least``."""
-        centres = (lower + upper) / 2
+        centres = self.centres(lower, upper)
         index = (centres + 1) / self.steps.clamp_min(SAME)
         whole = (self.steps == 0) | ((index - index.round()).abs() < _OFF)
         allowed = (centres @ self.normals.mT <= self.offsets).all(1) & (self.curved.excess(centres) <= 0).all(1)
         allowed = allowed & whole.all(1) & (scores > least)
+        if len(self.planes):
+            bottom, top = self.roots[0].amin(0), self.roots[1].amax(0)
+            allowed = allowed & ((centres - centres.clamp(bottom, top)).abs() < SAME).all(1)
         allowed[allowed.clone()] = ~self._among_gone(centres[allowed])
         if not allowed.any():
             return None
@@ -126,14 +139,43 @@ class Region:
         return torch.where(whole, low * step - 1, lower), torch.where(whole, high * step - 1, upper)
 
     def _is_gone(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """Whether a box is one point that cannot be chosen, shape (B,)."""
-        found = (upper - lower).amax(1) == 0
-        found[found.clone()] = self._among_gone(lower[found])
+        """Whether a box is one design that cannot be chosen, shape (B,)."""
+        found = (upper - lower).amax(1) < SAME / 2
+        found[found.clone()] = self._among_gone((lower + upper)[found] / 2, SAME / 2)
         return found
 
-    def _among_gone(self, X: Tensor) -> Tensor:
-        """Which rows of X (n, d) cannot be chosen, shape (n,)."""
-        return (torch.cdist(X, self.gone, p=torch.inf) < SAME).any(1)
+    def _among_gone(self, X: Tensor, apart: float = SAME) -> Tensor:
+        """Which rows of X (n, d) are less than ``apart`` from one that cannot be chosen, shape (n,)."""
+        return (torch.cdist(X, self.gone, p=torch.inf) < apart).any(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Equalities:
+    """Equalities E x = e, and how the continuous coordinates bring a point onto them.
+
+    Args:
+        E: Shape (k, d); k may be 0.
+        e: Shape (k,).
+        lift: Moves (k, d) for each unit that is missing.
+    """
+
+    E: Tensor
+    e: Tensor
+    lift: Tensor
+
+    @classmethod
+    def of(cls, space: SearchSpace, device: torch.device) -> "Equalities":
+        """The equalities of a space, on a device."""
+        E, e = space.equalities
+        lift = np.linalg.pinv(E * ~space.discrete, rcond=_OFF).T
+        return cls(*(torch.tensor(part, device=device) for part in (E, e, lift)))
+
+    def __len__(self) -> int:
+        return len(self.e)
+
+    def onto(self, X: Tensor) -> Tensor:
+        """X (n, d) moved onto the planes in the continuous coordinates, as far as these reach; (n, d)."""
+        return X + (self.e - X @ self.E.mT) @ self.lift if len(self) else X
 
 
 def _tightened(lower: Tensor, upper: Tensor, normal: Tensor, offset: Tensor) -> tuple[Tensor, Tensor, Tensor]:

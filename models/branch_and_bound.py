@@ -2,7 +2,7 @@
 
 The boxes with the highest ceilings are halved; a half that cannot beat the best point found by more than the gap is
 dropped. At any time the highest ceiling of what is left and of what was dropped bounds the score everywhere. A box that
-is one point cannot be halved: it is dropped too, whatever its ceiling.
+is one design is not halved: it is dropped too, whatever its ceiling.
 """
 
 import time
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from models.box_region import Region
-from models.maximizer import Status
+from models.maximizer import SAME, Status
 
 # Boxes to begin with: a step with fewer takes hardly less time.
 _FIRST = 64
@@ -27,7 +27,7 @@ class Bounds:
 
     Args:
         ceiling: A number that no score in the box exceeds, shape (B,).
-        centre: The score at the centre, shape (B,).
+        centre: The score at the centre, or at the point of the region's ``centres`` for it, shape (B,).
     """
 
     ceiling: Tensor
@@ -174,8 +174,8 @@ class _State:
         return self._without(front, front.ceiling <= self.value + gap)
 
     def without_points(self, front: _Front) -> tuple["_State", _Front]:
-        """The front without boxes of one point, which cannot be halved, and their highest ceiling kept."""
-        return self._without(front, (front.lower == front.upper).all(1))
+        """The front without boxes of one design, and their highest ceiling kept."""
+        return self._without(front, (front.upper - front.lower < SAME / 2).all(1))
 
     def _without(self, front: _Front, gone: Tensor) -> tuple["_State", _Front]:
         dropped = max(self.dropped, front[gone].highest)

@@ -10,14 +10,18 @@ from torch.quasirandom import SobolEngine
 from models.fourier_features import FourierFeatures
 from models.gaussian_process import ExactPosterior
 from models.linear_model import LinearModel
+from models.sequences import sobol_points, take
 from models.surrogate import Function
+from physics.space import SearchSpace
 
 # Directions of a covariance below this share of its largest eigenvalue are rounding.
 _RANK = 1e-10
 
 
-def joint(posterior: ExactPosterior, q: int, rng: np.random.Generator, n_skeleton: int) -> list[Function]:
-    """q exact joint normal draws at Sobol points of [-1, 1]^d, continued between them by their kriging.
+def joint(
+    posterior: ExactPosterior, q: int, rng: np.random.Generator, n_skeleton: int, space: SearchSpace | None = None
+) -> list[Function]:
+    """q exact joint normal draws at Sobol points of [-1, 1]^d or a space, continued between them by their kriging.
 
     With C the posterior covariance, V diag(e) V^T = C(S, S) and z ~ N(0, I):
     f(x) = mean(x) + C(x, S) V diag(e)^-1/2 z, whose distribution at S is exactly the posterior's; elsewhere the
@@ -25,7 +29,7 @@ def joint(posterior: ExactPosterior, q: int, rng: np.random.Generator, n_skeleto
     """
     X, factor = posterior.fit.X, posterior.factor
     with torch.no_grad():
-        skeleton = _sobol(X.shape[1], n_skeleton, rng)
+        skeleton = _sobol(X.shape[1], n_skeleton, rng, space)
         cross = posterior.kernel(X, skeleton)
         explained = factor.half_solve(cross)
         covariance = posterior.kernel(skeleton, skeleton) - explained.mT @ explained
@@ -39,8 +43,10 @@ def joint(posterior: ExactPosterior, q: int, rng: np.random.Generator, n_skeleto
         return functions
 
 
-def _sobol(dimension: int, n: int, rng: np.random.Generator) -> Tensor:
-    """Scrambled Sobol points of [-1, 1]^d, shape (n, d)."""
+def _sobol(dimension: int, n: int, rng: np.random.Generator, space: SearchSpace | None) -> Tensor:
+    """Scrambled Sobol points of [-1, 1]^d, or of a space where one is given, shape (n, d)."""
+    if space is not None:
+        return torch.from_numpy(take(sobol_points(space, rng), n))
     seed = int(rng.integers(2**31 - 1))
     engine = SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
     cube: Tensor = engine.draw(n, dtype=torch.float64)

@@ -10,8 +10,11 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from models.gaussian_process import ExactPosterior, to_unit
+from models.maximizers.multistart import Multistart
 from models.randomness import seeded
+from models.sequences import sobol_points, take
 from models.surrogate import Function
+from physics.space import SearchSpace
 
 
 def on_encoded(acquisition: AcquisitionFunction) -> Function:
@@ -29,6 +32,37 @@ def unit_points(dimension: int, n: int) -> Tensor:
     seed = int(torch.randint(2**31 - 1, ()))
     engine = SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
     return engine.draw(n, dtype=torch.float64)
+
+
+def spread_points(space: SearchSpace | None, dimension: int, n: int) -> Tensor:
+    """Points of [0, 1]^d as ``unit_points`` gives them, shape (n, d); of a space where one is given."""
+    if space is None:
+        return unit_points(dimension, n)
+    return to_unit(torch.from_numpy(take(sobol_points(space, _ambient()), n)))
+
+
+def minimiser(function: Function, space: SearchSpace, n_points: int, n_starts: int) -> Tensor:
+    """The least point (1, d) of a function in a space, encoded, of many and of where gradients lead from the best.
+
+    By torch's ambient generator.
+    """
+    found = Multistart(n_points, n_starts).maximize(_Depth(function), space, 1, _ambient())
+    return torch.from_numpy(found.X)
+
+
+def _ambient() -> np.random.Generator:
+    return np.random.default_rng(int(torch.randint(2**31 - 1, ())))
+
+
+@dataclass(frozen=True, eq=False)
+class _Depth:
+    """Minus a function, as a score."""
+
+    function: Function
+
+    def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """At X (n, d), shape (n,)."""
+        return -self.function(X)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from physics.operators import Equation, System
 from physics.space import ImageColumns as ImageColumns
+from physics.space import SearchSpace
 
 Array = NDArray[np.float64]
 
@@ -143,6 +144,7 @@ class Observations:
         failed: Encoded designs that are themselves the reason why there is no reading of them, shape (k, d).
         columns: The encoded coordinates of each variable, by its name; empty where each coordinate is a variable. They
             are the search space's, which the campaign's own digest names, and no part of this one.
+        space: Where designs are searched for; None for all of [-1, 1]^d. No part of the digest either.
 
     Raises:
         ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
@@ -159,6 +161,7 @@ class Observations:
     constraints: Array = field(default_factory=lambda: np.empty((0, 0)))
     failed: Array = field(default_factory=lambda: np.empty((0, 0)))
     columns: Mapping[str, slice] = field(default_factory=dict)
+    space: SearchSpace | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _frozen(self.X))
@@ -205,6 +208,11 @@ class Observations:
         return self.constraints.shape[1] > 0 or len(self.failed) > 0
 
     @property
+    def planes(self) -> SearchSpace | None:
+        """The space, where equalities hold designs to planes, of which [-1, 1]^d says little; else None."""
+        return self.space if self.space is not None and self.space.mixtures else None
+
+    @property
     def objective(self) -> "Observations":
         """What the objective's own surrogate learns from."""
         return replace(self, constraints=np.empty((0, 0)), failed=np.empty((0, 0))) if self.constrained else self
@@ -215,8 +223,15 @@ class Observations:
         Where the noise of the objective is stated, a campaign adds none to the constraints.
         """
         known = None if self.noise_sd is None else 0.0
-        y, images, columns = self.constraints[:, k], self.images, self.columns
-        return Observations(self.X, y, maximize=False, noise_sd=known, images=images, columns=columns)
+        return Observations(
+            self.X,
+            self.constraints[:, k],
+            maximize=False,
+            noise_sd=known,
+            images=self.images,
+            columns=self.columns,
+            space=self.space,
+        )
 
     @cached_property
     def scaling(self) -> Scaling:

@@ -20,7 +20,8 @@ class Peer(Protocol):
 
     It keeps nothing between iterations: each call tells the package of every trial and asks for the next designs. One
     that takes unknown constraints declares ``constrained: ClassVar[bool] = True``; with another, campaigns that have
-    some are refused before they begin. None is told of designs that gave no result.
+    some are refused before they begin. None is told of designs that gave no result. One that takes some known
+    constraints only has a ``refuse_space`` that raises ValueError, as maximizers have.
 
     Attributes:
         box_only: Whether it refuses spaces with known constraints.
@@ -68,6 +69,25 @@ def require_box(space: SearchSpace, package: str) -> None:
         raise ValueError(
             f"The search space has known constraints ({'; '.join(map(str, space.constraints))}), which are not passed "
             f"on to {package}: use another sentence, such as auto, gp_ei or botorch_log_ei."
+        )
+
+
+def require_lines(space: SearchSpace, package: str) -> None:
+    """Accept a space whose known constraints are linear and hold continuous variables alone.
+
+    Raises:
+        ValueError: one of them is curved, or holds a whole number.
+    """
+    (A, _), (E, _) = space.linear, space.equalities
+    whole = [
+        name for name, at in space.columns.items() if space.discrete[at].any() and np.any(np.vstack([A, E])[:, at])
+    ]
+    if space.curves or whole:
+        why = f"{space.curves[0]} is quadratic" if space.curves else f"{whole[0]} is a whole number"
+        raise ValueError(
+            f"The search space has known constraints ({'; '.join(map(str, space.constraints))}), and {package} is told "
+            f"of linear ones between continuous variables alone: {why}; use another sentence, such as auto, gp_ei or "
+            "botorch_log_ei."
         )
 
 

@@ -216,6 +216,8 @@ def _point(scip: Any, space: SearchSpace) -> tuple[list[Any], list[_Whole]]:
             whole.append((j, step, index))
     for normal, offset in zip(*space.linear, strict=True):
         scip.addCons(_sum(normal, x) <= float(offset))
+    for normal, offset in zip(*space.equalities, strict=True):
+        scip.addCons(_sum(normal, x) == float(offset))
     curved = space.quadratic
     for Q, a, b in zip(curved.Q, curved.a, curved.b, strict=True):
         scip.addCons(_square_form(Q, x) + _sum(a, x) <= float(b))

@@ -26,7 +26,10 @@ def take(points: Iterator[Array], n: int) -> Array:
 
 
 def sobol_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array]:
-    """Feasible points of a scrambled Sobol sequence (Owen, 1998), one dimension a variable or pixel, without end."""
+    """Feasible points of a scrambled Sobol sequence (Owen, 1998), one dimension a variable or pixel, without end.
+
+    Variables that equalities tie have one dimension less for each of these (see ``physics.mixtures``).
+    """
     seed = int(rng.integers(2**31 - 1))
     engine = SobolEngine(_cube_dimension(space), scramble=True, seed=seed)  # type: ignore[no-untyped-call]
     cubes = (engine.draw(_BLOCK, dtype=torch.float64).numpy() for _ in iter(int, 1))
@@ -48,16 +51,23 @@ def every_point(space: SearchSpace, limit: int) -> Array | None:
     if math.prod(counts) > limit:
         return None
     cube = (np.array(list(product(*(range(n) for n in counts)))) + 0.5) / np.array(counts)
-    X = _from_cube(space, cube)
+    X = np.concatenate([_values(v, cube[:, [i]]) for i, v in enumerate(space.variables)], axis=1)
     return space.repair(X[is_feasible(space, X)])
 
 
 def is_feasible(space: SearchSpace, X: Array) -> NDArray[np.bool_]:
-    """Whether each encoded point of X (n, d) satisfies the known constraints, shape (n,)."""
-    (A, b), curved = space.linear, space.quadratic
-    slack = b - X @ A.T
-    straight = np.all(slack >= -ROUNDING * (np.abs(b) + np.abs(A).sum(axis=1) + 1), axis=1)
-    return np.asarray(straight & np.all(curved.excess(X) <= quadric_slack(curved), axis=1))
+    """Whether each encoded point of X (n, d) is within the bounds and satisfies the known constraints, shape (n,)."""
+    (A, b), (E, e), (low, high) = space.linear, space.equalities, space.bounds
+    within = np.all(np.abs(X - np.clip(X, low, high)) <= ROUNDING, axis=1)
+    straight = np.all(X @ A.T - b <= line_slack(A, b), axis=1)
+    tied = np.all(np.abs(X @ E.T - e) <= line_slack(E, e), axis=1)
+    curved = np.all(space.quadratic.excess(X) <= quadric_slack(space.quadratic), axis=1)
+    return np.asarray(within & straight & tied & curved)
+
+
+def line_slack(A: Array, b: Array) -> Array:
+    """By how much points may be off each of the rows A u = b or A u <= b, shape (c,)."""
+    return np.asarray(ROUNDING * (np.abs(b) + np.abs(A).sum(axis=1) + 1))
 
 
 def quadric_slack(curved: Quadrics) -> Array:
@@ -67,7 +77,14 @@ def quadric_slack(curved: Quadrics) -> Array:
 
 
 def _cube_dimension(space: SearchSpace) -> int:
-    return sum(_coordinates(variable) for variable in space.variables)
+    tied = sum(mixture.dimension for mixture in space.mixtures)
+    return sum(_coordinates(variable) for variable in _untied(space)) + tied
+
+
+def _untied(space: SearchSpace) -> list[Variable]:
+    """The variables that no equality ties to others."""
+    tied = {int(column) for mixture in space.mixtures for column in mixture.columns}
+    return [v for v, at in zip(space.variables, space.columns.values(), strict=True) if at.start not in tied]
 
 
 def _coordinates(variable: Variable) -> int:
@@ -83,20 +100,30 @@ def _levels(variable: Variable) -> int | None:
 
 
 def _from_cube(space: SearchSpace, cube: Array) -> Array:
-    """Encoded points (n, d) from the unit cube (n, c): uniform in every interval and over all levels."""
-    ends = np.cumsum([_coordinates(variable) for variable in space.variables])[:-1]
-    columns: list[Array] = []
-    for u, variable in zip(np.split(cube, ends, axis=1), space.variables, strict=True):
-        levels = _levels(variable)
-        if levels is None:
-            columns.append(2 * u - 1)
-            continue
-        index = np.minimum((u[:, 0] * levels).astype(int), levels - 1)
-        if isinstance(variable, Categorical):
-            columns.append(np.eye(levels)[index])
-        else:
-            columns.append((2 * index - (levels - 1))[:, None] / max(levels - 1, 1))
-    return np.concatenate(columns, axis=1)
+    """Encoded points (n, d) from the unit cube (n, c): uniform in every interval and over all levels.
+
+    What equalities tie is on their planes, and may be out of bounds.
+    """
+    X, first, columns = np.empty((len(cube), space.dimension)), 0, space.columns
+    for variable in _untied(space):
+        last = first + _coordinates(variable)
+        X[:, columns[variable.name]] = _values(variable, cube[:, first:last])
+        first = last
+    for mixture in space.mixtures:
+        X[:, mixture.columns] = mixture.from_cube(cube[:, first : first + mixture.dimension])
+        first += mixture.dimension
+    return X
+
+
+def _values(variable: Variable, u: Array) -> Array:
+    """Encoded values of a variable (n, width) from its coordinates of the unit cube."""
+    levels = _levels(variable)
+    if levels is None:
+        return 2 * u - 1
+    index = np.minimum((u[:, 0] * levels).astype(int), levels - 1)
+    if isinstance(variable, Categorical):
+        return np.asarray(np.eye(levels)[index])
+    return np.asarray((2 * index - (levels - 1))[:, None] / max(levels - 1, 1))
 
 
 def _feasible_points(space: SearchSpace, cubes: Iterator[Array], rng: np.random.Generator) -> Iterator[Array]:

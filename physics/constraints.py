@@ -1,4 +1,4 @@
-"""Known constraints on designs: inequalities between named numbers, in physical units."""
+"""Known constraints on designs: inequalities and equalities between named numbers, in physical units."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,19 +24,14 @@ class LinearConstraint:
     upper: float
 
     def __post_init__(self) -> None:
-        for name, value in self.coefficients.items():
-            finite(f"The coefficient of {name} in a linear constraint", value)
+        _check_sum("linear constraint", self.coefficients)
         finite("The upper bound of a linear constraint", self.upper)
-        if not any(self.coefficients.values()):
-            raise SpaceError(
-                f"A linear constraint has the coefficients {dict(self.coefficients)}: name at least one variable."
-            )
 
     def __hash__(self) -> int:
         return hash((frozenset(self.coefficients.items()), self.upper))
 
     def __str__(self) -> str:
-        return " + ".join(f"{value:g} {name}" for name, value in self.coefficients.items()) + f" <= {self.upper:g}"
+        return f"{_sum_text(self.coefficients)} <= {self.upper:g}"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,6 +40,43 @@ class LinearConstraint:
 
     def terms(self, values: Mapping[str, float]) -> list[float]:
         """The terms of the left-hand side, whose sum is at most ``upper``, for values by name."""
+        return [value * values[name] for name, value in self.coefficients.items()]
+
+
+@dataclass(frozen=True)
+class LinearEquality:
+    """A known equality sum_i a_i x_i = total of numeric variables, in physical units: a mixture, a fixed total.
+
+    Designs are sampled and searched on the plane that it is.
+
+    Args:
+        coefficients: a_i by the name of the variable; at least one is not zero.
+        total: Right-hand side.
+
+    Raises:
+        SpaceError: a number that is not finite, or no coefficient that is not zero.
+    """
+
+    coefficients: Mapping[str, float]
+    total: float
+
+    def __post_init__(self) -> None:
+        _check_sum("linear equality", self.coefficients)
+        finite("The total of a linear equality", self.total)
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.coefficients.items()), self.total))
+
+    def __str__(self) -> str:
+        return f"{_sum_text(self.coefficients)} = {self.total:g}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables in it."""
+        return tuple(self.coefficients)
+
+    def terms(self, values: Mapping[str, float]) -> list[float]:
+        """The terms of the left-hand side, whose sum is ``total``, for values by name."""
         return [value * values[name] for name, value in self.coefficients.items()]
 
 
@@ -111,6 +143,17 @@ class QuadraticConstraint:
         for name, value in self.coefficients.items():
             a[columns[name]] = value
         return Q, a
+
+
+def _check_sum(what: str, coefficients: Mapping[str, float]) -> None:
+    for name, value in coefficients.items():
+        finite(f"The coefficient of {name} in a {what}", value)
+    if not any(coefficients.values()):
+        raise SpaceError(f"A {what} has the coefficients {dict(coefficients)}: name at least one variable.")
+
+
+def _sum_text(coefficients: Mapping[str, float]) -> str:
+    return " + ".join(f"{value:g} {name}" for name, value in coefficients.items())
 
 
 def _check_pairs(pairs: Iterable[object]) -> None:

@@ -21,6 +21,7 @@ _POOL, _STARTS = 64, 4
 _COMBINATIONS, _BLOCK = 1024, 8
 _WALK_STEPS = 64
 _BISECTIONS = 60
+_PARALLEL = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class CurvedRegion:
     that the search misses it counts as empty.
 
     Args:
-        polytope: Bounds and linear inequalities.
+        polytope: Bounds, linear inequalities and equalities.
         quadrics: At least one.
     """
 
@@ -92,7 +93,8 @@ class CurvedRegion:
     def entered(self, X: Array, free: Mask) -> Array:
         """Points X (n, d) moved in the ``free`` coordinates (d,) into the region, or as far as that goes.
 
-        Cyclic projections (Censor and Lent, 1982): Newton steps onto one violated inequality after the other.
+        Cyclic projections (Censor and Lent, 1982): Newton steps onto one violated inequality after the other, within
+        the planes of the equalities.
         """
         X = X.copy()
         for _ in range(_ROUNDS):
@@ -113,6 +115,7 @@ class CurvedRegion:
         if self.contains(x[None])[0]:
             return x
         free = free & self._used
+        x = self.polytope.onto(x[None], free)[0]
         ends = np.array([self._approached(start, x, free) for start in self._starts(x, free)])
         return np.asarray(ends[np.argmin(np.linalg.norm(ends - x, axis=1))])
 
@@ -147,8 +150,9 @@ class CurvedRegion:
         if not free.any():
             return X
         X = X.copy()
+        within = self._within(free)
         for _ in range(_WALK_STEPS):
-            direction = rng.standard_normal(X.shape) * free
+            direction = rng.standard_normal(X.shape) @ within
             direction /= np.linalg.norm(direction, axis=1, keepdims=True)
             there = X + self._along(X, direction, rng)[:, None] * direction
             there = np.clip(there, self.polytope.low, self.polytope.high)
@@ -160,7 +164,13 @@ class CurvedRegion:
     def _used(self) -> Mask:
         """Coordinates that an inequality depends on, shape (d,)."""
         curved = np.any(self.quadrics.Q != 0, axis=(0, 1)) | np.any(self.quadrics.a != 0, axis=0)
-        return np.asarray(curved | np.any(self.polytope.A != 0, axis=0))
+        straight = np.any(self.polytope.A != 0, axis=0) | np.any(self.polytope.E != 0, axis=0)
+        return np.asarray(curved | straight)
+
+    def _within(self, free: Mask) -> Array:
+        """Projection (d, d) of a move onto the free coordinates and, of these, the planes."""
+        moves = self.polytope.moves(free)
+        return np.asarray(moves @ moves.T)
 
     @cached_property
     def _pool(self) -> Array:
@@ -174,8 +184,10 @@ class CurvedRegion:
 
     def _possible(self, X: Array, free: Mask) -> Mask:
         """False where no move of points X (n, d) in the free coordinates leads into the region, shape (n,)."""
-        low, high = np.where(free, self.polytope.low, X), np.where(free, self.polytope.high, X)
-        return np.asarray(np.all(self.quadrics.least(low, high) <= self.polytope.tolerance, axis=1))
+        lines = self.polytope
+        low, high = np.where(free, lines.low, X), np.where(free, lines.high, X)
+        met = np.all(self.quadrics.least(low, high) <= lines.tolerance, axis=1)
+        return np.asarray(met & lines.on_planes(lines.onto(X, free)))
 
     def _spread(self, X: Array, free: Mask) -> Array:
         """The pool with the other coordinates of X (n, d), moved into the region where that goes, shape (64 n, d).
@@ -189,12 +201,15 @@ class CurvedRegion:
 
     def _nearer(self, X: Array, free: Mask) -> Array:
         """X (n, d) after one step onto each inequality that is violated when its turn comes."""
-        lines = self.polytope
-        for normal, offset in zip(lines.A, lines.b, strict=True):
-            X = _stepped(X, X @ normal - offset, np.broadcast_to(normal, X.shape), free)
+        lines, within = self.polytope, self._within(free)
+        X = lines.onto(X, free)
+        # Clipping to the box leaves the planes: there the bounds are inequalities like the others.
+        G, h = lines.sides(free) if len(lines.E) else (lines.A, lines.b)
+        for normal, offset in zip(G, h, strict=True):
+            X = _stepped(X, X @ normal - offset, np.broadcast_to(normal, X.shape), within)
         for k in range(len(self.quadrics)):
             one = Quadrics(self.quadrics.Q[[k]], self.quadrics.a[[k]], self.quadrics.b[[k]])
-            X = _stepped(X, one.excess(X)[:, 0], one.slopes(X)[:, 0], free)
+            X = _stepped(X, one.excess(X)[:, 0], one.slopes(X)[:, 0], within)
         return np.asarray(np.clip(X, lines.low, lines.high))
 
     def _starts(self, x: Array, free: Mask) -> Array:
@@ -225,7 +240,8 @@ class CurvedRegion:
             point[free] = z
             return point[None]
 
-        A, b = self.polytope.A, self.polytope.b
+        A, b, leaving = self.polytope.A, self.polytope.b, self.polytope.leaving(free)[:, free]
+        equal = [{"type": "eq", "fun": lambda z: leaving @ (z - start[free]), "jac": lambda z: leaving}]
         found = minimize(
             lambda z: (0.5 * np.sum((z - x[free]) ** 2), z - x[free]),
             start[free],
@@ -239,6 +255,7 @@ class CurvedRegion:
                     "fun": lambda z: -self.quadrics.excess(whole(z))[0],
                     "jac": lambda z: -self.quadrics.slopes(whole(z))[0][:, free],
                 },
+                *(equal if len(leaving) else []),
             ],
             options={"ftol": 1e-14},
         )
@@ -275,6 +292,8 @@ class CurvedRegion:
         lines, curves = self.polytope, self.quadrics
         slope = np.concatenate([direction @ lines.A.T, direction, -direction], axis=1)
         slack = np.concatenate([lines.b - X @ lines.A.T, lines.high - X, X - lines.low], axis=1)
+        # An inequality whose plane the direction lies in does not end it.
+        slope[np.abs(slope) < _PARALLEL] = 0.0
         reach = np.divide(np.maximum(slack, 0), np.abs(slope), out=np.full_like(slack, np.inf), where=slope != 0)
         first = -np.where(slope < 0, reach, np.inf).min(axis=1, keepdims=True)
         last = np.where(slope > 0, reach, np.inf).min(axis=1, keepdims=True)
@@ -288,9 +307,9 @@ class CurvedRegion:
         return _uniform_over(ends, np.diff(ends, axis=1) * inside, rng)
 
 
-def _stepped(X: Array, excess: Array, slopes: Array, free: Mask) -> Array:
-    """X (n, d) where an excess (n,) of slopes (n, d) is positive by a Newton step in the free coordinates to zero."""
-    slopes = slopes * free
+def _stepped(X: Array, excess: Array, slopes: Array, within: Array) -> Array:
+    """X (n, d) where an excess (n,) of slopes (n, d) is positive by a Newton step to zero, a move projected (d, d)."""
+    slopes = slopes @ within
     square = np.square(slopes).sum(axis=1)
     length = np.divide(np.maximum(excess, 0), square, out=np.zeros_like(square), where=square > 0)
     return np.asarray(X - length[:, None] * slopes)

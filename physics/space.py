@@ -5,6 +5,7 @@ an image one coordinate a pixel.
 ``encode`` and ``decode`` are the only way across.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,8 +13,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from physics.constraints import LinearConstraint, QuadraticConstraint
+from physics.breadth import require_breadth
+from physics.constraints import LinearConstraint, LinearEquality, QuadraticConstraint
 from physics.images import Image, ImageColumns
+from physics.lines import Lines
+from physics.mixtures import Mixture, mixtures
 from physics.polytope import EmptyPolytopeError, Polytope
 from physics.quadrics import CurvedRegion, Quadrics
 from physics.variables import Array, Categorical, Continuous, Integer, SpaceError, suggestion
@@ -26,6 +30,7 @@ __all__ = [
     "ImageColumns",
     "Integer",
     "LinearConstraint",
+    "LinearEquality",
     "QuadraticConstraint",
     "SearchSpace",
     "SpaceError",
@@ -37,11 +42,13 @@ Variable = Continuous | Integer | Categorical | Image
 Design = Mapping[str, float | int | str]
 """One design: a value in physical units for every variable's name; an image is text (``Image.text``)."""
 
-Constraint = LinearConstraint | QuadraticConstraint
+Constraint = LinearConstraint | LinearEquality | QuadraticConstraint
 
-# A constraint holds when it is violated by less than this, relative to the size of its terms.
+# A constraint holds when it is violated by less than this, relative to the size of its terms. What is proposed keeps an
+# equality to rounding (``physics.polytope.ON_PLANE``).
 _TOLERANCE = 1e-9
 _SAMPLE_BLOCKS = 50
+_TRIED = 256
 
 
 @dataclass(frozen=True)
@@ -50,11 +57,13 @@ class SearchSpace:
 
     Args:
         variables: At least one, with different names. Their order is the order of the encoded coordinates.
-        constraints: Linear and quadratic constraints that every proposed design satisfies.
+        constraints: Linear and quadratic constraints and linear equalities that every proposed design satisfies. Two
+            opposite linear constraints are the equality that they come to.
 
     Raises:
-        SpaceError: a repeated name, a constraint on an unknown variable or one that is no number, or no design that
-            satisfies all constraints; with quadratic ones, none that was found.
+        SpaceError: a repeated name; a constraint on an unknown variable or one that is no number; equalities of which
+            one follows from the others or contradicts them; no design that satisfies all constraints (with quadratic
+            ones, none that was found), a single one, or designs that have no volume within the equalities.
     """
 
     variables: tuple[Variable, ...]
@@ -69,7 +78,16 @@ class SearchSpace:
         for constraint in self.constraints:
             for name in constraint.names:
                 self._numeric(name)
-        self.repair(np.zeros((1, self.dimension)))
+        self._validate()
+
+    def _validate(self) -> None:
+        """Accept the space if there is something to choose; programs are solved only where a few points leave doubt."""
+        if not self.constraints:
+            return
+        X = self._snapped(self._uniform(_TRIED, np.random.default_rng(0)))
+        inside = X[self._region.contains(X)]
+        first = inside[:1] if len(inside) else self.repair(np.zeros((1, self.dimension)))
+        require_breadth(self, self._lines, np.concatenate([first, inside]))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,24 +125,43 @@ class SearchSpace:
         variables = zip(self._columns, self.variables, strict=True)
         return tuple(ImageColumns(columns.start, v.shape) for columns, v in variables if isinstance(v, Image))
 
-    @cached_property
+    @property
     def linear(self) -> tuple[Array, Array]:
-        """The linear constraints in encoded coordinates, A u <= b: A (c, dimension) with rows of length 1, b (c,)."""
-        constraints = [each for each in self.constraints if isinstance(each, LinearConstraint)]
-        A, b = np.zeros((len(constraints), self.dimension)), np.zeros(len(constraints))
-        for row, constraint in enumerate(constraints):
-            b[row] = constraint.upper
-            for name, value in constraint.coefficients.items():
-                middle, half = self._numeric(name).scale
-                A[row, self._columns[self.names.index(name)]] = value * half
-                b[row] -= value * middle
-        length = np.linalg.norm(A, axis=1)
-        return A / length[:, None], b / length
+        """The linear inequalities in encoded coordinates, A u <= b: A (c, dimension) with rows of length 1, b (c,)."""
+        return self._lines.A, self._lines.b
+
+    @property
+    def equalities(self) -> tuple[Array, Array]:
+        """The linear equalities in encoded coordinates, E u = e: E (k, dimension) with rows of length 1, e (k,).
+
+        Rows are linearly independent.
+        """
+        return self._lines.E, self._lines.e
+
+    @cached_property
+    def leaving(self) -> Array:
+        """Orthonormal moves of the continuous coordinates that leave the planes of the equalities, (r, dimension)."""
+        return self._polytope.leaving(~self.discrete)
+
+    @cached_property
+    def mixtures(self) -> tuple[Mixture, ...]:
+        """The coordinates that equalities tie together, as functions of points of the unit cube."""
+        return mixtures(*self.equalities, self.bounds, self.steps, self._lines.names)
+
+    @cached_property
+    def steps(self) -> Array:
+        """Distance between neighbouring whole numbers in each coordinate, shape (dimension,); 0 where there is none."""
+        return np.concatenate([_spacing(variable) for variable in self.variables])
+
+    @property
+    def curves(self) -> tuple[QuadraticConstraint, ...]:
+        """The quadratic constraints."""
+        return tuple(each for each in self.constraints if isinstance(each, QuadraticConstraint))
 
     @cached_property
     def quadratic(self) -> Quadrics:
         """The quadratic constraints in encoded coordinates."""
-        constraints = [each for each in self.constraints if isinstance(each, QuadraticConstraint)]
+        constraints = self.curves
         columns = {name: column.start for name, column in zip(self.names, self._columns, strict=True)}
         middle, half = np.zeros(self.dimension), np.zeros(self.dimension)
         for name in {name for constraint in constraints for name in constraint.names}:
@@ -165,8 +202,9 @@ class SearchSpace:
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """n independent feasible points, shape (n, dimension), uniform over the space.
 
-        Where the constraints leave so little that rejection fails, the rest of the points come from a random walk
-        (hit and run) inside the feasible set, which is uniform only in the limit.
+        Equalities count as the space: points are uniform on their plane. Where the constraints leave so little that
+        rejection fails, the rest of the points come from a random walk (hit and run) inside the feasible set, which is
+        uniform only in the limit.
         """
         kept = np.empty((0, self.dimension))
         for _ in range(_SAMPLE_BLOCKS):
@@ -188,9 +226,25 @@ class SearchSpace:
         Raises:
             SpaceError: a wrong shape or a coordinate that is not finite.
         """
-        X = self._snapped(self._checked(X))
+        X = self._rested(self._snapped(self._checked(X)))
         for row in np.flatnonzero(~self._region.contains(X)):
-            X[row] = self._nearest(X[row])
+            (X[row],) = self._rested(self._nearest(X[row])[None])
+        return X
+
+    def completed(self, X: ArrayLike, moving: NDArray[np.bool_]) -> Array:
+        """Points X (n, dimension) moved as little as the linear constraints ask, in the ``moving`` coordinates alone.
+
+        Whole numbers among these may come out broken. Rows are NaN where no such move suffices.
+
+        Raises:
+            SpaceError: a wrong shape or a coordinate that is not finite.
+        """
+        X = self._checked(X)
+        for row, x in enumerate(X):
+            try:
+                X[row] = self._polytope.project(x, moving)
+            except EmptyPolytopeError:
+                X[row] = np.nan
         return X
 
     def check(self, design: Design) -> None:
@@ -221,10 +275,19 @@ class SearchSpace:
         return tuple(slice(int(e) - v.width, int(e)) for e, v in zip(ends, self.variables, strict=True))
 
     @cached_property
+    def _lines(self) -> Lines:
+        columns = {name: column.start for name, column in self.columns.items()}
+        scales = {v.name: v.scale for v in self.variables if isinstance(v, Continuous | Integer)}
+        return Lines.of(self.constraints, columns, scales, self.dimension, _TOLERANCE)
+
+    @cached_property
+    def _polytope(self) -> Polytope:
+        (A, b), (E, e), (low, high) = self.linear, self.equalities, self.bounds
+        return Polytope(A, b, low, high, _TOLERANCE, E, e)
+
+    @cached_property
     def _region(self) -> Polytope | CurvedRegion:
-        (A, b), (low, high) = self.linear, self.bounds
-        polytope = Polytope(A, b, low, high, tolerance=_TOLERANCE)
-        return CurvedRegion(polytope, self.quadratic) if len(self.quadratic) else polytope
+        return CurvedRegion(self._polytope, self.quadratic) if len(self.quadratic) else self._polytope
 
     def _variable(self, name: str) -> Variable:
         if name not in self.names:
@@ -242,9 +305,25 @@ class SearchSpace:
         values = {name: float(design[name]) for name in constraint.names}
         ends = {name: max(abs(self._numeric(name).low), abs(self._numeric(name).high)) for name in constraint.names}
         total, reach = sum(constraint.terms(values)), sum(map(abs, constraint.terms(ends)))
+        right = constraint.total if isinstance(constraint, LinearEquality) else constraint.upper
         # The slope of a square, by which encoded constraints are scaled, is twice its coefficient.
-        if total > constraint.upper + _TOLERANCE * (abs(constraint.upper) + 2 * reach):
+        slack = _TOLERANCE * (abs(right) + 2 * reach)
+        if isinstance(constraint, LinearEquality) and abs(total - right) > slack:
+            raise SpaceError(
+                f"The design {dict(design)} violates {constraint}, for its sum is {total:.12g}: "
+                f"{self._remedy(constraint, values, right - total)}."
+            )
+        if total > right + slack:
             raise SpaceError(f"The design {dict(design)} violates {constraint}, for its sum is {total:g}: change it.")
+
+    def _remedy(self, equality: LinearEquality, values: Mapping[str, float], missing: float) -> str:
+        """Which value of one variable alone would keep an equality whose sum lacks ``missing``."""
+        for name, coefficient in reversed(list(equality.coefficients.items())):
+            variable = self._numeric(name)
+            value = values[name] + missing / coefficient if coefficient else math.inf
+            if isinstance(variable, Continuous) and variable.low <= value <= variable.high:
+                return f"change it; with {name} = {value:.15g}, for one, it would be kept"
+        return "change it"
 
     def _check_names(self, design: Design) -> None:
         for name in design:
@@ -264,8 +343,14 @@ class SearchSpace:
         return X
 
     def _uniform(self, n: int, rng: np.random.Generator) -> Array:
-        """Uniform points of the box, shape (n, dimension)."""
-        return np.concatenate([variable.uniform(n, rng) for variable in self.variables], axis=1)
+        """Points of the box, uniform but for what equalities tie, shape (n, dimension).
+
+        Such coordinates are on their planes, and uniform over a set that encloses what the box leaves of these.
+        """
+        X = np.concatenate([variable.uniform(n, rng) for variable in self.variables], axis=1)
+        for mixture in self.mixtures:
+            X[:, mixture.columns] = mixture.from_cube(rng.random((n, mixture.dimension)))
+        return X
 
     def _snapped(self, X: Array) -> Array:
         """X inside the box, on integers and on one-hot corners."""
@@ -273,6 +358,9 @@ class SearchSpace:
         for variable, columns in zip(self.variables, self._columns, strict=True):
             X[:, columns] = variable.snap(X[:, columns])
         return X
+
+    def _rested(self, X: Array) -> Array:
+        return self._polytope.rested(X, ~self.discrete) if self.mixtures else X
 
     def _entered(self, n: int, rng: np.random.Generator) -> Array:
         """n feasible points at which a random walk may begin, shape (n, dimension)."""
@@ -289,15 +377,15 @@ class SearchSpace:
         try:
             return self._region.project(x, ~self.discrete)
         except EmptyPolytopeError:
-            steps = np.concatenate([_spacing(variable) for variable in self.variables])
+            pass
         try:
-            near = self._region.nearest_on_lattice(x, steps)
+            near = self._region.nearest_on_lattice(x, self.steps)
+            return self._region.project(self._snapped(near[None])[0], ~self.discrete)
         except EmptyPolytopeError as error:
             none = "No design was found that" if len(self.quadratic) else "No design"
             raise SpaceError(
                 f"{none} satisfies {'; '.join(map(str, self.constraints))} within the bounds: relax one of them."
             ) from error
-        return self._region.project(self._snapped(near[None])[0], ~self.discrete)
 
 
 def _spacing(variable: Variable) -> Array:

@@ -3,6 +3,7 @@
 import argparse
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from flows.commands.shared import Add, campaign_of, show
 from flows.display import Display
@@ -31,13 +32,9 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
 
     campaign = wire(read_campaign(options.file), settings)
     warned, noted = warning(campaign), unused(campaign)
-    data = {
-        "campaign": campaign.name,
-        "digest": campaign.digest,
-        "spec": campaign.data,
-        "warning": warned,
-        "note": noted,
-    }
+    kept = [str(constraint) for constraint in campaign.space.constraints]
+    data: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "spec": campaign.data}
+    data |= {"constraints": kept, "warning": warned, "note": noted}
 
     def text() -> str:
         import yaml
@@ -46,7 +43,7 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
         part = campaign.spec.algorithm
         words = f"{part.named.kind} stands for: {part.sentence}" if part.named else part.sentence
         valid = f"{options.file}: valid: {words}, digest {campaign.digest[:12]}"
-        lines = [warned, noted and f"note: {noted}"]
+        lines = [kept and f"every design keeps {'; '.join(kept)}", warned, noted and f"note: {noted}"]
         return "\n".join([plain, *(f"{options.file}: {line}" for line in lines if line), valid])
 
     show(options.json, data, text)

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from models.surrogate import Posterior
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 _GRID = 81  # points along an axis of the plane
 _RESIDUAL_GRID = 61  # points along an axis of the residual's map
 _DRAWS = 512  # designs from which the relevance of a variable is estimated
+_LEAST_SHOWN = 0.05  # share of a plane that must be possible for it to be shown
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Slice:
         mean: Predicted objective in its unit, shape (g,) or (g, g), by the variables in order.
         sd: Its standard deviation in the same unit and shape.
         held: The other variables, at the best design.
+        tied: Variables that make up for the shown ones where an equality holds them together; NaN is predicted where
+            they cannot.
         shares: Relevance of every numeric variable: its total effect on the prediction as a share of all, from 0 to 1.
     """
 
@@ -47,6 +51,7 @@ class Slice:
     mean: Array
     sd: Array
     held: Mapping[str, Any]
+    tied: tuple[str, ...]
     shares: Mapping[str, float]
 
 
@@ -143,6 +148,9 @@ def _relevance(posterior: "Posterior", space: SearchSpace) -> dict[str, float]:
     for name, column in _columns(space).items():
         redrawn = base.copy()
         redrawn[:, column] = other[:, column]
+        if (moving := _tied(space, [column])).any():
+            redrawn = space.completed(redrawn, moving)
+            redrawn = np.where(np.isnan(redrawn), base, redrawn)
         effects[name] = float(np.mean((_predicted(posterior, redrawn)[0] - at_base) ** 2))
     total = sum(effects.values()) or 1.0
     return {name: effect / total for name, effect in effects.items()}
@@ -153,17 +161,42 @@ def _slice(posterior: "Posterior", space: SearchSpace, best: Trial | Brief, want
     names = wanted or tuple(sorted(shares, key=shares.__getitem__, reverse=True)[:2])
     if not names:
         return None
-    along = np.linspace(-1.0, 1.0, _GRID)
-    mesh = np.meshgrid(*[along] * len(names), indexing="ij")
-    centre = _inside(space, best.actual)
-    X = np.repeat(space.encode([centre]), mesh[0].size, axis=0)
-    for name, values in zip(names, mesh, strict=True):
-        X[:, columns[name]] = values.ravel()
-    mean, sd = (values.reshape(mesh[0].shape) for values in _predicted(posterior, X))
+    along, centre = np.linspace(-1.0, 1.0, _GRID), _inside(space, best.actual)
+    X, moving = _plane(space, centre, along, [columns[name] for name in names])
+    if (
+        len(names) == 2 and not wanted and np.isnan(X).mean() > 1 - _LEAST_SHOWN
+    ):  # one of the two follows from the other
+        names = names[:1]
+        X, moving = _plane(space, centre, along, [columns[names[0]]])
+    known = ~np.isnan(X).any(axis=1)
+    mean, sd = np.full((2, len(X)), np.nan)
+    mean[known], sd[known] = _predicted(posterior, X[known])
     scales = {v.name: v.scale for v in space.variables if isinstance(v, Continuous | Integer)}
     axes = tuple(scales[name][0] + scales[name][1] * along for name in names)
-    held = {name: value for name, value in centre.items() if name not in names}
-    return Slice(names, axes, mean, sd, held, shares)
+    tied = tuple(name for name, column in columns.items() if moving[column])
+    held = {name: value for name, value in centre.items() if name not in (*names, *tied)}
+    shape = (_GRID,) * len(names)
+    return Slice(names, axes, mean.reshape(shape), sd.reshape(shape), held, tied, shares)
+
+
+def _plane(space: SearchSpace, centre: Design, along: Array, columns: list[int]) -> tuple[Array, Mask]:
+    """Encoded points (g^k, d) of the grid over k columns, and which others make up for these; NaN where they cannot."""
+    mesh = np.meshgrid(*[along] * len(columns), indexing="ij")
+    X = np.repeat(space.encode([centre]), mesh[0].size, axis=0)
+    X[:, columns] = np.stack([values.ravel() for values in mesh], axis=1)
+    moving = _tied(space, columns)
+    held = any(np.isin(columns, mixture.columns).any() for mixture in space.mixtures)
+    return (space.completed(X, moving) if held else X), moving
+
+
+def _tied(space: SearchSpace, columns: list[int]) -> Mask:
+    """The other coordinates that an equality holds together with one of these columns, shape (d,)."""
+    moving = np.zeros(space.dimension, dtype=bool)
+    for mixture in space.mixtures:
+        if np.isin(columns, mixture.columns).any():
+            moving[mixture.columns] = True
+    moving[columns] = False
+    return moving
 
 
 def _inside(space: SearchSpace, design: Design) -> dict[str, float | int | str]:

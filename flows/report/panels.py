@@ -88,7 +88,7 @@ def _limits(material: Material, plane: Slice) -> tuple[float, float]:
     values = [plane.mean.ravel(), np.array([_value(material, trial) for trial in completed(material.trials)])]
     if material.field is not None:
         values.append(material.field.values.ravel())
-    ends = [np.quantile(part, [0.01, 0.99]) for part in values]
+    ends = [np.nanquantile(part, [0.01, 0.99]) for part in values]
     return float(min(low for low, _ in ends)), float(max(high for _, high in ends))
 
 

@@ -55,6 +55,7 @@ def heading(material: Material) -> Markup:
             element("p", f"{sentence(material)}. {stands} {made}", class_="lead"),
             facts(_cards(material)),
             _best_design(material),
+            _kept(material),
             *(note(f"Not shown, {part}: {why}") for part, why in material.missing.items()),
         ]
     )
@@ -144,6 +145,12 @@ def _best_design(material: Material) -> Markup | None:
     )
     why = "Best design, by the model: " if best.by_model else "Best design: "
     return element("p", element("strong", why), f"{design}. It gave {outputs}.")
+
+
+def _kept(material: Material) -> Markup | None:
+    """What is known of designs beforehand, which all that are proposed keep."""
+    kept = material.wired.space.constraints if material.wired else ()
+    return note(f"Every design keeps {'; '.join(map(str, kept))}.") if kept else None
 
 
 def best_section(material: Material) -> Markup | None:
@@ -268,11 +275,14 @@ def _as_foreseen(trial: Trial) -> bool:
 
 def _slice_caption(material: Material, plane: Slice) -> str:
     caption = f"Prediction over {' and '.join(plane.names)}"
-    if plane.held:
+    if plane.held or plane.tied:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in sorted(plane.shares.items(), key=lambda s: -s[1]))
+        caption += f", the most relevant variables (share of the total effect: {shares})"
+    if plane.tied:
+        caption += f". By the space's equalities {', '.join(plane.tied)} make up the rest; blank where they cannot"
+    if plane.held:
         held = design_text(material.campaign, plane.held)
-        caption += f", the most relevant variables (share of the total effect: {shares}). The others are as in the "
-        caption += f"best design: {held}; the readings are at values of their own"
+        caption += f". The others are as in the best design: {held}; the readings are at values of their own"
     if not np.any(plane.sd > 0):
         caption += ". This model states no uncertainty: it is a single draw"
     return caption + "."

@@ -1,6 +1,7 @@
 """Joint entropy search (Hvarfner et al., 2022; Tu et al., 2022), computed by BoTorch."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +13,11 @@ from torch import Tensor
 
 from models.acquisition import Scale
 from models.checks import refuse_below
-from models.gaussian_process import ExactPosterior, exact_process
-from models.gp_score import ConditionedScore, on_encoded, unit_box
+from models.gaussian_process import ExactPosterior, exact_process, pathwise, to_unit
+from models.gp_score import ConditionedScore, minimiser, on_encoded, unit_box
 from models.observations import Observations
 from models.surrogate import Function, Posterior
+from physics.space import SearchSpace
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class JES:
     """Information, in nats, that a reading at x gives about where the least value lies and what it is (a lower bound).
 
     Draws of (x*, f*) are the minimisers of posterior paths over the whole box [-1, 1]^d: in a space with categories or
-    known constraints that box is larger than the space. For an exact Gaussian process only.
+    known inequalities that box is larger than the space. Under known equalities they are of the space. For an exact
+    Gaussian process only.
 
     Args:
         n_samples: Draws of (x*, f*), >= 1.
@@ -56,18 +59,29 @@ class JES:
         return ConditionedScore(
             exact_process(posterior, "acquisition jes", "acquisition: log_ei"),
             pending,
-            self._build,
+            partial(self._build, space=data.planes),
             int(rng.integers(2**31)),
         )
 
-    def _build(self, posterior: ExactPosterior) -> Function:
+    def _build(self, posterior: ExactPosterior, space: SearchSpace | None) -> Function:
         negated = ScalarizedPosteriorTransform(torch.tensor([-1.0], dtype=torch.float64))
-        inputs, outputs = get_optimal_samples(
-            posterior.model,
-            unit_box(posterior.dimension),
-            self.n_samples,
-            raw_samples=self.n_points,
-            num_restarts=self.n_starts,
-            posterior_transform=negated,
-        )
+        if space is not None:
+            inputs, outputs = self._minima(posterior, space)
+        else:
+            inputs, outputs = get_optimal_samples(
+                posterior.model,
+                unit_box(posterior.dimension),
+                self.n_samples,
+                raw_samples=self.n_points,
+                num_restarts=self.n_starts,
+                posterior_transform=negated,
+            )
         return on_encoded(qJointEntropySearch(posterior.model, inputs, outputs, posterior_transform=negated))
+
+    def _minima(self, posterior: ExactPosterior, space: SearchSpace) -> tuple[Tensor, Tensor]:
+        """Minimisers of paths in a space, in the unit cube, and the paths there, (s, d) and (s, 1)."""
+        paths = pathwise(posterior, self.n_samples, np.random.default_rng(int(torch.randint(2**31 - 1, ()))))
+        places = [minimiser(path, space, max(self.n_points, self.n_starts), self.n_starts) for path in paths]
+        with torch.no_grad():
+            values = [path(place) for path, place in zip(paths, places, strict=True)]
+        return to_unit(torch.cat(places)), torch.stack(values)

@@ -4,6 +4,7 @@ BoTorch's one-shot form optimises the decisions together with the design; here a
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -15,9 +16,10 @@ from torch import Tensor
 from models.acquisition import Scale
 from models.checks import refuse_below
 from models.gaussian_process import ExactPosterior, exact_process
-from models.gp_score import ConditionedScore, unit_box, unit_points
+from models.gp_score import ConditionedScore, minimiser, spread_points, unit_box
 from models.observations import Observations
 from models.surrogate import Function, Posterior
+from physics.space import SearchSpace
 
 # Search for the least posterior mean: it must be among the decisions, or any design near it would seem a gain.
 _STARTS = 4
@@ -29,7 +31,8 @@ class KnowledgeGradient:
     """How much a reading at x is expected to lower the least posterior mean, in targets.
 
     The decisions are x itself, the trials, the minimiser of the mean and Sobol points of the whole box [-1, 1]^d: in a
-    space with categories or known constraints that box is larger than the space. For an exact Gaussian process only.
+    space with categories or known inequalities that box is larger than the space. Under known equalities they are of
+    the space. For an exact Gaussian process only.
 
     Args:
         n_points: Sobol points among the decisions, >= 1.
@@ -58,15 +61,23 @@ class KnowledgeGradient:
             ValueError: the posterior is no exact Gaussian process.
         """
         found = exact_process(posterior, "acquisition knowledge_gradient", "acquisition: log_ei")
-        return ConditionedScore(found, pending, self._build, int(rng.integers(2**31)))
+        return ConditionedScore(found, pending, partial(self._build, space=data.planes), int(rng.integers(2**31)))
 
-    def _build(self, posterior: ExactPosterior) -> Function:
-        d = posterior.dimension
-        mean = PosteriorMean(posterior.model, maximize=False)
-        best, _ = optimize_acqf(mean, unit_box(d), q=1, num_restarts=_STARTS, raw_samples=_SAMPLES)
-        decisions = torch.cat([posterior.fit.X, 2 * best.detach() - 1, 2 * unit_points(d, self.n_points) - 1])
+    def _build(self, posterior: ExactPosterior, space: SearchSpace | None) -> Function:
+        best = _least_mean(posterior, space)
+        points = 2 * spread_points(space, posterior.dimension, self.n_points) - 1
+        decisions = torch.cat([posterior.fit.X, best, points])
         levels = (torch.arange(self.n_readings, dtype=torch.float64) + 0.5) / self.n_readings
         return _gain(posterior, decisions, torch.special.ndtri(levels))
+
+
+def _least_mean(posterior: ExactPosterior, space: SearchSpace | None) -> Tensor:
+    """Where the mean is least in the box or a space, encoded, shape (1, d)."""
+    if space is not None:
+        return minimiser(lambda X: posterior.mean_var(X)[0], space, _SAMPLES, _STARTS)
+    mean = PosteriorMean(posterior.model, maximize=False)
+    best, _ = optimize_acqf(mean, unit_box(posterior.dimension), q=1, num_restarts=_STARTS, raw_samples=_SAMPLES)
+    return 2 * best.detach() - 1
 
 
 def _gain(posterior: ExactPosterior, decisions: Tensor, nodes: Tensor) -> Function:

@@ -1,6 +1,7 @@
 """Max-value entropy search (Wang and Jegelka, 2017), computed by BoTorch."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -10,9 +11,10 @@ from torch import Tensor
 from models.acquisition import Scale
 from models.checks import refuse_below
 from models.gaussian_process import ExactPosterior, exact_process
-from models.gp_score import ConditionedScore, on_encoded, unit_points
+from models.gp_score import ConditionedScore, on_encoded, spread_points
 from models.observations import Observations
 from models.surrogate import Function, Posterior
+from physics.space import SearchSpace
 
 
 @dataclass(frozen=True)
@@ -20,8 +22,8 @@ class MES:
     """Information, in nats, that a reading at x gives about the least value f* of the objective.
 
     Draws of f* come from a Gumbel distribution fitted to the minimum over the trials and Sobol points of the whole box
-    [-1, 1]^d: in a space with categories or known constraints that box is larger than the space. For an exact Gaussian
-    process only.
+    [-1, 1]^d: in a space with categories or known inequalities that box is larger than the space. Under known
+    equalities they are points of the space. For an exact Gaussian process only.
 
     Args:
         n_samples: Draws of f*, >= 1.
@@ -52,10 +54,10 @@ class MES:
         return ConditionedScore(
             exact_process(posterior, "acquisition mes", "acquisition: log_ei"),
             pending,
-            self._build,
+            partial(self._build, space=data.planes),
             int(rng.integers(2**31)),
         )
 
-    def _build(self, posterior: ExactPosterior) -> Function:
-        points = unit_points(posterior.dimension, self.n_points)
+    def _build(self, posterior: ExactPosterior, space: SearchSpace | None) -> Function:
+        points = spread_points(space, posterior.dimension, self.n_points)
         return on_encoded(qMaxValueEntropy(posterior.model, points, num_mv_samples=self.n_samples, maximize=False))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.acquisition import MomentFunction, MomentScore, Score
 from models.box_region import Region
-from models.branch_and_bound import Found, Limits, Search
+from models.branch_and_bound import Bounds, Found, Limits, Search
 from models.checks import refuse_below, refuse_non_positive
 from models.devices import named_device, require_cuda
 from models.group_search import Allowance, GroupSearch, Proven, Solve
@@ -169,12 +169,20 @@ class _Place:
         region = Region.of(self.space, self.bounds.process.scales, self.gone)
         first, value = self._climbed(samples)
         search = Search(
-            lambda lower, upper: self.bounds.bounds(lower, upper, *region.half_spaces(lower, upper)),
+            lambda lower, upper: self._bounded(region, lower, upper),
             lambda x: self._climbed(self.space.repair(x.cpu().numpy()[None])),
             region,
             self.limits,
         )
         return self._certified(search(first, value))
+
+    def _bounded(self, region: Region, lower: Tensor, upper: Tensor) -> Bounds:
+        """Bounds over boxes with corners (B, d); where there are equalities, with scores of points on their planes."""
+        found = self.bounds.bounds(lower, upper, *region.half_spaces(lower, upper))
+        if len(region.planes) == 0:
+            return found
+        with torch.no_grad():
+            return replace(found, centre=self.bounds.value(region.centres(lower, upper)))
 
     def _climbed(self, samples: Array) -> tuple[Tensor, float]:
         """The best feasible point (d,) that gradients reach from samples (n, d), and its score."""

@@ -187,7 +187,7 @@ class Multistart:
     def _ascend_constrained(self, place: "_Place", start: Array, bounded: BoundedScore | None = None) -> Array:
         """SLSQP from one start (d,) under the known constraints and the bounds of a score; (d,)."""
         lower, upper = _box(place.space, start)
-        kept = _known(place.space)
+        kept = _known(place.space, start)
         if bounded is not None:
             room = place.room(bounded.excess)
             kept.append({"type": "ineq", "fun": lambda x: room(x)[0], "jac": lambda x: room(x)[1]})
@@ -364,13 +364,19 @@ def _box(space: SearchSpace, starts: Array) -> tuple[Array, Array]:
     return np.where(fixed, starts, low), np.where(fixed, starts, high)
 
 
-def _known(space: SearchSpace) -> list[dict[str, Any]]:
-    """The known constraints of a space as SLSQP takes them: functions of a point (d,) that are to be >= 0."""
-    (A, b), curved = space.linear, space.quadratic
-    return [
+def _known(space: SearchSpace, start: Array) -> list[dict[str, Any]]:
+    """The known constraints of a space as SLSQP takes them: functions of a point (d,) that are to be >= 0, or 0.
+
+    A feasible start (d,) is on the planes of the equalities, which are kept by moves from it.
+    """
+    (A, b), curved, leaving = space.linear, space.quadratic, space.leaving
+    known: list[dict[str, Any]] = [
         {"type": "ineq", "fun": lambda x: b - A @ x, "jac": lambda x: -A},
         {"type": "ineq", "fun": lambda x: -curved.excess(x[None])[0], "jac": lambda x: -curved.slopes(x[None])[0]},
     ]
+    if len(leaving):
+        known.append({"type": "eq", "fun": lambda x: leaving @ (x - start), "jac": lambda x: leaving})
+    return known
 
 
 def _starts(X: Array, values: Array, n: int) -> NDArray[np.intp]:

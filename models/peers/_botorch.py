@@ -53,9 +53,17 @@ class Cube:
     def inequalities(self) -> list[tuple[Tensor, Tensor, float]] | None:
         """The linear constraints as BoTorch takes them: sum_i a_i u_i >= b; None where there are none."""
         A, b = self.space.linear
+        return self._sums(-A, -b)
+
+    @property
+    def equalities(self) -> list[tuple[Tensor, Tensor, float]] | None:
+        """The linear equalities as BoTorch takes them: sum_i a_i u_i = b; None where there are none."""
+        return self._sums(*self.space.equalities)
+
+    def _sums(self, A: Array, b: Array) -> list[tuple[Tensor, Tensor, float]] | None:
         A, b = A * self._width, b - A @ self._low
         every = torch.arange(A.shape[1])
-        return [(every, torch.as_tensor(-row), -float(end)) for row, end in zip(A, b, strict=True)] or None
+        return [(every, torch.as_tensor(row), float(end)) for row, end in zip(A, b, strict=True)] or None
 
     @property
     def curved(self) -> dict[str, Any]:
@@ -147,6 +155,7 @@ def maximised(acquisition: Callable[[Tensor | None], AcquisitionFunction], cube:
             num_restarts=RESTARTS,
             raw_samples=RAW_SAMPLES,
             inequality_constraints=cube.inequalities,
+            equality_constraints=cube.equalities,
             post_processing_func=cube.rounded if cube.space.discrete.any() else None,
             **cube.curved,
         )

@@ -11,10 +11,11 @@ import numpy as np
 
 from models.coordinates import Coordinate, coordinates, encoded, told
 from models.observations import Array, Observations
-from models.peer import contained, minimised, require, require_box
+from models.peer import contained, minimised, require, require_lines
 from physics.space import SearchSpace
 
 if TYPE_CHECKING:
+    from baybe.constraints import ContinuousLinearConstraint
     from baybe.parameters.base import Parameter
 
 MOST_COMBINATIONS = 100_000  # of discrete values, all of which BayBE writes out
@@ -24,11 +25,13 @@ MOST_COMBINATIONS = 100_000  # of discrete values, all of which BayBE writes out
 class BayBE:
     """A BayBE campaign with its defaults, given all measurements: its Gaussian process and log expected improvement.
 
+    It is told of linear constraints and equalities between continuous variables.
+
     Raises:
         ValueError: BayBE is not installed.
     """
 
-    box_only: ClassVar[bool] = True
+    box_only: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require("BayBE", "baybe")
@@ -39,10 +42,9 @@ class BayBE:
         """The next batch, encoded, shape (q, d) (see Peer.suggest).
 
         Raises:
-            ValueError: known constraints, or more combinations of discrete values than BayBE could write out.
+            ValueError: see ``refuse_space``.
         """
-        require_box(space, "BayBE")
-        _require_few(space)
+        self.refuse_space(space)
         with contained(rng):
             with _no_collection():
                 import pandas as pd
@@ -52,12 +54,22 @@ class BayBE:
 
             parameters = [_parameter(one) for one in coordinates(space)]
             target = NumericalTarget(name="y", minimize=True)
-            campaign = Campaign(Product.from_product(parameters), target.to_objective())
+            campaign = Campaign(Product.from_product(parameters, _constraints(space)), target.to_objective())
             read = pd.DataFrame(told(space, data.X)).assign(y=minimised(data))
             campaign.add_measurements(read, numerical_measurements_must_be_within_tolerance=False)
             waiting = pd.DataFrame(told(space, pending)) if len(pending) else None
             found = campaign.recommend(q, pending_experiments=waiting)
             return encoded(space, found.to_dict("records"))
+
+    def refuse_space(self, space: SearchSpace) -> None:
+        """Accept a space that BayBE can search.
+
+        Raises:
+            ValueError: known constraints that are quadratic or hold whole numbers, or more combinations of discrete
+                values than BayBE could write out.
+        """
+        require_lines(space, "BayBE")
+        _require_few(space)
 
 
 @contextmanager
@@ -81,6 +93,20 @@ def _require_few(space: SearchSpace) -> None:
 
 def _values(one: Coordinate) -> int:
     return len(one.levels) if one.kind == "choice" else int(one.high - one.low) + 1
+
+
+def _constraints(space: SearchSpace) -> "list[ContinuousLinearConstraint]":
+    """The linear constraints of a space between its encoded coordinates, named as ``coordinates`` names them."""
+    from baybe.constraints import ContinuousLinearConstraint
+
+    told = ((space.linear, "<="), (space.equalities, "="))
+    rows = ((row, offset, sign) for (A, b), sign in told for row, offset in zip(A, b, strict=True))
+    return [
+        ContinuousLinearConstraint(
+            [f"x{at}" for at in np.flatnonzero(row)], sign, row[row != 0].tolist(), float(offset)
+        )
+        for row, offset, sign in rows
+    ]
 
 
 def _parameter(one: Coordinate) -> "Parameter":

@@ -1,7 +1,8 @@
 """Exact Gaussian process (Rasmussen and Williams, 2006, ch. 2), under BoTorch's priors."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -93,7 +94,7 @@ class ExactGP:
         fit = Fit(self.kernel, X, targets, noise, found.parameters, found.metrics)
         made: ExactPosterior | FixedFeaturePosterior
         if len(data) <= self.n_exact:
-            made = posterior(fit, data.scaling, self._sampler, self._remarks(len(data)))
+            made = posterior(fit, data.scaling, self._sampler(data), self._remarks(len(data)))
         else:
             scales = gp_draws.length_scales(fit.metrics)
             made = self._features(fit, data, FourierFeatures.drawn(self.kernel, scales, self.n_features, rng))
@@ -105,14 +106,14 @@ class ExactGP:
         fit = Fit.of(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), state)
         if _FREQUENCIES in state:
             return self._features(fit, data, FourierFeatures(state[_FREQUENCIES]))
-        return posterior(fit, data.scaling, self._sampler, self._remarks(len(data)))
+        return posterior(fit, data.scaling, self._sampler(data), self._remarks(len(data)))
 
     def _features(self, fit: Fit, data: Observations, phi: FourierFeatures) -> FixedFeaturePosterior:
         # Hyper-parameters are read from a model of one trial: that of all would hold n x n matrices.
         small = posterior(
             Fit(fit.kernel, fit.X[:1], fit.targets[:1], fit.noise, fit.parameters, fit.metrics),
             data.scaling,
-            self._sampler,
+            self._sampler(data),
             {},
         )
         return FixedFeaturePosterior(
@@ -126,12 +127,12 @@ class ExactGP:
             remarks=self._remarks(len(data)),
         )
 
-    def _sampler(self, posterior: ExactPosterior, q: int, rng: np.random.Generator) -> list[Function]:
+    def _sampler(self, data: Observations) -> Callable[[ExactPosterior, int, np.random.Generator], list[Function]]:
         if self.draw == "joint":
-            return gp_draws.joint(posterior, q, rng, self.n_skeleton)
+            return partial(gp_draws.joint, n_skeleton=self.n_skeleton, space=data.planes)
         if self.draw == "features":
-            return gp_draws.features(posterior, q, rng, self.n_features)
-        return pathwise(posterior, q, rng)
+            return partial(gp_draws.features, n_features=self.n_features)
+        return pathwise
 
     def _remarks(self, n: int) -> dict[str, str]:
         remarks = {}

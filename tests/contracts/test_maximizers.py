@@ -17,7 +17,15 @@ from models.observations import Observations
 from models.surrogate import no_report
 from models.surrogates.exact_gp import ExactGP
 from models.surrogates.grouped_gp import GroupedGP
-from physics.space import Categorical, Continuous, Integer, LinearConstraint, QuadraticConstraint, SearchSpace
+from physics.space import (
+    Categorical,
+    Continuous,
+    Integer,
+    LinearConstraint,
+    LinearEquality,
+    QuadraticConstraint,
+    SearchSpace,
+)
 
 PACKAGE = "models.maximizers"
 EXACT = ExactGP(restarts=0)
@@ -36,6 +44,14 @@ SPACES = {
     "mixed": SearchSpace(
         (Continuous("x", 0.0, 2.0), Integer("n", 1, 5), Categorical("metal", ("iron", "tin"))),
         (LinearConstraint({"x": 2.0, "n": 1.0}, 6.0),),
+    ),
+    "mixture": SearchSpace(
+        (Continuous("x", 0.0, 1.0), Continuous("y", 0.1, 1.0), Continuous("z", 0.0, 0.6), Categorical("w", ("a", "b"))),
+        (LinearEquality({"x": 1.0, "y": 1.0, "z": 1.0}, 1.0), LinearConstraint({"x": 1.0, "y": -1.0}, 0.3)),
+    ),
+    "counts": SearchSpace(
+        (Integer("n", 0, 4), Integer("m", 0, 6), Continuous("x", 0.0, 2.0), Continuous("y", 0.0, 2.0)),
+        (LinearEquality({"n": 1.0, "m": 1.0}, 6.0), LinearEquality({"m": 1.0, "x": 2.0, "y": 1.0}, 5.0)),
     ),
     "discrete": SearchSpace((Integer("n", 1, 5), Categorical("metal", ("iron", "tin")))),
 }
@@ -72,7 +88,11 @@ def process(space):
 
 def separable(space):
     """A sum of confidence bounds of groups of variables, those in a constraint in one group."""
-    groups = tuple({frozenset(constraint.names): constraint.names for constraint in space.constraints}.values())
+    groups = ()
+    for names in (constraint.names for constraint in space.constraints):
+        shared = [group for group in groups if {*group} & {*names}]
+        merged = tuple(dict.fromkeys([name for group in (*shared, names) for name in group]))
+        groups = (*(group for group in groups if group not in shared), merged)
     made, data = posterior(space, GroupedGP(restarts=0, groups=groups))
     nothing = torch.empty(0, space.dimension, dtype=torch.float64)
     return AddUCB().score(made, data, nothing, 1, np.random.default_rng(0))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from botorch.acquisition.analytic import LogExpectedImprovement
 from kinds import is_frozen_dataclass, kinds, public_class
 
 from models.algorithm import Algorithm
@@ -14,7 +15,15 @@ from models.observations import Array, Observations
 from models.peer import require
 from models.proposers.sobol import Sobol
 from models.surrogates.exact_gp import ExactGP
-from physics.space import Categorical, Continuous, Integer, LinearConstraint, QuadraticConstraint, SearchSpace
+from physics.space import (
+    Categorical,
+    Continuous,
+    Integer,
+    LinearConstraint,
+    LinearEquality,
+    QuadraticConstraint,
+    SearchSpace,
+)
 
 PACKAGE = "models.peers"
 SPACE = SearchSpace((Continuous("x", 0.0, 2.0, "m"), Continuous("y", -1.0, 1.0)))
@@ -24,6 +33,15 @@ CUT = SearchSpace(SPACE.variables, (LinearConstraint({"x": 1.0, "y": 1.0}, 1.0),
 HOLED = SearchSpace(SPACE.variables, (QuadraticConstraint({("x", "x"): -1.0, ("y", "y"): -1.0}, {"x": 2.6}, 1.53),))
 HOLED_MIXED = SearchSpace(
     MIXED.variables, (QuadraticConstraint({("x", "x"): -1.0, ("n", "n"): -1.0}, {"x": 2.6, "n": 4.0}, 5.53),)
+)
+BLEND = SearchSpace(
+    tuple(Continuous(name, 0.0, 1.0) for name in "abcde"),
+    (LinearEquality(dict.fromkeys("abcde", 1.0), 1.0), LinearConstraint({"a": 1.0, "b": -1.0}, 0.1)),
+)
+BEST_BLEND = 2 * np.array([0.15, 0.25, 0.2, 0.3, 0.1]) - 1
+BLEND_MIXED = SearchSpace(
+    (Integer("n", 0, 3), Continuous("x", 0.0, 3.0), Continuous("y", 0.0, 3.0), Categorical("metal", ("iron", "tin"))),
+    (LinearEquality({"n": 1.0, "x": 1.0, "y": 1.0}, 4.0),),
 )
 WHOLE = SearchSpace((Integer("n", 1, 20),))
 
@@ -174,6 +192,53 @@ def test_while_nothing_is_feasible_a_peer_seeks_what_is(kind):
 def test_a_peer_that_cannot_keep_known_constraints_refuses_them(kind):
     with pytest.raises(ValueError, match=r"known constraints \(1 x \+ 1 y <= 1\).*use another sentence"):
         public_class(PACKAGE, kind)().suggest(data(SPACE), np.empty((0, 2)), CUT, 1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("kind", ["botorch_log_ei", "baybe"])
+def test_a_peer_that_is_told_of_equalities_searches_their_plane(kind):
+    from models.peers._botorch import Cube, fitted
+
+    X = BLEND.sample(14, np.random.default_rng(3))
+    read = Observations(X, np.square(X - BEST_BLEND).sum(axis=1), maximize=False)
+    found = public_class(PACKAGE, kind)().suggest(read, np.empty((0, 5)), BLEND, 1, np.random.default_rng(0))
+    BLEND.check(BLEND.decode(found)[0])
+    # What lies off the plane promises more, and the blend nearest to that promises less than others.
+    cube = Cube(BLEND)
+    worth = LogExpectedImprovement(fitted(cube, read), best_f=-float(read.y.min()))
+    with torch.no_grad():
+        samples = worth(cube.of(BLEND.sample(4000, np.random.default_rng(1))).unsqueeze(1))
+        assert float(worth(cube.of(found).unsqueeze(1))) > float(samples.max()) - 0.03
+
+
+def test_botorch_makes_up_a_total_with_whole_numbers():
+    X = BLEND_MIXED.sample(10, np.random.default_rng(3))
+    read = Observations(X, np.square(X[:, :3]).sum(axis=1), maximize=False)
+    peer = public_class(PACKAGE, "botorch_log_ei")()
+    found = peer.suggest(read, np.empty((0, 5)), BLEND_MIXED, 1, np.random.default_rng(0))
+    BLEND_MIXED.check(BLEND_MIXED.decode(found)[0])
+
+
+def test_what_botorch_is_told_of_an_equality_is_zero_on_its_plane():
+    from models.peers._botorch import Cube
+
+    cube, U = Cube(BLEND_MIXED), Cube(BLEND_MIXED).of(BLEND_MIXED.sample(50, np.random.default_rng(5)))
+    ((columns, weights, total),) = cube.equalities
+    torch.testing.assert_close(
+        U[:, columns] @ weights, torch.full((50,), total, dtype=torch.float64), atol=1e-12, rtol=0
+    )
+    assert cube.inequalities is None and Cube(SPACE).equalities is None
+
+
+@pytest.mark.parametrize(
+    ("space", "why"),
+    [(HOLED, r"-1 x\^2 \+ -1 y\^2 \+ 2.6 x <= 1.53 is quadratic"), (BLEND_MIXED, "n is a whole number")],
+    ids=["curved", "whole"],
+)
+def test_baybe_refuses_what_it_cannot_be_told(space, why):
+    with pytest.raises(
+        ValueError, match=f"BayBE is told of linear ones between continuous variables alone: {why}; use"
+    ):
+        public_class(PACKAGE, "baybe")().refuse_space(space)
 
 
 @pytest.mark.parametrize("space", [CUT, HOLED, HOLED_MIXED], ids=["linear", "hole", "mixed"])

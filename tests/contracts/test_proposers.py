@@ -5,12 +5,17 @@ import pytest
 import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
-from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
+from physics.space import Categorical, Continuous, Integer, LinearConstraint, LinearEquality, SearchSpace
 
 PACKAGE = "models.proposers"
 SPACE = SearchSpace(
     (Continuous("x", 0.0, 2.0), Integer("n", 1, 5), Categorical("metal", ("iron", "tin"))),
     (LinearConstraint({"x": 2.0, "n": 1.0}, 6.0),),
+)
+
+
+MIXTURE = SearchSpace(
+    tuple(Continuous(name, 0.0, 1.0) for name in "abcdef"), (LinearEquality(dict.fromkeys("abcdef", 1.0), 1.0),)
 )
 
 
@@ -52,6 +57,14 @@ def test_designs_reach_every_level_and_both_ends(proposer):
     x = [design["x"] for design in designs]
     assert min(x) < 0.1
     assert max(x) > 1.9
+
+
+def test_shares_of_a_mixture_add_up_to_the_whole_and_none_is_favoured(proposer):
+    X = (proposer.propose(MIXTURE, 0, 256, np.random.default_rng(4)) + 1) / 2
+    np.testing.assert_allclose(X.sum(axis=1), 1.0, rtol=0, atol=1e-12)
+    # Uniform: each of the six has the mean 1/6 and a standard deviation of 0.141; uncertainty goes further out.
+    assert np.abs(X.mean(axis=0) - 1 / 6).max() < 4 * 0.2 / 16
+    assert (X.std(axis=0) > 0.12).all()
 
 
 @pytest.mark.parametrize(("start", "q"), [(-1, 2), (0, 0)])

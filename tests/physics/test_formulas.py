@@ -19,6 +19,7 @@ from physics.problems.multimodal import Multimodal
 from physics.problems.rastrigin import Rastrigin
 from physics.problems.rosenbrock import Rosenbrock
 from physics.problems.styblinski_tang import StyblinskiTang
+from physics.problems.yarn import Yarn
 
 PROBLEMS = [
     Ackley(),
@@ -120,6 +121,21 @@ def test_a_cut_or_oblong_space_holds_nothing_better_and_has_the_stated_spread(pr
     values = problem.exact(np.array([list(design.values()) for design in designs]))
     assert values.min() >= problem.optimum("minimize").value
     assert problem.sd == pytest.approx(values.std(), rel=0.02)
+
+
+def test_no_blend_of_a_fine_grid_beats_the_best_yarn_or_falls_below_the_worst():
+    problem, n = Yarn(), 456  # steps of 1/456 hold both optima's shares but one
+    first, second = np.divmod(np.arange((n + 1) ** 2), n + 1)
+    kept = first + second <= n
+    shares = np.stack([first, second, n - first - second], axis=1)[kept] / n
+    values = problem.exact(shares)
+    best, worst = problem.optimum("maximize"), problem.optimum("minimize")
+    assert best.value - 1e-12 <= values.max() <= best.value + 1e-12
+    assert worst.value - 1e-12 <= values.min() <= worst.value + 1e-4
+    assert problem.sd == pytest.approx(values.std(), rel=0.01)
+    for known in (best, worst):
+        assert problem.function(known.design)["elongation"] == pytest.approx(known.value, abs=1e-12)
+        assert sum(known.design.values()) == pytest.approx(1.0, abs=1e-15)
 
 
 @pytest.mark.parametrize(
