@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from flows.campaignfile import read
 from flows.errors import InputError
 from flows.plugins import suggestion
 from flows.running import created
 from flows.settings import Settings
-from flows.spec import read_campaign
 from flows.tables import Row, Table, level, number, read_bytes, table_of
-from flows.wiring import Campaign, wire
+from flows.wiring import Campaign
 from physics.space import SpaceError
 from storage.ledger import Ledger, open_ledger
 from storage.records import Known, Trial
@@ -48,7 +48,7 @@ def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[st
             the campaign has ended. Names line and column; nothing was imported.
         storage.ledger.LeaseHeld: a pass is under way, which would propose without these measurements.
     """
-    campaign = wire(read_campaign(file), settings)
+    campaign = read(file, settings)
     _require_names(campaign, renamed)
     raw = read_bytes(data)  # once: what is adopted is what the digest is of
     known = _known(campaign, table_of(data, raw, renamed))

@@ -18,8 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from flows.dispatchers.lab import Lab
 from flows.dispatching import attempt_key
 from flows.errors import InputError
-from flows.parts import no_truth
-from flows.plugins import explain
+from flows.parts import faults_of, no_truth
 from flows.posting import NotDelivered
 from flows.progress import tell
 from flows.recording import NotYet, Recorded, check, kept, known_trial, record
@@ -211,7 +210,8 @@ def _validated(model: type[_Json], item: Mapping[str, Any], place: str) -> _Json
     try:
         return model.model_validate(item)
     except ValidationError as error:
-        raise InputError(f"{place}: {explain(error, '', lambda _: list(_Handed.model_fields))}") from None
+        faults = faults_of(error, "", lambda _: list(_Handed.model_fields), item)
+        raise InputError(*(f"{place}: {fault}" for fault in faults)) from None
 
 
 def _named(trial: str | None, key: str | None, place: str) -> tuple[str, str | None]:

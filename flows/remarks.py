@@ -1,11 +1,14 @@
 """Text that people write: what may be kept of it, and how it is shown without moving anybody's cursor."""
 
+import difflib
 import math
 import unicodedata
+from collections.abc import Iterable
 
 from flows.errors import InputError
 
 LONGEST = 2000  # characters of a comment or a reason
+QUOTED = 80  # characters of a value that an error quotes
 _ESCAPED = frozenset({"Cc", "Cs", "Zl", "Zp"})  # controls, lone surrogates, line and paragraph separators
 _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # of the direction
 
@@ -44,6 +47,28 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """The same on a single line."""
     return printable(" ".join(text.splitlines()))
+
+
+def quoted(value: object) -> str:
+    """A value as an error quotes it: its first ``QUOTED`` characters, and ... where there are more."""
+    text = repr(value)
+    return text if len(text) <= QUOTED else f"{text[: QUOTED - 3]}..."
+
+
+def shown(word: str) -> str:
+    """A word that stands in an error without quotes, such as a place or an argument, cut like a quoted value."""
+    return word if len(word) <= QUOTED else f"{word[: QUOTED - 3]}..."
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """A sentence naming the nearest known word, or nothing."""
+    near = nearest(word, known)
+    return "" if near is None else f" Did you mean {near!r}?"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that another was probably meant for; None where there is none like it."""
+    return next(iter(difflib.get_close_matches(word[:QUOTED], list(known), n=1)), None)
 
 
 def level_text(text: str) -> str:

@@ -29,7 +29,8 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -117,6 +118,19 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     and that it needs; of PostgreSQL's none that holds a password or says where one is.
     """
     return {name: value for name, value in environment.items() if name in _HARMLESS or not name.startswith(_OURS)}
+
+
+@contextmanager
+def no_secrets() -> Iterator[None]:
+    """``os.environ`` without the variables that no simulation gets (see ``without_secrets``), within the block."""
+    kept = without_secrets(os.environ)
+    hidden = {name: value for name, value in os.environ.items() if name not in kept}
+    for name in hidden:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
 
 
 def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Settings:

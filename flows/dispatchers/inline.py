@@ -6,16 +6,13 @@ is why only simulators that declare themselves idempotent run here. Nothing limi
 variables that may hold secrets are out of ``os.environ``; a program that searches the process still finds them.
 """
 
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flows.dispatcher import Failed, Finished, Handle, Job, NotSent, Outcome, Place
 from flows.plugins import load
-from flows.settings import settings_from, without_secrets
+from flows.settings import no_secrets, settings_from
 from flows.simulation import Refused, judged, simulate
 from storage.fields import FieldDamaged
 
@@ -99,7 +96,7 @@ def _answered(request: dict[str, Any]) -> _Answer:
     began = time.monotonic()
     try:
         plugins = settings_from().plugins
-        with _no_secrets():
+        with no_secrets():
             answer = simulate(request, plugins)
     except (Exception, SystemExit) as error:  # the outermost edge of a user's simulator: what it raises is recorded
         kind, reason = judged(error)
@@ -108,16 +105,3 @@ def _answered(request: dict[str, Any]) -> _Answer:
     if isinstance(answer, Refused):
         return _Answer(Failed("infeasible", answer.reason, answer.cost, seconds))
     return _Answer(Finished(seconds), answer)
-
-
-@contextmanager
-def _no_secrets() -> Iterator[None]:
-    """``os.environ`` without the variables that no simulation gets (see ``settings.without_secrets``)."""
-    kept = without_secrets(os.environ)
-    hidden = {name: value for name, value in os.environ.items() if name not in kept}
-    for name in hidden:
-        del os.environ[name]
-    try:
-        yield
-    finally:
-        os.environ.update(hidden)

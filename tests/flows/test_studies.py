@@ -145,14 +145,16 @@ def test_an_empty_study_is_refused(tmp_path, key):
             "algorithms": "algorithms: []",
         }
     text = "\n".join(full.get(line.rstrip(":"), line) for line in lines)
-    with pytest.raises(InputError, match=rf"s\.yaml: {key}: is empty\. Give at least one \(given: \[\]\)$"):
+    with pytest.raises(InputError, match=rf"s\.yaml: line [34]: {key}: is empty\. Give at least one \(given: \[\]\)$"):
         study(tmp_path, text)
 
 
 def test_one_mistake_is_one_sentence_and_the_file_is_not_printed(tmp_path):
     with pytest.raises(InputError, match="unknown key") as caught:
         study(tmp_path, STUDY.replace("seeds: 1}", "sed: 1}"))
-    assert str(caught.value) == f"{tmp_path / 's.yaml'}: problems.1.sed: unknown key 'sed'. Did you mean 'seeds'?"
+    assert (
+        str(caught.value) == f"{tmp_path / 's.yaml'}: line 5: problems.1.sed: unknown key 'sed'. Did you mean 'seeds'?"
+    )
     with pytest.raises(InputError, match=r"holds a list, not a mapping\. Begin from studies/quick\.yaml\.$"):
         study(tmp_path, "- 1\n")
 
@@ -178,10 +180,10 @@ def test_every_campaign_of_the_studies_here_can_be_begun(file, tmp_path):
         (
             "label: twice, problem: {kind: branin}",
             "label: twice, problem: {kind: digits}, simulator: {kind: exact}",
-            "problems.twice.simulator: The simulator 'exact' cannot run Digits: it needs `exact` for designs",
+            "line 5: problems.1.simulator: sobol on twice: The simulator 'exact' cannot run Digits: it needs `exact`",
         ),
         ("trials: 4}, seeds", "trials: 1}, seeds", "budget.trials is 1 and algorithm.start.n is 2"),
-        ("sense: minimize, start", "sense: minimize, noise: {sd: -1}, start", "noise.sd: Input should be greater"),
+        ("trials: 4}, seeds", "trials: 4}, noise: {sd: -1}, seeds", "problems.1.noise.sd: Input should be greater"),
     ],
 )
 def test_the_command_refuses_a_study_with_an_impossible_campaign_before_anything_is_begun(
@@ -197,7 +199,7 @@ def test_the_command_refuses_a_study_with_an_impossible_campaign_before_anything
 def test_a_number_of_workers_below_one_is_refused(tmp_path, capsys):
     (tmp_path / "s.yaml").write_text(STUDY)
     assert main(["compare", str(tmp_path / "s.yaml"), "--parallel", "0", "--home", str(tmp_path)]) == 2
-    assert "--parallel is 0: at least one campaign must run" in capsys.readouterr().err
+    assert "argument --parallel: '0' is no number from 1 to 1,000: give one" in capsys.readouterr().err
 
 
 def test_a_cell_that_was_begun_as_another_campaign_is_refused(tmp_path):
