@@ -3,12 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flows.remarks import quoted
+
 
 def reversed_bounds(data: Mapping[str, Any]) -> Iterator[str]:
     """Faults of bounds that are not in order."""
     space = data.get("space")
     for name, bounds in space.items() if isinstance(space, Mapping) else ():
-        if isinstance(bounds, list | tuple) and len(bounds) == 2 and not _increasing(bounds):
+        if isinstance(bounds, list | tuple) and len(bounds) != 2:
+            yield f"space.{name}: {quoted(bounds)} is no pair of bounds. Give [low, high]."
+        elif isinstance(bounds, list | tuple) and not _increasing(bounds):
             yield f"space.{name}: [{bounds[0]}, {bounds[1]}] is reversed. Give [low, high]."
 
 
@@ -20,7 +24,7 @@ def across(data: Mapping[str, Any], wall_time_s: float) -> Iterator[str]:
         wall_time_s: Limit of one simulation where the file gives none.
     """
     trials, n = _at(data, "budget", "trials"), _at(data, "algorithm", "start", "n")
-    if type(trials) is int and type(n) is int and (fault := uncovered(trials, n)) is not None:
+    if type(trials) is int and type(n) is int and trials >= 1 and (fault := uncovered(trials, n)) is not None:
         yield fault
     hours, seconds = _at(data, "budget", "wall_time_h"), _at(data, "dispatcher", "wall_time_s") or wall_time_s
     if type(hours) in (int, float) and type(seconds) in (int, float) and 0 < 3600 * hours < seconds:

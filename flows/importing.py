@@ -9,6 +9,7 @@ from pathlib import Path
 from flows.campaignfile import read
 from flows.errors import InputError
 from flows.plugins import suggestion
+from flows.remarks import quoted, shown
 from flows.running import created
 from flows.settings import Settings
 from flows.tables import Row, Table, level, number, read_bytes, table_of
@@ -75,7 +76,7 @@ def _require_names(campaign: Campaign, renamed: Mapping[str, str]) -> None:
     for column, name in renamed.items():
         if name not in known:
             raise InputError(
-                f"--map {column}={name}: {name!r} is no variable or output of {campaign.name}."
+                f"--map {shown(column)}={shown(name)}: {quoted(name)} is no variable or output of {campaign.name}."
                 f"{suggestion(name, known)} Known: {', '.join(known)}. Nothing was imported."
             )
 

@@ -20,12 +20,12 @@ from pydantic import (
 )
 
 from flows.errors import MOST_FAULTS
-from flows.remarks import nearest, quoted, shown, suggestion
+from flows.remarks import HUGE, QUOTED, nearest, quoted, shown, suggestion
 
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _MISSING = ("missing", "missing_argument")
 _WORD = re.compile("'([^']*)'")
-_HUGE = 1e100
+_RUN = re.compile(rf"\S{{{QUOTED + 1},}}")  # a value that a message of a kind's own quotes
 _WHOLE = 2**63
 _PASSES = 1_000_000  # trials: each pass reads them all
 _MOST_COUNTED = 10_000_000
@@ -71,7 +71,7 @@ def at_most(limit: float, why: str) -> AfterValidator:
 
     def within(value: float) -> float:
         if value > limit:
-            raise ValueError(f"it may be {limit:,.15g} at most, for {why}. Give a smaller number")
+            raise ValueError(f"it may be {limit:,.16g} at most, for {why}. Give a smaller number")
         return value
 
     return AfterValidator(within)
@@ -131,10 +131,10 @@ def out_of_reach(data: Mapping[str, Any], counted: str = "algorithm") -> Iterato
     for path, value in leaves(data):
         if isinstance(value, float) and not math.isfinite(value):
             yield f"{path}: {value} is no number to work with. Give a finite one."
-        elif isinstance(value, float) and value and not 1 / _HUGE <= abs(value) <= _HUGE:
+        elif isinstance(value, float) and value and not 1 / HUGE <= abs(value) <= HUGE:
             yield (
                 f"{path}: {value:g} is out of reach, for its square is no number any more. Give 0 or a number from "
-                f"{1 / _HUGE:g} to {_HUGE:g}, in another unit if need be."
+                f"{1 / HUGE:g} to {HUGE:g}, in another unit if need be."
             )
         elif isinstance(value, int) and abs(value) >= _WHOLE:
             yield f"{path}: {quoted(value)} is out of reach, for a ledger keeps 63 bits. Give a smaller number."
@@ -189,7 +189,7 @@ def _told(path: str, fault: Any, more: Sequence[str], keys: Sequence[str]) -> st
     if fault["type"] == "int_parsing_size":
         first = "it is out of reach for a whole number. Give a smaller one"
     others = (other[:1].lower() + other[1:] for other in more)
-    message = ", or ".join([first, *others])
+    message = _RUN.sub(lambda run: shown(run[0]), ", or ".join([first, *others]))
     hint = suggestion(given, _WORD.findall(message)) if isinstance(given, str) else ""
     value = "" if isinstance(given, Mapping) else f" (given: {quoted(given)})"
     return f"{shown(path)}: {message}{value}{hint and f'.{hint}'}" if path else f"{message}{value}"

@@ -4,6 +4,7 @@ A plain word is null, true or false, a number or text, as in YAML 1.2: yes, no, 
 YAML 1.1 and 1.2 read differently (010, 1:30) is refused.
 """
 
+import errno
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -195,7 +196,8 @@ def _text(path: Path, what: str) -> str:
             raw = file.read(MAX_BYTES + 1)
         text = raw.decode("utf-8")
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}). Check the path and your rights to it.") from None
+        place = path if error.errno != errno.ENAMETOOLONG else shown(str(path))
+        raise InputError(f"{place}: cannot be read ({error.strerror}). Check the path and your rights to it.") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text. Give a YAML file.") from None
     except ValueError as error:  # a null byte

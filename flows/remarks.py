@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from flows.errors import InputError
 
 LONGEST = 2000  # characters of a comment or a reason
+HUGE = 1e100
+"""Numbers beyond it, and those as close to 0, have squares that are no numbers any more."""
 QUOTED = 80  # characters of a value that an error quotes
 _ESCAPED = frozenset({"Cc", "Cs", "Zl", "Zp"})  # controls, lone surrogates, line and paragraph separators
 _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # of the direction

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flows.commands.shared import Add, campaign_of, open_ledger, real, show, whole
 from flows.errors import InputError
+from flows.remarks import quoted
 from flows.settings import Settings
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _values(words: Sequence[str]) -> dict[str, str]:
     pairs = [word.partition("=") for word in words]
     for word, (name, found, _) in zip(words, pairs, strict=True):
         if not found or not name:
-            raise InputError(f"{word!r} is no VAR=VALUE: write x=6.2. Nothing was changed.")
+            raise InputError(f"{quoted(word)} is no VAR=VALUE: write x=6.2. Nothing was changed.")
     values = {name.strip(): value.strip() for name, _, value in pairs}
     if len(values) < len(pairs):
         raise InputError("A variable is given twice: give each once. Nothing was changed.")

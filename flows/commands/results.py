@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from flows.commands.shared import Add, campaign_of, open_ledger, real, show
 from flows.errors import InputError
+from flows.remarks import quoted
 from flows.settings import Settings
 
 if TYPE_CHECKING:
@@ -114,9 +115,9 @@ def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
     for word in given:
         name, equals, text = word.partition("=")
         if not (equals and name):
-            raise InputError(f"{option} {word!r} is not of the form NAME=VALUE.")
+            raise InputError(f"{option} {quoted(word)} is not of the form NAME=VALUE.")
         if name in found:
-            raise InputError(f"{option} gives {name!r} twice. Give it once.")
+            raise InputError(f"{option} gives {quoted(name)} twice. Give it once.")
         found[name] = text
     return found
 

@@ -89,7 +89,7 @@ def real(least: float, most: float) -> Callable[[str], float]:
             number = float("nan")
         if "_" in text or not least <= number <= most:
             raise argparse.ArgumentTypeError(
-                f"{quoted(text)} is no number from {least:,.15g} to {most:,.15g}: give one"
+                f"{quoted(text)} is no number from {least:,.16g} to {most:,.16g}: give one"
             )
         return number
 
