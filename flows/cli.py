@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from flows.remarks import QUOTED, quoted, shown, suggestion
 from flows.settings import Settings, settings_from
 
 _GROUPS = (campaigns, decisions, reading, recovery, reports, results, studies, trials)
-_UNREAD = 141  # as of a process that ended by SIGPIPE
+_NOBODY_READS = 141  # as of a process that ended by SIGPIPE
 _LONG = re.compile(f"'[^']{{{QUOTED},}}'")
 
 
@@ -58,8 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # of what is printed: any other is told as an error before it comes here
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _UNREAD
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still holds back
+        return _NOBODY_READS
 
 
 def _done(words: Sequence[str], as_json: bool) -> int:
@@ -81,7 +82,8 @@ def _done(words: Sequence[str], as_json: bool) -> int:
         complain(["interrupted; nothing is lost. The same command goes on from here."], as_json)
         return 130
     except OSError as error:
-        _require_reader(error)
+        if isinstance(error, BrokenPipeError) and _unread():
+            raise
         place = f"{error.filename}: " if error.filename else ""
         complain(
             [f"{place}{error.strerror or error}. Nothing that was recorded is lost; mend that and go on."], as_json
@@ -92,10 +94,11 @@ def _done(words: Sequence[str], as_json: bool) -> int:
         return 2
 
 
-def _require_reader(error: OSError) -> None:
-    """Raise the error again where it is that nobody reads what is printed."""
-    if isinstance(error, BrokenPipeError):
-        sys.stdout.flush()
+def _unread() -> bool:
+    """Whether nobody reads any more what is printed: the pipe behind it has no other end."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _told() -> tuple[type[Exception], ...]:

@@ -82,6 +82,15 @@ class Faults:
             raise InputError(*self.found)
 
 
+@contextmanager
+def at(place: str) -> Iterator[None]:
+    """Errors of the block as those of a place, where that has a name."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(*(f"{place}: {fault}" if place else fault for fault in error.faults)) from error
+
+
 def place_of(fault: str) -> str:
     """The place with which a fault begins, ``space.x1.0``, as far as it does."""
     return fault.partition(": ")[0].replace("[", ".").replace("]", "")

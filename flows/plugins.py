@@ -16,7 +16,7 @@ from typing import Any, get_args
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from flows.contracts import asked, require_problem, require_whole
-from flows.errors import InputError
+from flows.errors import InputError, at
 from flows.parts import faults_of, is_number
 from flows.pluginfiles import line_of, module_of
 from flows.remarks import QUOTED, quoted, shown
@@ -122,7 +122,7 @@ def build(
     if "__pydantic_config__" not in vars(cls):
         cls.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
     try:
-        with asked(cls, "be made of these options"):
+        with at(where), asked(cls, "be made of these options"):
             made = TypeAdapter(cls).validate_python({**given, **options})
     except ValidationError as error:
         names = [*beside, *(name for name in _fields(cls) if name not in given)]
@@ -134,16 +134,16 @@ def build(
     if faults:
         raise InputError(*faults)
     if group == "problems":
-        require_problem(made)
+        with at(where):
+            require_problem(made)
     return made
 
 
 def _class(group: str, kind: object, plugins: Sequence[Path], where: str) -> type[Any]:
-    try:
+    with at(f"{where}.kind" if where else ""):
         cls = load(group, str(kind), plugins)
-    except InputError as error:
-        raise InputError(*(f"{where}.kind: {fault}" if where else fault for fault in error.faults)) from None
-    require_whole(group, cls)
+    with at(where):
+        require_whole(group, cls)
     return cls
 
 

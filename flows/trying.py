@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 import numpy as np
 
 from flows.contracts import asked
-from flows.errors import InputError
+from flows.errors import InputError, at
 from flows.pluginfiles import line_of
 from flows.remarks import said
 from flows.settings import no_secrets
@@ -31,7 +31,7 @@ def trial_warning(campaign: Campaign) -> str | None:
     """
     rng = stream(campaign.spec.seed, 0, Use.INITIAL)
     designs = campaign.space.decode(campaign.space.sample(_MOST, rng))
-    with asked(type(campaign.problem), "tell the cost of a design"):
+    with at("problem"), asked(type(campaign.problem), "tell the cost of a design"):
         float(campaign.problem.cost(designs[0]))
     if campaign.simulator is None or not campaign.simulator.formula:
         return None

@@ -4,7 +4,7 @@ import argparse
 from contextlib import closing
 from pathlib import Path
 
-from flows.commands.shared import Add, begin, campaign_of, open_ledger, show
+from flows.commands.shared import Add, begin, campaign_of, open_ledger, reading, show
 from flows.settings import Settings
 
 
@@ -22,6 +22,7 @@ def add(command: Add) -> None:
 
 
 def _check(options: argparse.Namespace, settings: Settings) -> int:
+    reading(options.file)
     from flows.affording import warning
     from flows.campaignfile import campaign_on
     from flows.plainyaml import read_page
@@ -47,6 +48,7 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _create(options: argparse.Namespace, settings: Settings) -> int:
+    reading(options.file)
     from flows.campaignfile import read
     from flows.running import created
 

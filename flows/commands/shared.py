@@ -49,6 +49,12 @@ def begin(as_json: bool, what: str) -> float:
     return began
 
 
+def reading(file: Path) -> None:
+    """Say on a terminal what is read, for what has to be imported then takes seconds; elsewhere nothing."""
+    if sys.stderr.isatty():
+        print(f"reading {one_line(str(file))} ...", file=sys.stderr, flush=True)
+
+
 def wait_for_people(waiting: Unfinished, as_json: bool) -> None:
     """Say what waits and what to do next, which is no error."""
     if as_json:

@@ -164,8 +164,8 @@ def _allowed(named: str, listed: tuple[Path, ...]) -> Path:
     if not found:
         known = ", ".join(map(str, listed)) or "none"
         raise InputError(
-            f"dispatcher.program: {quoted(named)} is not among the programs that the operator allows ({known}). Ask for "
-            "its absolute path to be added to FIELDCRAFT_PROGRAMS, or name one of them."
+            f"dispatcher.program: {quoted(named)} is not among the programs that the operator allows ({known}). Ask "
+            "for its absolute path to be added to FIELDCRAFT_PROGRAMS, or name one of them."
         )
     if len(found) > 1:
         raise InputError(
