@@ -82,7 +82,7 @@ def _done(words: Sequence[str], as_json: bool) -> int:
         complain(["interrupted; nothing is lost. The same command goes on from here."], as_json)
         return 130
     except OSError as error:
-        if isinstance(error, BrokenPipeError) and _unread():
+        if isinstance(error, BrokenPipeError) and unread():
             raise
         place = f"{error.filename}: " if error.filename else ""
         complain(
@@ -94,7 +94,7 @@ def _done(words: Sequence[str], as_json: bool) -> int:
         return 2
 
 
-def _unread() -> bool:
+def unread() -> bool:
     """Whether nobody reads any more what is printed: the pipe behind it has no other end."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)

@@ -94,19 +94,19 @@ class Part(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _is_a_number(cls, value: Any, about: ValidationInfo) -> Any:
-        types = set(_types(cls.model_fields[about.field_name or ""].annotation))
+        types = set(types_of(cls.model_fields[about.field_name or ""].annotation))
         if types & {int, float} and str not in types:
             no_text(value)
         return value if bool in types else no_truth(value)
 
 
-def _types(annotation: Any) -> Iterator[Any]:
+def types_of(annotation: Any) -> Iterator[Any]:
     """The types that an annotation is made of, but for those within a container."""
     if isinstance(annotation, type) or not (parts := get_args(annotation)):
         yield annotation
         return
     for part in parts:
-        yield from _types(part)
+        yield from types_of(part)
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:

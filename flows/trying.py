@@ -38,14 +38,13 @@ def trial_warning(campaign: Campaign) -> str | None:
     faults: list[str] = []
 
     def work() -> None:
-        with redirect_stdout(io.StringIO()):
-            for design in designs:
-                if (fault := _fault(campaign, design, rng)) is None:
-                    return
-                faults.append(fault)
+        for design in designs:
+            if (fault := _fault(campaign, design, rng)) is None:
+                return
+            faults.append(fault)
 
     worker = threading.Thread(target=work, daemon=True)
-    with no_secrets():
+    with no_secrets(), redirect_stdout(io.StringIO()):
         worker.start()
         worker.join(_PATIENCE_S)
     if worker.is_alive():

@@ -14,6 +14,8 @@ from bench import OVEN_CAMPAIGN, bench
 from small import contents
 
 from flows.cli import main
+from flows.parts import Part, types_of
+from flows.spec import CampaignSpec
 from storage.ledgers.sqlite import close_idle
 
 HERE = Path(__file__).resolve().parent
@@ -182,13 +184,10 @@ def test_what_is_no_number_is_told_for_every_number_of_a_campaign_file(tmp_path,
 
 
 def test_every_number_of_the_specification_is_among_those():
-    from flows.parts import Part, _types
-    from flows.spec import CampaignSpec
-
     def numbers(model: type[Part], place: str) -> list[str]:
         found = []
         for name, field in model.model_fields.items():
-            for kind in _types(field.annotation):
+            for kind in types_of(field.annotation):
                 if kind in (int, float) and name != "space":
                     found.append(f"{place}{name}")
                 elif isinstance(kind, type) and issubclass(kind, Part):
