@@ -27,9 +27,9 @@ def fruitless(ledger: Ledger, name: str, trials: Sequence[Brief]) -> str | None:
     reasons = _reasons(ledger, name)
     told = Counter(reasons.get(trial.id, trial.state.lower()) for trial in own)
     reason, times = told.most_common(1)[0]
-    share = "" if times == len(own) else f"{times} of them: "
+    share = "" if times == len(own) else f", {times} of them"
     all_of = "the only trial" if len(own) == 1 else f"all {counted(len(own), 'trial')}"
-    return f"{all_of} failed: {share}{one_line(reason)}"
+    return f"{all_of} failed{share}: {one_line(reason)}"
 
 
 def _reasons(ledger: Ledger, name: str) -> dict[str, str]:
