@@ -27,6 +27,8 @@ _MISSING = ("missing", "missing_argument")
 _WORD = re.compile("'([^']*)'")
 _RUN = re.compile(rf"\S{{{QUOTED + 1},}}")  # a value that a message of a kind's own quotes
 _WHOLE = 2**63
+STORED = "stored"
+"""Context of the validation of what a ledger keeps."""
 _PASSES = 1_000_000  # trials: each pass reads them all
 _MOST_COUNTED = 10_000_000
 
@@ -62,15 +64,15 @@ def is_number(text: str) -> bool:
 
 
 def at_most(limit: float, why: str) -> AfterValidator:
-    """A bound of a number from above.
+    """A bound of a number from above, for what people give and not for what a ledger keeps of earlier versions.
 
     Args:
         limit: The largest number that may be given.
         why: What stands behind it.
     """
 
-    def within(value: float) -> float:
-        if value > limit:
+    def within(value: float, about: ValidationInfo) -> float:
+        if value > limit and about.context != STORED:
             raise ValueError(f"it may be {limit:,.16g} at most, for {why}. Give a smaller number")
         return value
 

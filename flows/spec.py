@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from flows.consistency import across, reversed_bounds, uncovered
 from flows.errors import Faults, InputError
 from flows.parts import (
+    STORED,
     Batch,
     Cost,
     Finite,
@@ -351,14 +352,14 @@ def stored(data: Mapping[str, Any], source: str) -> CampaignSpec:
         InputError: a key is missing, misspelt or has a value that cannot be.
     """
     try:
-        return _validated(CampaignSpec, data)
+        return _validated(CampaignSpec, data, STORED)
     except InputError as error:
         raise InputError(*(f"{source}: {fault}" for fault in error.faults)) from None
 
 
-def _validated(model: type[_Spec], data: Mapping[str, Any]) -> _Spec:
+def _validated(model: type[_Spec], data: Mapping[str, Any], context: str | None = None) -> _Spec:
     try:
-        return model.model_validate(data)
+        return model.model_validate(data, context=context)
     except ValidationError as error:
         raise InputError(*faults_of(error, "", _known_keys, data)) from None
 

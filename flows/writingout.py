@@ -4,6 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from flows.errors import InputError
+from flows.parts import STORED
 from flows.plugins import options_of
 from flows.sentences import MODEL, TRUE, expanded
 from flows.spec import CampaignSpec, Component, ConstraintsSpec, Dispatch, NamedSpec
@@ -47,7 +48,7 @@ def _with_options(part: Dispatch, dispatcher: "Dispatcher") -> Dispatch:
     common = {name: getattr(part, name) for name in Dispatch.model_fields}
     options = options_of(part.kind, dispatcher)
     del options["place"]
-    return Dispatch.model_validate({**common, **options})
+    return Dispatch.model_validate({**common, **options}, context=STORED)
 
 
 def require_true_name(campaign: "Campaign") -> None:

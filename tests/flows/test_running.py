@@ -119,7 +119,8 @@ def hold(ledger: Ledger, at: Rig) -> None:
 def test_work_orders_that_are_out_are_said_to_be_with_the_laboratory(tmp_path):
     at = rig(tmp_path, simulator=None, dispatcher={"kind": "lab"})
     at.steps(lambda decision: decision.wait == "laboratory")
-    assert f"1 work order with the laboratory: {tmp_path / 'home' / 'lab' / 'b'}" in str(awaited(at.campaign, at.ledger))
+    (waits,) = awaited(at.campaign, at.ledger).waits
+    assert f"1 work order with the laboratory: {tmp_path / 'home' / 'lab' / 'b'}" in waits
 
 
 def test_events_that_prefect_still_holds_are_sent_before_its_server_ends(tmp_path):

@@ -13,7 +13,7 @@ from small import SMALL
 from flows.errors import InputError
 from flows.settings import Settings, settings_from
 from flows.spec import MAX_BYTES, differing, load_yaml, parse, read_campaign
-from flows.wiring import wire
+from flows.wiring import rewire, wire
 
 CUT = '''\
 """A problem whose space is no box."""
@@ -304,6 +304,15 @@ def test_true_and_false_are_no_bounds_and_no_option_that_is_a_number(settings):
 def test_an_amount_with_which_no_campaign_could_go_on_is_refused_at_once(path, value, message):
     with pytest.raises(InputError, match=f"{path}.*{message}"):
         parse(changed(path, value), "c.yaml")
+
+
+def test_what_an_earlier_version_stored_is_read_though_a_file_may_not_say_it_any_more(settings):
+    data = wire(parse(yaml.safe_load(SMALL), "c.yaml"), settings).data
+    data["dispatcher"]["parallel"], data["budget"]["trials"] = 100_000, 5_000_000
+    spec = rewire(data, settings).spec
+    assert (spec.dispatcher.parallel, spec.budget.trials) == (100_000, 5_000_000)
+    with pytest.raises(InputError, match="it may be 10,000 at most"):
+        parse(data, "c.yaml")
 
 
 def test_a_file_of_the_largest_size_is_read(tmp_path):
