@@ -21,8 +21,8 @@ Array = NDArray[np.float64]
 
 # Integers beyond this are not all float64 numbers.
 _LARGEST_INTEGER = 2**53
-# Half-width of an interval, relative to its ends: some thousand float64 numbers lie in one of that width.
-_LEAST_SPAN = 1e-12
+# Half-width of an interval, relative to its ends: some hundred float64 numbers lie in one of that width.
+_LEAST_SPAN = 1e-13
 
 
 class SpaceError(ValueError):
