@@ -196,6 +196,40 @@ def test_the_command_refuses_a_study_with_an_impossible_campaign_before_anything
     assert not (tmp_path / "home").exists()
 
 
+def test_a_study_of_more_campaigns_than_a_disk_has_room_for_is_refused_at_once(tmp_path):
+    one = "  - {label: p%d, problem: {kind: branin}, sense: minimize, start: {n: 2}, budget: {trials: 4}}"
+    many = "\n".join(one % number for number in range(60))
+    head, _, tail = STUDY.partition("problems:\n")
+    text = f"{head.replace('3', '1000')}problems:\n{many}\nalgorithms:{tail.partition('algorithms:')[2]}"
+    with pytest.raises(InputError, match=r"s\.yaml: the study has 120,000 campaigns, and may have 100,000"):
+        study(tmp_path, text)
+
+
+def test_a_study_all_of_whose_campaigns_failed_does_not_exit_0(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    spec, folder = filled(tmp_path, STUDY, {})
+    words = ["compare", str(tmp_path / "s.yaml"), "--out", str(folder.path), "--home", str(tmp_path / "home")]
+    for cell in cells_of(spec):
+        folder.fail(cell, "KeyError: 'z'")
+    assert main(words) == 1
+    assert (
+        "failed: branin-sobol-1, branin-gp-1, twice-sobol-1, twice-gp-1 and 4 more: KeyError: 'z'"
+        in capsys.readouterr().out
+    )
+
+
+def test_a_campaign_of_a_study_without_a_result_repeats_why(tmp_path):
+    spec, folder = filled(tmp_path, STUDY, {"branin-gp-1": [1.0]}, fruitless="all 4 trials failed: KeyError: 'z'")
+    file = folder.home(cells_of(spec)[1]) / "result.json"
+    known = json.loads(file.read_text())
+    for trial in known["trials"]:
+        trial["true"] = None
+    file.write_text(json.dumps(known))
+    assert "failed: branin-gp-1: no reading: all 4 trials failed: KeyError: 'z'" in results_text(
+        results(spec, folder, None)
+    )
+
+
 def test_a_number_of_workers_below_one_is_refused(tmp_path, capsys):
     (tmp_path / "s.yaml").write_text(STUDY)
     assert main(["compare", str(tmp_path / "s.yaml"), "--parallel", "0", "--home", str(tmp_path)]) == 2
