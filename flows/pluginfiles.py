@@ -27,12 +27,13 @@ _LOCK = threading.RLock()
 _sources: dict[str, dict[Path, bytes]] = {}  # by package: SHA-256 of each file that was loaded
 
 
-def module_of(directory: Path, file: Path) -> ModuleType:
-    """The module of a file of a plug-in directory, loaded anew where it or a helper of that directory has changed.
+def module_of(file: Path) -> ModuleType:
+    """The module of a file DIRECTORY/GROUP/KIND.py, loaded anew where it or a helper of its directory has changed.
 
     Raises:
         Exception: whatever the file or a helper raises.
     """
+    directory = file.parent.parent
     package = _PREFIX + hashlib.sha256(str(directory).encode()).hexdigest()[:12]
     with _LOCK:
         if any(_digest(known) != digest for known, digest in _sources.get(package, {}).items()):
@@ -142,21 +143,21 @@ class _Imports(ast.NodeTransformer):
         for folder in (self.file.parent, *self.file.parent.parents):
             if not folder.is_relative_to(self.root):
                 return None
-            if _file_of(folder, name) is not None:
+            if (file := _file_of(folder, name)) is not None:
                 parts = folder.relative_to(self.root).parts
-                return None if _taken(name, self.root) else ".".join((self.package, *parts))
+                return None if _taken(name, file) else ".".join((self.package, *parts))
         return None
 
 
-def _taken(name: str, root: Path) -> bool:
-    """Whether a module of this name can be imported anyway, other than from the working directory or a plug-in's."""
+def _taken(name: str, helper: Path) -> bool:
+    """Whether a name means a module that can be imported anyway: not the helper, nor one of the working directory."""
     if name in sys.stdlib_module_names or name in _OURS:
         return True
     found = importlib.util.find_spec(name)
     if found is None or found.origin is None:
         return False
     origin = Path(found.origin).resolve()
-    return not origin.is_relative_to(root.resolve()) and Path.cwd() not in origin.parents[:2]
+    return origin != helper.resolve() and Path.cwd() not in origin.parents[:2]
 
 
 sys.meta_path.insert(0, _Finder())  # before the one that would find the file as it is

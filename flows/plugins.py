@@ -78,7 +78,7 @@ def load(group: str, kind: str, plugins: Sequence[Path] = ()) -> type[Any]:
     held = [file for plugin in plugins if (file := plugin / group / f"{kind}.py").is_file()]
     if len(held) > 1:
         raise _twice(kind, *held[:2])
-    module = _module(PACKAGES[group], known[kind], plugins)
+    module = _module(PACKAGES[group], known[kind])
     public = [
         value
         for name, value in vars(module).items()
@@ -191,11 +191,11 @@ def _is_frozen(cls: type[Any]) -> bool:
     return own is not None and bool(own.frozen)
 
 
-def _module(package: str, file: Path, plugins: Sequence[Path]) -> ModuleType:
+def _module(package: str, file: Path) -> ModuleType:
     if file.parent == _ROOT / package.replace(".", "/"):
         return importlib.import_module(f"{package}.{file.stem}")
     try:
-        return module_of(next(plugin for plugin in plugins if file.is_relative_to(plugin)), file)
+        return module_of(file)
     except (Exception, SystemExit) as error:  # whatever a user's file raises is one clear error
         line = f" ({place})" if (place := line_of(error)) else ""
         raise InputError(f"{file} cannot be loaded: {type(error).__name__}: {error}{line}. Mend the file.") from error

@@ -125,6 +125,23 @@ def test_two_directories_may_each_have_a_helper_of_the_same_name(tmp_path):
         load("surrogates", "helper", [one, two])
 
 
+def test_a_directory_within_another_has_helpers_of_its_own(tmp_path):
+    kind = KIND.format(imports="import helper", seen="helper.WORD")
+    outer = plugin(tmp_path, surrogates__outer=kind, surrogates__helper="WORD = 'outer'\n")
+    inner = plugin(tmp_path / "more", surrogates__inner=kind, surrogates__helper="WORD = 'inner'\n")
+    for directories in ((outer, inner), (inner, outer)):
+        assert (seen("outer", *directories), seen("inner", *directories)) == ("outer", "inner")
+
+
+def test_a_helper_that_python_could_also_find_by_itself_is_private_all_the_same(tmp_path, monkeypatch):
+    mine = plugin(
+        tmp_path, surrogates__k=KIND.format(imports="import scratchpad", seen="1"), surrogates__scratchpad="WORD = 1\n"
+    )
+    monkeypatch.syspath_prepend(str(mine / "surrogates"))
+    assert seen("k", mine) == 1
+    assert "scratchpad" not in sys.modules
+
+
 @pytest.mark.parametrize("name", ["models", "json", "numpy", "flows", "yaml"])
 def test_a_helper_is_no_other_module_and_no_other_module_is_it(tmp_path, name):
     mine = plugin(
