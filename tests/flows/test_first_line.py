@@ -18,15 +18,13 @@ FIRST = """\
 import sys
 
 class Out:
-    seen = None
+    text = ""
     def write(self, text):
-        if Out.seen is None:
-            Out.seen = (text, [name for name in %r if name in sys.modules])
-    def flush(self):
-        if Out.seen is not None:
-            print(repr(Out.seen), file=sys.__stdout__, flush=True)
-            sys.__stdout__.close()
-            raise SystemExit(0)
+        Out.text = Out.text or text
+    def flush(self):  # only what is flushed is seen
+        print(repr((Out.text, [name for name in %r if name in sys.modules])), file=sys.__stdout__, flush=True)
+        sys.__stdout__.close()
+        raise SystemExit(0)
 
 sys.stdout = Out()
 from flows.cli import main
