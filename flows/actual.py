@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from flows.errors import InputError
 from flows.plugins import suggestion
+from flows.remarks import quoted
 from flows.tables import Reading, differs
 from flows.wiring import Campaign
 from physics.space import Design, SpaceError
@@ -33,7 +34,7 @@ def said_to_be_run(
     for name in reading.ran:
         if name not in variables:
             raise InputError(
-                f"{where}{trial.id}: {name!r} is no variable.{suggestion(name, variables)} Known: "
+                f"{where}{trial.id}: {quoted(name)} is no variable.{suggestion(name, variables)} Known: "
                 f"{', '.join(variables)}."
             )
     return {

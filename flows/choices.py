@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from flows.errors import InputError
-from flows.remarks import one_line
+from flows.remarks import QUOTED, one_line, quoted
 from storage.records import Trial
 
 _SHOWN = 16  # hexadecimal digits in a label: designs that share them can be searched for, so revisions are compared too
@@ -33,11 +33,13 @@ class Choice:
             InputError: what stands after the ``@`` is neither.
         """
         trial, found, seen = word.strip().partition("@")
+        if len(trial) > QUOTED:  # no campaign's name is so long
+            raise InputError(f"The ledger holds no trial {quoted(trial)}.")
         if not found:
             return cls(trial)
         if (parts := _LABEL.fullmatch(seen)) is None:
             raise InputError(
-                f"{one_line(word)[:200]!r} names nothing that was seen: after the @ give REVISION-DIGEST as "
+                f"{quoted(one_line(word))} names nothing that was seen: after the @ give REVISION-DIGEST as "
                 "'fieldcraft queue' shows it, or all 64 hexadecimal digits of the digest."
             )
         return cls(trial, parts[2] or parts[4], int(parts[1]) if parts[1] else None)

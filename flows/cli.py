@@ -1,58 +1,132 @@
 """The command ``fieldcraft``. Every command takes ``--json``; an error is one line and exits with 2."""
 
 import argparse
+import os
+import re
+import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from flows.commands import campaigns, decisions, reading, recovery, reports, results, studies, trials
-from flows.commands.shared import Command, doubt
-from flows.display import complain
+from flows.commands.shared import Command, complain, doubt, wait_for_people
 from flows.errors import FieldcraftError, InputError, Unfinished
-from flows.identity import acting
-from flows.settings import settings_from
-from storage.ledger import LedgerError
-from storage.staging import FieldError
-from storage.tracking import TrackingError
+from flows.remarks import QUOTED, quoted, shown, suggestion
+from flows.settings import Settings, settings_from
 
 _GROUPS = (campaigns, decisions, reading, recovery, reports, results, studies, trials)
+_NOBODY_READS = 141  # as of a process that ended by SIGPIPE
+_LONG = re.compile(f"'[^']{{{QUOTED},}}'")
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
-        raise InputError(f"{message}. '{self.prog} --help' lists what there is.")
+        told = _LONG.sub(lambda found: quoted(found[0][1:-1]), message)
+        raise InputError(f"{told}. '{self.prog} --help' lists what there is.")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        hint = suggestion(str(value), list(map(str, action.choices)))
+        if action.dest == "word":
+            raise InputError(f"{quoted(value)} is no command.{hint} '{self.prog} --help' lists them.")
+        known = ", ".join(map(str, action.choices))
+        raise argparse.ArgumentError(action, f"{quoted(value)} is none of them.{hint} Known: {known}")
+
+
+class _Version(argparse.Action):
+    """Prints the version, which is looked up only then, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import version
+
+        print(f"fieldcraft {version('fieldcraft')}")
+        parser.exit()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0 when all is well; 1 when ``doctor`` found something, something is left to mend, or a copy misses something;
-        2 on an error; 3 when the campaign waits for a person or a laboratory; 130 when interrupted.
+        0 when all is well; 1 when ``doctor`` found something, something is left to mend, a copy misses something, or a
+        campaign ended without a single result; 2 on an error; 3 when the campaign waits for a person or a laboratory;
+        130 when interrupted; 141 when nobody reads what it says any more.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    as_json = "--json" in words
     try:
-        options = _parser().parse_args(words)
-        command: Command = options.command
+        code = _done(words, "--json" in words)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # of what is printed: any other is told as an error before it comes here
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still holds back
+        return _NOBODY_READS
+
+
+def _done(words: Sequence[str], as_json: bool) -> int:
+    try:
+        options = _options(words)
         settings = settings_from(home=options.home)
-        acting(settings, "read")
+        _admit(settings)
+        command: Command = options.command
         with doubt(settings):
             return command(options, settings)
+    except SystemExit as asked:  # --help and --version
+        return int(asked.code or 0)
     except Unfinished as waiting:
-        complain(str(waiting), as_json)
+        wait_for_people(waiting, as_json)
         return 3
-    except (FieldcraftError, LedgerError, FieldError, TrackingError) as error:
-        complain(str(error), as_json)
-        return 2
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        complain(f"{place}{error.strerror or error}. Nothing that was recorded is lost; mend that and go on.", as_json)
+    except InputError as error:
+        complain(error.faults, as_json)
         return 2
     except KeyboardInterrupt:
-        complain("interrupted; nothing is lost. The same command goes on from here.", as_json)
+        complain(["interrupted; nothing is lost. The same command goes on from here."], as_json)
         return 130
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and unread():
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        complain(
+            [f"{place}{error.strerror or error}. Nothing that was recorded is lost; mend that and go on."], as_json
+        )
+        return 2
+    except _told() as error:
+        complain([str(error)], as_json)
+        return 2
+
+
+def unread() -> bool:
+    """Whether nobody reads any more what is printed: the pipe behind it has no other end."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _told() -> tuple[type[Exception], ...]:
+    """The errors that are told on one line; looked up only where there is an error."""
+    from storage.ledger_errors import LedgerError
+    from storage.staging import FieldError
+    from storage.tracking_errors import TrackingError
+
+    return FieldcraftError, LedgerError, FieldError, TrackingError
+
+
+def _admit(settings: Settings) -> None:
+    """Let whoever acts in, if they may read; without people and tokens everybody may, and nothing is imported."""
+    if settings.people is not None or settings.token is not None:
+        from flows.identity import acting
+
+        acting(settings, "read")
+
+
+def _options(words: Sequence[str]) -> argparse.Namespace:
+    options, unknown = _parser().parse_known_args(words)
+    if unknown:
+        parser: argparse.ArgumentParser = options.parser
+        known = [word for action in parser._actions for word in action.option_strings]
+        told, hint = " ".join(map(shown, unknown[:3])), suggestion(unknown[0], known)
+        raise InputError(f"unrecognized arguments: {told}.{hint} '{parser.prog} --help' lists what there is.")
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,11 +138,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="fieldcraft", description="Design campaigns: propose, approve, simulate, learn, propose again."
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="word", parser_class=_Parser)
 
     def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, parents=[shared], help=text, description=text)
-        made.set_defaults(command=command)
+        made.set_defaults(command=command, parser=made)
         return made
 
     for group in _GROUPS:

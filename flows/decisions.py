@@ -16,7 +16,7 @@ from flows.choices import Choice, label
 from flows.covering import covered
 from flows.errors import FieldcraftError, InputError
 from flows.identity import Person, Refused
-from flows.remarks import one_line, remark
+from flows.remarks import one_line, quoted, remark
 from flows.settings import Settings
 from flows.spec import CampaignSpec, stored
 from flows.wiring import rewire
@@ -151,7 +151,7 @@ def batch(ledger: Ledger, word: str, states: Collection[TrialState]) -> list[Cho
     """
     name, _, number = word.rpartition(":")
     if not name or not re.fullmatch("[0-9]{1,9}", number):
-        raise InputError(f"{one_line(word)[:200]!r} names no batch: give NAME:ITERATION, such as heat:3.")
+        raise InputError(f"{quoted(one_line(word))} names no batch: give NAME:ITERATION, such as heat:3.")
     trials = ledger.trials(name, iteration=int(number))
     if not trials:
         last = max((trial.iteration for trial in ledger.trials(name)), default=None)

@@ -1,7 +1,6 @@
 """Progress while a run works: iteration, step, trial, value, best and time, one line each, or one JSON object each."""
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,11 +19,12 @@ class Display:
     Args:
         ledger: Opens the ledger, asked once the campaign exists.
         as_json: One JSON object a line instead of text.
+        began: When the command began, on the monotonic clock; now, when left out.
     """
 
-    def __init__(self, ledger: Callable[[], Ledger], as_json: bool) -> None:
+    def __init__(self, ledger: Callable[[], Ledger], as_json: bool, began: float | None = None) -> None:
         self.open, self.as_json = ledger, as_json
-        self.began = time.monotonic()
+        self.began = time.monotonic() if began is None else began
         self.waits = ""
 
     def __call__(self, event: str, details: dict[str, Any]) -> None:
@@ -108,12 +108,3 @@ def _plain(details: dict[str, Any]) -> dict[str, Any]:
         return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
     return {key: plain(value) for key, value in details.items()}
-
-
-def complain(message: str, as_json: bool) -> None:
-    """One clear error, on one line whatever text it quotes."""
-    message = one_line(message)
-    if as_json:
-        print(json.dumps({"error": message}))
-    else:
-        print(f"fieldcraft: {message}", file=sys.stderr)

@@ -4,7 +4,7 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 from physics.problem import Problem
 
+_DEPTHS = ("*.py", "*/*.py", "*/*/*.py")  # of kinds, and of helpers beside them
 _PACKAGES = (
     "fieldcraft",
     "torch",
@@ -47,14 +48,17 @@ def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "versions": {name: _version(name) for name in _PACKAGES},
-        "plugins": {
-            f"{file.parent.name}/{file.name}": hashlib.sha256(file.read_bytes()).hexdigest()
-            for directory in plugins
-            for file in sorted(directory.glob("*/*.py"))
-        },
+        "plugins": {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in _files(plugins)},
         "outputs": [{"name": output.name, "unit": output.unit} for output in problem.outputs],
         "units": {variable.name: getattr(variable, "unit", "") for variable in problem.space.variables},
     }
+
+
+def _files(plugins: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """The files of plug-in directories by their names in it, and by their paths where there are several."""
+    for directory in plugins:
+        for file in sorted(file for depth in _DEPTHS for file in directory.glob(depth)):
+            yield str(file if len(plugins) > 1 else file.relative_to(directory)), file
 
 
 @cache

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from flows.campaignfile import read
 from flows.errors import InputError
 from flows.plugins import suggestion
+from flows.remarks import quoted, shown
 from flows.running import created
 from flows.settings import Settings
-from flows.spec import read_campaign
 from flows.tables import Row, Table, level, number, read_bytes, table_of
-from flows.wiring import Campaign, wire
+from flows.wiring import Campaign
 from physics.space import SpaceError
 from storage.ledger import Ledger, open_ledger
 from storage.records import Known, Trial
@@ -48,7 +49,7 @@ def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[st
             the campaign has ended. Names line and column; nothing was imported.
         storage.ledger.LeaseHeld: a pass is under way, which would propose without these measurements.
     """
-    campaign = wire(read_campaign(file), settings)
+    campaign = read(file, settings)
     _require_names(campaign, renamed)
     raw = read_bytes(data)  # once: what is adopted is what the digest is of
     known = _known(campaign, table_of(data, raw, renamed))
@@ -75,7 +76,7 @@ def _require_names(campaign: Campaign, renamed: Mapping[str, str]) -> None:
     for column, name in renamed.items():
         if name not in known:
             raise InputError(
-                f"--map {column}={name}: {name!r} is no variable or output of {campaign.name}."
+                f"--map {shown(column)}={shown(name)}: {quoted(name)} is no variable or output of {campaign.name}."
                 f"{suggestion(name, known)} Known: {', '.join(known)}. Nothing was imported."
             )
 

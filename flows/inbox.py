@@ -5,6 +5,7 @@ ORDERS/results/taken/NAME          recorded, with NAME.said.txt telling what bec
 ORDERS/results/refused/NAME        not recorded, not even in part, with NAME.why.txt telling why
 """
 
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +19,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from flows.dispatchers.lab import Lab
 from flows.dispatching import attempt_key
 from flows.errors import InputError
-from flows.parts import no_truth
-from flows.plugins import explain
+from flows.parts import faults_of, no_truth
 from flows.posting import NotDelivered
 from flows.progress import tell
 from flows.recording import NotYet, Recorded, check, kept, known_trial, record
-from flows.remarks import one_line
+from flows.remarks import HUGE, one_line, quoted
 from flows.sites import ACTOR, Site
 from flows.tables import OWN_COLUMNS, Reading, Row, Table, level, number, read_json_results, read_table
 from flows.wiring import Campaign
@@ -68,6 +68,8 @@ class _Named(BaseModel):
 def _number(value: Any) -> Any:
     if isinstance(value, str) and "_" in value:
         raise ValueError("a number is written without an underscore")
+    if isinstance(value, float) and HUGE < abs(value) < math.inf:
+        raise ValueError(f"it is out of reach: give a number up to {HUGE:g}")
     return no_truth(value)
 
 
@@ -211,7 +213,8 @@ def _validated(model: type[_Json], item: Mapping[str, Any], place: str) -> _Json
     try:
         return model.model_validate(item)
     except ValidationError as error:
-        raise InputError(f"{place}: {explain(error, '', lambda _: list(_Handed.model_fields))}") from None
+        faults = faults_of(error, "", lambda _: list(_Handed.model_fields), item)
+        raise InputError(*(f"{place}: {fault}" for fault in faults)) from None
 
 
 def _named(trial: str | None, key: str | None, place: str) -> tuple[str, str | None]:
@@ -227,9 +230,9 @@ def _field(named: str | None, file: Path, place: str, within: Path | None) -> Pa
     try:
         inside = within is None or path.resolve().is_relative_to(within.resolve())
     except (OSError, ValueError) as error:
-        raise InputError(f"{place}: the field file {named[:80]!r} cannot be ({error}). Name a file.") from None
+        raise InputError(f"{place}: the field file {quoted(named)} cannot be ({error}). Name a file.") from None
     if not inside:
-        raise InputError(f"{place}: the field file {named!r} lies outside {within}. Put it beside the table.")
+        raise InputError(f"{place}: the field file {quoted(named)} lies outside {within}. Put it beside the table.")
     return path
 
 

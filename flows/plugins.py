@@ -1,26 +1,26 @@
 """The directory is the registry: kind ``heat`` of group ``problems`` is ``physics/problems/heat.py``.
 
 Each file holds one public frozen dataclass. The operator's directories (``FIELDCRAFT_PLUGINS``) may hold the same
-folders (``problems/``, ``simulators/``, ...); their files are loaded by path under a private module name.
+folders (``problems/``, ``simulators/``, ...), whose files ``flows.pluginfiles`` loads and ``flows.contracts`` looks at.
 """
 
 import dataclasses
-import difflib
-import hashlib
 import importlib
-import importlib.util
 import inspect
 import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from importlib.machinery import SourceFileLoader
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from flows.errors import InputError
+from flows.contracts import asked, require_problem, require_whole
+from flows.errors import InputError, at
+from flows.parts import faults_of, is_number
+from flows.pluginfiles import line_of, module_of
+from flows.remarks import QUOTED, quoted, shown
+from flows.remarks import suggestion as suggestion
 
 PACKAGES = {
     "problems": "physics.problems",
@@ -35,39 +35,49 @@ PACKAGES = {
     "dispatchers": "flows.dispatchers",
 }
 _KIND = re.compile(r"[a-z][a-z0-9_]*")
-_MOST_FAULTS = 10  # that one error tells of
 _ROOT = Path(__file__).resolve().parent.parent
 
 
 def available(group: str, plugins: Sequence[Path] = ()) -> dict[str, Path]:
     """Kinds of a group and the file of each, built-in ones first; lists directories and imports nothing.
 
+    Of two plug-in directories that hold a file of the same name, which may be a helper, the first has the kind.
+
     Raises:
-        InputError: two files bear the same kind.
+        InputError: a file of a plug-in directory bears the name of a built-in kind.
     """
     found: dict[str, Path] = {}
     for folder in (_ROOT / PACKAGES[group].replace(".", "/"), *(plugin / group for plugin in plugins)):
         for file in sorted(folder.glob("*.py")):
             if not _KIND.fullmatch(file.stem):
                 continue
-            if file.stem in found:
-                raise InputError(f"Kind {file.stem!r} exists twice: {found[file.stem]} and {file}. Rename yours.")
-            found[file.stem] = file
+            if file.stem in found and found[file.stem].is_relative_to(_ROOT / PACKAGES[group].replace(".", "/")):
+                raise _twice(file.stem, found[file.stem], file)
+            found.setdefault(file.stem, file)
     return found
+
+
+def _twice(kind: str, one: Path, other: Path) -> InputError:
+    return InputError(f"Kind {kind!r} exists twice: {one} and {other}. Rename yours.")
 
 
 def load(group: str, kind: str, plugins: Sequence[Path] = ()) -> type[Any]:
     """The class of a kind.
 
     Raises:
-        InputError: no such kind, or its file cannot be loaded or does not hold one public frozen dataclass.
+        InputError: no such kind, or two; or its file cannot be loaded or does not hold one public frozen dataclass.
     """
     known = available(group, plugins)
     if kind not in known:
+        new = f"{group}/{kind}.py" if _KIND.fullmatch(kind[:QUOTED]) else f"a file of its name into {group}/"
         raise InputError(
-            f"No kind {kind!r} in {group}.{suggestion(kind, known)} Known: {', '.join(sorted(known))}. "
-            f"To add one, write {group}/{kind}.py in a directory that FIELDCRAFT_PLUGINS lists."
+            f"No kind {quoted(kind)} in {group}.{suggestion(kind, known)} Known: {', '.join(sorted(known))}. "
+            f"To add one, write {shown(new)} in a directory that FIELDCRAFT_PLUGINS lists"
+            f"{'' if plugins else ', which lists none now'}."
         )
+    held = [file for plugin in plugins if (file := plugin / group / f"{kind}.py").is_file()]
+    if len(held) > 1:
+        raise _twice(kind, *held[:2])
     module = _module(PACKAGES[group], known[kind])
     public = [
         value
@@ -106,20 +116,50 @@ def build(
     """
     given = given or {}
     options = {key: value for key, value in component.items() if key != "kind"}
-    cls = load(group, str(component.get("kind")), plugins)
+    cls = _class(group, component.get("kind"), plugins, where)
     if taken := sorted(given.keys() & options.keys()):
         raise InputError(f"{where}.{taken[0]}: unknown key {taken[0]!r}. Remove it.")
     if "__pydantic_config__" not in vars(cls):
         cls.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
     try:
-        made = TypeAdapter(cls).validate_python({**given, **options})
+        with at(where), asked(cls, "be made of these options"):
+            made = TypeAdapter(cls).validate_python({**given, **options})
     except ValidationError as error:
         names = [*beside, *(name for name in _fields(cls) if name not in given)]
-        raise InputError(explain(error, where, lambda place: _keys(cls, place) if place else names)) from None
-    for name, value in options.items():
-        if isinstance(value, bool) and not isinstance(getattr(made, name), bool):
-            raise InputError(f"{where}.{name}: {value} is no number. Give one, or quote a word that is meant.")
+        known = {**given, **options}
+        raise InputError(*faults_of(error, where, lambda place: _keys(cls, place) if place else names, known)) from None
+    faults = [
+        fault for name, value in options.items() for fault in _unlike(f"{where}.{name}", value, getattr(made, name))
+    ]
+    if faults:
+        raise InputError(*faults)
+    if group == "problems":
+        with at(where):
+            require_problem(made)
     return made
+
+
+def _class(group: str, kind: object, plugins: Sequence[Path], where: str) -> type[Any]:
+    with at(f"{where}.kind" if where else ""):
+        cls = load(group, str(kind), plugins)
+    with at(where):
+        require_whole(group, cls)
+    return cls
+
+
+def _unlike(place: str, given: object, made: object) -> Iterator[str]:
+    """Faults of values that became numbers and were none: true and false, and numbers within quotes."""
+    if isinstance(given, Mapping) and isinstance(made, Mapping):
+        for key in given.keys() & made.keys():
+            yield from _unlike(f"{place}.{key}", given[key], made[key])
+    elif isinstance(given, list | tuple) and isinstance(made, list | tuple):
+        for index, (one, other) in enumerate(zip(given, made, strict=False)):
+            yield from _unlike(f"{place}.{index}", one, other)
+    elif isinstance(made, int | float) and not isinstance(made, bool):
+        if isinstance(given, bool):
+            yield f"{place}: {given} is no number. Give one, or quote a word that is meant."
+        elif isinstance(given, str) and is_number(given):
+            yield f"{place}: {quoted(given)} is text. Take the quotes off."
 
 
 def options_of(kind: str, component: Any) -> dict[str, Any]:
@@ -146,70 +186,16 @@ def _keys(cls: type[Any], place: Sequence[int | str]) -> list[str]:
     return _fields(cls)
 
 
-def explain(error: ValidationError, where: str, known: Callable[[tuple[int | str, ...]], Sequence[str]]) -> str:
-    """One line for what pydantic found, at most ``_MOST_FAULTS`` of it: place, value, problem, nearest key that exists.
-
-    Args:
-        error: What it found.
-        where: What stands before every place.
-        known: The keys that exist in a place.
-    """
-    lines = []
-    for fault in error.errors()[:_MOST_FAULTS]:
-        path = ".".join(str(part) for part in (*([where] if where else ()), *fault["loc"]))
-        if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            wrong = str(fault["loc"][-1])
-            keys = known(fault["loc"][:-1])
-            hint = suggestion(wrong, keys) or (f" Known: {', '.join(keys)}." if keys else " Remove it.")
-            lines.append(f"{path}: unknown key {wrong!r}.{hint}")
-        elif fault["type"] in ("missing", "missing_argument"):
-            lines.append(f"{path}: missing. Give it.")
-        else:
-            message = fault["msg"].removeprefix("Value error, ")
-            value = "" if isinstance(fault["input"], dict) else f" (given: {fault['input']!r:.200})"
-            lines.append(f"{path}: {message}{value}" if path else f"{message}{value}")
-    more = error.error_count() - len(lines)
-    return " ".join([*lines, f"And {more} more."] if more else lines)
-
-
-def suggestion(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    """A sentence naming the nearest known word, or nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
-
-
 def _is_frozen(cls: type[Any]) -> bool:
     own = vars(cls).get("__dataclass_params__")  # of the class itself: a plain subclass of a dataclass has none
     return own is not None and bool(own.frozen)
 
 
-class _Loader(SourceFileLoader):
-    """Loads a text that was read, and nothing that was compiled before of a file of the same second and size."""
-
-    def __init__(self, name: str, path: str, text: bytes) -> None:
-        super().__init__(name, path)
-        self.text = text
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.text, self.path)
-
-
 def _module(package: str, file: Path) -> ModuleType:
     if file.parent == _ROOT / package.replace(".", "/"):
         return importlib.import_module(f"{package}.{file.stem}")
-    # A private name, so that a user's own models.py never meets ours and two plug-in directories never meet.
-    name = f"_fieldcraft_plugin_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}_{file.stem}"
-    text = file.read_bytes()
-    if name in sys.modules and getattr(sys.modules[name].__loader__, "text", None) == text:
-        return sys.modules[name]
-    loader = _Loader(name, str(file), text)
-    found = importlib.util.spec_from_file_location(name, file, loader=loader)
-    assert found is not None  # the file exists and ends in .py
-    module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module
     try:
-        loader.exec_module(module)
-    except Exception as error:  # whatever a user's file raises is one clear error
-        del sys.modules[name]
-        raise InputError(f"{file} cannot be loaded: {type(error).__name__}: {error}. Mend the file.") from error
-    return module
+        return module_of(file)
+    except (Exception, SystemExit) as error:  # whatever a user's file raises is one clear error
+        line = f" ({place})" if (place := line_of(error)) else ""
+        raise InputError(f"{file} cannot be loaded: {type(error).__name__}: {error}{line}. Mend the file.") from error

@@ -12,7 +12,7 @@ from flows.dispatching import attempt_keys
 from flows.errors import FieldcraftError, InputError
 from flows.fieldfiles import read_field
 from flows.plugins import suggestion
-from flows.remarks import remark
+from flows.remarks import quoted, remark
 from flows.settings import Settings
 from flows.sites import Site
 from flows.tables import Reading
@@ -98,7 +98,7 @@ def known_trial(ledger: Ledger, trial_id: str) -> Trial:
     except UnknownTrial:
         known = [trial.id for campaign in ledger.campaigns() for trial in ledger.trials(campaign.name)]
         raise InputError(
-            f"No trial {trial_id!r} here.{suggestion(trial_id, known)} 'fieldcraft status' lists the campaigns; "
+            f"No trial {quoted(trial_id)} here.{suggestion(trial_id, known)} 'fieldcraft status' lists the campaigns; "
             "nothing was recorded."
         ) from None
 
@@ -117,7 +117,7 @@ def attempt_named(ledger: Ledger, word: str) -> tuple[str, str | None]:
 
 def _trial(ledger: Ledger, trial_id: str) -> Trial:
     if not trial_id.isprintable():  # a ledger cannot even be asked for some of these
-        raise UnknownTrial(f"No trial has the id {trial_id!r}.")
+        raise UnknownTrial(f"No trial has the id {quoted(trial_id)}.")
     return ledger.trial(trial_id)
 
 
@@ -190,7 +190,7 @@ def _attempt(trial: Trial, reading: Reading, where: str) -> int:
         keys = attempt_keys(trial)
         if reading.key not in keys:
             raise InputError(
-                f"{where}{reading.key[:100]!r} is no order of {trial.id} (the last is {keys[-1]}). Take the key "
+                f"{where}{quoted(reading.key)} is no order of {trial.id} (the last is {keys[-1]}). Take the key "
                 "from the work order, or leave it out."
             )
         attempt = 1 + keys.index(reading.key)
@@ -207,7 +207,8 @@ def _values(campaign: Campaign, given: Mapping[str, float], where: str, what: st
     for name, value in given.items():
         if name not in known:
             raise InputError(
-                f"{where}: {what} of {name!r}, which is no output.{suggestion(name, known)} Known: {_known(campaign)}."
+                f"{where}: {what} of {quoted(name)}, which is no output.{suggestion(name, known)} Known: "
+                f"{_known(campaign)}."
             )
         if not math.isfinite(value):
             raise InputError(f"{where}: {what} of {name} is {value}. Give a finite number, or leave it out.")

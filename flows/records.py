@@ -9,7 +9,7 @@ from pathlib import Path
 from flows.errors import InputError
 from flows.feasibility import is_infeasible
 from flows.readings import by_people
-from flows.remarks import printable
+from flows.remarks import printable, quoted
 from flows.settings import Settings
 from flows.spec import Dispatch
 from flows.tables import unguarded
@@ -100,7 +100,7 @@ def campaign_records(settings: Settings, name: str) -> tuple[Record, ...]:
     known = {campaign.name: campaign for campaign in ledger.campaigns()}
     if name not in known:
         raise InputError(
-            f"dispatcher.campaign: the ledger has no campaign {name!r}. Known: {', '.join(known) or 'none'}."
+            f"dispatcher.campaign: the ledger has no campaign {quoted(name)}. Known: {', '.join(known) or 'none'}."
         )
     units = {output["name"]: output["unit"] for output in known[name].environment["outputs"]}
     kind = None if by_people(known[name]) else Dispatch.model_validate(known[name].spec.get("dispatcher", {})).kind
@@ -138,13 +138,14 @@ def table_records(settings: Settings, file: str) -> tuple[Record, ...]:
 def _within(folder: Path | None, file: str) -> Path:
     if folder is None:
         raise InputError(
-            f"dispatcher.file: {file!r} is given, and the operator names no folder of records. Ask for "
+            f"dispatcher.file: {quoted(file)} is given, and the operator names no folder of records. Ask for "
             "FIELDCRAFT_RECORDS to be set."
         )
     path = (folder / file).resolve()
     if not path.is_relative_to(folder) or not path.is_file():
         raise InputError(
-            f"dispatcher.file: {file!r} is no file in {folder}, the folder that FIELDCRAFT_RECORDS names. Put it there."
+            f"dispatcher.file: {quoted(file)} is no file in {folder}, the folder that FIELDCRAFT_RECORDS names. Put it "
+            "there."
         )
     return path
 

@@ -1,13 +1,18 @@
 """Text that people write: what may be kept of it, and how it is shown without moving anybody's cursor."""
 
+import difflib
 import math
 import unicodedata
+from collections.abc import Iterable
 
 from flows.errors import InputError
 from storage.text import one_line as one_line
 from storage.text import printable as printable
 
 LONGEST = 2000  # characters of a comment or a reason
+HUGE = 1e100
+"""Numbers beyond it, and those as close to 0, have squares that are no numbers any more."""
+QUOTED = 80  # characters of a value that an error quotes
 
 
 def remark(text: str, what: str) -> str:
@@ -34,6 +39,28 @@ def remark(text: str, what: str) -> str:
 def said(text: str) -> str:
     """What a program or a machine said, as it may be kept: the first ``LONGEST`` characters, printable."""
     return printable(text[:LONGEST])
+
+
+def quoted(value: object) -> str:
+    """A value as an error quotes it: its first ``QUOTED`` characters, and ... where there are more."""
+    text = repr(value)
+    return text if len(text) <= QUOTED else f"{text[: QUOTED - 3]}..."
+
+
+def shown(word: str) -> str:
+    """A word that stands in an error without quotes, such as a place or an argument, cut like a quoted value."""
+    return word if len(word) <= QUOTED else f"{word[: QUOTED - 3]}..."
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """A sentence naming the nearest known word, or nothing."""
+    near = nearest(word, known)
+    return "" if near is None else f" Did you mean {near!r}?"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that another was probably meant for; None where there is none like it."""
+    return next(iter(difflib.get_close_matches(word[:QUOTED], list(known), n=1)), None)
 
 
 def level_text(text: str) -> str:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from flows.equations import require_equation
-from flows.errors import InputError
+from flows.errors import Faults, InputError
 from flows.spec import CampaignSpec
 from flows.tables import OWN_COLUMNS, readable
 from physics.problem import Problem, Simulator
@@ -90,9 +90,23 @@ def require_fit(campaign: "Campaign") -> None:
         InputError: an equation, a box, an exact Gaussian process or a sum over groups is needed and there is none, or
             the groups are not of the space's variables.
     """
-    require_equation(campaign)
-    _require_box(campaign)
-    _require_groups(campaign)
+    faults = Faults()
+    for require in (
+        require_equation,
+        _require_box,
+        _require_groups,
+        _require_exactness,
+        _require_bounds,
+        _require_constraints,
+        _require_proof,
+    ):
+        with faults.noted():
+            require(campaign)
+    faults.tell()
+
+
+def _require_exactness(campaign: "Campaign") -> None:
+    """Accept an acquisition for exact Gaussian processes with one."""
     part, words = campaign.spec.algorithm, campaign.algorithm
     if getattr(words.acquisition, "exact_only", False) and not getattr(words.surrogate, "exact", False):
         raise InputError(
@@ -100,9 +114,6 @@ def require_fit(campaign: "Campaign") -> None:
             f"and the surrogate {part.surrogate and part.surrogate.kind!r} gives none. Use the surrogate exact_gp, or "
             "the acquisition log_ei, which takes any."
         )
-    _require_bounds(campaign)
-    _require_constraints(campaign)
-    _require_proof(campaign)
 
 
 def _require_constraints(campaign: "Campaign") -> None:

@@ -7,20 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.campaignfile import campaign_on
 from flows.deciding import Decision
 from flows.errors import InputError, Unfinished
 from flows.exporting import BackgroundExport
+from flows.fruitless import fruitless
 from flows.holding import held
 from flows.identity import acting
 from flows.notifying import deliver
+from flows.plainyaml import read_page
 from flows.prefect_server import Server, one_client, without_heartbeats
 from flows.progress import Listener, listening, tell
 from flows.settings import Settings
 from flows.spans import span
-from flows.spec import differing, read_campaign
+from flows.spec import differing
 from flows.stopping import mendable, nothing_to_learn_from
 from flows.views import counted
-from flows.wiring import Campaign, rewire, wire
+from flows.wiring import Campaign, rewire
 from storage.ledger import Ledger, SpecChanged, open_ledger
 from storage.records import OUT, Brief, Lease, TrialState
 
@@ -57,20 +60,20 @@ def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = 
         FieldcraftError: Prefect's server does not answer, or not any more.
     """
     began = time.monotonic()
-    spec = read_campaign(file)
+    page = read_page(file)
     with listening(listener), closing(Server(settings.home / "prefect")) as server:
-        campaign = wire(spec, settings)
+        campaign = campaign_on(page, settings)
         ledger = open_ledger(settings.ledger, create=True)
         known = created(ledger, campaign, file)
         if known is not None:
-            deliver(settings, ledger, spec.name)
-            return Ran(spec.name, known, False, time.monotonic() - began)
-        with held(ledger, spec.name, break_lease=break_lease) as lease:
+            deliver(settings, ledger, campaign.name)
+            return Ran(campaign.name, known, False, time.monotonic() - began)
+        with held(ledger, campaign.name, break_lease=break_lease) as lease:
             server.begin()
-            with BackgroundExport(settings, spec.name) as export:
+            with BackgroundExport(settings, campaign.name) as export:
                 reason = _passes(campaign, ledger, lease, server)
             tell("exported", problem=export.problem)
-    return Ran(spec.name, reason, True, time.monotonic() - began)
+    return Ran(campaign.name, reason, True, time.monotonic() - began)
 
 
 def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:
@@ -131,7 +134,7 @@ def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) ->
             if decision.finished:
                 return decision.finished
             if decision.wait in ("person", "laboratory") and not passed["approved"]:
-                raise Unfinished(awaited(campaign, ledger))
+                raise awaited(campaign, ledger)
             if passed["sent"] or (decision.wait and not passed["approved"]):
                 with span("waiting"):
                     pause(campaign, ledger, decision)
@@ -157,7 +160,7 @@ def _await_model(ledger: Ledger, name: str, iteration: int) -> None:
         time.sleep(WAIT_S)
 
 
-def awaited(campaign: Campaign, ledger: Ledger) -> str:
+def awaited(campaign: Campaign, ledger: Ledger) -> Unfinished:
     """What a person or a laboratory has to do before the campaign can go on, with the commands for it."""
     trials = ledger.trials(campaign.name, _OPEN)
     state = {wanted: [t for t in trials if t.state is wanted] for wanted in TrialState}
@@ -176,8 +179,10 @@ def awaited(campaign: Campaign, ledger: Ledger) -> str:
         waits.append(f"{given} with the laboratory: {orders}; 'fieldcraft record' takes results")
     known = () if waits else ledger.briefs(campaign.name)
     if not waits and (reason := nothing_to_learn_from(campaign, known)) is not None:
-        waits.append(f"{reason.removeprefix('failure: ').capitalize()}; {_mending(mendable(known))}")
-    return f"Campaign {campaign.name!r} waits. {'; '.join(waits)}. The same command then goes on; nothing is lost."
+        all_failed = fruitless(ledger, campaign.name, known)
+        told = f"{reason.removeprefix('failure: n')}{f' ({all_failed})' if all_failed else ''}"
+        waits.append(f"N{told}; {_mending(mendable(known))}")
+    return Unfinished(campaign.name, waits)
 
 
 def _mending(trials: Sequence[Brief]) -> str:

@@ -1,13 +1,12 @@
 """A sentence by its name (``algorithm: {kind: sto_bnts}``) becomes the words it stands for; what is given wins."""
 
 import copy
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flows.errors import InputError
-from flows.plugins import build, load, options_of, suggestion
+from flows.plugins import build, options_of
 from flows.spec import AlgorithmSpec, CampaignSpec, NamedSpec, stored
 from models.sentence import Sentence
 
@@ -37,9 +36,7 @@ def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> C
     """
     kind, given = spec.algorithm.kind, spec.algorithm.model_dump(exclude={"kind"})
     words = {name: value for name, value in given.items() if name in WORDS}
-    options = {name: value for name, value in given.items() if name not in WORDS}
-    _require_known(kind, options, plugins)
-    sentence = build("sentences", {"kind": kind, **options}, plugins, "algorithm")
+    sentence = sentence_of(spec.algorithm.model_dump(), plugins)
     said = _said(kind, sentence, dimension, spec)
     data = spec.model_dump(mode="json", exclude={"algorithm"})
     own = {name: value for name, value in words.items() if name in TRUE}
@@ -62,12 +59,15 @@ def _said(kind: str, sentence: Sentence, dimension: int, spec: NamedSpec) -> dic
     return said
 
 
-def _require_known(kind: str, options: Mapping[str, Any], plugins: Sequence[Path]) -> None:
-    known = [field.name for field in dataclasses.fields(load("sentences", kind, plugins))] + list(WORDS)
-    for name in options:
-        if name not in known:
-            hint = suggestion(name, known) or f" Known: {', '.join(known)}."
-            raise InputError(f"algorithm.{name}: unknown key {name!r}.{hint}")
+def sentence_of(algorithm: Mapping[str, Any], plugins: Sequence[Path] = ()) -> Sentence:
+    """The sentence that an ``algorithm`` section with a kind names; words that are given beside it are left out.
+
+    Raises:
+        InputError: no such sentence, an unknown key, or an option that it refuses.
+    """
+    options = {name: value for name, value in algorithm.items() if name not in WORDS}
+    made: Sentence = build("sentences", options, plugins, "algorithm", beside=WORDS)
+    return made
 
 
 def _merged(said: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

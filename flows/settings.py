@@ -29,15 +29,18 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 from flows.errors import InputError
+from flows.remarks import quoted
 from storage.urls import without_password
 
+_LONGEST_S = 1e8  # three years
 Device = Literal["auto", "cpu", "cuda"]
 
 
@@ -119,6 +122,19 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name in _HARMLESS or not name.startswith(_OURS)}
 
 
+@contextmanager
+def no_secrets() -> Iterator[None]:
+    """``os.environ`` without the variables that no simulation gets (see ``without_secrets``), within the block."""
+    kept = without_secrets(os.environ)
+    hidden = {name: value for name, value in os.environ.items() if name not in kept}
+    for name in hidden:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
 def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Settings:
     """Read the settings; ``home`` (a command's ``--home``) wins over the environment.
 
@@ -132,7 +148,7 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
     for directory in listed:
         if not directory.is_dir():
             raise InputError(
-                f"FIELDCRAFT_PLUGINS names {str(directory)!r}, which is no directory. Create it or take it out."
+                f"FIELDCRAFT_PLUGINS names {quoted(str(directory))}, which is no directory. Create it or take it out."
             )
     mlflow = environment.get("FIELDCRAFT_MLFLOW") or f"sqlite:///{place / 'mlflow' / 'mlflow.db'}"
     people, lab = environment.get("FIELDCRAFT_PEOPLE"), environment.get("FIELDCRAFT_LAB")
@@ -164,7 +180,9 @@ def _programs(environment: Mapping[str, str]) -> tuple[Path, ...]:
     listed = [part for part in environment.get("FIELDCRAFT_PROGRAMS", "").split(os.pathsep) if part]
     for part in listed:
         if not os.path.isabs(part):
-            raise InputError(f"FIELDCRAFT_PROGRAMS names {part!r}, which is no absolute path. Give the whole path.")
+            raise InputError(
+                f"FIELDCRAFT_PROGRAMS names {quoted(part)}, which is no absolute path. Give the whole path."
+            )
     return tuple(map(Path, listed))
 
 
@@ -179,7 +197,7 @@ def _path(given: str | Path, name: str) -> Path:
     try:
         return Path(given).expanduser().resolve()
     except (RuntimeError, ValueError) as error:  # ~ of nobody, a null byte
-        raise InputError(f"{name} is {str(given)!r}, which is no path ({error}). Give another.") from None
+        raise InputError(f"{name} is {quoted(str(given))}, which is no path ({error}). Give another.") from None
 
 
 def _deployment(given: str) -> str | None:
@@ -188,7 +206,9 @@ def _deployment(given: str) -> str | None:
     scheme, _, name = given.partition(":")
     flow, _, deployment = name.partition("/")
     if scheme != "prefect" or not flow or not deployment:
-        raise InputError(f"FIELDCRAFT_TRAIN is {given!r}: give 'here', or 'prefect:train/train' (prefect.yaml has it).")
+        raise InputError(
+            f"FIELDCRAFT_TRAIN is {quoted(given)}: give 'here', or 'prefect:train/train' (prefect.yaml has it)."
+        )
     return name
 
 
@@ -197,8 +217,10 @@ def _seconds(given: str, name: str) -> float:
         seconds = float(given)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise InputError(f"{name} is {given!r}, which is no number of seconds: give one of at least 0.")
+    if not 0 <= seconds <= _LONGEST_S:
+        raise InputError(
+            f"{name} is {quoted(given)}, which is no number of seconds: give one from 0 to {_LONGEST_S:g}."
+        )
     return seconds
 
 
@@ -206,7 +228,7 @@ def _device(given: str) -> Device:
     for device in get_args(Device):
         if given == device:
             return device  # type: ignore[no-any-return]  # one of Device's own words
-    raise InputError(f"FIELDCRAFT_DEVICE is {given!r}: choose auto, cpu or cuda.")
+    raise InputError(f"FIELDCRAFT_DEVICE is {quoted(given)}: choose auto, cpu or cuda.")
 
 
 def _field_store(given: str | None) -> Path | str | None:
@@ -215,7 +237,7 @@ def _field_store(given: str | None) -> Path | str | None:
         return _path(given, "FIELDCRAFT_FIELDS") if given else None
     if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9_.=/-]*)?", given):
         raise InputError(
-            f"FIELDCRAFT_FIELDS is {without_password(given)!r}: give a directory or s3://BUCKET/PREFIX, without "
+            f"FIELDCRAFT_FIELDS is {quoted(without_password(given))}: give a directory or s3://BUCKET/PREFIX, without "
             "credentials, which belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
     return given.rstrip("/")
@@ -252,7 +274,7 @@ def _dask(given: str | None) -> str | None:
         sound = False
     if not sound or parts.username is not None:
         raise InputError(
-            f"FIELDCRAFT_DASK is {without_password(given)!r}, which is no scheduler: give tcp://HOST:PORT, "
+            f"FIELDCRAFT_DASK is {quoted(without_password(given))}, which is no scheduler: give tcp://HOST:PORT, "
             "tls://HOST:PORT or the path of a scheduler file."
         )
     return given

@@ -1,17 +1,31 @@
 """The campaign file: YAML in, canonical JSON and its SHA-256 out. It is data and can name only registered kinds."""
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from flows.errors import InputError
-from flows.parts import Finite, Part, Time
+from flows.consistency import across, reversed_bounds, uncovered
+from flows.errors import Faults, InputError
+from flows.parts import (
+    STORED,
+    Batch,
+    Cost,
+    Finite,
+    Hours,
+    Parallel,
+    Part,
+    Seconds,
+    Trials,
+    at_most,
+    faults_of,
+    leaves,
+    out_of_reach,
+)
 from flows.plainyaml import MAX_BYTES as MAX_BYTES
 from flows.plainyaml import load_yaml as load_yaml
-from flows.plugins import explain
+from flows.plainyaml import read_page
 
 
 class Component(BaseModel):
@@ -30,7 +44,7 @@ class Start(Part):
     """
 
     proposer: Component = Component(kind="sobol")
-    n: int = Field(ge=1)
+    n: Trials
 
 
 class Collocation(Part):
@@ -111,7 +125,7 @@ class Noise(Part):
     """
 
     sd: float | None = Field(default=None, ge=0)
-    of_sd: float | None = Field(default=None, ge=0)
+    of_sd: Annotated[float, Field(ge=0), at_most(1000, "no reading would say anything")] | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -137,9 +151,9 @@ class Approval(Part):
     short: ClassVar[Mapping[str, str]] = {"auto_below_cost": "cost", "after_first": "first"}  # policies, their option
 
     policy: Literal["auto", "human", "batch", "auto_below_cost", "after_first"] = "auto"
-    cost: float | None = Field(default=None, gt=0)
-    first: int | None = Field(default=None, ge=1)
-    expires_h: Time | None = Field(default=None, gt=0)
+    cost: Cost | None = None
+    first: Trials | None = None
+    expires_h: Annotated[float, Field(gt=0), at_most(1e5, "that is eleven years")] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -187,11 +201,11 @@ class Dispatch(Part):
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
     kind: str = "local"
-    parallel: int = Field(default=2, ge=1)
-    wall_time_s: Time = Field(default=600.0, gt=0)
-    attempts: int = Field(default=3, ge=1, lt=2**63)
-    backoff_s: float = Field(default=1.0, ge=0)
-    lease_s: float = Field(default=300.0, gt=0)
+    parallel: Parallel = 2
+    wall_time_s: Seconds = 600.0
+    attempts: Annotated[int, Field(ge=1), at_most(1000, "what fails so often fails again")] = 3
+    backoff_s: Annotated[float, Field(ge=0), at_most(3600, "a retry waits an hour at most")] = 1.0
+    lease_s: Seconds = 300.0
     instructions: str = ""
 
     @property
@@ -211,9 +225,9 @@ class Budget(Part):
         unit: Name of the budget unit, such as EUR or node-hours.
     """
 
-    trials: int = Field(ge=1)
-    cost: float | None = Field(default=None, gt=0)
-    wall_time_h: Time | None = Field(default=None, gt=0)
+    trials: Trials
+    cost: Cost | None = None
+    wall_time_h: Hours | None = None
     unit: str = Field(default="", max_length=20, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")  # no control characters
 
 
@@ -226,7 +240,7 @@ class FailureRate(Part):
     """
 
     above: float = Field(ge=0, lt=1)
-    over: int = Field(default=10, ge=1)
+    over: Trials = 10
 
 
 class Stop(Part):
@@ -241,7 +255,7 @@ class Stop(Part):
     """
 
     target: float | None = None
-    no_improvement: int | None = Field(default=None, ge=1)
+    no_improvement: Trials | None = None
     failure_rate: FailureRate | None = None
     certified_gap: float | None = Field(default=None, gt=0)
 
@@ -273,7 +287,7 @@ class _Campaign(Part):
     space: dict[str, tuple[Finite, Finite]] = Field(default_factory=dict)
     noise: Noise | None = None
     algorithm: AlgorithmSpec | Component
-    batch: int = Field(default=1, ge=1)
+    batch: Batch = 1
     approval: Approval = Approval()
     dispatcher: Dispatch = Dispatch()
     budget: Budget
@@ -293,11 +307,8 @@ class CampaignSpec(_Campaign):
 
     @model_validator(mode="after")
     def _budget_covers_the_start(self) -> Self:
-        if self.budget.trials < self.algorithm.start.n:
-            raise ValueError(
-                f"budget.trials is {self.budget.trials} and algorithm.start.n is {self.algorithm.start.n}: "
-                "the budget must cover the start; raise the one or lower the other"
-            )
+        if (fault := uncovered(self.budget.trials, self.algorithm.start.n)) is not None:
+            raise ValueError(fault)
         return self
 
 
@@ -310,26 +321,28 @@ def read_campaign(path: Path) -> CampaignSpec | NamedSpec:
     Raises:
         InputError: the file cannot be read, is not plain YAML data, or does not describe a campaign.
     """
-    return parse(load_yaml(path), str(path))
+    page = read_page(path)
+    with page.told():
+        return parse(page.data)
 
 
-def parse(data: Mapping[str, Any], source: str) -> CampaignSpec | NamedSpec:
-    """A specification from data, whose algorithm is named where it has a kind; ``source`` is named in errors.
+def parse(data: Mapping[str, Any], source: str = "") -> CampaignSpec | NamedSpec:
+    """A specification from data, whose algorithm is named where it has a kind; errors begin with ``source``, if any.
 
     Raises:
         InputError: a key is missing, misspelt or has a value that cannot be.
     """
-    for path, value in _leaves(data):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{source}: {path}: {value} is no number to work with. Give a finite one.")
-    space = data.get("space")
-    for name, bounds in space.items() if isinstance(space, Mapping) else ():
-        if isinstance(bounds, list | tuple) and len(bounds) == 2 and not _increasing(bounds):
-            raise InputError(f"{source}: space.{name}: [{bounds[0]}, {bounds[1]}] is reversed. Give [low, high].")
     algorithm = data.get("algorithm")
-    if isinstance(algorithm, Mapping) and "kind" in algorithm:
-        return _validated(NamedSpec, data, source)
-    return stored(data, source)
+    named = isinstance(algorithm, Mapping) and "kind" in algorithm
+    faults = Faults()
+    faults.found += [*out_of_reach(data), *reversed_bounds(data)]
+    spec: CampaignSpec | NamedSpec | None = None
+    with faults.elsewhere():
+        spec = _validated(NamedSpec, data) if named else _validated(CampaignSpec, data)
+    faults.found += across(data, Dispatch.model_fields["wall_time_s"].default)
+    if faults.found or spec is None:
+        raise InputError(*(f"{source}: {fault}" if source else fault for fault in dict.fromkeys(faults.found)))
+    return spec
 
 
 def stored(data: Mapping[str, Any], source: str) -> CampaignSpec:
@@ -338,19 +351,17 @@ def stored(data: Mapping[str, Any], source: str) -> CampaignSpec:
     Raises:
         InputError: a key is missing, misspelt or has a value that cannot be.
     """
-    return _validated(CampaignSpec, data, source)
-
-
-def _validated(model: type[_Spec], data: Mapping[str, Any], source: str) -> _Spec:
     try:
-        return model.model_validate(data)
+        return _validated(CampaignSpec, data, STORED)
+    except InputError as error:
+        raise InputError(*(f"{source}: {fault}" for fault in error.faults)) from None
+
+
+def _validated(model: type[_Spec], data: Mapping[str, Any], context: str | None = None) -> _Spec:
+    try:
+        return model.model_validate(data, context=context)
     except ValidationError as error:
-        raise InputError(f"{source}: {explain(error, '', _known_keys)}") from None
-
-
-def _increasing(bounds: Any) -> bool:
-    low, high = bounds
-    return not (isinstance(low, int | float) and isinstance(high, int | float)) or low < high
+        raise InputError(*faults_of(error, "", _known_keys, data)) from None
 
 
 def _known_keys(place: tuple[int | str, ...]) -> list[str]:
@@ -363,20 +374,9 @@ def _known_keys(place: tuple[int | str, ...]) -> list[str]:
     return [*model.model_fields, *getattr(model, "short", ())]
 
 
-def _leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(data, Mapping):
-        for key, value in data.items():
-            yield from _leaves(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(data, list | tuple):
-        for index, value in enumerate(data):
-            yield from _leaves(value, f"{path}[{index}]")
-    else:
-        yield path, data
-
-
 def differing(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     """Dotted keys in which two specifications differ, with both values; null is as good as absent."""
-    old, new = dict(_leaves(stored)), dict(_leaves(given))
+    old, new = dict(leaves(stored)), dict(leaves(given))
 
     def said(value: Any) -> str:
         return "(absent)" if value is None else str(value) or "''"

@@ -5,6 +5,7 @@ from typing import Any
 
 from flows.best import best_data, best_of, objective_of
 from flows.feasibility import campaign_feasibility
+from flows.fruitless import fruitless
 from flows.listing import standing_lines
 from flows.regret import regret_of
 from flows.running import Ran
@@ -28,6 +29,7 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
         "anew": ran.anew,
         "seconds": round(ran.seconds, 1),
         "trials": len(trials),
+        "fruitless": fruitless(ledger, ran.name, trials),
         **standing,
         "best": (reading := best.reading)
         and {
@@ -50,6 +52,7 @@ def summary_text(data: dict[str, Any], file: Path) -> str:
     """The same as text, ending with the three commands a user wants next."""
     state = "ended" if data["anew"] else "had ended before; nothing was changed. It ended"
     lines = ["", f"Campaign {data['campaign']!r} {state} by {data['reason']}; {data['seconds']:.0f} s."]
+    lines += [f"  no result {data['fruitless']}"] if data["fruitless"] else []
     lines += [f"  {line}" for line in data["lines"]]
     if regret := data["regret"]:
         unit = data["unit"]
@@ -65,7 +68,9 @@ def summary_text(data: dict[str, Any], file: Path) -> str:
         f"  MLflow    {data['mlflow']}",
         "Next:",
         f"  fieldcraft plot {data['campaign']} {data['campaign']}.png",
-        f"  fieldcraft trace {data['best_design'] or '...'}",
+        f"  fieldcraft trace {data['best_design']}"
+        if data["best_design"]
+        else f"  fieldcraft status {data['campaign']}",
         f"  mlflow ui --backend-store-uri {data['mlflow']}"
         if data["mlflow"].startswith("sqlite:")
         else "  fieldcraft doctor",

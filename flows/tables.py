@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from flows.errors import InputError
-from flows.remarks import printable
+from flows.remarks import HUGE, printable, quoted
 from physics.space import Categorical, Continuous, Design, Integer, SpaceError, Variable
 
 MAX_BYTES = 50_000_000
@@ -66,8 +66,8 @@ class Table:
             given = self.units.get(name)
             if given is not None and given not in (unit, printable(unit)):
                 raise InputError(
-                    f"{self.file}: the header gives {name} in {given!r}, and it is in {unit or 'no unit'!r} here. "
-                    "Convert the column and its header; nothing was read."
+                    f"{self.file}: the header gives {name} in {quoted(given)}, and it is in {unit or 'no unit'!r} "
+                    "here. Convert the column and its header; nothing was read."
                 )
 
 
@@ -159,7 +159,7 @@ def table_of(file: Path, raw: bytes, renamed: Mapping[str, str] | None = None) -
     titles = [_titled(title, renamed or {}) for title in lines[0][1]]
     names = [name for name, _ in titles]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise InputError(f"{file}: column {twice!r} stands there twice. Remove one.")
+        raise InputError(f"{file}: column {quoted(twice)} stands there twice. Remove one.")
     for number, line in lines[1:]:
         if len(line) != len(names):
             raise InputError(
@@ -222,13 +222,18 @@ def number(text: str, what: str) -> float:
         InputError: it is none; ``what`` says of what.
     """
     if "_" in text:  # 1_5 is 15 to Python, and a slip for 1.5 to people
-        raise InputError(f"{what} is {text!r}. Write the number without the underscore.")
+        raise InputError(f"{what} is {quoted(text)}. Write the number without the underscore.")
     try:
         value = float(text)
     except ValueError:
-        raise InputError(f"{what} is {text!r}, no number. Give one, with a decimal point.") from None
+        raise InputError(f"{what} is {quoted(text)}, no number. Give one, with a decimal point.") from None
     if not math.isfinite(value):
-        raise InputError(f"{what} is {text!r}. Give a finite number.")
+        raise InputError(f"{what} is {quoted(text)}. Give a finite number.")
+    if value and not 1 / HUGE <= abs(value) <= HUGE:
+        raise InputError(
+            f"{what} is {quoted(text)}, out of reach, for its square is no number any more. Give 0 or a number from "
+            f"{1 / HUGE:g} to {HUGE:g}."
+        )
     return value
 
 
@@ -243,7 +248,7 @@ def level(variable: Variable, text: str, what: str) -> float | int | str:
     if isinstance(variable, Integer):
         value = number(text, what)
         if value != round(value):
-            raise InputError(f"{what} is {text!r}. Give a whole number.")
+            raise InputError(f"{what} is {quoted(text)}. Give a whole number.")
         return round(value)
     if isinstance(variable, Categorical) and text not in variable.levels:
         text = {printable(each): each for each in variable.levels}.get(text, text)

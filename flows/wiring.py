@@ -10,9 +10,9 @@ import numpy as np
 
 from flows.dispatcher import Place
 from flows.equations import physics_at, same_axes
-from flows.errors import InputError
+from flows.errors import Faults, InputError
 from flows.feasibility import is_infeasible
-from flows.plugins import build, options_of
+from flows.plugins import build
 from flows.readings import noisy
 from flows.requirements import (
     require_columns,
@@ -21,9 +21,10 @@ from flows.requirements import (
     require_one_answer,
     require_repeatable,
 )
-from flows.sentences import MODEL, TRUE, expanded
+from flows.sentences import MODEL, expanded
 from flows.settings import Settings
 from flows.spec import CampaignSpec, Component, ConstraintsSpec, Dispatch, NamedSpec, stored
+from flows.writingout import require_true_name, written_out
 from physics.domain import Domain
 from physics.operators import Equation, System
 from physics.problem import Problem, Simulator
@@ -109,17 +110,19 @@ class Campaign:
         from models.constraints import Constraints
 
         part, plugins = self.spec.algorithm, self.settings.plugins
-        words = {
-            word: component and build(f"{word}s", component.model_dump(), plugins, f"algorithm.{word}")
-            for word in MODEL
-            for component in (getattr(part, word),)
-        }
+        faults = Faults()
+
+        def built(group: str, component: Component | None, place: str) -> Any:
+            with faults.noted():
+                return component and build(group, component.model_dump(), plugins, f"algorithm.{place}")
+
+        words = {word: built(f"{word}s", getattr(part, word), word) for word in MODEL}
         kept = {
-            word: component and build(f"{word}s", component.model_dump(), plugins, f"algorithm.constraints.{word}")
+            word: built(f"{word}s", getattr(part.constraints, word), f"constraints.{word}")
             for word in ConstraintsSpec.model_fields
-            for component in (getattr(part.constraints, word),)
         }
-        proposer = build("proposers", part.start.proposer.model_dump(), plugins, "algorithm.start.proposer")
+        proposer = built("proposers", part.start.proposer, "start.proposer")
+        faults.tell()
         return Algorithm(initial=proposer, n_initial=part.start.n, constraints=Constraints(**kept), **words)
 
     @cached_property
@@ -165,24 +168,31 @@ def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool 
     if campaign.answering is not None:
         campaign.answering.require(campaign.problem)
     if algorithm and isinstance(spec, CampaignSpec):
-        _require_true_name(campaign)
+        require_true_name(campaign)
     return campaign
 
 
 def _wired(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) -> Campaign:
     problem: Problem = build("problems", spec.problem.model_dump(), settings.plugins, "problem")
-    space = _space(spec, problem)
+    faults, space, noise_sd = Faults(), problem.space, 0.0
+    with faults.noted():
+        space = _space(spec, problem)
     if isinstance(spec, NamedSpec):
         spec = expanded(spec, space.dimension, settings.plugins)
-    dispatcher = dispatcher_of(spec.name, spec.dispatcher, settings)
+    dispatcher, simulator = dispatcher_of(spec.name, spec.dispatcher, settings), None
+    with faults.noted():
+        noise_sd = _noise_sd(spec, problem)
+    with faults.noted():
+        simulator = _simulator(spec, settings, dispatcher)
+    campaign = Campaign(spec, settings, problem, simulator, space, noise_sd)
     if dispatcher.by_people:
-        require_columns(problem)
-    simulator = _simulator(spec, settings, dispatcher)
-    campaign = Campaign(spec, settings, problem, simulator, space, _noise_sd(spec, problem))
-    if not algorithm:
-        return campaign
-    require_fit(campaign)
-    return dataclasses.replace(campaign, spec=_written_out(campaign))
+        with faults.noted():
+            require_columns(problem)
+    if algorithm:
+        with faults.noted():
+            require_fit(campaign)
+    faults.tell()
+    return dataclasses.replace(campaign, spec=written_out(campaign)) if algorithm else campaign
 
 
 def _space(spec: CampaignSpec | NamedSpec, problem: Problem) -> SearchSpace:
@@ -226,11 +236,15 @@ def dispatcher_of(name: str, chosen: Dispatch, settings: Settings) -> "Dispatche
 
 def _simulator(spec: CampaignSpec, settings: Settings, dispatcher: "Dispatcher") -> Simulator | None:
     within_pass: bool = getattr(dispatcher, "within_pass", False)
-    if dispatcher.by_people:
-        require_no_wall_time(spec, "people do the experiments, and nothing ends their work at a limit")
-    if within_pass:
-        require_no_wall_time(spec, "simulations run within the pass, and nothing ends one at a limit")
-    require_one_answer(spec, dispatcher)
+    faults = Faults()
+    with faults.noted():
+        if dispatcher.by_people:
+            require_no_wall_time(spec, "people do the experiments, and nothing ends their work at a limit")
+        if within_pass:
+            require_no_wall_time(spec, "simulations run within the pass, and nothing ends one at a limit")
+    with faults.noted():
+        require_one_answer(spec, dispatcher)
+    faults.tell()
     if spec.simulator is None:
         return None
     made: Simulator = build("simulators", spec.simulator.model_dump(), settings.plugins, "simulator")
@@ -251,61 +265,6 @@ def _noise_sd(spec: CampaignSpec, problem: Problem) -> float:
             f"state. Give noise.sd in {problem.outputs[0].unit or 'its unit'} instead."
         )
     return spec.noise.of_sd * problem.sd
-
-
-def _require_true_name(campaign: Campaign) -> None:
-    """Accept words without a ``named``, or those that the sentence named by it stands for."""
-    part, named = campaign.spec.algorithm, campaign.spec.algorithm.named
-    if named is None:
-        return
-    data = {**campaign.data, "algorithm": {**named.model_dump(), "start": part.start.model_dump()}}
-    try:
-        meant = expanded(NamedSpec.model_validate(data), campaign.space.dimension, campaign.settings.plugins)
-        whole = _written_out(dataclasses.replace(campaign, spec=meant)).algorithm
-    except InputError as error:
-        raise InputError(f"algorithm.named: {error} Or remove it: it changes nothing.") from None
-    other = [word for word in TRUE if getattr(whole, word) != getattr(part, word)]
-    if other:
-        raise InputError(
-            f"algorithm.named says {named.kind!r}, whose {' and '.join(other)} would be others: remove it, or give "
-            f"'algorithm: {{kind: {named.kind}}}' alone."
-        )
-
-
-def _written_out(campaign: Campaign) -> CampaignSpec:
-    spec, algorithm = campaign.spec, campaign.algorithm
-
-    def full(component: Component, part: Any) -> Component:
-        return Component.model_validate(options_of(component.kind, part))
-
-    part = spec.algorithm
-    words = {
-        word: full(component, getattr(algorithm, word))
-        for word in MODEL
-        if (component := getattr(part, word)) is not None
-    }
-    kept = {
-        word: full(component, getattr(algorithm.constraints, word))
-        for word in ConstraintsSpec.model_fields
-        if (component := getattr(part.constraints, word)) is not None
-    }
-    constraints = part.constraints.model_copy(update=kept)
-    start = part.start.model_copy(update={"proposer": full(part.start.proposer, algorithm.initial)})
-    return spec.model_copy(
-        update={
-            "problem": full(spec.problem, campaign.problem),
-            "simulator": spec.simulator and full(spec.simulator, campaign.simulator),
-            "dispatcher": _with_options(spec.dispatcher, campaign.dispatcher),
-            "algorithm": part.model_copy(update={"start": start, "constraints": constraints, **words}),
-        }
-    )
-
-
-def _with_options(part: Dispatch, dispatcher: "Dispatcher") -> Dispatch:
-    common = {name: getattr(part, name) for name in Dispatch.model_fields}
-    options = options_of(part.kind, dispatcher)
-    del options["place"]
-    return Dispatch.model_validate({**common, **options})
 
 
 def successful(trials: Sequence[T]) -> list[T]:

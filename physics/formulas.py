@@ -15,6 +15,7 @@ from physics.space import Continuous, Design, SearchSpace
 
 Array = NDArray[np.float64]
 
+_MOST = 1000  # variables
 # Places on an interval among which the extremum of one term is looked for; their mean is right to rounding here.
 _SCAN = 20_000
 
@@ -38,13 +39,18 @@ class Formula(Problem):
     """f(x1, ..., xd) with every variable in the same interval. Give ``dimension``, ``interval`` and ``exact``.
 
     Raises:
-        ValueError: a dimension below 1, as far as it can be chosen.
+        ValueError: a dimension below 1 or above 1000, as far as it can be chosen.
     """
 
     def __post_init__(self) -> None:
         if self.dimension < 1:
             raise ValueError(
                 f"The problem {type(self).__name__} has the dimension {self.dimension!r}: give at least 1 variable."
+            )
+        if self.dimension > _MOST:
+            raise ValueError(
+                f"The problem {type(self).__name__} has the dimension {self.dimension}: nothing is learnt in so many "
+                f"variables; give at most {_MOST}."
             )
 
     @property

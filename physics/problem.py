@@ -163,10 +163,12 @@ class Simulator(ABC):
             or time on an instrument: such a run is never repeated without a person's word.
         gate_cost: What a design that ``gate`` refused has cost, in the campaign's budget units; never charged above
             what the whole experiment was expected to cost.
+        formula: True where a run costs nothing, so that designs may be tried before the campaign begins.
     """
 
     idempotent: ClassVar[bool] = False
     gate_cost: ClassVar[float] = 0.0
+    formula: ClassVar[bool] = False
 
     def gate(self, problem: Problem, design: Design, rng: np.random.Generator) -> str | None:
         """A cheap check before the expensive run: why the design is not worth it, or None to go on.

@@ -9,6 +9,7 @@ Every class answers the same questions: ``width`` (number of coordinates), ``dis
 import difflib
 import math
 import numbers
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -20,6 +21,8 @@ Array = NDArray[np.float64]
 
 # Integers beyond this are not all float64 numbers.
 _LARGEST_INTEGER = 2**53
+# Half-width of an interval, relative to its ends: some hundred float64 numbers lie in one of that width.
+_LEAST_SPAN = 1e-13
 
 
 class SpaceError(ValueError):
@@ -96,7 +99,7 @@ class Continuous:
         unit: Physical unit; empty for a pure number.
 
     Raises:
-        SpaceError: blank name, bounds that are not finite or not in order.
+        SpaceError: blank name, bounds that are not finite, not in order or too close together.
     """
 
     name: str
@@ -114,6 +117,11 @@ class Continuous:
             raise SpaceError(
                 f"{self.name} has the bounds [{self.low}, {self.high}]: the lower must be below the upper; swap them, "
                 "or take a constant out of the search space."
+            )
+        if high / 2 - low / 2 < max(_LEAST_SPAN * max(abs(low), abs(high)), sys.float_info.min):
+            raise SpaceError(
+                f"{self.name} has the bounds [{self.low}, {self.high}], so close together that designs between them "
+                "cannot be told apart: widen them, or take a constant out of the search space."
             )
 
     @property

@@ -5,10 +5,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from flows.commands.shared import Add, campaign_of, show
-from flows.display import Display
+from flows.commands.shared import Add, begin, campaign_of, open_ledger, reading, show
 from flows.settings import Settings
-from storage.ledger import open_ledger
 
 
 def add(command: Add) -> None:
@@ -25,13 +23,18 @@ def add(command: Add) -> None:
 
 
 def _check(options: argparse.Namespace, settings: Settings) -> int:
+    reading(options.file)
     from flows.affording import warning
+    from flows.campaignfile import campaign_on
     from flows.equations import unused
-    from flows.spec import read_campaign
-    from flows.wiring import wire
+    from flows.plainyaml import read_page
+    from flows.trying import trial_warning
 
-    campaign = wire(read_campaign(options.file), settings)
-    warned, noted = warning(campaign), unused(campaign)
+    page = read_page(options.file)
+    campaign = campaign_on(page, settings)
+    with page.told():
+        warned = " ".join(filter(None, (trial_warning(campaign), warning(campaign)))) or None
+        noted = unused(campaign)
     kept = [str(constraint) for constraint in campaign.space.constraints]
     data: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "spec": campaign.data}
     data |= {"constraints": kept, "warning": warned, "note": noted}
@@ -51,11 +54,11 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _create(options: argparse.Namespace, settings: Settings) -> int:
+    reading(options.file)
+    from flows.campaignfile import read
     from flows.running import created
-    from flows.spec import read_campaign
-    from flows.wiring import wire
 
-    campaign = wire(read_campaign(options.file), settings)
+    campaign = read(options.file, settings)
     ended = created(open_ledger(settings.ledger, create=True), campaign, options.file)
     data = {"campaign": campaign.name, "digest": campaign.digest, "finished": ended}
     show(options.json, data, lambda: f"{campaign.name}: {'has ended: ' + ended if ended else 'ready for its passes'}")
@@ -63,30 +66,34 @@ def _create(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _run(options: argparse.Namespace, settings: Settings) -> int:
+    began = begin(options.json, f"reading {options.file}")
     from flows.spans import profile_text, profiled
 
     if not options.profile:
-        return _ran(options, settings)
+        return _ran(options, settings, began)
     with profiled() as profile:
         try:
-            return _ran(options, settings)
+            return _ran(options, settings, began)
         finally:  # where it waits for people, too
             spent = profile.data()
             show(options.json, {"event": "profile", **spent}, lambda: profile_text(spent))
 
 
-def _ran(options: argparse.Namespace, settings: Settings) -> int:
+def _ran(options: argparse.Namespace, settings: Settings, began: float) -> int:
+    from flows.display import Display
     from flows.running import run
     from flows.summary import summary_data, summary_text
 
-    display = Display(lambda: open_ledger(settings.ledger), options.json)
+    display = Display(lambda: open_ledger(settings.ledger), options.json, began)
     ran = run(options.file, settings, display, options.break_lease)
     data = summary_data(ran, settings)
     show(options.json, {"event": "summary", **data}, lambda: summary_text(data, options.file))
-    return 0
+    return 1 if data["fruitless"] else 0
 
 
 def _iterate(options: argparse.Namespace, settings: Settings) -> int:
+    from flows.display import Display
+    from flows.fruitless import fruitless
     from flows.holding import held
     from flows.identity import acting
     from flows.prefect_server import Server, without_heartbeats
@@ -95,16 +102,18 @@ def _iterate(options: argparse.Namespace, settings: Settings) -> int:
     acting(settings, "operate")
     ledger = open_ledger(settings.ledger)
     campaign_of(ledger, options.name)
+    display = Display(lambda: open_ledger(settings.ledger), options.json)
     held_lease = held(ledger, options.name, break_lease=options.break_lease)
     with closing(Server(settings.home / "prefect")) as server, held_lease as lease:
         server.begin()
         from flows.campaign import iterate
 
         server.ready()
-        display = Display(lambda: open_ledger(settings.ledger), options.json)
         with server.answering(), without_heartbeats(), listening(display):
             passed = iterate(options.name, str(settings.home), lease.model_dump())
     decision = passed["decision"]
+    failed = fruitless(ledger, options.name, ledger.briefs(options.name)) if decision["finished"] else None
     outcome = decision["finished"] or (f"waits for {decision['wait']}" if decision["wait"] else "proposed")
-    show(options.json, {"event": "passed", **passed}, lambda: f"{options.name}: {outcome}")
-    return 0
+    lines = [f"{options.name}: {outcome}", *([f"{options.name}: no result: {failed}"] if failed else [])]
+    show(options.json, {"event": "passed", **passed, "fruitless": failed}, lambda: "\n".join(lines))
+    return 1 if failed else 0

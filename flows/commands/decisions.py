@@ -5,14 +5,15 @@ import json
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from flows.commands.shared import Add, campaign_of, show
+from flows.commands.shared import Add, campaign_of, open_ledger, real, show, whole
 from flows.errors import InputError
+from flows.remarks import quoted
 from flows.settings import Settings
-from storage.ledger import Ledger, open_ledger
-from storage.records import Trial, TrialState
 
 if TYPE_CHECKING:
     from flows.choices import Choice
+    from storage.ledger import Ledger
+    from storage.records import Trial, TrialState
 
 _BATCH = "NAME:ITERATION"
 
@@ -25,7 +26,9 @@ def add(command: Add) -> None:
     approve = command("approve", _approve, "approve proposals, each bound to exactly what would run")
     _trials(approve)
     approve.add_argument("--comment", default="", help="what to write beside it")
-    approve.add_argument("--attempts", type=int, help="how often each may be sent (default: the campaign file's)")
+    approve.add_argument(
+        "--attempts", type=whole(1, 1000), help="how often each may be sent (default: the campaign file's)"
+    )
     reject = command("reject", _reject, "reject trials that were not sent yet")
     _trials(reject)
     reject.add_argument("--reason", required=True, help="why")
@@ -35,12 +38,12 @@ def add(command: Add) -> None:
     edit.add_argument("--reason", default="", help="why")
     prioritise = command("prioritise", _prioritise, "send a trial earlier (greater) or later than others")
     prioritise.add_argument("trial", metavar="TRIAL")
-    prioritise.add_argument("priority", type=int, metavar="N", help="0 at first")
+    prioritise.add_argument("priority", type=whole(-1_000_000, 1_000_000), metavar="N", help="0 at first")
     prioritise.add_argument("--reason", default="", help="why")
     token = command("token", _token, "make a token for a person: shown once, its digest goes into FIELDCRAFT_PEOPLE")
     token.add_argument("name", metavar="NAME")
     token.add_argument("--role", required=True, choices=("viewer", "approver", "operator"))
-    token.add_argument("--cost-limit", type=float, help="most that one decision of an approver may cost")
+    token.add_argument("--cost-limit", type=real(0, 1e15), help="most that one decision of an approver may cost")
 
 
 def _trials(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +65,7 @@ def _queue(options: argparse.Namespace, settings: Settings) -> int:
 def _approve(options: argparse.Namespace, settings: Settings) -> int:
     from flows import decisions
     from flows.identity import acting
+    from storage.records import TrialState
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
     choices = _choices(ledger, options, {TrialState.PROPOSED})
@@ -73,6 +77,7 @@ def _approve(options: argparse.Namespace, settings: Settings) -> int:
 def _reject(options: argparse.Namespace, settings: Settings) -> int:
     from flows import decisions
     from flows.identity import acting
+    from storage.records import TrialState
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
     choices = _choices(ledger, options, {TrialState.PROPOSED, TrialState.APPROVED})
@@ -133,7 +138,7 @@ def _token(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _choices(ledger: Ledger, options: argparse.Namespace, states: Collection[TrialState]) -> list["Choice"]:
+def _choices(ledger: "Ledger", options: argparse.Namespace, states: "Collection[TrialState]") -> list["Choice"]:
     from flows.choices import Choice
     from flows.decisions import batch
 
@@ -152,14 +157,14 @@ def _values(words: Sequence[str]) -> dict[str, str]:
     pairs = [word.partition("=") for word in words]
     for word, (name, found, _) in zip(words, pairs, strict=True):
         if not found or not name:
-            raise InputError(f"{word!r} is no VAR=VALUE: write x=6.2. Nothing was changed.")
+            raise InputError(f"{quoted(word)} is no VAR=VALUE: write x=6.2. Nothing was changed.")
     values = {name.strip(): value.strip() for name, _, value in pairs}
     if len(values) < len(pairs):
         raise InputError("A variable is given twice: give each once. Nothing was changed.")
     return values
 
 
-def _tell(options: argparse.Namespace, what: str, trials: Sequence[Trial]) -> None:
+def _tell(options: argparse.Namespace, what: str, trials: "Sequence[Trial]") -> None:
     show(
         options.json,
         [trial.model_dump(mode="json") for trial in trials],

@@ -2,12 +2,15 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flows.commands.shared import Add, campaign_of, show
+from flows.commands.shared import Add, campaign_of, open_ledger, show
 from flows.errors import InputError
 from flows.remarks import one_line
 from flows.settings import Settings
-from storage.ledger import Ledger, open_ledger
+
+if TYPE_CHECKING:
+    from storage.ledger import Ledger
 
 _PATIENCE_S = 120.0  # a person who asks for the telling waits longer than a pass does
 
@@ -112,7 +115,7 @@ def _notices(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _deliver(options: argparse.Namespace, settings: Settings, ledger: Ledger, name: str | None) -> int:
+def _deliver(options: argparse.Namespace, settings: Settings, ledger: "Ledger", name: str | None) -> int:
     from flows.identity import acting
     from flows.notifying import channels, tell_all
 

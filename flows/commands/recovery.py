@@ -9,7 +9,6 @@ from flows.commands.shared import Add, show
 from flows.errors import InputError
 from flows.remarks import one_line, remark
 from flows.settings import Settings
-from flows.views import counted
 
 if TYPE_CHECKING:
     from flows.backing import BackedUp
@@ -74,6 +73,8 @@ def _tell_copy(options: argparse.Namespace, done: "BackedUp", what: str, then: s
     }
 
     def text() -> str:
+        from flows.views import counted
+
         fields = f"{counted(len(manifest.fields), 'field')} ({done.copied} new)"
         lost = [one_line(f"NOT in it: {problem}") for problem in manifest.missing.values()]
         first = f"{what}: the ledger as of {_when(manifest.made)}, {fields}, {done.seconds:.1f} s"

@@ -3,9 +3,8 @@
 import argparse
 from pathlib import Path
 
-from flows.commands.shared import Add, campaign_of, show
+from flows.commands.shared import Add, campaign_of, open_ledger, show
 from flows.settings import Settings
-from storage.ledger import open_ledger
 
 
 def add(command: Add) -> None:

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.commands.shared import Add, campaign_of, show
+from flows.commands.shared import Add, campaign_of, open_ledger, real, show
 from flows.errors import InputError
+from flows.remarks import quoted
 from flows.settings import Settings
-from storage.ledger import open_ledger
 
 if TYPE_CHECKING:
     from flows.correcting import Corrected
@@ -23,8 +23,8 @@ def add(command: Add) -> None:
     record = command("record", _record, "enter a result that people measured, or a table of many")
     record.add_argument("trial", nargs="?", metavar="TRIAL", help="id, or the key of its work order")
     _reading(record)
-    record.add_argument("--cost", type=float, help="of the attempt, in budget units")
-    record.add_argument("--seconds", type=float, help="wall time of the attempt")
+    record.add_argument("--cost", type=real(0, 1e15), help="of the attempt, in budget units")
+    record.add_argument("--seconds", type=real(0, 1e8), help="wall time of the attempt")
     record.add_argument("--csv", type=Path, metavar="FILE", help="instead: a table of many (or .json)")
     record.add_argument("--campaign", metavar="NAME", help="whose trials the table names, where it leaves doubt")
     correct = command("correct", _correct, "replace a result by a right one; the old one is kept")
@@ -115,9 +115,9 @@ def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
     for word in given:
         name, equals, text = word.partition("=")
         if not (equals and name):
-            raise InputError(f"{option} {word!r} is not of the form NAME=VALUE.")
+            raise InputError(f"{option} {quoted(word)} is not of the form NAME=VALUE.")
         if name in found:
-            raise InputError(f"{option} gives {name!r} twice. Give it once.")
+            raise InputError(f"{option} gives {quoted(name)} twice. Give it once.")
         found[name] = text
     return found
 

@@ -5,8 +5,7 @@ import json
 import os
 from pathlib import Path
 
-from flows.commands.shared import Add, show
-from flows.errors import InputError
+from flows.commands.shared import Add, begin, show, whole
 from flows.settings import Settings
 from storage.urls import without_password
 
@@ -16,31 +15,38 @@ def add(command: Add) -> None:
     compare = command("compare", _compare, "run a study (problems x algorithms x seeds), or go on with it")
     compare.add_argument("file", type=Path, help="study file, such as studies/quick.yaml")
     compare.add_argument("--out", type=Path, metavar="DIR", help="folder of the study (default: HOME/studies/NAME)")
-    compare.add_argument("--parallel", type=int, metavar="N", help="campaigns at once, a thread each (default: cores)")
+    compare.add_argument(
+        "--parallel", type=whole(1, 1000), metavar="N", help="campaigns at once, a thread each (default: cores)"
+    )
     compare.add_argument("--again", action="store_true", help="let campaigns that failed before go on")
 
 
 def _compare(options: argparse.Namespace, settings: Settings) -> int:
+    began = begin(options.json, f"reading {options.file}")
     from flows.studies.folder import StudyFolder
     from flows.studies.running import Study, settled
-    from flows.studies.spec import Cell, cells_of, read_study
+    from flows.studies.spec import Cell, cells_of, study_of, study_page_of
     from flows.studies.text import StudyDisplay, results_text
 
-    if options.parallel is not None and options.parallel < 1:
-        raise InputError(f"--parallel is {options.parallel}: at least one campaign must run. Give a positive number.")
-    spec = read_study(options.file)
+    page = study_page_of(options.file)
+    with page.told():
+        spec = study_of(page.data)
     folder = StudyFolder((options.out or settings.home / "studies" / spec.name).resolve())
+    study = Study(spec, folder, settings, options.parallel or len(os.sched_getaffinity(0)))
+    with page.told():
+        digests = study.digests()
     cells = cells_of(spec)
-    display = StudyDisplay(len(cells), settled(folder, cells, again=options.again))
+    display = StudyDisplay(len(cells), settled(folder, cells, again=options.again), began)
 
     def said(cell: Cell, message: dict[str, object]) -> None:
+        if message.get("ended") and not message["error"]:
+            message = {**message, "error": folder.result(cell).get("fruitless")}
         if options.json:
             print(json.dumps({"event": "ended" if message.get("ended") else "pass", **message}), flush=True)
         else:
             display(cell, message)
 
-    study = Study(spec, folder, settings, options.parallel or len(os.sched_getaffinity(0)))
-    ran = study.run(said, again=options.again)
+    ran = study.run(said, again=options.again, digests=digests)
     data = {"event": "summary", "page": str(ran.page), "json": str(ran.json), "mlflow": ran.problem, "study": ran.data}
 
     def text() -> str:
@@ -48,4 +54,4 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
         return f"{results_text(ran.data)}\n{ran.page}\n{ran.json}\nMLflow: {shown}"
 
     show(options.json, data, text)
-    return 0
+    return 1 if all(cell["state"] == "failed" for cell in ran.data["cells"]) else 0

@@ -1,11 +1,13 @@
 """Commands about trials that failed, are held or run: retry, abandon, cancel."""
 
 import argparse
+from typing import TYPE_CHECKING
 
-from flows.commands.shared import Add, show
+from flows.commands.shared import Add, open_ledger, show
 from flows.settings import Settings
-from storage.ledger import open_ledger
-from storage.records import Trial
+
+if TYPE_CHECKING:
+    from storage.records import Trial
 
 
 def add(command: Add) -> None:
@@ -50,5 +52,5 @@ def _cancel(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _tell(options: argparse.Namespace, what: str, trial: Trial) -> None:
+def _tell(options: argparse.Namespace, what: str, trial: "Trial") -> None:
     show(options.json, trial.model_dump(mode="json"), lambda: f"{trial.id}: {what}")

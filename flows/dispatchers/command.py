@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field
 from flows.dispatcher import Handle, Job, NotSent
 from flows.dispatchers.local import Local
 from flows.errors import InputError
+from flows.remarks import quoted
 from flows.streams import Use, stream
 from flows.templates import argument, filled, written
 from physics.space import Categorical, Design
@@ -173,12 +174,13 @@ def _allowed(named: str, listed: tuple[Path, ...]) -> Path:
     if not found:
         known = ", ".join(map(str, listed)) or "none"
         raise InputError(
-            f"dispatcher.program: {named!r} is not among the programs that the operator allows ({known}). Ask for its "
-            "absolute path to be added to FIELDCRAFT_PROGRAMS, or name one of them."
+            f"dispatcher.program: {quoted(named)} is not among the programs that the operator allows ({known}). Ask "
+            "for its absolute path to be added to FIELDCRAFT_PROGRAMS, or name one of them."
         )
     if len(found) > 1:
         raise InputError(
-            f"dispatcher.program: {named!r} is the name of {' and of '.join(map(str, found))}. Give the absolute path."
+            f"dispatcher.program: {quoted(named)} is the name of {' and of '.join(map(str, found))}. Give the absolute "
+            "path."
         )
     if not (found[0].is_file() and os.access(found[0], os.X_OK)):
         raise InputError(

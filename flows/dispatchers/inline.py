@@ -13,8 +13,7 @@ its lease back is written into the folder, for the pass of another.
 import os
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from flows.dispatcher import Failed, Finished, Handle, Job, Lost, NotSent, Outcome, Place, Running
 from flows.jobfolder import JobFolder
 from flows.plugins import load
-from flows.settings import settings_from, without_secrets
+from flows.settings import no_secrets, settings_from
 from flows.simulation import Refused, judged, simulate
 from storage.fields import FieldDamaged, FieldError
 from storage.processes import boot, is_alive
@@ -161,7 +160,7 @@ def _answered(request: dict[str, Any]) -> "tuple[Finished | Failed, xr.Dataset |
     began = time.monotonic()
     try:
         plugins = settings_from().plugins
-        with _no_secrets():
+        with no_secrets():
             answer = simulate(request, plugins)
     except (Exception, SystemExit) as error:  # the outermost edge of a user's simulator: what it raises is recorded
         kind, reason, cost = judged(error)
@@ -170,16 +169,3 @@ def _answered(request: dict[str, Any]) -> "tuple[Finished | Failed, xr.Dataset |
     if isinstance(answer, Refused):
         return Failed("infeasible", answer.reason, answer.cost, seconds), None
     return Finished(seconds), answer
-
-
-@contextmanager
-def _no_secrets() -> Iterator[None]:
-    """``os.environ`` without the variables that no simulation gets (see ``settings.without_secrets``)."""
-    kept = without_secrets(os.environ)
-    hidden = {name: value for name, value in os.environ.items() if name not in kept}
-    for name in hidden:
-        del os.environ[name]
-    try:
-        yield
-    finally:
-        os.environ.update(hidden)

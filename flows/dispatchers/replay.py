@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from flows.dispatcher import Failed, Finished, Handle, Job, Outcome, Place
 from flows.errors import InputError
 from flows.records import Record, campaign_records, nearest, same, table_records
+from flows.remarks import quoted
 from storage.fields import FieldDamaged, FieldStore
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Replay:
 
     @property
     def _source(self) -> str:
-        return f"campaign {self.campaign!r}" if self.campaign is not None else f"{self.file!r}"
+        return f"campaign {quoted(self.campaign)}" if self.campaign is not None else quoted(self.file)
 
     @cached_property
     def _records(self) -> tuple[Record, ...]:

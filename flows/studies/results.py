@@ -93,7 +93,8 @@ def _cell(cell: Cell, folder: StudyFolder, reason: str | None) -> Found:
         "cpu_per_proposal": sum(line["proposing"] for line in spent) / proposed if proposed else None,
     }
     if found and all(trial.get("outputs", trial["true"]) is None for trial in found["trials"]):
-        return {**about, "state": "failed", "reason": "no reading: it ended without an accepted and feasible result"}
+        why = found.get("fruitless") or "it ended without an accepted and feasible result"  # older cells do not say
+        return {**about, "state": "failed", "reason": f"no reading: {why}"}
     if found:
         return {**found, **about, "state": "finished"}
     if failure:

@@ -1,7 +1,7 @@
 """``fieldcraft compare``: run what a study still lacks, show it in MLflow, and write what it found."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,19 +64,20 @@ class Study:
         folder = self.folder
         return [c for c in cells_of(self.spec) if not folder.result(c) and folder.failure(c) is None]
 
-    def run(self, heard: Heard, *, again: bool = False) -> Ran:
+    def run(self, heard: Heard, *, again: bool = False, digests: Mapping[str, str] | None = None) -> Ran:
         """Run what is lacking, and write what was found, also when interrupted.
 
         Args:
             heard: Called with every message of a cell's worker.
             again: Let cells that failed before go on.
+            digests: What ``digests`` gave, where it was asked before.
 
         Raises:
             InputError: an unknown kind or impossible option, or cells that were begun otherwise; nothing was changed.
             FieldcraftError: another process works on the study.
         """
         acting(self.settings, "operate")
-        digests = self.digests()
+        digests = self.digests() if digests is None else digests
         with self.folder.locked() as lock:
             self.folder.claim(self.spec.name)
             self._require_unchanged(digests)
@@ -99,27 +100,45 @@ class Study:
         The seeds of an algorithm on a problem differ in name and seed alone, and are built once.
 
         Raises:
-            InputError: an unknown kind or impossible option.
+            InputError: unknown kinds or impossible options; names their places in the study.
         """
         built: dict[tuple[str, str], Campaign] = {}
+        faults: dict[tuple[str, str], str] = {}  # by place and text, of the first cell that has each
+        for cell in cells_of(self.spec):
+            if cell.seed == 1:
+                try:
+                    built[cell.problem.name, cell.algorithm.name] = self._built(cell)
+                except InputError as error:
+                    for fault in error.faults:
+                        place, rest = self._in_study(cell, fault)
+                        faults.setdefault(
+                            (place, rest), f"{place}: {cell.algorithm.name} on {cell.problem.name}: {rest}"
+                        )
+        if faults:
+            raise InputError(*faults.values())
         found = {}
         for cell in cells_of(self.spec):
             pair = (cell.problem.name, cell.algorithm.name)
-            if pair not in built:
-                built[pair] = self._built(cell)
             spec = built[pair].spec.model_copy(update={"name": cell.name, "seed": cell.seed})
             found[cell.name] = replace(built[pair], spec=spec).digest
         return found
 
     def _built(self, cell: Cell) -> Campaign:
-        try:
-            campaign = wire(parse(cell.campaign, "campaign"), self.settings)
-        except InputError as error:
-            raise InputError(f"{cell.algorithm.name} on {cell.problem.name}: {error}") from None
+        campaign = wire(parse(cell.campaign), self.settings)
         _require_answer(cell, campaign)
         return campaign
 
-    def _require_unchanged(self, digests: dict[str, str]) -> None:
+    def _in_study(self, cell: Cell, fault: str) -> tuple[str, str]:
+        """The place of a fault of a cell's campaign in the study, and the rest of it."""
+        place, colon, rest = fault.partition(": ")
+        if not colon or " " in place:  # it begins with no place
+            return f"problems.{self.spec.problems.index(cell.problem)}", fault
+        if place.startswith("algorithm") and not place.startswith("algorithm.start"):
+            at = self.spec.algorithms.index(cell.algorithm)
+            return f"algorithms.{at}{place.removeprefix('algorithm')}", rest
+        return f"problems.{self.spec.problems.index(cell.problem)}.{place.removeprefix('algorithm.')}", rest
+
+    def _require_unchanged(self, digests: Mapping[str, str]) -> None:
         for cell in cells_of(self.spec):
             self.folder.require_whole(cell)
             self.folder.require_same(cell)
@@ -175,7 +194,7 @@ def _require_answer(cell: Cell, campaign: Campaign) -> None:
     try:
         campaign.simulator.run(campaign.problem, design, rng)
     except ValueError as error:
-        raise InputError(f"problems.{cell.problem.name}.simulator: {error}") from None
+        raise InputError(f"simulator: {error}") from None
 
 
 def settled(folder: StudyFolder, cells: Sequence[Cell], *, again: bool) -> int:

@@ -1,23 +1,25 @@
 """The study file as data: problems, algorithms, seeds, and the campaign that each cell of the study is."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from flows.errors import InputError
-from flows.parts import Finite, Part
-from flows.plugins import explain, suggestion
-from flows.spec import Budget, Component, Dispatch, Noise, load_yaml
+from flows.errors import Faults, InputError
+from flows.parts import Batch, Finite, Part, Trials, at_most, faults_of, out_of_reach
+from flows.plainyaml import Page, read_page
+from flows.remarks import suggestion
+from flows.spec import Budget, Component, Dispatch, Noise
 
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_]{0,39}$")]
 Metric = Literal["regret_and_violation", "feasible_regret", "cumulative_regret", "cumulative_violation"]
 Seeds = Annotated[int, Field(ge=1, le=1000, strict=True)]
 _WORDS = ("surrogate", "acquisition", "maximizer", "peer")
 _LONGEST = 60  # characters of a campaign's name
+_MOST_CELLS = 100_000  # each has a folder
 
 
 class StudyStart(Part):
@@ -28,7 +30,7 @@ class StudyStart(Part):
         proposer: Sequence they are taken from; the algorithm's, which mostly is Sobol's, when left out.
     """
 
-    n: int = Field(ge=1)
+    n: Trials
     proposer: Component | None = None
 
 
@@ -58,7 +60,7 @@ class StudyProblem(Part):
     noise: Noise | None = None
     start: StudyStart
     budget: Budget
-    batch: int = Field(default=1, ge=1)
+    batch: Batch = 1
     dispatcher: Dispatch = Dispatch(kind="inline", parallel=1000)
     seeds: Seeds | None = None
     algorithms: tuple[str, ...] | None = None
@@ -109,7 +111,7 @@ class Limit(Part):
         core_hours: CPU time of all its campaigns together, over all runs.
     """
 
-    core_hours: float = Field(gt=0)
+    core_hours: Annotated[float, Field(gt=0), at_most(1e7, "that is a thousand years of a core")]
 
 
 _Given = TypeVar("_Given", bound=tuple[Any, ...])
@@ -158,6 +160,9 @@ class StudySpec(Part):
                 raise ValueError(f"problems.{problem.name}.algorithms is empty: name some, or leave it out for all")
         if self.reference is not None:
             self._require(self.reference, "reference")
+        count = sum((problem.seeds or self.seeds) * len(self.on(problem)) for problem in self.problems)
+        if count > _MOST_CELLS:
+            raise ValueError(f"the study has {count:,} campaigns, and may have {_MOST_CELLS:,}: leave out some")
         for cell in cells_of(self):
             if len(cell.name) > _LONGEST:
                 raise ValueError(f"{cell.name!r} is over {_LONGEST} characters, as a campaign's name: shorten a label")
@@ -248,10 +253,36 @@ def read_study(path: Path) -> StudySpec:
     Raises:
         InputError: the file cannot be read, is not plain YAML data, or does not describe a study.
     """
-    try:
-        return StudySpec.model_validate(load_yaml(path, "study file", "studies/quick.yaml"))
-    except ValidationError as error:
-        raise InputError(f"{path}: {explain(error, '', _known_keys)}") from None
+    page = study_page_of(path)
+    with page.told():
+        return study_of(page.data)
+
+
+def study_page_of(path: Path) -> Page:
+    """The file of a study as plain data.
+
+    Raises:
+        InputError: it cannot be read, or is not plain YAML data.
+    """
+    return read_page(path, "study file", "studies/quick.yaml")
+
+
+def study_of(data: Mapping[str, Any]) -> StudySpec:
+    """The study that data describe.
+
+    Raises:
+        InputError: they describe none.
+    """
+    faults, spec = Faults(), None
+    faults.found += out_of_reach(data, "algorithms")
+    with faults.elsewhere():
+        try:
+            spec = StudySpec.model_validate(data)
+        except ValidationError as error:
+            raise InputError(*faults_of(error, "", _known_keys, data)) from None
+    faults.tell()
+    assert spec is not None  # it has no fault
+    return spec
 
 
 def _known_keys(place: Sequence[int | str]) -> list[str]:

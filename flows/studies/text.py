@@ -151,10 +151,11 @@ class StudyDisplay:
     Args:
         total: How many cells the study has.
         done: How many of them had ended before.
+        began: When the command began, on the monotonic clock.
     """
 
-    def __init__(self, total: int, done: int) -> None:
-        self.total, self.done, self.began = total, done, time.monotonic()
+    def __init__(self, total: int, done: int, began: float) -> None:
+        self.total, self.done, self.began = total, done, began
 
     def __call__(self, cell: Cell, said: Mapping[str, Any]) -> None:
         """Show one message of a worker."""

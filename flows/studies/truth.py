@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from flows.fruitless import fruitless
 from flows.regret import exact_value, optimum_of
 from flows.studies.exact import exact_outputs, spreads
 from flows.studies.proofs import acquired
@@ -19,13 +20,14 @@ def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:
 
     Returns:
         ``trials``, by number, each with its ``design``, ``reading`` and ``true`` value of the objective in its unit
-        (both null where it has no accepted result, or breaks a constraint); ``finished``; ``optimum`` and ``range``,
-        null where the campaign's space holds no known best or worst design; ``physics`` (whether an equation was learnt
-        from) and ``oracle`` (whether the problem states one that was computed from the objective itself); ``acquired``
-        (see ``flows.studies.proofs.acquired``); and ``environment``, in which the campaign was begun (it may have gone
-        on in another): commit, versions, threads. Where the problem has constraints also their names as
-        ``constraints``, the ``spreads`` of all outputs (null where only simulations know them), and of each trial the
-        ``outputs``: objective and constraints without noise (null where it has no accepted result).
+        (both null where it has no accepted result, or breaks a constraint); ``finished``; ``fruitless``, why all
+        trials failed, where they did; ``optimum`` and ``range``, null where the campaign's space holds no known best or
+        worst design; ``physics`` (whether an equation was learnt from) and ``oracle`` (whether the problem states one
+        that was computed from the objective itself); ``acquired`` (see ``flows.studies.proofs.acquired``); and
+        ``environment``, in which the campaign was begun (it may have gone on in another): commit, versions, threads.
+        Where the problem has constraints also their names as ``constraints``, the ``spreads`` of all outputs (null
+        where only simulations know them), and of each trial the ``outputs``: objective and constraints without noise
+        (null where it has no accepted result).
     """
     problem, spec = campaign.problem, campaign.spec
     record = ledger.campaign(campaign.name)
@@ -34,6 +36,7 @@ def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:
         "cell": campaign.name,
         "digest": campaign.digest,
         "finished": record.finished,
+        "fruitless": fruitless(ledger, campaign.name, ledger.briefs(campaign.name)),
         "algorithm": spec.algorithm.model_dump(mode="json", exclude_none=True),
         "sentence": spec.algorithm.sentence,
         "objective": problem.outputs[0].name,

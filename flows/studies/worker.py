@@ -113,7 +113,7 @@ def _passes(campaign: Campaign, ledger: Ledger, ref: Ref, meter: Meter, tell: Te
         if decision.finished:
             return
         if decision.wait in ("person", "laboratory") and not passed.approved:
-            raise FieldcraftError(awaited(campaign, ledger))
+            raise awaited(campaign, ledger)
         if decision.wait and not passed.approved:
             pause(campaign, ledger, decision)
 

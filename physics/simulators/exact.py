@@ -14,6 +14,7 @@ class Exact(Simulator):
     """Answer with ``problem.exact`` at the design, without mesh: cheap readings for comparisons of algorithms."""
 
     idempotent = True
+    formula = True
 
     def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> xr.Dataset:
         """The objective as a scalar variable of its name, in its unit.

@@ -3,7 +3,7 @@
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import xarray as xr
@@ -28,6 +28,7 @@ class Function(Simulator):
     """
 
     idempotent = True
+    formula = True
 
     def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> xr.Dataset:
         """The numbers as scalar variables, or the dataset, with units; an output's unit is the problem's.
@@ -50,9 +51,14 @@ def _dataset(answer: object) -> xr.Dataset:
     if not isinstance(answer, Mapping):
         raise ValueError(f"The problem's function gave {answer!r}: return numbers by name, or an xarray.Dataset.")
     for name, value in answer.items():
-        if not isinstance(value, numbers.Real):
+        if not _is_number(value):
             raise ValueError(f"The problem's function gave {name} = {value!r}: return a number, or an xarray.Dataset.")
     return xr.Dataset({name: ((), float(value)) for name, value in answer.items()})
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number, an array without dimensions included."""
+    return isinstance(value, numbers.Real) or (np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiu")
 
 
 def _with_units(fields: xr.Dataset, units: Mapping[str, str]) -> xr.Dataset:

@@ -113,7 +113,7 @@ def test_a_prefect_server_killed_and_its_database_deleted_in_mid_campaign_change
     there["PREFECT_CLIENT_MAX_RETRIES"] = "1"  # five, Prefect's own patience, are two minutes
     with server(port, folder, *words, **environment) as process:
         run = command(home, "run", str(PLATE), **there)
-        assert "acquire" in run.stdout.readline()
+        assert "reading" in run.stdout.readline() and "acquire" in run.stdout.readline()
         killed(process)
         _, err = run.communicate(timeout=300)
     assert run.returncode == 2

@@ -55,11 +55,16 @@ def tables(home: Path) -> dict[str, list[object]]:
         return {name: connection.execute(f"SELECT * FROM {name} ORDER BY rowid").fetchall() for name in sorted(names)}
 
 
+def reading(file: object) -> str:
+    """What ``run`` says at once."""
+    return f"    0.0 s  reading {file}\n"
+
+
 def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    """The one line that a refused command says."""
+    """The one line that a refused command says; ``run`` has said before what it reads."""
     assert main([str(word) for word in words]) == 2
     said = capsys.readouterr()
-    assert said.out == ""
+    assert said.out == (reading(words[1]) if words and words[0] == "run" else "")
     assert said.err.startswith("fieldcraft: ")
     assert len(said.err.splitlines()) == 1
     return said.err
@@ -95,8 +100,9 @@ def test_what_a_kind_refuses_is_one_line_when_checked(tmp_path, capsys, wrong):
 @pytest.mark.parametrize("wrong", list(WRONG_KIND))
 def test_what_a_kind_refuses_is_one_line_when_run_and_no_store_is_made(tmp_path, wrong):
     content, message = WRONG_KIND[wrong]
-    done = command("run", write(tmp_path, content), "--home", tmp_path / "home")
-    assert (done.returncode, done.stdout) == (2, "")
+    file = write(tmp_path, content)
+    done = command("run", file, "--home", tmp_path / "home")
+    assert (done.returncode, done.stdout) == (2, reading(file))
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["campaign.yaml"]
@@ -115,8 +121,22 @@ def test_what_a_kind_refuses_is_one_line_when_run_and_no_store_is_made(tmp_path,
         (["export", "small", "--csv", "x.csv"], "There is no ledger at"),
         (["doctor"], "There is no ledger at"),
         (["notices"], "There is no ledger at"),
-        (["sttaus"], "invalid choice: 'sttaus'"),
-        (["status", "--jsn"], "unrecognized arguments: --jsn"),
+        (["sttaus"], "'sttaus' is no command. Did you mean 'status'? 'fieldcraft --help' lists them."),
+        (["plto", "x", "y.png"], "'plto' is no command. Did you mean 'plot'?"),
+        (["zzz" * 100], f"'{'zzz' * 25}z... is no command. 'fieldcraft --help' lists them."),
+        (
+            ["status", "--jsn"],
+            "unrecognized arguments: --jsn. Did you mean '--json'? 'fieldcraft status --help' lists what there is.",
+        ),
+        (["check", "a.yaml", "b.yaml"], "unrecognized arguments: b.yaml. 'fieldcraft check --help' lists"),
+        (
+            ["approve", "a-1", "--attempts", "x"],
+            "--attempts: 'x' is no number from 1 to 1,000: give one. 'fieldcraft ap",
+        ),
+        (["approve", "a-1", "--attempts", "2.5"], "'2.5' is no whole number: give one from 1 to 1,000"),
+        (["token", "ana", "--role", "approvr"], "--role: 'approvr' is none of them. Did you mean 'approver'? Known:"),
+        (["token", "ana", "--role", "approver", "--cost-limit", "nan"], "'nan' is no number from 0 to"),
+        (["prioritise", "a-1", "1_0"], "'1_0' is no number from -1,000,000 to 1,000,000"),
         (["show"], "the following arguments are required: TRIAL"),
         ([], "the following arguments are required: COMMAND"),
     ],
@@ -371,7 +391,7 @@ def test_a_changed_file_is_refused_and_the_keys_are_named(finished):
     )
     before, rows = contents(finished), tables(home)
     done = command("run", file, "--home", home)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (2, reading(file))
     assert len(done.stderr.splitlines()) == 1
     assert "(algorithm.surrogate.restarts: 2 -> 3; budget.trials: 3 -> 4)" in done.stderr
     assert tables(home) == rows
@@ -386,7 +406,7 @@ def test_a_second_run_of_a_campaign_names_the_first(tmp_path):
     lease = ledger.acquire("small")
     rows = tables(home)
     done = command("run", file, "--home", home)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (2, reading(file))
     assert len(done.stderr.splitlines()) == 1
     assert f"pid {os.getpid()}" in done.stderr
     assert tables(home) == rows

@@ -65,9 +65,10 @@ def test_a_start_that_failed_waits_for_a_person_who_may_have_it_repeated_or_give
     at = rig(tmp_path, budget={"trials": 4}, algorithm={"start": {"n": 2}, **WORDS})
     at.tell("infeasible", "raise", "raise")
     assert at.steps(lambda decision: decision.wait == "person") == Decision(wait="person")
-    assert awaited(at.campaign, at.ledger) == (
-        "Campaign 'b' waits. None of the first 2 trials succeeded, so there is nothing to learn from; 'fieldcraft "
-        "retry' or 'abandon' decides on what failed (b-0002). The same command then goes on; nothing is lost."
+    assert str(awaited(at.campaign, at.ledger)) == (
+        "Campaign 'b' waits. None of the first 2 trials succeeded, so there is nothing to learn from (all 2 trials "
+        "failed, 1 of them: the mesh does not close); 'fieldcraft retry' or 'abandon' decides on what failed (b-0002). "
+        "The same command then goes on; nothing is lost."
     )
     assert main(["retry", "b-0002"]) == 0
     assert at.steps(lambda decision: decision.wait == "person") == Decision(wait="person")
@@ -82,7 +83,7 @@ def test_a_start_that_was_retracted_waits_for_its_correction(tmp_path):
     assert main(["record", "b-0001", "--value", "value=3", "--value", "excess=-1"]) == 0
     assert main(["retract", "b-0001", "--reason", "the gauge was off"]) == 0
     assert at.step().decision == Decision(wait="person")
-    assert "'fieldcraft correct' gives a retracted one its result (b-0001)" in awaited(at.campaign, at.ledger)
+    assert "'fieldcraft correct' gives a retracted one its result (b-0001)" in str(awaited(at.campaign, at.ledger))
     assert main(["correct", "b-0001", "--value", "value=2", "--value", "excess=-1", "--reason", "weighed again"]) == 0
     assert at.step().decision == Decision(propose=1, iteration=1, model=True)
 

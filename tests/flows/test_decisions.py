@@ -14,9 +14,8 @@ from waiting import PLUGINS, Waiting, campaign
 
 from flows.choices import Choice, label
 from flows.cli import main
-from flows.commands.shared import show
+from flows.commands.shared import complain, show
 from flows.decisions import Overtaken, ago, approve, batch, edit, prioritise, reject
-from flows.display import complain
 from flows.errors import InputError
 from flows.identity import Person, Refused, digest_of_token, operating_system_user
 from flows.remarks import LONGEST, one_line, printable, remark
@@ -544,7 +543,7 @@ def test_text_that_others_wrote_into_the_ledger_moves_no_cursor(begin, say):
 
 def test_whatever_a_command_prints_is_escaped_at_the_last_place_of_all(capsys):
     show(False, None, lambda: f"a{ESCAPE}\nb")
-    complain(f"c{ESCAPE}\nd", as_json=False)
+    complain([f"c{ESCAPE}\nd"], as_json=False)
     said = capsys.readouterr()
     assert said.out == "a\\x1b]0;owned\\x07\\x1b[2J\nb\n"
     assert said.err == "fieldcraft: c\\x1b]0;owned\\x07\\x1b[2J d\n"

@@ -130,7 +130,7 @@ WRONG = {
         "from line 2 on it is not",
     ),
     "anchor": (f"users: &{TOKEN.replace('-', '')}\n  ana: {{role: viewer}}\n", "from line 1 on it is not"),
-    "token for a key twice": (f"users:\n  {TOKEN}: {{}}\n  {TOKEN}: {{}}\n", "from line 2 on it is not"),
+    "token for a key twice": (f"users:\n  {TOKEN}: {{}}\n  {TOKEN}: {{}}\n", "from line 3 on it is not"),
     "empty file": ("", "people.yaml: it is not as a file of people must be: YAML with users and tokens"),
     "name of the passes": ("users: {FieldCraft: {role: viewer}}\n", "'fieldcraft' is what passes write as"),
     "unknown role": ("users: {ana: {role: admin}}\n", "users.ana.role: Input should be 'viewer', 'approver' or"),
@@ -226,7 +226,7 @@ def test_tokens_are_long_and_differ():
         (["carla", "--role", "approver"], "an approver needs a cost_limit"),
         (["carla", "--role", "viewer", "--cost-limit", "3"], "nobody else has one"),
         (["policy:auto", "--role", "viewer"], "begins with 'policy:'"),
-        (["carla", "--role", "king"], "invalid choice: 'king'"),
+        (["carla", "--role", "king"], "'king' is none of them. Known: viewer, approver, operator"),
     ],
 )
 def test_no_token_is_made_for_a_person_that_cannot_be(words, message):

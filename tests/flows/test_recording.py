@@ -117,7 +117,7 @@ def test_a_result_of_a_trial_given_up_is_kept_and_moves_nothing(oven):
         (["oven-0001", "--value", "strength"], "is not of the form NAME=VALUE"),
         (["oven-0001", "--value", "strength=1", "--value", "strength=2"], "gives 'strength' twice"),
         (["oven-0001", "--value", "strength=1", "--sd", "strength=-1"], "standard deviation of strength is -1"),
-        (["oven-0001", "--value", "strength=1", "--cost", "-1"], "cost is -1"),
+        (["oven-0001", "--value", "strength=1", "--cost", "-1"], "--cost: .-1. is no number from 0 to"),
         (["oven-0001", "--value", "strength=1", "--ran", "t=5.5"], r"t is '5\.5'\. Give a whole number"),
         (["oven-0001", "--value", "strength=1", "--ran", "gas=He"], "gas has no level 'He'"),
         (["oven-0001", "--value", "strength=1", "--ran", "p=1"], "'p' is no variable"),

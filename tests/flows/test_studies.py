@@ -145,14 +145,16 @@ def test_an_empty_study_is_refused(tmp_path, key):
             "algorithms": "algorithms: []",
         }
     text = "\n".join(full.get(line.rstrip(":"), line) for line in lines)
-    with pytest.raises(InputError, match=rf"s\.yaml: {key}: is empty\. Give at least one \(given: \[\]\)$"):
+    with pytest.raises(InputError, match=rf"s\.yaml: line [34]: {key}: is empty\. Give at least one \(given: \[\]\)$"):
         study(tmp_path, text)
 
 
 def test_one_mistake_is_one_sentence_and_the_file_is_not_printed(tmp_path):
     with pytest.raises(InputError, match="unknown key") as caught:
         study(tmp_path, STUDY.replace("seeds: 1}", "sed: 1}"))
-    assert str(caught.value) == f"{tmp_path / 's.yaml'}: problems.1.sed: unknown key 'sed'. Did you mean 'seeds'?"
+    assert (
+        str(caught.value) == f"{tmp_path / 's.yaml'}: line 5: problems.1.sed: unknown key 'sed'. Did you mean 'seeds'?"
+    )
     with pytest.raises(InputError, match=r"holds a list, not a mapping\. Begin from studies/quick\.yaml\.$"):
         study(tmp_path, "- 1\n")
 
@@ -178,10 +180,10 @@ def test_every_campaign_of_the_studies_here_can_be_begun(file, tmp_path):
         (
             "label: twice, problem: {kind: branin}",
             "label: twice, problem: {kind: digits}, simulator: {kind: exact}",
-            "problems.twice.simulator: The simulator 'exact' cannot run Digits: it needs `exact` for designs",
+            "line 5: problems.1.simulator: sobol on twice: The simulator 'exact' cannot run Digits: it needs `exact`",
         ),
         ("trials: 4}, seeds", "trials: 1}, seeds", "budget.trials is 1 and algorithm.start.n is 2"),
-        ("sense: minimize, start", "sense: minimize, noise: {sd: -1}, start", "noise.sd: Input should be greater"),
+        ("trials: 4}, seeds", "trials: 4}, noise: {sd: -1}, seeds", "problems.1.noise.sd: Input should be greater"),
     ],
 )
 def test_the_command_refuses_a_study_with_an_impossible_campaign_before_anything_is_begun(
@@ -194,10 +196,44 @@ def test_the_command_refuses_a_study_with_an_impossible_campaign_before_anything
     assert not (tmp_path / "home").exists()
 
 
+def test_a_study_of_more_campaigns_than_a_disk_has_room_for_is_refused_at_once(tmp_path):
+    one = "  - {label: p%d, problem: {kind: branin}, sense: minimize, start: {n: 2}, budget: {trials: 4}}"
+    many = "\n".join(one % number for number in range(60))
+    head, _, tail = STUDY.partition("problems:\n")
+    text = f"{head.replace('3', '1000')}problems:\n{many}\nalgorithms:{tail.partition('algorithms:')[2]}"
+    with pytest.raises(InputError, match=r"s\.yaml: the study has 120,000 campaigns, and may have 100,000"):
+        study(tmp_path, text)
+
+
+def test_a_study_all_of_whose_campaigns_failed_does_not_exit_0(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    spec, folder = filled(tmp_path, STUDY, {})
+    words = ["compare", str(tmp_path / "s.yaml"), "--out", str(folder.path), "--home", str(tmp_path / "home")]
+    for cell in cells_of(spec):
+        folder.fail(cell, "KeyError: 'z'")
+    assert main(words) == 1
+    assert (
+        "failed: branin-sobol-1, branin-gp-1, twice-sobol-1, twice-gp-1 and 4 more: KeyError: 'z'"
+        in capsys.readouterr().out
+    )
+
+
+def test_a_campaign_of_a_study_without_a_result_repeats_why(tmp_path):
+    spec, folder = filled(tmp_path, STUDY, {"branin-gp-1": [1.0]}, fruitless="all 4 trials failed: KeyError: 'z'")
+    file = folder.home(cells_of(spec)[1]) / "result.json"
+    known = json.loads(file.read_text())
+    for trial in known["trials"]:
+        trial["true"] = None
+    file.write_text(json.dumps(known))
+    assert "failed: branin-gp-1: no reading: all 4 trials failed: KeyError: 'z'" in results_text(
+        results(spec, folder, None)
+    )
+
+
 def test_a_number_of_workers_below_one_is_refused(tmp_path, capsys):
     (tmp_path / "s.yaml").write_text(STUDY)
     assert main(["compare", str(tmp_path / "s.yaml"), "--parallel", "0", "--home", str(tmp_path)]) == 2
-    assert "--parallel is 0: at least one campaign must run" in capsys.readouterr().err
+    assert "argument --parallel: '0' is no number from 1 to 1,000: give one" in capsys.readouterr().err
 
 
 def test_a_cell_that_was_begun_as_another_campaign_is_refused(tmp_path):

@@ -203,6 +203,10 @@ def test_michalewicz_has_no_known_place_but_the_first_is_the_published_one():
     ("build", "message"),
     [
         (lambda: Rastrigin(dimension=0), "The problem Rastrigin has the dimension 0: give at least 1 variable"),
+        (
+            lambda: Levy(dimension=1001),
+            "has the dimension 1001: nothing is learnt in so many variables; give at most 1000",
+        ),
         (lambda: Ackley(low=2.0, high=1.0), r"The problem Ackley has the bounds \[2.0, 1.0\]: give the lower first"),
         (lambda: Ackley(dimension=-1), "Ackley has the dimension -1"),
         (lambda: Hartmann(dimension=4), "Hartmann's function of 4 variables is not known: choose 3 or 6"),

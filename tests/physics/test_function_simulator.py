@@ -38,6 +38,12 @@ def test_a_function_of_numbers_becomes_scalars_with_the_outputs_units():
     assert Spring(None).evaluate({"force": 1.0}, fields) == {"stretch": 0.25, "excess": -3.0}
 
 
+@pytest.mark.parametrize("number", [np.array(0.25), np.array(0.25, dtype=np.float32), np.float32(0.25), np.array(3)])
+def test_an_array_without_dimensions_is_a_number(number):
+    fields = answered({"stretch": number, "excess": 0})
+    assert (float(fields["stretch"]), fields["stretch"].ndim) == (float(number), 0)
+
+
 def test_a_function_may_answer_with_a_dataset_which_is_left_as_it_was():
     given = xr.Dataset(
         {"stretch": 0.25, "shape": (("s",), [0.0, 0.1], {"units": "m"})},
@@ -53,6 +59,9 @@ def test_a_function_may_answer_with_a_dataset_which_is_left_as_it_was():
     ("answer", "message"),
     [
         ({"stretch": "far"}, "gave stretch = 'far': return a number, or an xarray.Dataset"),
+        ({"stretch": np.array([0.25])}, r"gave stretch = array\(\[0.25\]\): return a number, or an xarray.Dataset"),
+        ({"stretch": np.array("far")}, "return a number, or an xarray.Dataset"),
+        ({"stretch": None}, "gave stretch = None: return a number"),
         ({"strech": 1.0}, "gave 'strech' without a unit: set its attrs"),
         (0.25, "gave 0.25: return numbers by name, or an xarray.Dataset"),
         (xr.Dataset({"shape": (("s",), [0.0, 0.1])}), "gave 'shape' without a unit"),

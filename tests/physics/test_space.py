@@ -293,6 +293,13 @@ def test_whole_floats_and_numpy_numbers_are_good_values():
     [
         (lambda: Continuous("x", 2, 1), r"x has the bounds \[2, 1\]: the lower must be below"),
         (lambda: Continuous("x", 1, 1), "the lower must be below"),
+        (
+            lambda: Continuous("x", 1.0, math.nextafter(1.0, 2.0)),
+            r"\[1.0, 1.0000000000000002\], so close together that",
+        ),
+        (lambda: Continuous("x", 1e9, 1e9 + 1e-4), "designs between them cannot be told apart: widen them"),
+        (lambda: Continuous("x", 0.0, 5e-324), "so close together"),
+        (lambda: MIXED.narrowed({"length": (2.0, math.nextafter(2.0, 3.0))}), "so close together"),
         (lambda: Continuous("x", math.nan, 1), "A bound of x is nan"),
         (lambda: Continuous("x", 0, math.inf), "A bound of x is inf"),
         (lambda: Continuous(" ", 0, 1), "named ' ': give every variable a name"),

@@ -210,7 +210,7 @@ def test_a_second_run_of_a_campaign_is_refused_and_names_the_holder_and_a_killed
     home = tmp_path / "home"
     first = command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW="off")
     try:
-        assert "acquire" in first.stdout.readline()
+        assert "reading" in first.stdout.readline() and "acquire" in first.stdout.readline()
         server = next(c for c in psutil.Process(first.pid).children() if "flows.prefect_server" in c.cmdline())
         code, _, err = finish(command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW="off"))
         assert code == 2
