@@ -16,6 +16,9 @@ from models.surrogate import Function, Posterior, Report, Surrogate
 OUT = "out."
 """Begins the names of the remarks that hold the reasons of the candidates that are out."""
 
+MARGIN = 3.0
+"""By how many nats a doubted candidate has to predict better: as odds, 20 to 1."""
+
 _LEADER, _POSTERIOR, _RUNNING, _RUNS = "leader", "posterior.", "running.", "runs"
 
 
@@ -76,6 +79,7 @@ class Contest:
 
     Args:
         data: What the candidates learn from.
+        doubted: Candidates that lead only by more than ``MARGIN`` before one that is not doubted.
         scores: Of the candidates judged, in nats.
         refused: Why others were not judged.
         leader: The best so far, of equals the first, with its posterior.
@@ -83,13 +87,20 @@ class Contest:
     """
 
     data: Observations
+    doubted: frozenset[str] = frozenset()
     scores: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     leader: tuple[str, Posterior] | None = None
     running: tuple[str, Mapping[str, Tensor]] | None = None
 
     @classmethod
-    def of(cls, data: Observations, state: Mapping[str, Tensor], surrogates: Mapping[str, Surrogate]) -> "Contest":
+    def of(
+        cls,
+        data: Observations,
+        state: Mapping[str, Tensor],
+        surrogates: Mapping[str, Surrogate],
+        doubted: frozenset[str] = frozenset(),
+    ) -> "Contest":
         """The contest whose ``state`` this was.
 
         Raises:
@@ -98,6 +109,7 @@ class Contest:
         refuse_other_data(data, state)
         contest = cls(
             data,
+            doubted,
             {name: float(value) for name, value in part(state, SCORE).items()},
             {name: _text(value) for name, value in part(state, OUT).items()},
         )
@@ -120,8 +132,11 @@ class Contest:
     def judged(self, name: str, posterior: Posterior, score: float) -> "Contest":
         """With one more candidate, which leads where it is better than the one that did."""
         contest = replace(self, scores={**self.scores, name: score}, running=None)
-        leads = self.leader is None or score > self.scores[self.leader[0]]
+        leads = self.leader is None or contest._worth(name) > self._worth(self.leader[0])
         return replace(contest, leader=(name, posterior)) if leads else contest
+
+    def _worth(self, name: str) -> float:
+        return self.scores[name] - (MARGIN if name in self.doubted else 0.0)
 
     def without(self, name: str, reason: str) -> "Contest":
         """With one more candidate out."""

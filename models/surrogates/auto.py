@@ -27,6 +27,7 @@ _KNOWN: Mapping[str, Surrogate] = {
 }
 _ALWAYS = ("exact_gp", "additive_gp", "sampled_linear")
 _EQUATION = ("physics_informed/basis", "physics_informed/kernel")
+_DOUBTED = frozenset(name for name, surrogate in _KNOWN.items() if surrogate.uses_physics)
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Auto:
     in closed form where the posterior has one, else by ``folds`` refits. A candidate whose fit is refused is out, with
     the reason in the posterior's ``remarks``; ``chosen`` there is the winner; its metrics have each ``score.NAME``.
 
-    A surrogate that learns from an equation has no advantage but its predictions, so a wrong equation loses as soon as
-    the trials contradict it. Where solutions of the wrong equation pass through the trials as easily as any other
+    A surrogate that learns from an equation has no advantage but its predictions, and must be 3 nats better than the
+    others, which luck seldom is: a wrong equation loses as soon as the trials contradict it. Where solutions of the wrong equation pass through the trials as easily as any other
     function, as those of Laplace's do with a dozen trials in the plane, nothing contradicts it and it may win.
 
     Args:
@@ -93,7 +94,7 @@ class Auto:
         """
         names = self._names(data)
         seeds = rng.integers(2**63 - 1, size=(len(names), 2)).tolist()
-        contest = Contest(data) if start is None else Contest.of(data, start, _KNOWN)
+        contest = Contest(data, _DOUBTED) if start is None else Contest.of(data, start, _KNOWN, _DOUBTED)
         for name, (fitting, judging) in zip(names, seeds, strict=True):
             if contest.knows(name):
                 continue
