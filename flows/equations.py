@@ -39,11 +39,12 @@ def require_equation(campaign: "Campaign") -> None:
     surrogate, problem = campaign.algorithm.surrogate, campaign.problem
     if surrogate is None or not surrogate.needs_physics:
         return
-    kind = campaign.spec.algorithm.surrogate and campaign.spec.algorithm.surrogate.kind
+    part = campaign.spec.algorithm
+    place = f"algorithm.kind: {part.named.kind!r}" if part.named else f"algorithm.surrogate: {part.surrogate!s}"
     if problem.equation is None or problem.domain is None:
         raise InputError(
-            f"algorithm.surrogate: {kind!r} needs an equation and problem {campaign.spec.problem.kind!r} states none. "
-            "Use exact_gp, or give the problem an `equation` and a `domain`."
+            f"{place} needs an equation and problem {campaign.spec.problem.kind!r} states none. Use auto or exact_gp, or "
+            " give the problem an `equation` and a `domain`."
         )
     if not same_axes(problem.domain, campaign.space):
         raise InputError(
@@ -51,7 +52,7 @@ def require_equation(campaign: "Campaign") -> None:
             "continuous and in the same order."
         )
     if (reason := _refusal(campaign)) is not None:
-        raise InputError(f"algorithm.surrogate: {kind!r} cannot learn from the problem's equation. {reason}")
+        raise InputError(f"{place} cannot learn from the problem's equation. {reason}")
 
 
 def unused(campaign: "Campaign") -> str | None:

@@ -200,7 +200,7 @@ def test_a_checkpoint_is_not_resumed_on_another_type_of_device_and_not_in_the_wa
         ("FIELDCRAFT_TRAIN", "prefect:train", "FIELDCRAFT_TRAIN is 'prefect:train': give 'here', or"),
         ("FIELDCRAFT_TRAIN", "train/train", "FIELDCRAFT_TRAIN is 'train/train'"),
         ("FIELDCRAFT_TRAIN_WAIT_S", "soon", "FIELDCRAFT_TRAIN_WAIT_S is 'soon', which is no number of seconds"),
-        ("FIELDCRAFT_TRAIN_WAIT_S", "-1", "give one of at least 0"),
+        ("FIELDCRAFT_TRAIN_WAIT_S", "-1", "give one from 0"),
         ("FIELDCRAFT_DEVICE", "gpu", "FIELDCRAFT_DEVICE is 'gpu': choose auto, cpu or cuda"),
     ],
 )

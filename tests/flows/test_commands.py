@@ -14,6 +14,7 @@ from small import SMALL, alter, command, contents
 
 from flows.cli import main
 from flows.errors import InputError
+from flows.remarks import quoted
 from flows.running import created
 from flows.settings import settings_from
 from flows.spec import read_campaign
@@ -158,7 +159,7 @@ def test_an_error_is_json_where_json_is_asked_for(capsys, words):
 
 def test_a_plugin_directory_that_is_missing_is_an_error_of_every_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "nowhere"))
-    assert "nowhere', which is no directory" in refused(capsys, "status")
+    assert f"{quoted(str(tmp_path / 'nowhere'))}, which is no directory" in refused(capsys, "status")
 
 
 @pytest.mark.parametrize("path", ["~nobody-of-that-name/x", "a\0b"])

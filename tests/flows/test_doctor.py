@@ -224,7 +224,7 @@ def test_a_dispatcher_whose_file_is_gone_is_named_and_the_rest_is_still_looked_a
     (home / "fields" / ".staging" / f"small_0001-{NOBODY}-0").mkdir(parents=True)
     findings = found(home, capsys)
     assert [kind for kind, _ in findings] == ["kind", "staging"]
-    assert findings[0][1].startswith("other cannot go on: No kind 'cluster' in dispatchers.")
+    assert findings[0][1].startswith("other cannot go on: dispatcher.kind: No kind 'cluster' in dispatchers.")
 
 
 def test_trials_of_a_campaign_that_is_being_worked_on_are_left_alone(finished, capsys):
@@ -285,9 +285,7 @@ def test_a_row_that_cannot_be_read_is_named_and_all_the_rest_is_still_looked_at(
     assert all(ref.digest not in text for _, text in findings), "what a ledger in doubt refers to, nobody can say"
 
 
-@pytest.mark.parametrize(
-    "words", [("status",), ("show", "small-0002"), ("trace", "small-0002"), ("queue",), ("repair",)]
-)
+@pytest.mark.parametrize("words", [("status",), ("show", "small-0002"), ("trace", "small-0002"), ("repair",)])
 def test_a_command_that_meets_a_row_that_cannot_be_read_names_it_in_one_line(finished, capsys, words):
     home = finished / "home"
     alter(home, "UPDATE trials SET origin = CAST(X'7bff' AS TEXT) WHERE id = 'small-0002'")

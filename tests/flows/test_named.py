@@ -87,7 +87,7 @@ def test_what_the_file_gives_wins_option_by_option(settings):
 
 def test_a_word_of_another_kind_replaces_the_sentences_whole(settings):
     part = campaign(settings, {"kind": "mine", "acquisition": {"kind": "log_ei"}}).spec.algorithm
-    assert part.acquisition.model_dump() == {"kind": "log_ei"}
+    assert part.acquisition.model_dump() == {"kind": "log_ei", "doubts": 1.0}
 
 
 def test_a_peer_replaces_the_three_words_and_they_replace_a_peer(settings):
@@ -186,7 +186,7 @@ def test_physics_that_a_surrogate_can_do_without_is_used_where_the_problem_state
     assert campaign(settings, {"kind": "auto"}, **heat).known_physics is not None
     assert campaign(settings, {"kind": "auto"}).known_physics is None
     assert campaign(settings, {"kind": "gp_ei"}, **heat).known_physics is None
-    with pytest.raises(InputError, match="'physics_informed' needs an equation and problem 'branin' states none"):
+    with pytest.raises(InputError, match="'pinn_bo' needs an equation and problem 'branin' states none"):
         campaign(settings, {"kind": "pinn_bo"})
 
 

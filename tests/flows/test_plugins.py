@@ -10,6 +10,7 @@ import pytest
 
 from flows.errors import InputError
 from flows.plugins import PACKAGES, available, build, load, options_of
+from flows.remarks import quoted
 from flows.settings import settings_from, without_secrets
 from storage.urls import without_password
 
@@ -233,7 +234,9 @@ def test_the_settings_list_directories_as_a_path_does(tmp_path):
 def test_a_directory_that_is_missing_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     for name in ("nowhere", "file"):
-        with pytest.raises(InputError, match=re.escape(f"FIELDCRAFT_PLUGINS names '{tmp_path / name}', which is no")):
+        with pytest.raises(
+            InputError, match=re.escape(f"FIELDCRAFT_PLUGINS names {quoted(str(tmp_path / name))}, which is no")
+        ):
             settings_from({"FIELDCRAFT_PLUGINS": f"{tmp_path}:{tmp_path / name}"})
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.errors import FieldcraftError
-from flows.prefect_server import Server
+from flows.prefect_server import _OURS, Server
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def test_one_that_is_killed_while_it_starts_is_named_with_where_it_wrote(server,
 
 def test_one_that_cannot_even_start_says_its_status_and_leaves_the_environment_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONHOME", str(tmp_path))  # no Python starts there
-    before = {name: value for name, value in os.environ.items() if name.startswith("PREFECT")}
+    before = {name: value for name, value in os.environ.items() if name in _OURS}
     with pytest.raises(FieldcraftError, match=r"local Prefect server ended with status \d+ before it had a port"):
         Server(tmp_path / "prefect")
-    after = {name: value for name, value in os.environ.items() if name.startswith("PREFECT")}
-    assert {**after, "PREFECT_HOME": None} == {**before, "PREFECT_HOME": None}
+    after = {name: value for name, value in os.environ.items() if name in _OURS}
+    assert after == before

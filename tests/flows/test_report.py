@@ -392,7 +392,7 @@ def test_a_lost_checkpoint_is_named_on_a_page_that_is_written_all_the_same(finis
 
 def test_a_campaign_whose_problem_is_gone_is_told_from_its_records(vessel):
     shown = Read(written(vessel.campaign.settings.home, "vessel"))  # without its plug-ins
-    assert "Not shown, components: No kind 'vessel' in problems" in shown.text
+    assert "Not shown, components: problem.kind: No kind 'vessel' in problems" in shown.text
     assert "24 completed" in shown.text
 
 

@@ -15,8 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flows.campaign import _skipped, _state
+from flows.commands.shared import complain
 from flows.deciding import Decision
-from flows.display import Display, complain
+from flows.display import Display
 from flows.errors import InputError
 from flows.exporting import export_csv
 from flows.notifying import message_of
@@ -119,7 +120,7 @@ def test_nothing_that_people_are_shown_does_more_than_stand_there(oven, tmp_path
         show(event, {"trial": trials[0], "reason": NASTY})
     show("exported", {"problem": NASTY})
     show("training elsewhere", {"iteration": 1, "what": NASTY, "state": NASTY})
-    complain(NASTY, as_json=False)
+    complain([NASTY], as_json=False)
     told["progress"] = "".join(capsys.readouterr())
     decision = Decision(finished=NASTY)
     for state in (_state(name, Passed(1, 1, 1, 1, decision)), _skipped(name, NASTY)):

@@ -66,12 +66,12 @@ def test_an_attempt_whose_approval_a_cut_log_has_lost_is_found_and_the_one_befor
     made.tell("transient")
     made.step()
     trial = made.trial()
-    made.ledger.approve(trial.id, trial.expect, trial.digest, "ana", "", "manual", 1)
+    made.ledger.approve(trial.id, trial.expect, trial.digest, "ana", "", "manual", 1, code=made.code)
     made.steps(lambda _: made.trial().state is TrialState.FAILED)
     assert (made.settings.work / "b" / "b-0001-1").is_dir() and examine(made.settings) == []
     close_idle()
     kept = (made.settings.home / "ledger.sqlite").read_bytes()
-    retry(made.ledger, Person("ana", "operator"), "b-0001")
+    retry(made.ledger, made.settings, Person("ana", "operator"), "b-0001")
     sent_and_killed(made, 1)
     cut(made.settings.home, kept)
     texts = [finding.text for finding in examine(made.settings)]
