@@ -13,7 +13,7 @@ from flows.streams import Use, stream
 from flows.tensors import as_state
 from flows.wiring import as_read, data_of, infeasible, observations, seen_by, standing
 from models.scores import scores_of
-from physics.space import SearchSpace
+from physics.space import Design, SearchSpace
 from storage.records import Brief, Certificate, Origin, Product, Proposal, Trial, TrialState
 
 if TYPE_CHECKING:
@@ -24,11 +24,16 @@ if TYPE_CHECKING:
 
 
 def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
-    """Propose the next q designs of the initial sequence, in which imported trials have no place."""
+    """Propose the next q designs of the initial sequence, in which imported trials have no place.
+
+    Where a design that is run again reads the same, one that has a trial gives way to the nearest that has none.
+    """
     trials = site.ledger.briefs(site.name)
     proposed = sum(trial.iteration < iteration and not trial.imported for trial in trials)
     rng = stream(site.campaign.spec.seed, 0, Use.INITIAL)
-    X = site.campaign.algorithm.initial.propose(site.campaign.space, proposed, q, rng)
+    campaign, designs = site.campaign, [trial.design for trial in trials]
+    taken = None if campaign.noisy else _encoded(campaign.space, designs)
+    X = campaign.algorithm.begin(campaign.space, proposed, q, rng, taken)
     origin = _origin(site, iteration, "initial", trials)
     return _propose(site, iteration, X, [origin] * len(X))
 
@@ -120,7 +125,11 @@ def _unseen(space: SearchSpace, trials: Sequence[Brief], seen: Sequence[Brief]) 
     otherwise propose them for ever. What comes in after the training changes nothing here.
     """
     known = {trial.id for trial in seen}
-    designs = [trial.design for trial in trials if trial.id not in known]
+    return _encoded(space, [trial.design for trial in trials if trial.id not in known])
+
+
+def _encoded(space: SearchSpace, designs: Sequence[Design]) -> np.ndarray:
+    """Encoded designs (k, d); k may be 0."""
     return space.encode(designs) if designs else np.empty((0, space.dimension))
 
 

@@ -13,8 +13,9 @@ from flows.retries import retries
 from flows.sites import ACTOR, Site
 from flows.stopping import mendable, nothing_to_learn_from, stop_reason
 from flows.wiring import saw_all, successful
+from physics.counting import designs_of
 from storage.ledger import StaleTrial
-from storage.records import Brief, Product, Spending, Trial, TrialState
+from storage.records import Brief, Product, Spending, Trial, TrialState, digest_of
 
 _OPEN = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
 
@@ -156,7 +157,19 @@ def _next(site: Site, trials: tuple[Brief, ...]) -> Decision:
     model = site.campaign.algorithm.learns(known)
     wanted = spec.algorithm.start.n - known
     propose = min(wanted if wanted > 0 else spec.batch, _left(site, trials))
+    if (untried := _untried(site, trials)) is not None:
+        if not untried:
+            return _ended(site, trials, "space: every design that it has was proposed")
+        propose = min(propose, untried)
     return Decision(propose=propose, iteration=_next_iteration(trials), model=model)
+
+
+def _untried(site: Site, trials: Sequence[Brief]) -> int | None:
+    """How many designs no trial has; None where that does not matter, or there are too many to count."""
+    designs = None if site.campaign.noisy else designs_of(site.campaign.space)
+    if designs is None:
+        return None
+    return len({digest_of(design) for design in designs} - {digest_of(trial.design) for trial in trials})
 
 
 def _next_iteration(trials: Sequence[Brief]) -> int:

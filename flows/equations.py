@@ -43,8 +43,8 @@ def require_equation(campaign: "Campaign") -> None:
     place = f"algorithm.kind: {part.named.kind!r}" if part.named else f"algorithm.surrogate: {part.surrogate!s}"
     if problem.equation is None or problem.domain is None:
         raise InputError(
-            f"{place} needs an equation and problem {campaign.spec.problem.kind!r} states none. Use auto or exact_gp, or "
-            " give the problem an `equation` and a `domain`."
+            f"{place} needs an equation and problem {campaign.spec.problem.kind!r} states none. Use auto or exact_gp, "
+            "or give the problem an `equation` and a `domain`."
         )
     if not same_axes(problem.domain, campaign.space):
         raise InputError(

@@ -9,10 +9,11 @@ from storage.records import Campaign
 def noisy(spec: Mapping[str, Any], *, people: bool) -> bool:
     """Whether readings are noisy under a stored specification.
 
-    Noise is added to them, people measure, or the dispatcher's option ``noisy`` says that its program's answers are.
+    Noise is added to them or is their own, people measure, or the dispatcher's option ``noisy`` says that its program's
+    answers are.
     """
     noise = spec.get("noise") or {}
-    return noisy_constraints(spec, people=people) or any(noise.get(way) for way in ("sd", "of_sd"))
+    return noisy_constraints(spec, people=people) or any(noise.get(way) for way in ("sd", "of_sd", "fitted"))
 
 
 def noisy_constraints(spec: Mapping[str, Any], *, people: bool) -> bool:

@@ -117,20 +117,29 @@ class AlgorithmSpec(Part):
 
 
 class Noise(Part):
-    """Gaussian noise added to each reading of the objective.
+    """Noise of the objective's readings: added to each, or their own. ``noise: fitted`` says the latter in short.
 
     Attributes:
-        sd: Its standard deviation in the objective's unit.
+        sd: Standard deviation of Gaussian noise that is added, in the objective's unit.
         of_sd: The same as a fraction of the objective's own standard deviation, where the problem states that.
+        fitted: Whether a design that is run again may read otherwise, by how much nobody knows: none is added, the
+            surrogate finds it, and a design may be proposed again.
     """
 
     sd: float | None = Field(default=None, ge=0)
     of_sd: Annotated[float, Field(ge=0), at_most(1000, "no reading would say anything")] | None = None
 
+    fitted: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_short(cls, given: Any) -> Any:
+        return {"fitted": True} if given == "fitted" else given
+
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        if (self.sd is None) == (self.of_sd is None):
-            raise ValueError("give exactly one of sd (in the objective's unit) and of_sd (a fraction)")
+        if (self.sd is not None) + (self.of_sd is not None) + self.fitted != 1:
+            raise ValueError("give exactly one of sd (in the objective's unit), of_sd (a fraction) and fitted: true")
         return self
 
 
@@ -270,7 +279,8 @@ class _Campaign(Part):
         problem: What is optimised.
         simulator: What answers a design; left out where people do, in a laboratory, or the dispatcher itself.
         space: Narrower bounds of the problem's variables, ``{x: [low, high]}``.
-        noise: Noise added to the objective's reading; none when left out.
+        noise: Noise of the objective's readings; when left out, a design that is run again reads the same, unless
+            people measure or the dispatcher's program says otherwise.
         algorithm: How designs are chosen.
         batch: Designs per iteration after the start.
         approval: Who approves what runs.

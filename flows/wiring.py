@@ -254,11 +254,11 @@ def _simulator(spec: CampaignSpec, settings: Settings, dispatcher: "Dispatcher")
 
 
 def _noise_sd(spec: CampaignSpec, problem: Problem) -> float:
-    if spec.noise is None:
+    if spec.noise is None or spec.noise.fitted:
         return 0.0
     if spec.noise.sd is not None:
         return spec.noise.sd
-    assert spec.noise.of_sd is not None  # the specification has exactly one of the two
+    assert spec.noise.of_sd is not None  # the specification has exactly one of the three
     if problem.sd is None:
         raise InputError(
             f"noise.of_sd: {spec.noise.of_sd} of a standard deviation that problem {spec.problem.kind!r} does not "
@@ -347,7 +347,8 @@ def observations(
         constraints=np.array([[each[name] for name in campaign.objective.constraints] for each in outputs]),
         failed=campaign.space.encode(failed) if failed else np.empty((0, campaign.space.dimension)),
         maximize=campaign.objective.maximize,
-        noise_sd=campaign.noise_sd if campaign.spec.noise is not None else None,
+        noise_sd=None if campaign.spec.noise is None or campaign.spec.noise.fitted else campaign.noise_sd,
+        exact=not campaign.noisy,
         physics=physics,
         images=campaign.space.images,
         columns=campaign.space.columns,

@@ -71,6 +71,25 @@ class Algorithm:
         """Whether the next design, after ``proposed`` of them, is chosen from what was read and not by the proposer."""
         return (self.surrogate is not None or self.peer is not None) and proposed >= self.n_initial
 
+    def begin(
+        self, space: SearchSpace, start: int, q: int, rng: np.random.Generator, taken: Array | None = None
+    ) -> Array:
+        """The next q designs of the initial sequence, encoded, shape (q, d).
+
+        Args:
+            space: Where to search.
+            start: How many of the sequence were given before.
+            q: How many to give.
+            rng: The only source of randomness.
+            taken: Encoded designs, shape (k, d), each of which gives way to the nearest that is free, as one does that
+                the sequence repeats: a space of few designs has them more than once in any. None for no such rule.
+
+        Raises:
+            ValueError: the space has too few designs left.
+        """
+        X = self.initial.propose(space, start, q, rng)
+        return X if taken is None else _distinct(X, taken, space, rng)
+
     def fit(
         self,
         data: Observations,

@@ -138,7 +138,7 @@ class Question:
     Args:
         network: Shape of the network; its weights are fixed ones.
         digest: Of the trials.
-        centre: See ``Evidence``.
+        centres: Length scales before any data, each the middle of a prior of its own (see ``Evidence``).
         normalised: See ``TangentKernel``.
         init: How those weights are drawn: a last layer of zeros leaves other rows, which want other hyper-parameters.
         data: The trials themselves, which the digest stands for when questions are compared.
@@ -146,7 +146,7 @@ class Question:
 
     network: TangentNetwork
     digest: str
-    centre: float
+    centres: tuple[float, ...]
     normalised: bool
     init: Init
     data: Observations = field(compare=False)
@@ -159,16 +159,21 @@ class Question:
 
 
 def hyperparameters(
-    network: TangentNetwork, data: Observations, centre: float, *, normalised: bool = True, init: Init = "gaussian"
+    network: TangentNetwork,
+    data: Observations,
+    centres: tuple[float, ...],
+    *,
+    normalised: bool = True,
+    init: Init = "gaussian",
 ) -> tuple[Hyperparameters, float]:
     """The hyper-parameters for data, in its target units, and their log posterior for the trials they were fitted to.
 
     They are a function of the first ``scheduled(n)`` trials alone, or of all where the readings of those are constant
     and tell of no scale: L-BFGS-B from the prior's mode and from the fit to the first half of those (to the largest
-    power of two below), which is the warm start. A process keeps what it found; another process finds the same numbers
-    again.
+    power of two below), which is the warm start. Of several priors the one counts whose end is the most probable, of
+    equals the first. A process keeps what it found; another process finds the same numbers again.
     """
-    whole = Question(network, data.digest, centre, normalised, init, data)
+    whole = Question(network, data.digest, centres, normalised, init, data)
     question = whole.of_first(scheduled(len(data)))
     if question.data.constant and not data.constant:
         question = whole.of_first(len(data))
@@ -191,11 +196,11 @@ class _Answer:
 @lru_cache(maxsize=512)
 def _answer(question: Question) -> _Answer:
     evidence, n = _evidence(question), len(question.data)
-    starts = [evidence.middle]
     half = 2 ** math.ceil(math.log2(n) - 1) if n > 1 else 0
-    if half >= _FIRST_PARENT:
-        starts.append(_answer(question.of_first(half)).logarithms)
-    v, value = min((_descend(evidence, start) for start in starts), key=lambda end: end[1])
+    warm = [_answer(question.of_first(half)).logarithms] if half >= _FIRST_PARENT else []
+    priors = [replace(evidence, centre=centre) for centre in question.centres]
+    ends = [_descend(prior, start) for prior in priors for start in (prior.middle, *warm)]
+    v, value = min(ends, key=lambda end: end[1])
     if not math.isfinite(value):
         raise ValueError(
             f"No hyper-parameters of the tangent kernel give a finite likelihood ({n} trials): look for extreme "
@@ -214,7 +219,7 @@ def _evidence(question: Question) -> Evidence:
         X=torch.tensor(data.X[thinned]),
         y=torch.tensor(data.targets[thinned]),
         groups=columns(data),
-        centre=question.centre,
+        centre=question.centres[0],
         noise=None if known is None else max(known, LEAST_NOISE),
         normalised=question.normalised,
     )

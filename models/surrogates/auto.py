@@ -39,8 +39,9 @@ class Auto:
     the reason in the posterior's ``remarks``; ``chosen`` there is the winner; its metrics have each ``score.NAME``.
 
     A surrogate that learns from an equation has no advantage but its predictions, and must be 3 nats better than the
-    others, which luck seldom is: a wrong equation loses as soon as the trials contradict it. Where solutions of the wrong equation pass through the trials as easily as any other
-    function, as those of Laplace's do with a dozen trials in the plane, nothing contradicts it and it may win.
+    others, which luck seldom is: a wrong equation loses as soon as the trials contradict it. Where solutions of the
+    wrong equation pass through the trials as easily as any other function, as those of Laplace's do with a dozen trials
+    in the plane, nothing contradicts it and it may win.
 
     Args:
         candidates: Names of surrogates, with the engine after a slash; empty for exact_gp, additive_gp and

@@ -12,6 +12,15 @@ from models.surrogates.sampled_network import SampledNetwork
 from models.surrogates.tangent_network import TangentNetwork
 from models.tangents import gram
 from physics.problems.ackley import Ackley
+from physics.problems.speed_reducer import SpeedReducer
+
+
+class Rugged(SampledLinear):
+    """With the shorter of the two length scales before any data."""
+
+    def _centres(self, d, shape):
+        return super()._centres(d, shape)[:1]
+
 
 TRAINED = {"width": 200, "refinements": 10}
 
@@ -29,7 +38,7 @@ def likeness(surrogate, d):
 
 @pytest.mark.parametrize("activation", ["sine", "erf", "tanh", "relu"])
 def test_random_points_of_a_box_are_as_alike_before_any_data_in_fifty_dimensions_as_in_ten(activation):
-    surrogate = SampledLinear(activation=activation, width=1000)
+    surrogate = Rugged(activation=activation, width=1000)
     ten, fifty = likeness(surrogate, 10), likeness(surrogate, 50)
     assert ten > 0.1
     assert fifty > 0.6 * ten
@@ -49,3 +58,18 @@ def test_ten_variables_are_learnt_from_a_hundred_readings(kind, options):
     targets = seen.scaling.to_target(problem.exact(5 * Z))
     assert np.corrcoef(mean, targets)[0, 1] > 0.8
     assert 0.5 < np.mean((targets - mean) ** 2 / (variance + posterior.process.noise)) < 2.0
+
+
+def test_a_dozen_readings_foretell_what_is_nearly_linear():
+    problem = SpeedReducer(box="authors")
+    space = problem.space
+    X = space.sample(312, np.random.default_rng(0))
+    places = np.array([list(design.values()) for design in space.decode(X)])
+    weight = problem.exact(places)
+    seen, errors = Observations(X[:12], weight[:12], maximize=False), []
+    for surrogate in (SampledLinear(width=200), Rugged(width=200)):
+        posterior = surrogate.fit(seen, np.random.default_rng(0), None, no_report)
+        with torch.no_grad():
+            mean = posterior.mean_var(torch.tensor(X[12:]))[0].numpy()
+        errors.append(float(np.sqrt(np.mean((mean - seen.scaling.to_target(weight[12:])) ** 2))))
+    assert errors[0] < 0.5 * errors[1]

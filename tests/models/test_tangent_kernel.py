@@ -143,7 +143,7 @@ def long_data(n, **changes):
 
 
 def fitted(data):
-    return hyperparameters(Perceptron(2, 12, 1, "sine", 1.7), data, 0.4)[0]
+    return hyperparameters(Perceptron(2, 12, 1, "sine", 1.7), data, (0.4,))[0]
 
 
 def test_hyper_parameters_survive_as_tensors_bit_for_bit():
@@ -188,7 +188,7 @@ def test_a_coordinate_that_does_not_matter_has_the_longer_scale():
 
 def test_the_found_hyper_parameters_cannot_be_bettered_nearby():
     asked = evidence()
-    found, reached = hyperparameters(NETWORK, DATA, 0.6)
+    found, reached = hyperparameters(NETWORK, DATA, (0.6,))
     assert reached == pytest.approx(-evidence_of_reference().at(logarithms(found))[0], abs=1e-9)
     for i in range(4):
         for step in (-0.1, 0.1):
@@ -199,8 +199,8 @@ def test_the_found_hyper_parameters_cannot_be_bettered_nearby():
 
 def test_hyper_parameters_are_those_of_the_rows_that_a_last_layer_of_zeros_leaves():
     asked = evidence_of_reference("zero_last_layer")
-    found, reached = hyperparameters(NETWORK, DATA, 0.6, init="zero_last_layer")
-    others, _ = hyperparameters(NETWORK, DATA, 0.6)
+    found, reached = hyperparameters(NETWORK, DATA, (0.6,), init="zero_last_layer")
+    others, _ = hyperparameters(NETWORK, DATA, (0.6,))
     assert reached == pytest.approx(-asked.at(logarithms(found))[0], abs=1e-9)
     assert reached > 0.01 - asked.at(logarithms(others))[0]
     fits = [
