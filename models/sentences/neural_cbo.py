@@ -5,8 +5,6 @@ from typing import Any, Literal
 
 from models.sentence import MULTISTART, Words, start
 
-_BETA = 0.25  # half a standard deviation, as in the authors' code; two let the search stay among infeasible designs
-
 
 @dataclass(frozen=True)
 class NeuralCBO:
@@ -20,8 +18,8 @@ class NeuralCBO:
             weights with lambda 1, one pass over the trials at the rate 1e-4, the theory's bounds and 10,000 candidates
             without gradients. B, R and delta are not published: 1, 0.1 and 0.1, in standard deviations of the readings.
         train: ``full`` or ``one_pass``; the preset's own when left out, which is ``full`` in the default one.
-        beta: Weight of the variance in the constraints' bounds, or ``gamma`` for the theory's; the preset's own when
-            left out, which is 0.25 in the default one.
+        beta: Weight of the variance in the constraints' bounds (0.25 in the authors' code), or a rule of it (see
+            models.rules.bound); when left out ``adaptive``, and the theory's ``gamma`` in the preset ``paper``.
         horizon: T, the trials planned, which is the width of the paper's networks.
 
     Raises:
@@ -30,7 +28,7 @@ class NeuralCBO:
 
     preset: Literal["default", "paper"] = "default"
     train: Literal["full", "one_pass"] | None = None
-    beta: float | Literal["gamma", "growing"] | None = None
+    beta: float | Literal["adaptive", "gamma", "growing"] | None = None
     horizon: int = 100
 
     def __post_init__(self) -> None:
@@ -41,7 +39,7 @@ class NeuralCBO:
         """See Sentence.words."""
         paper = self.preset == "paper"
         surrogate = {"kind": "tangent_network", **(self._paper() if paper else self._trained())}
-        beta = self.beta if self.beta is not None else "gamma" if paper else _BETA
+        beta = self.beta if self.beta is not None else "gamma" if paper else "adaptive"
         return {
             "start": start(dimension, "random" if paper else "sobol"),
             "surrogate": surrogate,

@@ -129,6 +129,7 @@ def test_what_neural_cbo_trains_by_and_how_wide_its_bounds_are_can_be_said_in_a_
     plain = disc("neural_cbo", tmp_path).algorithm
     other = disc("neural_cbo", tmp_path, train="one_pass", beta="gamma").algorithm
     assert (plain.surrogate.train, other.surrogate.train) == ("full", "one_pass")
+    assert plain.constraints.rule.beta == "adaptive"
     assert other.constraints.surrogate.train == "one_pass" and other.constraints.rule.beta == "gamma"
     assert disc("neural_cbo", tmp_path, preset="paper").algorithm.constraints.rule.beta == "gamma"
     with pytest.raises(InputError, match="horizon is 1: give the number of trials planned, 2 or more"):
