@@ -264,7 +264,7 @@ def rig(folder: Path, *, human: bool = False, **keys: Any) -> Rig:
         ("simulators", "rig", SIMULATOR),
         ("dispatchers", "remote", DISPATCHER),
     ):
-        (folder / "plugins" / kind).mkdir(parents=True)
+        (folder / "plugins" / kind).mkdir(parents=True, exist_ok=True)
         (folder / "plugins" / kind / f"{name}.py").write_text(text)
     (folder / "acts").touch()
     given: dict[str, Any] = {
