@@ -4,6 +4,7 @@ Times, paths, digests and what a trained model says differ between machines and 
 a Sobol sequence: they and their readings are compared as they are.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from shown import HEATS, ROOT, fieldcraft, figures, sample, shown, table, text_of
 
 from flows.cli import main
+from flows.notifying import message_of
+from storage.ledger import open_ledger
 
 FEWER = (("n: 6}", "n: 2}"), ("trials: 30", "trials: 3"))  # a start of two, and one proposal of a model
 
@@ -70,7 +73,8 @@ def test_the_readmes_table_of_heat_campaigns_agrees_with_its_sample_and_with_the
 def test_the_table_of_compare_runs_has_the_rows_that_are_printed(printed, home, capsys):
     told = shown("docs/mlflow.md", "compare-runs")
     assert main(["create", str(ROOT / "campaigns" / "heat-gp.yaml"), "--home", str(home)]) == 0
-    capsys.readouterr()
+    created = capsys.readouterr().out.strip().replace("heat-gp", "heat")
+    assert f"fieldcraft create campaigns/heat.yaml               # {created}\n" in text_of("docs/operations.md")
     assert main(["compare-runs", "heat", "heat-gp", "--home", str(home)]) == 0
     said = capsys.readouterr().out
     rows, differences = _parts(told)
@@ -110,3 +114,17 @@ def test_the_readme_lists_every_command_and_no_other(capsys):
     cells = [row["command"] for row in table("README.md", "command | what it does")]
     listed = {re.split(r" ", name.removeprefix("fieldcraft "))[0] for cell in cells for name in cell.split("`, `")}
     assert (sorted(listed - known), sorted(known - listed)) == ([], [])
+
+
+def test_the_notice_that_is_shown_is_told_so(printed, home):
+    (block,) = re.findall(r'```\n(\{"key".*?)```', text_of("docs/operations.md"), re.DOTALL)
+    told = json.loads(block.replace("{...}", '{"trials": ["heat-0007", "heat-0008"]}'))
+    ledger = open_ledger(home / "ledger.sqlite")
+    ledger.notify("heat", told["event"], "shown", told["payload"])
+    (notice,) = [notice for notice in ledger.notices() if notice.key == "shown"]
+    said = message_of(ledger.campaign("heat"), notice)
+    number = re.compile(r"(?<=fieldcraft-)[0-9a-f]{16}-\d+$")
+    assert number.search(said["key"]) and number.search(told["key"])
+    assert list(said) == list(told)
+    changing = ("key", "id", "created")
+    assert {k: v for k, v in said.items() if k not in changing} == {k: v for k, v in told.items() if k not in changing}
