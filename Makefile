@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := $(VENV)/.extras
 
-.PHONY: demo test quick guards browser gpu chaos check clean
+.PHONY: demo test quick shown guards browser gpu chaos check clean
 
 demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
@@ -14,6 +14,9 @@ test: $(EXTRAS)
 
 quick: $(READY)
 	$(BIN)/fieldcraft compare studies/quick.yaml
+
+shown: $(READY)
+	$(BIN)/python tests/scenarios/shown.py
 
 guards: $(READY)
 	$(BIN)/python tests/mutations/mutate.py

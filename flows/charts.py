@@ -28,6 +28,7 @@ READING, BEST, INK, ACCENT = "0.55", "#b4371f", "0.2", "#1f5fa8"
 CROWD = 1000  # more marks than this are drawn into an SVG as one picture, whatever their number
 _DPI = 130
 _MARKS = (("initial", "s", "start"), ("model", "o", "proposed"), ("imported", "^", "imported"))
+_BEYOND = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -122,14 +123,26 @@ def best_so_far(campaign: Campaign, trials: Sequence[Trial]) -> tuple[np.ndarray
     return np.array([trial.number for trial in feasible], dtype=int), best
 
 
-def over_field(axis: Any, campaign: Campaign, trials: Sequence[Trial], field: Any) -> None:
+def over_field(axis: Any, campaign: Campaign, trials: Sequence[Trial], field: Any, optimum: float | None) -> None:
     """The trials over a field (an ``xarray.DataArray`` of two dimensions that are design variables)."""
     down, across = map(str, field.dims)
-    # The colours span 98% of the field: at a corner where boundary values jump a few cells would take them all.
-    limits = tuple(np.quantile(field.values, [0.01, 0.99]))
     label = labelled(str(field.name), field.attrs.get("units", ""))
+    limits = colour_ends(campaign, trials, field, optimum)
     heat_map(axis, (field[down], field[across]), field.values, label, limits=limits)
     places(axis, campaign, trials, (down, across))
+
+
+def colour_ends(campaign: Campaign, trials: Sequence[Trial], field: Any, optimum: float | None) -> tuple[float, float]:
+    """Ends of a field's colours: 98% of it, and where it is the objective's every reading and the optimum, too.
+
+    At a corner where boundary values jump a few cells of the rest would take all colours.
+    """
+    output = campaign.environment["outputs"][0]["name"]
+    told = list(np.nanquantile(field.values, [0.01, 0.99]))
+    if field.name == output:
+        told += [(trial.outputs or {})[output] for trial in completed(trials)]
+        told += [] if optimum is None else [optimum]
+    return float(min(told)), float(max(told))
 
 
 def heat_map(
@@ -142,9 +155,10 @@ def heat_map(
     colours: str = "inferno",
 ) -> None:
     """Values (n, m) over the two axes ``along``, (n,) and (m,), with a colour bar of these ends (``limits``)."""
-    low, high = limits or (None, None)
-    image = axis.pcolormesh(*along, np.asarray(values).T, cmap=colours, vmin=low, vmax=high, rasterized=True)
-    colour_bar(axis, image, label, "both" if limits else "neither")
+    shown = np.asarray(values).T
+    low, high = limits or (np.nanmin(shown), np.nanmax(shown))
+    image = axis.pcolormesh(*along, shown, cmap=colours, vmin=low, vmax=high, rasterized=True)
+    colour_bar(axis, image, label, _BEYOND[bool(np.nanmin(shown) < low), bool(np.nanmax(shown) > high)])
 
 
 def colour_bar(axis: Any, image: Any, label: str, extend: str = "neither") -> None:
@@ -153,21 +167,32 @@ def colour_bar(axis: Any, image: Any, label: str, extend: str = "neither") -> No
 
 
 def places(axis: Any, campaign: Campaign, trials: Sequence[Trial], names: tuple[str, str]) -> None:
-    """Completed trials as marks in the plane of two variables, the best as a star."""
+    """Completed trials as open marks in the plane of two variables, which leave what they mark to be seen."""
     units, done = campaign.environment["units"], completed(trials)
     for kind, marker, label in _MARKS:
         points = [[float(trial.actual[name]) for name in names] for trial in done if trial.origin.kind == kind]
         if points:
-            style = {"c": "white", "edgecolors": "black", "label": label, "rasterized": crowded(points)}
-            axis.scatter(*np.array(points).T, marker=marker, s=26, **style)
+            _open_marks(axis, points, marker, 34, "white", label)
     if best := best_trial(campaign, done):
-        place = [[float(best.actual[name])] for name in names]
-        axis.scatter(*place, marker="*", s=230, c="cyan", edgecolors="black", label="best")
+        _open_marks(axis, [[float(best.actual[name]) for name in names]], "o", 190, "cyan", "best")
     across = [labelled(name, units.get(name, "")) for name in names]
     axis.set(xlabel=across[0], ylabel=across[1])
     if len({units.get(name, "") for name in names}) == 1:
         axis.set_aspect("equal")
     axis.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=4, handletextpad=0.2)  # hides no trial
+
+
+def _open_marks(
+    axis: Any, points: Sequence[Sequence[float]], marker: str, size: float, colour: str, label: str
+) -> None:
+    """Marks without a face, at their places (n, 2): a light edge on a dark one, to be seen on any colour."""
+    from matplotlib.patheffects import withStroke
+
+    edge = [withStroke(linewidth=1.9, foreground="black")]
+    style: dict[str, Any] = {"marker": marker, "s": size, "facecolors": "none", "edgecolors": colour, "linewidths": 0.9}
+    axis.scatter(
+        *np.array(points).T, **style, label=label, rasterized=crowded(points), path_effects=edge, clip_on=False
+    )
 
 
 def parallel(axis: Any, campaign: Campaign, trials: Sequence[Trial]) -> None:

@@ -31,11 +31,12 @@ def draw(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> 
     if ending not in figure.canvas.get_supported_filetypes():
         raise InputError(f"{file}: a picture cannot be written as {file.suffix!r}. Name a .png, .svg or .pdf file.")
     axes = figure.subplots(1, panels, squeeze=False)[0]
-    if field is not None:
-        over_field(axes[0], campaign, trials, field)
     wired = rewire(campaign.spec, settings, algorithm=False)
-    optimum = optimum_of(wired)
-    progress(axes[-1], campaign, trials, None if optimum is None else optimum.value)
+    known = optimum_of(wired)
+    optimum = None if known is None else known.value
+    if field is not None:
+        over_field(axes[0], campaign, trials, field, optimum)
+    progress(axes[-1], campaign, trials, optimum)
     figure.suptitle(f"{campaign.name}: {wired.spec.algorithm.sentence}")
     figure.savefig(file, dpi=130, format=ending)
 

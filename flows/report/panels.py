@@ -13,6 +13,7 @@ from flows.charts import (
     as_data_uri,
     bars,
     colour_bar,
+    colour_ends,
     completed,
     crowded,
     heat_map,
@@ -36,16 +37,19 @@ def source_of(material: Material) -> str:
 def best_chart(material: Material) -> str:
     """Readings and the best so far."""
     figure = new_figure(7.4, 3.4)
-    optimum = material.regret["optimum"] if material.regret else None
-    progress(figure.subplots(), material.campaign, material.trials, optimum)
+    progress(figure.subplots(), material.campaign, material.trials, _optimum(material))
     return as_data_uri(figure)
+
+
+def _optimum(material: Material) -> float | None:
+    return material.regret["optimum"] if material.regret else None
 
 
 def trials_chart(material: Material) -> str:
     """The trials over the field where designs are places in one, else in parallel coordinates."""
     if material.field is not None:
         figure = new_figure(5.6, 4.6)
-        over_field(figure.subplots(), material.campaign, material.trials, material.field)
+        over_field(figure.subplots(), material.campaign, material.trials, material.field, _optimum(material))
     else:
         figure = new_figure(min(3.4 + 1.3 * len(material.units), 11.0), 3.8)
         parallel(figure.subplots(), material.campaign, material.trials)
@@ -84,11 +88,11 @@ def _plane_chart(material: Material, plane: Slice) -> str:
 
 
 def _limits(material: Material, plane: Slice) -> tuple[float, float]:
-    """Ends of one colour scale for prediction and simulation, which a few extreme cells do not stretch."""
-    values = [plane.mean.ravel(), np.array([_value(material, trial) for trial in completed(material.trials)])]
+    """Ends of one colour scale for prediction and simulation: every reading, and 98% of the cells of either."""
+    values = [_value(material, trial) for trial in completed(material.trials)]
+    ends = [(min(values), max(values)), tuple(np.nanquantile(plane.mean, [0.01, 0.99]))]
     if material.field is not None:
-        values.append(material.field.values.ravel())
-    ends = [np.nanquantile(part, [0.01, 0.99]) for part in values]
+        ends.append(colour_ends(material.campaign, material.trials, material.field, _optimum(material)))
     return float(min(low for low, _ in ends)), float(max(high for _, high in ends))
 
 

@@ -1,0 +1,186 @@
+"""The docs' tables of figures are those of the stored results, and what the README counts is there."""
+
+import json
+import re
+from statistics import median
+from typing import Any
+
+import pytest
+import yaml
+from shown import ROOT, table, text_of
+
+
+def results(name: str) -> dict[str, Any]:
+    return json.loads(text_of(f"{name}.json"))
+
+
+def agrees(said: str, value: float) -> bool:
+    """Whether a number is said to the digits that it is said with; trailing zeros of a whole number are none."""
+    plain = said.replace(",", "").removesuffix("%").strip()
+    mantissa, _, power = plain.partition("e")
+    whole, _, decimals = mantissa.partition(".")
+    unit = 10.0 ** -len(decimals) if decimals else 10.0 ** (len(whole) - len(whole.rstrip("0") or "0"))
+    return abs(float(plain) - value) <= 0.5001 * unit * 10.0 ** int(power or 0)
+
+
+def listed(cell: str) -> list[str]:
+    return [] if cell == "-" else cell.split(", ")
+
+
+def test_a_number_agrees_with_what_it_rounds_and_with_nothing_else():
+    assert agrees("0.23", 0.2349) and not agrees("0.23", 0.2351)
+    assert agrees("3,600", 3622.0) and not agrees("3,600", 3660.0)
+    assert agrees("3.7e-05", 3.66e-05) and not agrees("3.7e-05", 3.76e-05)
+    assert agrees("119", 118.7) and not agrees("119", 120.0)
+
+
+def test_the_table_of_ranks_is_that_of_the_stored_study():
+    data = results("studies/results/methods")
+    groups = {"heat 1-3": ["heat1", "heat2", "heat3"], "Styblinski": ["styblinski_tang"]}
+    rows = table("docs/methods.md", "algorithm | mean rank")
+    assert [row["algorithm"] for row in rows] == sorted(data["ranks"], key=lambda name: data["ranks"][name]["mean"])
+    for row in rows:
+        stored = data["ranks"][row["algorithm"]]
+        assert row["mean rank"] == f"{stored['mean']:.1f}"
+        for title, cell in list(row.items())[2:]:
+            ranks = [stored["ranks"][problem] for problem in groups.get(title, [title.lower()])]
+            assert cell == ", ".join(f"{rank:g}" for rank in ranks), (row["algorithm"], title)
+
+
+def test_what_is_said_of_the_stored_studies_is_what_they_hold():
+    docs, readme = (" ".join(text_of(name).split()) for name in ("docs/methods.md", "README.md"))
+    data = results("studies/results/methods")
+    done, tests = [cell for cell in data["cells"] if cell["state"] == "finished"], data["tests"]
+    said = f"{data['cpu_seconds'] / 3600:.2f} core-hours with {len(done)} of its {len(data['cells']):,} campaigns"
+    assert said in docs
+    assert f"commit {data['environment']['commit'][:7]}" in docs
+    significant = [row for problem in data["problems"] for row in problem["rows"] if (row.get("q") or 1) <= 0.05]
+    assert (tests, len(significant)) == (85, 2)
+    assert f"of {tests} two are significant" in docs
+    four = [(name, f"{rank['mean']:.1f}") for name, rank in data["ranks"].items()][:4]
+    assert four == [("auto", "2.9"), ("baybe", "3.8"), ("gp_ei", "3.8"), ("ax", "4.4")]
+    assert "(2.9; BayBE 3.8, the plain Gaussian process 3.8, Ax 4.4)" in readme
+    data = results("studies/results/constrained")
+    done = [cell for cell in data["cells"] if cell["state"] == "finished"]
+    said = f"Of its {len(data['cells'])} cells {len(done)} have run, in {data['cpu_seconds'] / 3600:.1f} core-hours"
+    assert said in docs
+    data = results("studies/results/certified")
+    assert f"All {len(data['cells'])} cells, five seeds, in {data['cpu_seconds'] / 3600:.2f} core-hours" in docs
+
+
+def test_the_processor_seconds_that_are_said_are_those_of_the_stored_study():
+    data, docs = results("studies/results/methods"), " ".join(text_of("docs/methods.md").split())
+    seconds: dict[str, list[float]] = {}
+    for row in (row for problem in data["problems"] if not problem["oracle"] for row in problem["rows"]):
+        seconds.setdefault(row["algorithm"], []).append(row["cpu_per_proposal"])
+    seconds["BoTorch"] = seconds["botorch_log_ei"] + seconds["botorch_qlognei"]
+    names = {"`auto`": "auto", "`gp_ei`": "gp_ei", "`sto_bnts_linear`": "sto_bnts_linear", "BoTorch": "BoTorch"}
+    names |= {"Ax": "ax", "BayBE": "baybe", "`optuna_gp`": "optuna_gp"}
+    (said,) = re.findall(r"Processor seconds a proposal at these sizes: (.*?)\.(?= )", docs)
+    told = dict(re.findall(r"(\S+) ([\d.]+ to [\d.]+)", said))
+    assert list(told) == list(names)
+    for name, stored in names.items():
+        low, high = told[name].split(" to ")
+        assert agrees(low, min(seconds[stored])) and agrees(high, max(seconds[stored])), name
+
+
+def test_the_readme_counts_what_the_studies_hold():
+    readme = " ".join(text_of("README.md").split())
+    study = yaml.safe_load(text_of("studies/methods.yaml"))
+    assert f"sets {len(study['algorithms'])} of them against each other on {len(study['problems'])} problems" in readme
+    assert [len(yaml.safe_load(text_of("studies/constrained.yaml"))["problems"])] == [7]
+    assert "sets them against BoTorch and Optuna on seven such problems" in readme
+
+
+CONSTRAINED = {
+    "speed reducer, 11 constraints": ("reducer", 1),
+    "the same, x5 from 7.3": ("reducer_cec2020", 1),
+    "Branin": ("branin", 1),
+    "Simionescu (1e-6)": ("simionescu", 1e-6),
+    "gas compressor (1,000)": ("gas_compressor", 1000),
+    "Ackley (5)": ("ackley", 1),
+    "Hartmann (6)": ("hartmann", 1),
+}
+
+
+def test_the_table_of_unknown_constraints_is_that_of_the_stored_study():
+    data = results("studies/results/constrained")
+    rows = table("docs/methods.md", "problem | trials | `neural_cbo`")
+    assert [row["problem"] for row in rows] == list(CONSTRAINED)
+    trials = {problem["problem"]: problem["trials"] for problem in data["problems"]}
+    for row in rows:
+        problem, unit = CONSTRAINED[row["problem"]]
+        assert row["trials"] == str(trials[problem])
+        for algorithm, cell in list(row.items())[2:]:
+            done = [c for c in data["cells"] if (c["problem"], c["algorithm"]) == (problem, algorithm)]
+            regrets = [c["final_visited"] for c in done if c["state"] == "finished"]
+            known = [regret / unit for regret in regrets if regret is not None]
+            if " to " in cell:
+                known, said = [min(known), max(known)], cell.split(" to ")
+            else:
+                said = listed(cell.replace("none feasible", "-").replace(", then -", "").strip())
+                assert ("none feasible" in cell) == (len(known) < len(regrets)), (problem, algorithm)
+            assert len(said) == len(known) and all(map(agrees, said, known)), (problem, algorithm, said, known)
+
+
+def test_the_table_of_certified_studies_is_that_of_the_stored_study():
+    data = results("studies/results/certified")
+    rows = table("docs/methods.md", "problem | certified to 0.01")
+    assert [re.match(r"\w+", row["problem"])[0].lower() for row in rows] == [p["problem"] for p in data["problems"]]
+    for row, problem in zip(rows, data["problems"], strict=True):
+        stored = {each["algorithm"]: each for each in problem["rows"]}
+        proof = stored["certified"]["proof"]
+        assert row["certified to 0.01"] == f"{proof['certified']:.0%}"
+        assert agrees(row["CPU s, 90%"], proof["cpu_p90"]), problem["problem"]
+        for algorithm in ("certified", "multistart", "pk_miqp", "botorch_log_ei", "optuna_gp"):
+            said, each = row[algorithm], stored.get(algorithm)
+            assert said == "-" if each is None else agrees(said, each["mean"]), (problem["problem"], algorithm)
+
+
+def _own(row: dict[str, Any]) -> bool:
+    return row["method"] == "certified" and row["line"] != "scip"
+
+
+def test_the_table_of_certificates_is_that_of_the_stored_benchmark():
+    data = results("benchmarks/results/certified")
+    found = {(row["d"], row["n"]): row["outcomes"] for row in data["rows"] if _own(row)}
+    for row in table("docs/methods.md", "coordinates, trials"):
+        size = tuple(map(int, row["coordinates, trials"].split(", ")))
+        outcomes = found[size]
+        typical, most = row["processor time, median (most)"].replace(" s", "").strip(")").split(" (")
+        assert agrees(typical, median(outcomes["cpu_s"])), size
+        assert agrees(most, max(outcomes["cpu_s"])), size
+        nodes = median(outcomes["nodes"])
+        assert float(row["nodes, median"].replace(",", "")) == pytest.approx(nodes, rel=0.05), size
+        closed = sum(status == "optimal" for status in outcomes["status"])
+        assert row["closed"].startswith(f"{closed} of {len(outcomes['status'])}"), size
+
+
+def test_the_misses_that_are_said_are_those_of_the_stored_benchmark():
+    rows = [row for row in results("benchmarks/results/certified")["rows"] if row["line"] != "scip"]
+    missed: dict[str, int] = {}
+    for row in rows:
+        missed[row["method"]] = missed.get(row["method"], 0) + row["misses"]
+    assert sum(len(row["outcomes"]["cpu_s"]) for row in rows if _own(row)) == 480
+    said = "COBYLA 44, of trust-constr 54, of SLSQP 63, of Nelder-Mead 101, and the one fixed start of L-BFGS-B"
+    assert said in " ".join(text_of("docs/methods.md").split())
+    assert missed == {
+        "certified": 1,
+        "BoTorch, 10 of 512": 0,
+        "10,000 + 20 L-BFGS-B": 1,
+        "COBYLA, 5 starts": 44,
+        "trust-constr, 5 starts": 54,
+        "SLSQP, 5 starts": 63,
+        "Nelder-Mead, 5 starts": 101,
+        "L-BFGS-B, 1 start": 329,
+    }
+
+
+def test_the_readme_names_every_campaign_file_and_every_study():
+    readme = text_of("README.md")
+    files = [*ROOT.glob("campaigns/*.yaml"), *ROOT.glob("studies/*.yaml")]
+    text = readme + text_of("docs/methods.md")
+    assert [file.name for file in files if file.name not in text] == []
+    assert [
+        name for name in re.findall(r"(?:campaigns|studies)/[\w-]+\.yaml", readme) if not (ROOT / name).exists()
+    ] == []
