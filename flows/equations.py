@@ -40,7 +40,11 @@ def require_equation(campaign: "Campaign") -> None:
     if surrogate is None or not surrogate.needs_physics:
         return
     part = campaign.spec.algorithm
-    place = f"algorithm.kind: {part.named.kind!r}" if part.named else f"algorithm.surrogate: {part.surrogate and part.surrogate.kind!r}"
+    place = (
+        f"algorithm.kind: {part.named.kind!r}"
+        if part.named
+        else f"algorithm.surrogate: {part.surrogate and part.surrogate.kind!r}"
+    )
     if problem.equation is None or problem.domain is None:
         raise InputError(
             f"{place} needs an equation and problem {campaign.spec.problem.kind!r} states none. Use auto or exact_gp, "
