@@ -1,7 +1,6 @@
 """The score where the optimistic bound of every constraint holds (Xu et al., 2023; Neural-CBO)."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +16,6 @@ from models.observations import Observations
 from models.surrogate import Informed, Posterior
 
 _HIDDEN_WIDTH = 2.0
-_FIRST_WIDTH, _WIDTH_STEP, _MOST_WIDTH = 0.5, 0.25, 2.0
 
 
 @dataclass(frozen=True)
@@ -29,10 +27,7 @@ class Bound:
 
     Args:
         beta: Weight >= 0 of the variance (dimensionless); the bound uses its square root. "growing": 0.2 d log(2 t)
-            for d encoded coordinates and t trials (Kandasamy et al., 2015). "adaptive": half a standard deviation
-            until a trial was feasible, and from then on a quarter more after each trial that was feasible and a
-            quarter less after each that was not, between 2 and -2: where the optimum lies on the edge of the feasible
-            set, about every second trial falls inside. "gamma": the theory's width, for each
+            for d encoded coordinates and t trials (Kandasamy et al., 2015). "gamma": the theory's width, for each
             constraint B + R sqrt(gamma + 2 + 2 log(1/failure)) with gamma its surrogate's information gain
             (Neural-CBO: Phan-Trong, 2024, chapter 4), and two standard deviations for failing without a result.
         fallback: When violation is sought to be small: until an observed point is ``believed`` feasible, or only where
@@ -45,7 +40,7 @@ class Bound:
         ValueError: a number is out of its range.
     """
 
-    beta: float | Literal["growing", "adaptive", "gamma"] = 4.0
+    beta: float | Literal["growing", "gamma"] = 4.0
     fallback: Literal["believed", "empty"] = "believed"
     norm: float = 1.0
     subgaussian: float = 0.1
@@ -54,8 +49,7 @@ class Bound:
     def __post_init__(self) -> None:
         if not isinstance(self.beta, str) and not (math.isfinite(self.beta) and self.beta >= 0):
             raise ValueError(
-                f'beta is {self.beta}: give a finite number >= 0 (4 is two standard deviations), "growing", "adaptive" '
-                'or "gamma".'
+                f'beta is {self.beta}: give a finite number >= 0 (4 is two standard deviations), "growing" or "gamma".'
             )
         refuse_non_positive("norm", self.norm)
         refuse_non_positive("subgaussian", self.subgaussian)
@@ -79,7 +73,7 @@ class Bound:
         return _Bounded(score, believing, widths, X[feasible])
 
     def widths(self, posterior: ConstrainedPosterior, data: Observations) -> tuple[float, ...]:
-        """Standard deviations granted to each constraint and, where designs have failed, to failing; taken where < 0.
+        """Standard deviations granted to each constraint and, where designs have failed, to failing.
 
         Raises:
             ValueError: beta is "gamma" and a constraint's surrogate does not know its information gain.
@@ -87,20 +81,10 @@ class Bound:
         if self.beta == "gamma":
             own = tuple(self._theory(_gain(each)) for each in posterior.constraints)
             return own if posterior.hidden is None else (*own, _HIDDEN_WIDTH)
-        if self.beta == "adaptive":
-            return (_adapted([bool(met.all()) for met in data.constraints <= 0]),) * posterior.columns
         return (math.sqrt(weight_of(self.beta, data.X.shape[1], len(data))),) * posterior.columns
 
     def _theory(self, gain: float) -> float:
         return self.norm + self.subgaussian * math.sqrt(gain + 2 + 2 * math.log(1 / self.failure))
-
-
-def _adapted(feasible: Sequence[bool]) -> float:
-    """The width after trials of which these were feasible, in their order."""
-    width = _FIRST_WIDTH
-    for held in feasible[feasible.index(True) + 1 :] if True in feasible else ():
-        width = min(max(width + (_WIDTH_STEP if held else -_WIDTH_STEP), -_MOST_WIDTH), _MOST_WIDTH)
-    return width
 
 
 def _gain(posterior: Posterior) -> float:

@@ -1,4 +1,4 @@
-"""Neural-CBO (Phan-Trong, 2024, chapter 4): expected improvement within optimistic bounds, all by neural networks."""
+"""Neural-CBO (Phan-Trong, 2024, chapter 4): expected improvement under constraints, all by neural networks."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,18 +8,20 @@ from models.sentence import MULTISTART, Words, start
 
 @dataclass(frozen=True)
 class NeuralCBO:
-    """tangent_network x log_ei x multistart where the lower bounds of all constraints are <= 0.
+    """tangent_network x log_ei x multistart, by default times the probability that all constraints hold.
 
     The objective and every constraint have a tangent_network of their own. The incumbent is the best mean among the
-    trials believed feasible; where none is, the summed violation of the bounds is made small (the paper does not say).
+    trials believed feasible; where none is, the probability alone is sought. The paper has optimistic bounds instead:
+    the improvement counts where the lower bounds of all constraints are <= 0, and where no trial is believed feasible
+    the summed violation of the bounds is made small (the paper does not say).
 
     Args:
         preset: ``paper``: two hidden layers of ``horizon`` relu, zero before training, the raw kernel at the initial
             weights with lambda 1, one pass over the trials at the rate 1e-4, the theory's bounds and 10,000 candidates
             without gradients. B, R and delta are not published: 1, 0.1 and 0.1, in standard deviations of the readings.
         train: ``full`` or ``one_pass``; the preset's own when left out, which is ``full`` in the default one.
-        beta: Weight of the variance in the constraints' bounds (0.25 in the authors' code), or a rule of it (see
-            models.rules.bound); when left out ``adaptive``, and the theory's ``gamma`` in the preset ``paper``.
+        beta: Weight of the variance in the constraints' bounds (0.25 in the authors' code), or ``gamma`` for the
+            theory's; when left out ``gamma`` in the preset ``paper``, and in the default one no bounds.
         horizon: T, the trials planned, which is the width of the paper's networks.
 
     Raises:
@@ -28,7 +30,7 @@ class NeuralCBO:
 
     preset: Literal["default", "paper"] = "default"
     train: Literal["full", "one_pass"] | None = None
-    beta: float | Literal["adaptive", "gamma", "growing"] | None = None
+    beta: float | Literal["gamma", "growing"] | None = None
     horizon: int = 100
 
     def __post_init__(self) -> None:
@@ -39,13 +41,13 @@ class NeuralCBO:
         """See Sentence.words."""
         paper = self.preset == "paper"
         surrogate = {"kind": "tangent_network", **(self._paper() if paper else self._trained())}
-        beta = self.beta if self.beta is not None else "gamma" if paper else "adaptive"
+        beta = "gamma" if paper and self.beta is None else self.beta
         return {
             "start": start(dimension, "random" if paper else "sobol"),
             "surrogate": surrogate,
             "acquisition": {"kind": "log_ei", **({"doubts": 0.0} if paper else {})},
             "maximizer": {**MULTISTART, **({"n_samples": 10_000, "n_starts": 0} if paper else {})},
-            "constraints": {"surrogate": dict(surrogate), "rule": {"kind": "bound", "beta": beta}},
+            "constraints": {"surrogate": dict(surrogate), "rule": _rule(beta)},
         }
 
     def _trained(self) -> dict[str, Any]:
@@ -63,3 +65,7 @@ class NeuralCBO:
             "train": self.train or "one_pass",
             "rate": 1e-4,
         }
+
+
+def _rule(beta: float | str | None) -> dict[str, Any]:
+    return {"kind": "probability"} if beta is None else {"kind": "bound", "beta": beta}

@@ -236,28 +236,6 @@ def test_the_theorys_bounds_are_those_of_each_constraints_information_gain(data,
         assert width == pytest.approx(1 + 0.1 * np.sqrt(gain + 2 + 2 * np.log(10)), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("held", "width"),
-    [
-        ("xxxx", 0.5),
-        ("xxo", 0.5),  # the first one that held begins the count
-        ("xxoo", 0.75),
-        ("xoox", 0.5),
-        ("oxxx", -0.25),
-        ("o" * 20, 2.0),
-        ("o" * 20 + "x", 1.75),
-        ("o" + "x" * 20 + "o", -1.75),
-    ],
-)
-def test_the_adaptive_bound_widens_after_each_feasible_trial_and_narrows_after_each_infeasible_one(
-    posterior, held, width
-):
-    signs = np.array([[-1.0, 0.0] if one == "o" else [-1.0, 1e-9] for one in held]).reshape(-1, 2)
-    X = rng().uniform(-1, 1, (len(held), 2))
-    data = Observations(X, np.zeros(len(held)), maximize=False, constraints=signs)
-    assert Bound(beta="adaptive").widths(posterior, data) == (width, width)
-
-
 def test_a_stored_posterior_comes_back_to_the_bit(data, grid):
     wise = replace(data, failed=np.array([[0.9, 0.9], [0.8, 0.95]]))
     rule = algorithm(LogEI())
