@@ -16,6 +16,7 @@ from models.surrogate import Function, Posterior
 REACH = 0.01
 """How far a reading is felt, as the root mean square over the encoded coordinates: half a percent of their range."""
 _JITTER = 1e-8
+_LEAST_VARIANCE = 1e-10  # of a standardised target; below it GPyTorch warns
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ class ThroughReadings:
         near = self._likeness(X)
         closest, which = near.max(dim=1)
         known = self._variances[which] * (1 - (1 - closest).square())
-        return mean + near @ self._weights, (variance - known).clamp_min(0)
+        return mean + near @ self._weights, (variance - known).clamp_min(_LEAST_VARIANCE)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions of the beliefs, each led through the readings."""
