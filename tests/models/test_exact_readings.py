@@ -30,7 +30,7 @@ def test_beliefs_pass_through_the_readings_and_are_certain_there():
     mean, variance = LED.mean_var(torch.tensor(X))
     assert BELIEFS.mean_var(torch.tensor(X))[1].min() > 1e-4
     np.testing.assert_allclose(mean, DATA.targets, atol=1e-6)
-    np.testing.assert_allclose(variance, 0, atol=1e-12)
+    np.testing.assert_allclose(variance, 1e-10, rtol=1e-6)  # as little as is told
 
 
 def test_beyond_the_reach_of_a_reading_they_are_what_they_were():
