@@ -145,7 +145,7 @@ def test_a_server_killed_as_it_starts_a_run_that_is_stopped_and_a_clock_set_back
     until(lambda: served(process), "its server to be started")
     served(process)[0].kill()
     code, out, err = finish(process)
-    assert (code, out, err.count("\n")) == (2, "", 1), (out, err)
+    assert (code, out, err.count("\n")) == (2, f"    0.0 s  reading {PLATE}\n", 1), (out, err)
     assert re.match("fieldcraft: The local Prefect server was killed by SIGKILL before it .*Nothing is lost", err)
     stopped = command(home, "run", str(PLATE))
     while "harvest" not in stopped.stdout.readline():
@@ -163,7 +163,8 @@ def test_a_server_killed_as_it_starts_a_run_that_is_stopped_and_a_clock_set_back
     assert designs(home) == designs(reference)
     assert all(0.0 < trial.seconds < 3000.0 for trial in ledger.trials("plate"))
     assert all(len(ledger.results(trial.id)) == 1 for trial in ledger.trials("plate"))
-    assert ledger.pending() == () and examine(settings_from({}, home)) == []
+    left = [finding.kind for finding in examine(settings_from({}, home))]
+    assert ledger.pending() == () and left in ([], ["work"]), "of the training that was stopped"
 
 
 def stop(process: subprocess.Popen, home: Path) -> Ledger:
