@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import qmc
 
 from models.acquisitions.log_ei import LogEI
 from models.acquisitions.thompson import Thompson
@@ -58,7 +57,7 @@ def regret(problem: Any, surrogate: Any, acquisition: Any, seed: int) -> float:
         return found
 
     algorithm = Algorithm(Sobol(), START, surrogate, acquisition, Multistart())
-    X = 2 * qmc.Sobol(space.dimension, rng=np.random.default_rng(seed)).random(START) - 1
+    X = algorithm.initial.propose(space, 0, START, np.random.default_rng(seed))
     none = np.empty((0, space.dimension))
     while len(X) < TRIALS:
         data, t = Observations(X, read(X), maximize=False), len(X)
