@@ -203,7 +203,7 @@ def test_check_prints_all_that_a_file_says_with_every_default(tmp_path, capsys):
     data = json.loads(told(capsys, "check", file, "--home", tmp_path / "home", "--json"))
     assert data["campaign"] == "small"
     assert data["spec"]["algorithm"]["surrogate"]["kernel"] == "matern52"
-    assert data["spec"]["noise"] == {"sd": 0.5, "of_sd": None}
+    assert data["spec"]["noise"] == {"sd": 0.5, "of_sd": None, "fitted": False}
     assert f"digest {data['digest'][:12]}" in said
     assert [path.name for path in tmp_path.iterdir()] == ["campaign.yaml"]
 

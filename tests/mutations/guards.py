@@ -201,9 +201,9 @@ GUARDS = (
     Guard(
         "what is sent is staged first",
         "flows/dispatching.py",
-        "        staged = _claim(site, trial)\n",
-        '        dispatcher.submit(Job(trial.id, f"{trial.id}-{trial.attempt + 1}", _request(site, trial)))\n'
-        "        staged = _claim(site, trial)\n",
+        "        claimed = _claim(site, trial, now)\n",
+        '        dispatcher.submit(Job(trial.id, f"{trial.id}-{trial.attempt + 1}", _request(site, trial, now)))\n'
+        "        claimed = _claim(site, trial, now)\n",
         "tests/flows/test_passes.py::test_a_trial_is_staged_in_the_ledger_before_its_dispatcher_is_asked_to_run_it",
         r"b-0001-1 APPROVED",
     ),
@@ -228,8 +228,8 @@ GUARDS = (
     Guard(
         "a key runs once, whoever submits it",
         "flows/jobfolder.py",
-        '{**process, "at": time.time()}, once=True)',
-        '{**process, "at": time.time()})',
+        '{**process, "at": time.time()}, once=True, flush=flush)',
+        '{**process, "at": time.time()}, flush=flush)',
         "tests/contracts/test_dispatchers.py::test_a_key_submitted_twice_runs_once[local]",
         r"assert",
     ),
