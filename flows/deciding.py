@@ -157,19 +157,18 @@ def _next(site: Site, trials: tuple[Brief, ...]) -> Decision:
     model = site.campaign.algorithm.learns(known)
     wanted = spec.algorithm.start.n - known
     propose = min(wanted if wanted > 0 else spec.batch, _left(site, trials))
-    if (untried := _untried(site, trials)) is not None:
-        if not untried:
-            return _ended(site, trials, "space: every design that it has was proposed")
-        propose = min(propose, untried)
-    return Decision(propose=propose, iteration=_next_iteration(trials), model=model)
+    untried = _untried(site, trials, propose)
+    if propose and not untried:
+        return _ended(site, trials, "space: every design that it has was proposed")
+    return Decision(propose=untried, iteration=_next_iteration(trials), model=model)
 
 
-def _untried(site: Site, trials: Sequence[Brief]) -> int | None:
-    """How many designs no trial has; None where that does not matter, or there are too many to count."""
+def _untried(site: Site, trials: Sequence[Brief], wanted: int) -> int:
+    """How many designs no trial has, at most ``wanted``; that many where one may be run again."""
     designs = None if site.campaign.noisy else designs_of(site.campaign.space)
-    if designs is None:
-        return None
-    return len({digest_of(design) for design in designs} - {digest_of(trial.design) for trial in trials})
+    if designs is None or len(designs) - len(trials) >= wanted:
+        return wanted
+    return min(wanted, len({digest_of(design) for design in designs} - {digest_of(trial.design) for trial in trials}))
 
 
 def _next_iteration(trials: Sequence[Brief]) -> int:

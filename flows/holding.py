@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flows.dispatchers.inline import write_down
-from storage.ledger import Ledger
+from storage.ledger import LeaseLost, Ledger
 from storage.records import Lease
 
 
@@ -23,12 +23,18 @@ def held(ledger: Ledger, name: str, *, break_lease: bool = False, due: float | N
     Raises:
         storage.ledger.LeaseHeld: another process makes passes over the campaign.
         storage.ledger.PassServed: a later pass has done what this one was to do.
+        storage.ledger.LeaseLost: another process took the lease over meanwhile.
     """
     lease = ledger.acquire(name, break_lease=break_lease, due=due)
     done = False
     try:
         yield lease
         done = True
+    except OSError as error:  # a file that is gone may have been tidied up by whoever took the lease over
+        holder = ledger.holder(name)
+        if holder is None or holder.token != lease.token:
+            raise LeaseLost.to(lease, holder) from error
+        raise
     finally:
         write_down(name)
         ledger.release(lease, done)

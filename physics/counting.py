@@ -14,10 +14,9 @@ MOST = 10_000
 
 @lru_cache(maxsize=16)
 def designs_of(space: SearchSpace) -> tuple[Design, ...] | None:
-    """Every design of a space, in the order of its variables' levels; None where there are more than ``MOST``.
+    """Every design of a space, in the order of its variables' levels.
 
-    Args:
-        space: The space; None for one with a continuous variable.
+    None where a variable is continuous, or the levels have more than ``MOST`` combinations.
     """
     levels = [_levels(variable) for variable in space.variables]
     if math.prod(len(each) or MOST + 1 for each in levels) > MOST:

@@ -22,7 +22,7 @@ LedgerError
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from storage.records import Expect, Lease
 
@@ -131,6 +131,15 @@ class PassServed(LedgerError):
 
 class LeaseLost(LedgerError):
     """The lease was taken over; the write was refused and nothing was changed."""
+
+    @classmethod
+    def to(cls, lost: Lease, holder: Lease | None) -> Self:
+        """The error of a process that held ``lost``, now that ``holder`` makes the passes, or nobody."""
+        now = "free" if holder is None else f"held by pid {holder.pid} on {holder.host}"
+        return cls(
+            f"This process no longer holds the lease on {lost.campaign!r} (token {lost.token}): it is {now}. "
+            "Nothing was written; what this process was doing is for the next pass to find."
+        )
 
 
 class Sealed(LedgerError):

@@ -77,12 +77,9 @@ def hold(connection: Connection, lease: Lease) -> None:
     """Raise ``LeaseLost`` unless the lease is still held; part of every fenced write, in the same transaction."""
     table = schema.leases
     row = one(connection, select(table).where(table.c.campaign == lease.campaign).with_for_update())
-    if row is None or row["token"] != lease.token or row["host"] is None:
-        now = "free" if row is None or row["host"] is None else f"held by pid {row['pid']} on {row['host']}"
-        raise LeaseLost(
-            f"This process no longer holds the lease on {lease.campaign!r} (token {lease.token}): it is {now}. "
-            "Nothing was written; what this process was doing is for the next pass to find."
-        )
+    holder = None if row is None or row["host"] is None else record_of(Lease, row)
+    if holder is None or holder.token != lease.token:
+        raise LeaseLost.to(lease, holder)
 
 
 def lives(holder: Lease) -> bool:

@@ -8,6 +8,7 @@ from rig import rig
 from webhooks import Webhook
 
 from flows.dispatcher import NotSent
+from flows.holding import held
 from flows.passes import Passed, Ref, make_pass
 from flows.schedules import Tick, tick
 from storage.ledger import LeaseLost
@@ -75,3 +76,20 @@ def test_a_pass_whose_lease_was_broken_writes_nothing(tmp_path):
     with pytest.raises(LeaseLost, match="no longer holds the lease on 'b'"):
         make_pass(Ref(str(at.settings.home), "b", lost.model_dump()))
     assert at.ledger.trials("b") == ()
+
+
+@pytest.mark.parametrize("after", ["held", "given back"])
+def test_a_file_that_the_next_holder_tidied_up_is_told_as_the_lease_that_was_lost(tmp_path, after):
+    at, gone = rig(tmp_path), tmp_path / "work" / "b-0001-1" / "started.json"
+    now = {"held": "held by pid", "given back": "free"}[after]
+    with pytest.raises(LeaseLost, match=f"no longer holds the lease on 'b' .*: it is {now}"), held(at.ledger, "b"):
+        taken = at.ledger.acquire("b", break_lease=True)
+        if after == "given back":
+            at.ledger.release(taken)
+        gone.write_text("{}")
+
+
+def test_a_file_that_is_gone_under_a_lease_that_is_held_is_told_as_that(tmp_path):
+    at = rig(tmp_path)
+    with pytest.raises(FileNotFoundError, match="gone"), held(at.ledger, "b"):
+        (tmp_path / "gone" / "started.json").write_text("{}")
