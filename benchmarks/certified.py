@@ -31,9 +31,9 @@ import numpy as np
 import torch
 from searches import RIVALS, Drawn, Outcome, proven, searched
 
-from models.maximizer import Maximizer
-from models.maximizers.certified import Certified
-from models.maximizers.pk_miqp import PKMIQP
+from fieldcraft.models.maximizer import Maximizer
+from fieldcraft.models.maximizers.certified import Certified
+from fieldcraft.models.maximizers.pk_miqp import PKMIQP
 
 OURS, SCIP, SCIP_Q = "certified", "pk_miqp, SCIP", "pk_miqp form: q, SCIP"
 MISS = 1e-3

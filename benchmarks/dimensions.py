@@ -17,20 +17,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from models.acquisitions.log_ei import LogEI
-from models.acquisitions.thompson import Thompson
-from models.algorithm import Algorithm
-from models.maximizers.multistart import Multistart
-from models.observations import Array, Observations
-from models.proposers.sobol import Sobol
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.sampled_linear import SampledLinear
-from models.surrogates.sampled_network import SampledNetwork
-from models.surrogates.tangent_network import TangentNetwork
-from physics.problems.ackley import Ackley
-from physics.problems.hartmann import Hartmann
-from physics.problems.levy import Levy
-from physics.problems.styblinski_tang import StyblinskiTang
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.acquisitions.thompson import Thompson
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.sampled_linear import SampledLinear
+from fieldcraft.models.surrogates.sampled_network import SampledNetwork
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
+from fieldcraft.physics.problems.ackley import Ackley
+from fieldcraft.physics.problems.hartmann import Hartmann
+from fieldcraft.physics.problems.levy import Levy
+from fieldcraft.physics.problems.styblinski_tang import StyblinskiTang
 
 START, TRIALS = 20, 70
 PROBLEMS: Mapping[str, Callable[[], Any]] = {

@@ -17,17 +17,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from models.acquisitions.log_ei import LogEI
-from models.algorithm import Algorithm
-from models.maximizers.multistart import Multistart
-from models.observations import Array, Observations, Physics
-from models.proposers.sobol import Sobol
-from models.surrogates.auto import Auto
-from physics.collocation import collocate
-from physics.domain import Axis, Domain
-from physics.operators import Equation, LinearEquation, Values
-from physics.problems.heat import Heat
-from physics.space import Continuous, SearchSpace
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Array, Observations, Physics
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogates.auto import Auto
+from fieldcraft.physics.collocation import collocate
+from fieldcraft.physics.domain import Axis, Domain
+from fieldcraft.physics.operators import Equation, LinearEquation, Values
+from fieldcraft.physics.problems.heat import Heat
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 START, COLLOCATION, NOISE = 6, 64, 0.01
 

@@ -26,16 +26,16 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from flows.passes import Ref, directly, make_pass
-from flows.prefect_server import Server, one_client, without_heartbeats
-from flows.running import created, pause
-from flows.settings import settings_from
-from flows.spans import profiled, span
-from flows.spec import parse
-from flows.wiring import wire
-from physics.problems.branin import Branin
-from physics.space import Continuous
-from storage.ledger import open_ledger
+from fieldcraft.flows.machinery.prefect_server import Server, one_client, without_heartbeats
+from fieldcraft.flows.machinery.profiling import profiled, span
+from fieldcraft.flows.run import created, pause
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps.one_pass import Ref, directly, make_pass
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.physics.problems.branin import Branin
+from fieldcraft.physics.space import Continuous
+from fieldcraft.storage.ledger import open_ledger
 
 AIM_MS = 50.0
 FLUSHED = "5 commits of the ledger and a field, whose files and folders are flushed one by one"
@@ -99,9 +99,9 @@ def ours(folder: Path, trials: int, dispatcher: str, *, prefect: bool) -> Cost:
 
 def through_prefect(ref: Ref) -> Any:
     """One pass as ``fieldcraft run`` makes it."""
-    from flows.campaign import iterate
-    from flows.deciding import Decision
-    from flows.passes import Passed
+    from fieldcraft.flows.campaign import iterate
+    from fieldcraft.flows.steps.decide import Decision
+    from fieldcraft.flows.steps.one_pass import Passed
 
     with span("prefect"):
         done = iterate(ref.name, ref.home, dict(ref.lease))

@@ -7,11 +7,11 @@ import torch
 from botorch.acquisition import qLogNoisyExpectedImprovement
 from torch import Tensor
 
-from models.networks import Network
-from models.observations import Observations
-from models.peers._botorch import Cube, fitted, maximised
-from models.tangents import Passes, Perceptron, combine, project
-from physics.space import SearchSpace
+from fieldcraft.models.networks.perceptron import Network
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.peers._botorch import Cube, fitted, maximised
+from fieldcraft.models.tangent.features import Passes, Perceptron, combine, project
+from fieldcraft.physics.space import SearchSpace
 
 
 def qlognei(data: Observations, space: SearchSpace) -> tuple[float, float]:

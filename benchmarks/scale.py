@@ -105,7 +105,7 @@ class Cost:
 
 def settings_in(folder: Path) -> Any:
     """The settings of a home under ``folder``, with the surrogate among its kinds."""
-    from flows.settings import settings_from
+    from fieldcraft.flows.settings import settings_from
 
     kinds = folder / "plugins" / "surrogates"
     kinds.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ def settings_in(folder: Path) -> Any:
 
 def fill(folder: Path, trials: int) -> None:
     """Write a campaign of so many completed trials, every one through the ledger's own door, and a short one."""
-    from storage.ledger import open_ledger
+    from fieldcraft.storage.ledger import open_ledger
 
     settings = settings_in(folder)
     ledger = open_ledger(settings.ledger, create=True)
@@ -129,11 +129,11 @@ def _fill(ledger: Any, settings: Any, file: Path, name: str, trials: int) -> Non
     import numpy as np
     import torch
 
-    from flows.running import created
-    from flows.spec import read_campaign
-    from flows.tensors import as_dataset
-    from flows.wiring import wire
-    from storage.fields import FieldStore
+    from fieldcraft.flows.run import created
+    from fieldcraft.flows.spec.campaign_file import read_campaign
+    from fieldcraft.flows.wiring.campaign import wire
+    from fieldcraft.flows.wiring.tensors import as_dataset
+    from fieldcraft.storage.fields import FieldStore
 
     file.write_text(CAMPAIGN.format(name=name, budget=trials + 1000))
     campaign = wire(read_campaign(file), settings)
@@ -148,7 +148,7 @@ def _fill(ledger: Any, settings: Any, file: Path, name: str, trials: int) -> Non
 
 
 def _iterate(ledger: Any, fields: Any, campaign: Any, iteration: int, q: int, rng: Any, model: Any) -> None:
-    from storage.records import Grant, Origin, Proposal, TrialState
+    from fieldcraft.storage.records import Grant, Origin, Proposal, TrialState
 
     origin, product = {"kind": "initial", "algorithm": "random"}, None
     if iteration:
@@ -165,7 +165,7 @@ def _iterate(ledger: Any, fields: Any, campaign: Any, iteration: int, q: int, rn
 
 
 def _model(ledger: Any, name: str, iteration: int, reference: Any) -> Any:
-    from storage.records import digest_of
+    from fieldcraft.storage.records import digest_of
 
     seen = range(1, iteration * BATCH + 1)
     payload = {
@@ -246,8 +246,8 @@ class Clock:
 
 def measure_pass(folder: Path, clock: Clock, passes: int = 3) -> dict[str, Any]:
     """Passes step by step; the first one imports, too."""
-    from flows.passes import Ref, make_pass
-    from storage.ledger import open_ledger
+    from fieldcraft.flows.steps.one_pass import Ref, make_pass
+    from fieldcraft.storage.ledger import open_ledger
 
     settings = settings_in(folder)
     ledger = open_ledger(settings.ledger)
@@ -273,7 +273,7 @@ def measure_command(folder: Path, clock: Clock, *words: str) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "flows.cli", *words, "--home", str(folder / "home")],
+        [sys.executable, "-m", "fieldcraft.flows.cli", *words, "--home", str(folder / "home")],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.DEVNULL,
         check=True,

@@ -13,14 +13,14 @@ from botorch.optim.optimize import optimize_acqf
 from scipy.optimize import minimize
 from scipy.stats import qmc
 
-from models.acquisitions.ucb import UCB
-from models.analytic import AnalyticScore
-from models.gaussian_process import ExactPosterior, Fit, build, pathwise, posterior
-from models.maximizer import Maximizer
-from models.observations import Array, Observations, Scaling
-from models.peers._botorch import RAW_SAMPLES, RESTARTS
-from models.randomness import seeded
-from physics.space import Continuous, SearchSpace
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.gaussian.process import ExactPosterior, Fit, build, pathwise, posterior
+from fieldcraft.models.maximizer import Maximizer
+from fieldcraft.models.numerics.randomness import seeded
+from fieldcraft.models.observations import Array, Observations, Scaling
+from fieldcraft.models.peers._botorch import RAW_SAMPLES, RESTARTS
+from fieldcraft.models.scoring.analytic import AnalyticScore
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 KERNEL, NOISE = "matern32", 1e-6
 STARTS = 5

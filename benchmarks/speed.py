@@ -26,18 +26,18 @@ import torch
 from rivals import descend, descend_by_autodiff, double_autograd, primal_variance, qlognei, sherman_morrison
 from torch import Tensor
 
-from models.acquisitions.thompson import Thompson
-from models.directions import Regression, in_blocks
-from models.dual import Factor, Watched
-from models.maximizers.multistart import Multistart
-from models.networks import Network
-from models.observations import Observations
-from models.peers.optuna_gp import OptunaGP
-from models.surrogate import Posterior, no_report
-from models.surrogates.sampled_linear import SampledLinear
-from models.surrogates.sampled_network import SampledNetwork
-from models.tangents import Passes, Perceptron, combine, diagonal, gram, project
-from physics.space import Continuous, SearchSpace
+from fieldcraft.models.acquisitions.thompson import Thompson
+from fieldcraft.models.linear.conditioning import Factor, Watched
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.networks.perceptron import Network
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.peers.optuna_gp import OptunaGP
+from fieldcraft.models.surrogate import Posterior, no_report
+from fieldcraft.models.surrogates.sampled_linear import SampledLinear
+from fieldcraft.models.surrogates.sampled_network import SampledNetwork
+from fieldcraft.models.tangent.features import Passes, Perceptron, combine, diagonal, gram, project
+from fieldcraft.models.tangent.weight_draws import Regression, in_blocks
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 CANDIDATES = 10_000
 RIDGE = 0.01

@@ -53,7 +53,9 @@ def seconds_to_line(command: list[str], word: str, environment: dict[str, str]) 
 def measure() -> dict[str, list[float]]:
     """Seconds by what was started, three of each, interleaved."""
     found: dict[str, list[float]] = {"prefect untuned, new": [], "prefect untuned, again": [], "fieldcraft, new": []}
-    subprocess.run([sys.executable, "-m", "flows.prefect_server", "--prepare"], cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "fieldcraft.flows.machinery.prefect_server", "--prepare"], cwd=ROOT, check=True
+    )
     for _ in range(3):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             plain = {
@@ -63,7 +65,7 @@ def measure() -> dict[str, list[float]]:
             }
             for name in ("prefect untuned, new", "prefect untuned, again"):
                 found[name].append(seconds_to_line([sys.executable, "-c", PLAIN], "first", plain))
-            run = [sys.executable, "-m", "flows.cli", "run", str(ROOT / "campaigns" / "heat.yaml")]
+            run = [sys.executable, "-m", "fieldcraft.flows.cli", "run", str(ROOT / "campaigns" / "heat.yaml")]
             found["fieldcraft, new"].append(
                 seconds_to_line([*run, "--home", f"{folder}/runs"], "acquire", {"FIELDCRAFT_MLFLOW": "off"})
             )

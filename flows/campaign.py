@@ -13,16 +13,16 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import deployment, flow_run
 from prefect.states import Completed
 
-from flows.exporting import export_mlflow
-from flows.holding import held
-from flows.passes import Passed, Ref, make_pass
-from flows.remarks import one_line
-from flows.schedules import CatchUp, Tick, tick
-from flows.settings import settings_from
-from flows.spans import measured, step_name
-from flows.training import train_outside
-from storage.ledger import LeaseHeld, LeaseLost, open_ledger
-from storage.records import Lease
+from fieldcraft.flows.machinery.leases import held
+from fieldcraft.flows.machinery.profiling import measured, step_name
+from fieldcraft.flows.machinery.text import one_line
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
+from fieldcraft.flows.steps.schedule import CatchUp, Tick, tick
+from fieldcraft.flows.steps.train import train_outside
+from fieldcraft.flows.views.export import export_mlflow
+from fieldcraft.storage.ledger import LeaseHeld, LeaseLost, open_ledger
+from fieldcraft.storage.records import Lease
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,8 +54,8 @@ def iterate(
         catch_up: What becomes of a deployment's missed runs: ``once`` makes one pass of them all, ``skip`` none.
 
     Returns:
-        What the pass did (``flows.passes.Passed`` as data). A deployment's run ends in a completed state that says so,
-        or in one named Skipped where no pass was needed or another process was making one.
+        What the pass did (``flows.steps.one_pass.Passed`` as data). A deployment's run ends in a completed state that
+        says so, or in one named Skipped where no pass was needed or another process was making one.
 
     Raises:
         storage.ledger.LeaseHeld: called directly while another process makes passes over the campaign; names it.

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.commands import campaigns, decisions, reading, recovery, reports, results, studies, trials
-from flows.commands.shared import Command, complain, doubt, wait_for_people
-from flows.errors import FieldcraftError, InputError, Unfinished
-from flows.remarks import QUOTED, quoted, shown, suggestion
-from flows.settings import Settings, settings_from
+from fieldcraft.flows.commands import campaigns, decisions, reading, recovery, reports, results, studies, trials
+from fieldcraft.flows.commands.shared import Command, complain, doubt, wait_for_people
+from fieldcraft.flows.errors import FieldcraftError, InputError, Unfinished
+from fieldcraft.flows.machinery.text import QUOTED, quoted, shown, suggestion
+from fieldcraft.flows.settings import Settings, settings_from
 
 _GROUPS = (campaigns, decisions, reading, recovery, reports, results, studies, trials)
 _NOBODY_READS = 141  # as of a process that ended by SIGPIPE
@@ -104,9 +104,9 @@ def unread() -> bool:
 
 def _told() -> tuple[type[Exception], ...]:
     """The errors that are told on one line; looked up only where there is an error."""
-    from storage.ledger_errors import LedgerError
-    from storage.staging import FieldError
-    from storage.tracking_errors import TrackingError
+    from fieldcraft.storage.field_store.staging import FieldError
+    from fieldcraft.storage.ledger_errors import LedgerError
+    from fieldcraft.storage.trackers.errors import TrackingError
 
     return FieldcraftError, LedgerError, FieldError, TrackingError
 
@@ -114,7 +114,7 @@ def _told() -> tuple[type[Exception], ...]:
 def _admit(settings: Settings) -> None:
     """Let whoever acts in, if they may read; without people and tokens everybody may, and nothing is imported."""
     if settings.people is not None or settings.token is not None:
-        from flows.identity import acting
+        from fieldcraft.flows.identity import acting
 
         acting(settings, "read")
 

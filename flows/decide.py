@@ -14,14 +14,14 @@ from prefect.flows import Flow
 from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
-from flows import decisions
-from flows.choices import Choice
-from flows.errors import FieldcraftError
-from flows.identity import bearer
-from flows.remarks import one_line
-from flows.settings import settings_from
-from storage.ledger import LedgerError, open_ledger
-from storage.records import Trial
+from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.identity import bearer
+from fieldcraft.flows.machinery.text import one_line
+from fieldcraft.flows.people import decisions
+from fieldcraft.flows.people.trial_labels import Choice
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.storage.ledger import LedgerError, open_ledger
+from fieldcraft.storage.records import Trial
 
 BLANK = "(blanked)"
 

@@ -8,7 +8,7 @@ FieldcraftError
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from storage.text import printable
+from fieldcraft.storage.text import printable
 
 MOST_FAULTS = 10  # that are told at once
 

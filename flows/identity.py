@@ -24,9 +24,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from flows.errors import FieldcraftError, InputError
-from flows.settings import Settings
-from flows.spec import load_yaml
+from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.campaign_file import load_yaml
 
 Role = Literal["viewer", "approver", "operator"]
 Right = Literal["read", "decide", "operate"]

@@ -36,9 +36,9 @@ from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
-from flows.errors import InputError
-from flows.remarks import quoted
-from storage.urls import without_password
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.text import quoted
+from fieldcraft.storage.urls import without_password
 
 _LONGEST_S = 1e8  # three years
 Device = Literal["auto", "cpu", "cuda"]

@@ -6,8 +6,8 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from flows.farm import run_job
-from flows.remarks import one_line
+from fieldcraft.flows.jobs.remote_jobs import run_job
+from fieldcraft.flows.machinery.text import one_line
 
 
 @flow(name="simulate", persist_result=False, retries=0)

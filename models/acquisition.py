@@ -5,8 +5,8 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor
 
-from models.observations import Observations
-from models.surrogate import Posterior
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import Posterior
 
 
 class Score(Protocol):

@@ -11,18 +11,18 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from models.acquisition import Acquisition
-from models.constrained import ConstrainedPosterior
-from models.constraints import Constraints
-from models.exact_readings import through_readings
-from models.maximizer import SAME, Candidates, Maximizer
-from models.maximizers.multistart import Multistart
-from models.neighbours import neighbours
-from models.observations import Array, Observations
-from models.peer import Peer
-from models.proposer import Proposer
-from models.surrogate import Posterior, Report, Surrogate, no_report
-from physics.space import SearchSpace
+from fieldcraft.models.acquisition import Acquisition
+from fieldcraft.models.constraints import Constraints
+from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
+from fieldcraft.models.gaussian.exact_readings import through_readings
+from fieldcraft.models.maximizer import SAME, Candidates, Maximizer
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.numerics.neighbours import neighbours
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.peer import Peer
+from fieldcraft.models.proposer import Proposer
+from fieldcraft.models.surrogate import Posterior, Report, Surrogate, no_report
+from fieldcraft.physics.space import SearchSpace
 
 # Random designs among which the one nearest to a repeated design is sought.
 _SAMPLES = 1024

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from torch import Tensor
 
-from models.acquisition import Acquisition, Scale, Score
-from models.constrained import ConstrainedPosterior
-from models.feasibility import FeasibilityGP, FeasibilityPosterior
-from models.observations import Observations
-from models.rule import Rule
-from models.rules.bound import Bound
-from models.rules.probability import Probability
-from models.stamps import refuse_other_data, stamped
-from models.states import named, part
-from models.surrogate import Posterior, Report, Surrogate
-from models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.acquisition import Acquisition, Scale, Score
+from fieldcraft.models.constraint_rule import Rule
+from fieldcraft.models.feasibility.classifier import FeasibilityGP, FeasibilityPosterior
+from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
+from fieldcraft.models.numerics.digests import refuse_other_data, stamped
+from fieldcraft.models.numerics.states import named, part
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.rules.bound import Bound
+from fieldcraft.models.rules.probability import Probability
+from fieldcraft.models.surrogate import Posterior, Report, Surrogate
+from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 _OBJECTIVE, _HIDDEN, _RUNNING = "objective", "hidden", "running."
 _CLASSIFIER = FeasibilityGP()

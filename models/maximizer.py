@@ -6,9 +6,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from models.acquisition import Score
-from models.observations import Array
-from physics.space import SearchSpace
+from fieldcraft.models.acquisition import Score
+from fieldcraft.models.observations import Array
+from fieldcraft.physics.space import SearchSpace
 
 SAME = 1e-9
 """Two encoded points that differ by less in every coordinate are one design."""

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from physics.operators import Equation, System
-from physics.space import ImageColumns as ImageColumns
-from physics.space import SearchSpace
+from fieldcraft.physics.operators import Equation, System
+from fieldcraft.physics.space import ImageColumns as ImageColumns
+from fieldcraft.physics.space import SearchSpace
 
 Array = NDArray[np.float64]
 

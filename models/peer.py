@@ -10,9 +10,9 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from models.observations import Array, Observations
-from models.randomness import seeded
-from physics.space import SearchSpace
+from fieldcraft.models.numerics.randomness import seeded
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.physics.space import SearchSpace
 
 
 class Peer(Protocol):

@@ -4,8 +4,8 @@ from typing import Protocol
 
 import numpy as np
 
-from models.observations import Array
-from physics.space import SearchSpace
+from fieldcraft.models.observations import Array
+from fieldcraft.physics.space import SearchSpace
 
 
 class Proposer(Protocol):

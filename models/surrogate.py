@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor
 
-from models.observations import Observations, Scaling
+from fieldcraft.models.observations import Observations, Scaling
 
 Function = Callable[[Tensor], Tensor]
 """A function of encoded points, (n, d) -> (n,), differentiable in its argument."""

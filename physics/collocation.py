@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from physics.domain import Domain
+from fieldcraft.physics.domain import Domain
 
 Scheme = Literal["uniform", "latin_hypercube", "sobol"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from physics.variables import Array, SpaceError, finite
+from fieldcraft.physics.variables import Array, SpaceError, finite
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from physics.variables import Array, SpaceError, check_name, finite, narrowed_bounds
+from fieldcraft.physics.variables import Array, SpaceError, check_name, finite, narrowed_bounds
 
 # Of a text that is no image an error shows this many characters.
 _SHOWN = 60

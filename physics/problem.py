@@ -13,9 +13,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from physics.domain import Domain
-from physics.operators import Equation, System
-from physics.space import Design, SearchSpace
+from fieldcraft.physics.domain import Domain
+from fieldcraft.physics.operators import Equation, System
+from fieldcraft.physics.space import Design, SearchSpace
 
 Array = NDArray[np.float64]
 Sense = Literal["maximize", "minimize"]

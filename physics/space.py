@@ -13,14 +13,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from physics.breadth import require_breadth
-from physics.constraints import LinearConstraint, LinearEquality, QuadraticConstraint
-from physics.images import Image, ImageColumns
-from physics.lines import Lines
-from physics.mixtures import Mixture, mixtures
-from physics.polytope import EmptyPolytopeError, Polytope
-from physics.quadrics import CurvedRegion, Quadrics
-from physics.variables import Array, Categorical, Continuous, Integer, SpaceError, suggestion
+from fieldcraft.physics.constraints import LinearConstraint, LinearEquality, QuadraticConstraint
+from fieldcraft.physics.geometry.breadth import require_breadth
+from fieldcraft.physics.geometry.lines import Lines
+from fieldcraft.physics.geometry.mixtures import Mixture, mixtures
+from fieldcraft.physics.geometry.polytope import EmptyPolytopeError, Polytope
+from fieldcraft.physics.geometry.quadrics import CurvedRegion, Quadrics
+from fieldcraft.physics.images import Image, ImageColumns
+from fieldcraft.physics.variables import Array, Categorical, Continuous, Integer, SpaceError, suggestion
 
 __all__ = [
     "Categorical",
@@ -45,7 +45,7 @@ Design = Mapping[str, float | int | str]
 Constraint = LinearConstraint | LinearEquality | QuadraticConstraint
 
 # A constraint holds when it is violated by less than this, relative to the size of its terms. What is proposed keeps an
-# equality to rounding (``physics.polytope.ON_PLANE``).
+# equality to rounding (``physics.geometry.polytope.ON_PLANE``).
 _TOLERANCE = 1e-9
 _SAMPLE_BLOCKS = 50
 _TRIED = 256

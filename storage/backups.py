@@ -24,10 +24,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from storage.fields import FieldStore
-from storage.points import commit_point
-from storage.records import FieldRef, digest_of
-from storage.staging import (
+from fieldcraft.storage.failpoints import commit_point
+from fieldcraft.storage.field_store.staging import (
     MANIFEST,
     FieldDamaged,
     FieldError,
@@ -39,6 +37,8 @@ from storage.staging import (
     stray_staging,
     sync,
 )
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.records import FieldRef, digest_of
 
 COMMIT_POINTS = ("backup.state.after", "backup.manifest.before", "backup.manifest.after")
 BACKUP_FORMAT = 1

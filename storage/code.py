@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from storage.records import Digest, Record, digest_of
+from fieldcraft.storage.records import Digest, Record, digest_of
 
 
 class Code(Record):

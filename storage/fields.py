@@ -1,8 +1,8 @@
 """Fields on disk: immutable, content-addressed zarr groups that appear whole or not at all.
 
 A field is an ``xarray.Dataset`` of numbers. Its address is the SHA-256 of its content, so an identical field is stored
-once. It is staged, sealed with a manifest of checksums, flushed and renamed (``storage.staging``); whoever mentions
-the returned reference mentions something that exists. Nothing is ever changed in place.
+once. It is staged, sealed with a manifest of checksums, flushed and renamed (``storage.field_store.staging``); whoever
+mentions the returned reference mentions something that exists. Nothing is ever changed in place.
 
     ROOT/ab/ab12.../manifest.json     every file with its checksum
     ROOT/ab/ab12.../field.zarr        zarr v3, Blosc zstd 5 with byte shuffle; ``xarray.open_zarr`` reads it too
@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from storage.content import Array, Content
-from storage.objects import ObjectFolder, Objects
-from storage.records import FieldRef
-from storage.stacking import stacked
-from storage.staging import (
+from fieldcraft.storage.field_store.content import Array, Content
+from fieldcraft.storage.field_store.objects import ObjectFolder, Objects
+from fieldcraft.storage.field_store.stacking import stacked
+from fieldcraft.storage.field_store.staging import (
     STAGING,
     FieldDamaged,
     FieldError,
@@ -45,6 +44,7 @@ from storage.staging import (
     sync,
     take,
 )
+from fieldcraft.storage.records import FieldRef
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from storage.code import Code
-from storage.ledger_errors import (
+from fieldcraft.storage.code import Code
+from fieldcraft.storage.ledger_errors import (
     BudgetSpent,
     ForbiddenMove,
     InvalidRecord,
@@ -31,8 +31,8 @@ from storage.ledger_errors import (
     UnknownTrial,
     UnreadableRow,
 )
-from storage.ledger_reads import LedgerReads
-from storage.records import (
+from fieldcraft.storage.ledger_reads import LedgerReads
+from fieldcraft.storage.records import (
     UNLIMITED,
     Campaign,
     Expect,
@@ -527,7 +527,7 @@ def open_ledger(place: str | Path, create: bool = False, upgrade: bool = True) -
     scheme, found, rest = str(place).partition("://")
     # The back ends are imported here, so that importing this module does not import SQLAlchemy.
     if found and scheme == "postgresql":
-        from storage.ledgers import postgresql
+        from fieldcraft.storage.ledgers import postgresql
 
         return postgresql.open_ledger(str(place), create=create, upgrade=upgrade)
     if found and scheme != "sqlite":
@@ -535,6 +535,6 @@ def open_ledger(place: str | Path, create: bool = False, upgrade: bool = True) -
             f"No ledger back end for this URL: the scheme {scheme!r} is unknown. Use a path, sqlite:///PATH or "
             "postgresql://USER@HOST/DATABASE."
         )
-    from storage.ledgers import sqlite
+    from fieldcraft.storage.ledgers import sqlite
 
     return sqlite.open_ledger(Path(rest.removeprefix("/") if found else place), create=create, upgrade=upgrade)

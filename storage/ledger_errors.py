@@ -24,7 +24,7 @@ LedgerError
 from collections.abc import Mapping
 from typing import Any, Self
 
-from storage.records import Expect, Lease
+from fieldcraft.storage.records import Expect, Lease
 
 
 class LedgerError(Exception):

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from storage.code import Code
-from storage.records import (
+from fieldcraft.storage.code import Code
+from fieldcraft.storage.records import (
     Approval,
     Brief,
     Campaign,

@@ -6,7 +6,7 @@ on top of it. There is room for it while S + R + m <= limit, and for what takes 
 
 from typing import Literal, NamedTuple
 
-from storage.records import Limits, Spending
+from fieldcraft.storage.records import Limits, Spending
 
 LARGEST = 1e300
 """Cost or seconds of one thing, at most: those of many can still be summed up."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from storage.records import Brief, Trial
+from fieldcraft.storage.records import Brief, Trial
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storage.ledger import Ledger
-from storage.mlflow_names import (
+from fieldcraft.storage.failpoints import commit_point
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.objective import Objective as Objective
+from fieldcraft.storage.records import (
+    COUNTING,
+    Campaign,
+    FieldRef,
+    OutboxItem,
+    Product,
+    Result,
+    Trial,
+    TrialState,
+    digest_of,
+)
+from fieldcraft.storage.trackers.errors import TrackingError as TrackingError
+from fieldcraft.storage.trackers.errors import tracking_errors
+from fieldcraft.storage.trackers.mlflow_names import (
     about_model,
     about_trial,
     artifacts,
@@ -44,19 +59,14 @@ from storage.mlflow_names import (
     tags,
     training,
 )
-from storage.objective import Objective as Objective
-from storage.points import commit_point
-from storage.readings import Readings
-from storage.records import COUNTING, Campaign, FieldRef, OutboxItem, Product, Result, Trial, TrialState, digest_of
-from storage.tracking_errors import TrackingError as TrackingError
-from storage.tracking_errors import tracking_errors
-from storage.urls import without_password
+from fieldcraft.storage.trackers.result_history import Readings
+from fieldcraft.storage.urls import without_password
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Metric
     from mlflow.tracking import MlflowClient
 
-    from storage.fields import FieldStore
+    from fieldcraft.storage.fields import FieldStore
 
 COMMIT_POINTS = ("tracking.run.after", "tracking.export.before", "tracking.export.after")
 STATUS = {TrialState.COMPLETED: "FINISHED", TrialState.FAILED: "FAILED"}  # any other settled state: KILLED
@@ -254,7 +264,7 @@ class _Session:
             return
         import numpy as np
 
-        from storage.staging import FieldError, StoreAway
+        from fieldcraft.storage.field_store.staging import FieldError, StoreAway
 
         try:
             stored = self.tracker.fields.read(ref)

@@ -12,8 +12,8 @@ import pytest
 import s3fs
 from moto.server import ThreadedMotoServer
 
-from storage.fields import FieldStore
-from storage.records import FieldRef
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.records import FieldRef
 
 SECRET = "the-secret-key-of-the-tests"
 

@@ -26,7 +26,7 @@ ONLY_IN = {
     "ax": "models/peers/",
     "baybe": "models/peers/",
     "optuna": "models/peers/",
-    "pyscipopt": "models/scip_program.py",
+    "pyscipopt": "models/certified/scip_program.py",
 }
 NEVER_IN = {"physics/": {"torch", "botorch", "gpytorch", "pydantic"}, "storage/": {"torch", "botorch", "gpytorch"}}
 PICKLES = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
@@ -111,29 +111,29 @@ def test_every_import_keeps_to_the_design():
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("physics/space.py", "import models.algorithm"),
+        ("physics/space.py", "import fieldcraft.models.algorithm"),
         ("physics/space.py", "from storage import records"),
         ("physics/problems/heat.py", "def f():\n    import torch"),
         ("models/algorithm.py", "import flows"),
-        ("models/algorithm.py", "from storage.records import Trial"),
-        ("storage/fields.py", "from physics.space import Design"),
+        ("models/algorithm.py", "from fieldcraft.storage.records import Trial"),
+        ("storage/fields.py", "from fieldcraft.physics.space import Design"),
         ("storage/ledger.py", "import sqlalchemy"),
         ("storage/ledger.py", "if TYPE_CHECKING:\n    from sqlalchemy.engine import Engine"),
         ("storage/ledgers/sql.py", "from ...flows import spec"),
         ("storage/ledgers/sql.py", "from .. import mlflow\nfrom mlflow import tracking"),
-        ("storage/staging.py", "import zarr"),
+        ("storage/field_store/staging.py", "import zarr"),
         ("storage/tracking.py", "import torch.nn"),
         ("storage/records.py", "import yaml"),
-        ("flows/exporting.py", "import mlflow"),
-        ("flows/exporting.py", "import importlib\nimportlib.import_module('zarr')"),
+        ("flows/views/export.py", "import mlflow"),
+        ("flows/views/export.py", "import importlib\nimportlib.import_module('zarr')"),
         ("models/algorithm.py", "from prefect import flow"),
         ("storage/fields.py", "from distributed import Client"),
         ("models/surrogates/auto.py", "import optuna"),
         ("models/sentences/ax.py", "from ax.api.client import Client"),
-        ("flows/wiring.py", "import baybe"),
+        ("flows/wiring/campaign.py", "import baybe"),
         ("models/maximizers/pk_miqp.py", "def f():\n    from pyscipopt import Model"),
-        ("flows/passes.py", "import pickle"),
-        ("flows/passes.py", "def f():\n    from joblib import dump"),
+        ("flows/steps/one_pass.py", "import pickle"),
+        ("flows/steps/one_pass.py", "def f():\n    from joblib import dump"),
     ],
 )
 def test_an_import_against_the_design_is_found(file, source):
@@ -143,10 +143,13 @@ def test_an_import_against_the_design_is_found(file, source):
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("models/algorithm.py", "from physics.space import SearchSpace\nimport torch"),
+        ("models/algorithm.py", "from fieldcraft.physics.space import SearchSpace\nimport torch"),
         ("storage/ledgers/sql.py", "from .. import records\nimport sqlalchemy"),
         ("models/peers/optuna_tpe.py", "def f():\n    import optuna"),
-        ("flows/campaign.py", "from prefect import flow\nfrom models import algorithm\nimport storage.ledger"),
+        (
+            "flows/campaign.py",
+            "from prefect import flow\nfrom models import algorithm\nimport fieldcraft.storage.ledger",
+        ),
     ],
 )
 def test_an_import_of_the_design_is_not_complained_about(file, source):
@@ -200,16 +203,16 @@ def loaded_after(program: str, folder: Path) -> set[str]:
 
 
 def test_the_command_line_starts_without_torch(tmp_path):
-    loaded = loaded_after("import flows.cli", tmp_path)
+    loaded = loaded_after("import fieldcraft.flows.cli", tmp_path)
     assert "flows" in loaded
     assert not loaded & {"torch", "prefect", "mlflow", "zarr", "pde"}
 
 
 def test_a_whole_status_command_loads_neither_torch_nor_a_solver(tmp_path):
     program = f"""
-from storage.ledger import open_ledger
-from storage.records import digest_of
-from flows.cli import main
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.records import digest_of
+from fieldcraft.flows.cli import main
 spec = {{"sense": "minimize", "budget": {{"trials": 3}}}}
 environment = {{"outputs": [{{"name": "value", "unit": ""}}], "units": {{"x1": ""}}}}
 ledger = open_ledger({str(tmp_path / "ledger.sqlite")!r}, create=True)
@@ -222,4 +225,4 @@ assert main(["status", "--home", {str(tmp_path)!r}]) == 0
 
 
 def test_a_module_that_is_loaded_is_seen(tmp_path):
-    assert "zarr" in loaded_after("import storage.fields, zarr", tmp_path)
+    assert "zarr" in loaded_after("import fieldcraft.storage.fields, zarr", tmp_path)

@@ -5,8 +5,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from flows.commands.shared import Add, begin, campaign_of, open_ledger, reading, show
-from flows.settings import Settings
+from fieldcraft.flows.commands.shared import Add, begin, campaign_of, open_ledger, reading, show
+from fieldcraft.flows.settings import Settings
 
 
 def add(command: Add) -> None:
@@ -24,11 +24,11 @@ def add(command: Add) -> None:
 
 def _check(options: argparse.Namespace, settings: Settings) -> int:
     reading(options.file)
-    from flows.affording import warning
-    from flows.campaignfile import campaign_on
-    from flows.equations import unused
-    from flows.plainyaml import read_page
-    from flows.trying import trial_warning
+    from fieldcraft.flows.files.yaml_data import read_page
+    from fieldcraft.flows.views.start_cost import warning
+    from fieldcraft.flows.wiring.campaign_file import campaign_on
+    from fieldcraft.flows.wiring.equations import unused
+    from fieldcraft.flows.wiring.trial_designs import trial_warning
 
     page = read_page(options.file)
     campaign = campaign_on(page, settings)
@@ -55,8 +55,8 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
 
 def _create(options: argparse.Namespace, settings: Settings) -> int:
     reading(options.file)
-    from flows.campaignfile import read
-    from flows.running import created
+    from fieldcraft.flows.run import created
+    from fieldcraft.flows.wiring.campaign_file import read
 
     campaign = read(options.file, settings)
     ended = created(open_ledger(settings.ledger, create=True), campaign, options.file)
@@ -67,7 +67,7 @@ def _create(options: argparse.Namespace, settings: Settings) -> int:
 
 def _run(options: argparse.Namespace, settings: Settings) -> int:
     began = begin(options.json, f"reading {options.file}")
-    from flows.spans import profile_text, profiled
+    from fieldcraft.flows.machinery.profiling import profile_text, profiled
 
     if not options.profile:
         return _ran(options, settings, began)
@@ -80,9 +80,9 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _ran(options: argparse.Namespace, settings: Settings, began: float) -> int:
-    from flows.display import Display
-    from flows.running import run
-    from flows.summary import summary_data, summary_text
+    from fieldcraft.flows.run import run
+    from fieldcraft.flows.views.display import Display
+    from fieldcraft.flows.views.summary import summary_data, summary_text
 
     display = Display(lambda: open_ledger(settings.ledger), options.json, began)
     ran = run(options.file, settings, display, options.break_lease)
@@ -92,12 +92,12 @@ def _ran(options: argparse.Namespace, settings: Settings, began: float) -> int:
 
 
 def _iterate(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.display import Display
-    from flows.fruitless import fruitless
-    from flows.holding import held
-    from flows.identity import acting
-    from flows.prefect_server import Server, without_heartbeats
-    from flows.progress import listening
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.machinery.leases import held
+    from fieldcraft.flows.machinery.prefect_server import Server, without_heartbeats
+    from fieldcraft.flows.machinery.progress import listening
+    from fieldcraft.flows.views.all_failed import fruitless
+    from fieldcraft.flows.views.display import Display
 
     acting(settings, "operate")
     ledger = open_ledger(settings.ledger)
@@ -106,7 +106,7 @@ def _iterate(options: argparse.Namespace, settings: Settings) -> int:
     held_lease = held(ledger, options.name, break_lease=options.break_lease)
     with closing(Server(settings.home / "prefect")) as server, held_lease as lease:
         server.begin()
-        from flows.campaign import iterate
+        from fieldcraft.flows.campaign import iterate
 
         server.ready()
         with server.answering(), without_heartbeats(), listening(display):

@@ -5,15 +5,15 @@ import json
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from flows.commands.shared import Add, campaign_of, open_ledger, real, show, whole
-from flows.errors import InputError
-from flows.remarks import quoted
-from flows.settings import Settings
+from fieldcraft.flows.commands.shared import Add, campaign_of, open_ledger, real, show, whole
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.text import quoted
+from fieldcraft.flows.settings import Settings
 
 if TYPE_CHECKING:
-    from flows.choices import Choice
-    from storage.ledger import Ledger
-    from storage.records import Trial, TrialState
+    from fieldcraft.flows.people.trial_labels import Choice
+    from fieldcraft.storage.ledger import Ledger
+    from fieldcraft.storage.records import Trial, TrialState
 
 _BATCH = "NAME:ITERATION"
 
@@ -53,7 +53,7 @@ def _trials(parser: argparse.ArgumentParser) -> None:
 
 
 def _queue(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.awaiting import queue_of
+    from fieldcraft.flows.views.pending import queue_of
 
     ledger = open_ledger(settings.ledger)
     chosen = [campaign_of(ledger, options.name)] if options.name else list(ledger.campaigns())
@@ -63,9 +63,9 @@ def _queue(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _approve(options: argparse.Namespace, settings: Settings) -> int:
-    from flows import decisions
-    from flows.identity import acting
-    from storage.records import TrialState
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.people import decisions
+    from fieldcraft.storage.records import TrialState
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
     choices = _choices(ledger, options, {TrialState.PROPOSED})
@@ -75,9 +75,9 @@ def _approve(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _reject(options: argparse.Namespace, settings: Settings) -> int:
-    from flows import decisions
-    from flows.identity import acting
-    from storage.records import TrialState
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.people import decisions
+    from fieldcraft.storage.records import TrialState
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
     choices = _choices(ledger, options, {TrialState.PROPOSED, TrialState.APPROVED})
@@ -86,12 +86,12 @@ def _reject(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _edit(options: argparse.Namespace, settings: Settings) -> int:
-    from flows import decisions
-    from flows.approval import automatic
-    from flows.choices import Choice
-    from flows.identity import acting
-    from flows.spec import stored
-    from flows.views import design_text
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.people import decisions
+    from fieldcraft.flows.people.trial_labels import Choice
+    from fieldcraft.flows.spec.campaign_file import stored
+    from fieldcraft.flows.steps.approve import automatic
+    from fieldcraft.flows.views.data import design_text
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
     choice = Choice.of(options.trial)
@@ -114,8 +114,8 @@ def _edit(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _prioritise(options: argparse.Namespace, settings: Settings) -> int:
-    from flows import decisions
-    from flows.identity import acting
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.people import decisions
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
     trial = decisions.prioritise(ledger, person, options.trial, options.priority, options.reason)
@@ -124,7 +124,7 @@ def _prioritise(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _token(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.identity import fresh_token, token_entry
+    from fieldcraft.flows.identity import fresh_token, token_entry
 
     token = fresh_token()
     entry = token_entry(options.name, options.role, options.cost_limit, token)
@@ -139,8 +139,8 @@ def _token(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _choices(ledger: "Ledger", options: argparse.Namespace, states: "Collection[TrialState]") -> list["Choice"]:
-    from flows.choices import Choice
-    from flows.decisions import batch
+    from fieldcraft.flows.people.decisions import batch
+    from fieldcraft.flows.people.trial_labels import Choice
 
     words, digests = options.trials, options.digest or []
     if (options.batch is None) == (not words):

@@ -4,13 +4,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.commands.shared import Add, campaign_of, open_ledger, show
-from flows.errors import InputError
-from flows.remarks import one_line
-from flows.settings import Settings
+from fieldcraft.flows.commands.shared import Add, campaign_of, open_ledger, show
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.text import one_line
+from fieldcraft.flows.settings import Settings
 
 if TYPE_CHECKING:
-    from storage.ledger import Ledger
+    from fieldcraft.storage.ledger import Ledger
 
 _PATIENCE_S = 120.0  # a person who asks for the telling waits longer than a pass does
 
@@ -33,9 +33,9 @@ def add(command: Add) -> None:
 
 
 def _status(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.listing import status_lines
-    from flows.notifying import channels
-    from flows.views import status_data
+    from fieldcraft.flows.notices.deliver import channels
+    from fieldcraft.flows.views.data import status_data
+    from fieldcraft.flows.views.text import status_lines
 
     ledger = open_ledger(settings.ledger)
     chosen = [campaign_of(ledger, options.name)] if options.name else list(ledger.campaigns())
@@ -47,9 +47,9 @@ def _status(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _show(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.choices import Choice
-    from flows.listing import show_text
-    from flows.views import show_data
+    from fieldcraft.flows.people.trial_labels import Choice
+    from fieldcraft.flows.views.data import show_data
+    from fieldcraft.flows.views.text import show_text
 
     ledger = open_ledger(settings.ledger)
     trial = ledger.trial(Choice.of(options.trial).trial)
@@ -58,10 +58,10 @@ def _show(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _trace(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.choices import Choice
-    from flows.listing import trace_text
-    from flows.views import trace_data
-    from storage.fields import FieldStore
+    from fieldcraft.flows.people.trial_labels import Choice
+    from fieldcraft.flows.views.data import trace_data
+    from fieldcraft.flows.views.text import trace_text
+    from fieldcraft.storage.fields import FieldStore
 
     ledger, fields = open_ledger(settings.ledger), FieldStore(settings.fields)
     trial = ledger.trial(Choice.of(options.trial).trial)
@@ -77,9 +77,9 @@ def _trace(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _export(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.exporting import export_csv, export_fields, export_mlflow
-    from flows.identity import acting
-    from storage.fields import FieldStore
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.views.export import export_csv, export_fields, export_mlflow
+    from fieldcraft.storage.fields import FieldStore
 
     ledger, done = open_ledger(settings.ledger), {}
     if options.name == "mlflow" and options.csv is None and options.fields is None:
@@ -103,8 +103,8 @@ def _export(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _notices(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.listing import notices_text
-    from flows.notifying import current
+    from fieldcraft.flows.notices.deliver import current
+    from fieldcraft.flows.views.text import notices_text
 
     ledger = open_ledger(settings.ledger)
     name = campaign_of(ledger, options.name).name if options.name else None
@@ -116,8 +116,8 @@ def _notices(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _deliver(options: argparse.Namespace, settings: Settings, ledger: "Ledger", name: str | None) -> int:
-    from flows.identity import acting
-    from flows.notifying import channels, tell_all
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.notices.deliver import channels, tell_all
 
     acting(settings, "operate")
     if not channels(settings):
@@ -136,7 +136,7 @@ def _deliver(options: argparse.Namespace, settings: Settings, ledger: "Ledger", 
 
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.doctor import examine
+    from fieldcraft.flows.recovery.doctor import examine
 
     findings = examine(settings)
     show(

@@ -5,15 +5,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.shared import Add, show
-from flows.errors import InputError
-from flows.remarks import one_line, remark
-from flows.settings import Settings
+from fieldcraft.flows.commands.shared import Add, show
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.text import one_line, remark
+from fieldcraft.flows.settings import Settings
 
 if TYPE_CHECKING:
-    from flows.backing import BackedUp
-    from flows.repairs import Action, Plan
-    from flows.restoring import Restored
+    from fieldcraft.flows.recovery.backup import BackedUp
+    from fieldcraft.flows.recovery.repair import Action, Plan
+    from fieldcraft.flows.recovery.restore import Restored
 
 
 def add(command: Add) -> None:
@@ -36,16 +36,16 @@ def add(command: Add) -> None:
 
 
 def _backup(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.backing import back_up
-    from flows.identity import acting
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.recovery.backup import back_up
 
     done = back_up(settings, options.folder, acting(settings, "operate"))
     return _tell_copy(options, done, f"backup of {settings.home} in {done.folder}")
 
 
 def _move(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.backing import move, undo_move
-    from flows.identity import acting
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.recovery.backup import move, undo_move
 
     person, reason = acting(settings, "operate"), remark(options.reason, "reason")
     if options.undo == (options.folder is not None):
@@ -73,7 +73,7 @@ def _tell_copy(options: argparse.Namespace, done: "BackedUp", what: str, then: s
     }
 
     def text() -> str:
-        from flows.views import counted
+        from fieldcraft.flows.views.data import counted
 
         fields = f"{counted(len(manifest.fields), 'field')} ({done.copied} new)"
         lost = [one_line(f"NOT in it: {problem}") for problem in manifest.missing.values()]
@@ -85,8 +85,8 @@ def _tell_copy(options: argparse.Namespace, done: "BackedUp", what: str, then: s
 
 
 def _restore(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.identity import acting
-    from flows.restoring import restore
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.recovery.restore import restore
 
     done = restore(settings, options.folder, acting(settings, "operate"))
     data = {
@@ -125,8 +125,8 @@ def _restored_text(settings: Settings, done: "Restored") -> str:
 
 
 def _repair(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.identity import acting
-    from flows.repairs import carry_out, chosen, plan
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.recovery.repair import carry_out, chosen, plan
 
     person, reason = acting(settings, "operate"), remark(options.reason, "reason")
     if options.yes and options.do:

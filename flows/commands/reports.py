@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from flows.commands.shared import Add, campaign_of, open_ledger, show
-from flows.settings import Settings
+from fieldcraft.flows.commands.shared import Add, campaign_of, open_ledger, show
+from fieldcraft.flows.settings import Settings
 
 
 def add(command: Add) -> None:
@@ -22,7 +22,7 @@ def add(command: Add) -> None:
 
 
 def _report(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.report.writing import write_report
+    from fieldcraft.flows.report.writing import write_report
 
     ledger = open_ledger(settings.ledger)
     written = write_report(settings, ledger, campaign_of(ledger, options.name), options.html)
@@ -33,18 +33,18 @@ def _report(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _compare(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.comparing import compare, comparison_text
+    from fieldcraft.flows.views.compare import compare, comparison_text
 
     ledger = open_ledger(settings.ledger)
     if options.html is not None:
-        from flows.report.writing import require_page
+        from fieldcraft.flows.report.writing import require_page
 
         require_page(options.html)
     first, second = (campaign_of(ledger, name).name for name in (options.first, options.second))
     data = compare(settings, ledger, (first, second))
     if options.html is not None:
-        from flows.report.comparison import comparison_page
-        from flows.report.writing import write_page
+        from fieldcraft.flows.report.comparison import comparison_page
+        from fieldcraft.flows.report.writing import write_page
 
         write_page(options.html, comparison_page(data))
         data["file"] = str(options.html)
@@ -53,7 +53,7 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _plot(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.picture import draw
+    from fieldcraft.flows.views.plot import draw
 
     ledger = open_ledger(settings.ledger)
     draw(settings, ledger, campaign_of(ledger, options.name), options.file)

@@ -6,16 +6,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.commands.shared import Add, campaign_of, open_ledger, real, show
-from flows.errors import InputError
-from flows.remarks import quoted
-from flows.settings import Settings
+from fieldcraft.flows.commands.shared import Add, campaign_of, open_ledger, real, show
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.text import quoted
+from fieldcraft.flows.settings import Settings
 
 if TYPE_CHECKING:
-    from flows.correcting import Corrected
-    from flows.inbox import Batch
-    from flows.sites import Site
-    from flows.tables import Reading
+    from fieldcraft.flows.files.tables import Reading
+    from fieldcraft.flows.results.correct import Corrected
+    from fieldcraft.flows.results.inbox import Batch
+    from fieldcraft.flows.wiring.context import Site
 
 
 def add(command: Add) -> None:
@@ -53,9 +53,9 @@ def _reading(parser: argparse.ArgumentParser) -> None:
 
 
 def _record(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.identity import acting
-    from flows.inbox import Batch
-    from flows.recording import check, record
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.results.inbox import Batch
+    from fieldcraft.flows.results.record import check, record
 
     by = acting(settings, "operate").name
     if (options.trial is None) == (options.csv is None):
@@ -70,8 +70,8 @@ def _record(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _record_file(options: argparse.Namespace, settings: Settings, by: str) -> int:
-    from flows.inbox import campaign_named, record_file
-    from flows.recording import site_for
+    from fieldcraft.flows.results.inbox import campaign_named, record_file
+    from fieldcraft.flows.results.record import site_for
 
     ledger = open_ledger(settings.ledger)
     name = campaign_of(ledger, options.campaign).name if options.campaign else campaign_named(ledger, options.csv)
@@ -87,8 +87,8 @@ def _show_batch(options: argparse.Namespace, batch: "Batch") -> int:
 
 def _read(options: argparse.Namespace, settings: Settings) -> "tuple[Site, Reading]":
     """The reading that the options describe, and the campaign of its trial."""
-    from flows.recording import attempt_named, known_trial, site_for
-    from flows.tables import Reading, level, number
+    from fieldcraft.flows.files.tables import Reading, level, number
+    from fieldcraft.flows.results.record import attempt_named, known_trial, site_for
 
     ledger = open_ledger(settings.ledger)
     trial_id, key = attempt_named(ledger, options.trial)
@@ -123,9 +123,9 @@ def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
 
 
 def _correct(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.correcting import correct
-    from flows.identity import acting
-    from flows.recording import check_correction
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.results.correct import correct
+    from fieldcraft.flows.results.record import check_correction
 
     by = acting(settings, "operate").name
     site, reading = _read(options, settings)
@@ -134,9 +134,9 @@ def _correct(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _retract(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.correcting import retract
-    from flows.identity import acting
-    from flows.recording import known_trial, site_for
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.results.correct import retract
+    from fieldcraft.flows.results.record import known_trial, site_for
 
     by = acting(settings, "operate").name
     trial = known_trial(open_ledger(settings.ledger), options.trial)
@@ -145,8 +145,8 @@ def _retract(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _show_corrected(options: argparse.Namespace, site: "Site", done: "Corrected", warnings: Sequence[str] = ()) -> int:
-    from flows.correcting import corrected_text
-    from flows.recording import outputs_text
+    from fieldcraft.flows.results.correct import corrected_text
+    from fieldcraft.flows.results.record import outputs_text
 
     def text() -> str:
         said = corrected_text(done, outputs_text(site.campaign, done.outputs or {}))
@@ -157,8 +157,8 @@ def _show_corrected(options: argparse.Namespace, site: "Site", done: "Corrected"
 
 
 def _import(options: argparse.Namespace, settings: Settings) -> int:
-    from flows.identity import acting
-    from flows.importing import import_table
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.results.import_table import import_table
 
     by = acting(settings, "operate").name
     done = import_table(settings, options.file, options.data, _pairs(options.map, "--map"), by)

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from flows.errors import InputError, Unfinished
-from flows.remarks import one_line, printable, quoted, suggestion
-from flows.settings import Settings
+from fieldcraft.flows.errors import InputError, Unfinished
+from fieldcraft.flows.machinery.text import one_line, printable, quoted, suggestion
+from fieldcraft.flows.settings import Settings
 
 if TYPE_CHECKING:
-    from storage.ledger import Ledger
+    from fieldcraft.storage.ledger import Ledger
 
 Command = Callable[[argparse.Namespace, Settings], int]
 
@@ -32,7 +32,7 @@ class Add(Protocol):
 
 def open_ledger(place: str | Path, create: bool = False) -> "Ledger":
     """The ledger of that place (``storage.ledger.open_ledger``, imported when a command needs it)."""
-    from storage.ledger import open_ledger as opened
+    from fieldcraft.storage.ledger import open_ledger as opened
 
     return opened(place, create=create)
 
@@ -130,7 +130,7 @@ def doubt(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        from storage.ledger_errors import NotALedger
+        from fieldcraft.storage.ledger_errors import NotALedger
 
         found = _problems(settings)
         if not found:
@@ -142,7 +142,7 @@ def doubt(settings: Settings) -> Iterator[None]:
 
 
 def _problems(settings: Settings) -> list[str]:
-    from storage.ledger import LedgerError, open_ledger
+    from fieldcraft.storage.ledger import LedgerError, open_ledger
 
     try:
         return open_ledger(settings.ledger, upgrade=False).check()

@@ -5,9 +5,9 @@ import json
 import os
 from pathlib import Path
 
-from flows.commands.shared import Add, begin, show, whole
-from flows.settings import Settings
-from storage.urls import without_password
+from fieldcraft.flows.commands.shared import Add, begin, show, whole
+from fieldcraft.flows.settings import Settings
+from fieldcraft.storage.urls import without_password
 
 
 def add(command: Add) -> None:
@@ -23,10 +23,10 @@ def add(command: Add) -> None:
 
 def _compare(options: argparse.Namespace, settings: Settings) -> int:
     began = begin(options.json, f"reading {options.file}")
-    from flows.studies.folder import StudyFolder
-    from flows.studies.running import Study, settled
-    from flows.studies.spec import Cell, cells_of, study_of, study_page_of
-    from flows.studies.text import StudyDisplay, results_text
+    from fieldcraft.flows.studies.page.text import StudyDisplay, results_text
+    from fieldcraft.flows.studies.plan.folder import StudyFolder
+    from fieldcraft.flows.studies.plan.spec import Cell, cells_of, study_of, study_page_of
+    from fieldcraft.flows.studies.running import Study, settled
 
     page = study_page_of(options.file)
     with page.told():

@@ -3,11 +3,11 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from flows.commands.shared import Add, open_ledger, show
-from flows.settings import Settings
+from fieldcraft.flows.commands.shared import Add, open_ledger, show
+from fieldcraft.flows.settings import Settings
 
 if TYPE_CHECKING:
-    from storage.records import Trial
+    from fieldcraft.storage.records import Trial
 
 
 def add(command: Add) -> None:
@@ -24,31 +24,33 @@ def add(command: Add) -> None:
 
 
 def _retry(options: argparse.Namespace, settings: Settings) -> int:
-    from flows import settling
-    from flows.identity import acting
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.people import interventions
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
     _tell(
-        options, "sent again by the next pass", settling.retry(ledger, settings, person, options.trial, options.comment)
+        options,
+        "sent again by the next pass",
+        interventions.retry(ledger, settings, person, options.trial, options.comment),
     )
     return 0
 
 
 def _abandon(options: argparse.Namespace, settings: Settings) -> int:
-    from flows import settling
-    from flows.identity import acting
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.people import interventions
 
     person, ledger = acting(settings, "operate"), open_ledger(settings.ledger)
-    _tell(options, "abandoned", settling.abandon(ledger, settings, person, options.trial, options.reason))
+    _tell(options, "abandoned", interventions.abandon(ledger, settings, person, options.trial, options.reason))
     return 0
 
 
 def _cancel(options: argparse.Namespace, settings: Settings) -> int:
-    from flows import settling
-    from flows.identity import acting
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.people import interventions
 
     person, ledger = acting(settings, "operate"), open_ledger(settings.ledger)
-    _tell(options, "cancelled", settling.cancel(ledger, settings, person, options.trial, options.reason))
+    _tell(options, "cancelled", interventions.cancel(ledger, settings, person, options.trial, options.reason))
     return 0
 
 

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from flows.dispatcher import Handle, Job, NotSent
-from flows.dispatchers.local import Local
-from flows.errors import InputError
-from flows.remarks import quoted
-from flows.streams import Use, stream
-from flows.templates import argument, filled, written
-from physics.space import Categorical, Design
+from fieldcraft.flows.dispatchers._templates import argument, filled, written
+from fieldcraft.flows.dispatchers.local import Local
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.jobs.dispatcher import Handle, Job, NotSent
+from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.flows.machinery.text import quoted
+from fieldcraft.physics.space import Categorical, Design
 
 if TYPE_CHECKING:
-    from physics.problem import Problem
+    from fieldcraft.physics.problem import Problem
 
 _NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"  # a file of the job's own folder: no path, no option, nothing hidden
 _PLACES = ("input", "output", "key", "seed")

@@ -1,8 +1,8 @@
 """Simulations on the workers of a Dask cluster: the one that FIELDCRAFT_DASK names, or one of this machine.
 
-The workers see the campaigns' work folder under the path of the passes (``flows.farm``). Dask is given a reference to
-one function of ours and the path of a folder; it moves no data. A task that Dask repeats, as after the death of its
-worker, finds that the job has begun and leaves it alone.
+The workers see the campaigns' work folder under the path of the passes (``flows.jobs.remote_jobs``). Dask is given a
+reference to one function of ours and the path of a folder; it moves no data. A task that Dask repeats, as after the
+death of its worker, finds that the job has begun and leaves it alone.
 """
 
 import time
@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from flows.dask_cluster import Cluster, NamedCluster, OwnCluster, Unreachable, client_of, keep, known
-from flows.dispatcher import CannotTell, Handle, Job, NotSent, Outcome, Place
-from flows.farm import Farm, run_job
+from fieldcraft.flows.jobs.dask_cluster import Cluster, NamedCluster, OwnCluster, Unreachable, client_of, keep, known
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Handle, Job, NotSent, Outcome, Place
+from fieldcraft.flows.jobs.remote_jobs import Farm, run_job
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -5,9 +5,9 @@ neither an answer nor anybody at work on it computes it again, to the same bits.
 declare themselves idempotent run here. Nothing limits the time of one. While it runs, variables that may hold secrets
 are out of ``os.environ``; a program that searches the process still finds them.
 
-Whoever runs a job claims it in its folder (``flows.jobfolder``) first, so that no other process runs it meanwhile. The
-answer stays in memory, where the next pass of the same process finds it. What no pass has taken when the process gives
-its lease back is written into the folder, for the pass of another.
+Whoever runs a job claims it in its folder (``flows.jobs.job_folder``) first, so that no other process runs it
+meanwhile. The answer stays in memory, where the next pass of the same process finds it. What no pass has taken when the
+process gives its lease back is written into the folder, for the pass of another.
 """
 
 import os
@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flows.dispatcher import Failed, Finished, Handle, Job, Lost, NotSent, Outcome, Place, Running
-from flows.jobfolder import JobFolder
-from flows.plugins import load
-from flows.settings import no_secrets, settings_from
-from flows.simulation import Refused, judged, simulate
-from storage.fields import FieldDamaged, FieldError
-from storage.processes import boot, is_alive
+from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Lost, NotSent, Outcome, Place, Running
+from fieldcraft.flows.jobs.job_folder import JobFolder
+from fieldcraft.flows.jobs.simulation import Refused, judged, simulate
+from fieldcraft.flows.settings import no_secrets, settings_from
+from fieldcraft.flows.spec.registry import load
+from fieldcraft.storage.fields import FieldDamaged, FieldError
+from fieldcraft.storage.processes import boot, is_alive
 
 if TYPE_CHECKING:
     import xarray as xr

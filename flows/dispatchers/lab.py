@@ -7,8 +7,8 @@ ORDERS/sending/KEY.json     the webhook has been asked to take it and has not sa
 ORDERS/done/KEY.json        its result is in the ledger
 ORDERS/cancelling/KEY.json  it must not be done any more, and the webhook is still to be told
 ORDERS/cancelled/KEY.json   it must not be done any more
-ORDERS/results/             where filled-in tables are dropped (``flows.inbox`` reads them)
-ORDERS/campaign.json        whose folder this is (``flows.orderfolder``)
+ORDERS/results/             where filled-in tables are dropped (``flows.results.inbox`` reads them)
+ORDERS/campaign.json        whose folder this is (``flows.jobs.order_folder``)
 
 Passes write here, one at a time, under the campaign's lease, and so do the commands ``abandon`` and ``cancel``, which
 take an order back at once; people write into ``results`` alone.
@@ -24,17 +24,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flows.dispatcher import CannotTell, Failed, Handle, Job, Lost, NotSent, Outcome, Place, Running
-from flows.errors import InputError
-from flows.jobfolder import read_json, write_json
-from flows.orderfolder import OrderFolder
-from flows.posting import NotDelivered, post
-from flows.remarks import printable
-from flows.tables import unguarded, write_rows
-from storage.fields import FieldDamaged
-from storage.points import commit_point
-from storage.staging import sync
-from storage.text import shown
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.tables import unguarded, write_rows
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Handle, Job, Lost, NotSent, Outcome, Place, Running
+from fieldcraft.flows.jobs.job_folder import read_json, write_json
+from fieldcraft.flows.jobs.order_folder import OrderFolder
+from fieldcraft.flows.machinery.text import printable
+from fieldcraft.flows.machinery.webhooks import NotDelivered, post
+from fieldcraft.storage.failpoints import commit_point
+from fieldcraft.storage.field_store.staging import sync
+from fieldcraft.storage.fields import FieldDamaged
+from fieldcraft.storage.text import shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -162,7 +162,8 @@ class Lab:
         """Take the order back, so that nobody begins it any more, and tell the webhook, where there is one.
 
         Raises:
-            flows.posting.NotDelivered: the webhook could not be told; the order stays among those to be cancelled.
+            flows.machinery.webhooks.NotDelivered: the webhook could not be told; the order stays among those to be
+                cancelled.
             InputError: the folder of orders is not the one that was used.
         """
         self.require_folder()

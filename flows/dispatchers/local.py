@@ -1,6 +1,6 @@
 """Simulations on this machine, each in a process group of its own that outlives whoever started it.
 
-What a job is asked and what it says lies in its folder (``flows.jobfolder``).
+What a job is asked and what it says lies in its folder (``flows.jobs.job_folder``).
 """
 
 import os
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from flows.dispatcher import Failed, Handle, Job, Lost, Outcome, Place, Running
-from flows.jobfolder import JobFolder, process_of
-from storage.processes import boot, end_group, is_alive
+from fieldcraft.flows.jobs.dispatcher import Failed, Handle, Job, Lost, Outcome, Place, Running
+from fieldcraft.flows.jobs.job_folder import JobFolder, process_of
+from fieldcraft.storage.processes import boot, end_group, is_alive
 
 if TYPE_CHECKING:
     import xarray as xr

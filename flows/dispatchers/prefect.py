@@ -1,8 +1,8 @@
 """Simulations as flow runs of a Prefect deployment, one for each attempt, made by the workers of its work pool.
 
-The workers see the campaigns' work folder under the path of the passes (``flows.farm``). The job's ticket is the
-idempotency key of its flow run, so Prefect makes one of it. What Prefect says of a flow run counts only until the job
-begins: after that its folder tells.
+The workers see the campaigns' work folder under the path of the passes (``flows.jobs.remote_jobs``). The job's ticket
+is the idempotency key of its flow run, so Prefect makes one of it. What Prefect says of a flow run counts only until
+the job begins: after that its folder tells.
 """
 
 import time
@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from flows.dispatcher import CannotTell, Handle, Job, NotSent, Outcome, Place
-from flows.farm import Farm
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Handle, Job, NotSent, Outcome, Place
+from fieldcraft.flows.jobs.remote_jobs import Farm
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flows.dispatcher import Failed, Finished, Handle, Job, Outcome, Place
-from flows.errors import InputError
-from flows.records import Record, campaign_records, nearest, same, table_records
-from flows.remarks import quoted
-from storage.fields import FieldDamaged, FieldStore
+from fieldcraft.flows.dispatchers._known_results import Record, campaign_records, nearest, same, table_records
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Outcome, Place
+from fieldcraft.flows.machinery.text import quoted
+from fieldcraft.storage.fields import FieldDamaged, FieldStore
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from physics.problem import Problem
+    from fieldcraft.physics.problem import Problem
 
 
 @dataclass(frozen=True)

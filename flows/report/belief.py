@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.collocation import points_of
-from flows.sites import Site
-from flows.tensors import as_state
-from flows.wiring import data_of, seen_by
-from physics.operators import Jet, System, as_system, residuals
-from physics.space import Continuous, Design, Integer, SearchSpace
-from storage.records import Brief, Product, Trial
+from fieldcraft.flows.steps.collocate import points_of
+from fieldcraft.flows.wiring.campaign import data_of, seen_by
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.tensors import as_state
+from fieldcraft.physics.operators import Jet, System, as_system, residuals
+from fieldcraft.physics.space import Continuous, Design, Integer, SearchSpace
+from fieldcraft.storage.records import Brief, Product, Trial
 
 if TYPE_CHECKING:
-    from models.observations import Observations, Physics
-    from models.surrogate import Posterior
+    from fieldcraft.models.observations import Observations, Physics
+    from fieldcraft.models.surrogate import Posterior
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from flows.charts import ACCENT, BEST, as_data_uri, labelled, logarithmic, new_figure, whole_numbers
-from flows.report.markup import Content, Markup, element, facts, note, picture, section, table
-from flows.report.material import Material
-from flows.report.sections import number
-from flows.views import quantity
-from storage.records import Certificate, Trial
+from fieldcraft.flows.report.markup import Content, Markup, element, facts, note, picture, section, table
+from fieldcraft.flows.report.material import Material
+from fieldcraft.flows.report.sections import number
+from fieldcraft.flows.views.charts import ACCENT, BEST, as_data_uri, labelled, logarithmic, new_figure, whole_numbers
+from fieldcraft.flows.views.data import quantity
+from fieldcraft.storage.records import Certificate, Trial
 
 _ENDED = {
     "optimal": "gap closed",

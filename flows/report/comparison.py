@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.charts import ACCENT, BEST, INK, as_data_uri, labelled, new_figure, whole_numbers
-from flows.comparing import FACTS, NOT_COMPARABLE, milestones
-from flows.report.markup import Content, element, facts, note, page, picture, section, table
-from flows.report.sections import number
+from fieldcraft.flows.report.markup import Content, element, facts, note, page, picture, section, table
+from fieldcraft.flows.report.sections import number
+from fieldcraft.flows.views.charts import ACCENT, BEST, INK, as_data_uri, labelled, new_figure, whole_numbers
+from fieldcraft.flows.views.compare import FACTS, NOT_COMPARABLE, milestones
 
 
 def comparison_page(data: Mapping[str, Any]) -> str:
-    """The page of what ``flows.comparing.compare`` found."""
+    """The page of what ``flows.views.compare.compare`` found."""
     sides = data["campaigns"]
     names = [side["campaign"] for side in sides]
     cards = [

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from flows.charts import ACCENT, BEST, as_data_uri, bars, completed, crowded, new_figure, whole_numbers
-from flows.feasibility import is_infeasible, violation_text
-from flows.report.markup import Content, Markup, element, note, picture, section, table
-from flows.report.material import Material
-from flows.report.sections import number
-from flows.views import counted, design_text
+from fieldcraft.flows.analysis.feasibility import is_infeasible, violation_text
+from fieldcraft.flows.report.markup import Content, Markup, element, note, picture, section, table
+from fieldcraft.flows.report.material import Material
+from fieldcraft.flows.report.sections import number
+from fieldcraft.flows.views.charts import ACCENT, BEST, as_data_uri, bars, completed, crowded, new_figure, whole_numbers
+from fieldcraft.flows.views.data import counted, design_text
 
 
 def feasibility_section(material: Material) -> Markup | None:

@@ -5,23 +5,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from flows.best import Best, best_of, objective_of
-from flows.closing import given_up
-from flows.errors import InputError
-from flows.feasibility import campaign_feasibility, closest
-from flows.picture import field_of_places
-from flows.readings import by_people
-from flows.regret import regret_of
-from flows.report.belief import Belief, believed
-from flows.settings import Settings
-from flows.sites import Site
-from flows.wiring import Campaign as Wired
-from flows.wiring import rewire
-from storage.fields import FieldStore
-from storage.ledger import Ledger
-from storage.objective import Objective
-from storage.records import Approval, Brief, Campaign, Event, Lease, Result, Spending, Trial
-from storage.staging import FieldError
+from fieldcraft.flows.analysis.best import Best, best_of, objective_of
+from fieldcraft.flows.analysis.feasibility import campaign_feasibility, closest
+from fieldcraft.flows.analysis.noise import by_people
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.report.belief import Belief, believed
+from fieldcraft.flows.rules.final_model import given_up
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.views.plot import field_of_places
+from fieldcraft.flows.views.regret import regret_of
+from fieldcraft.flows.wiring.campaign import Campaign as Wired
+from fieldcraft.flows.wiring.campaign import rewire
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.storage.field_store.staging import FieldError
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.objective import Objective
+from fieldcraft.storage.records import Approval, Brief, Campaign, Event, Lease, Result, Spending, Trial
 
 Of = TypeVar("Of", Approval, Result)
 MODELS = 50  # newest models of which the page has the digests: each is a record that grows with the campaign
@@ -61,8 +61,8 @@ class Material:
         spending: What is spent and reserved.
         holder: Who makes passes over it now.
         best: The best trials, by reading and by the latest model.
-        regret: How far the best design is from the true optimum, as ``flows.regret.regret_of`` says; None where that is
-            unknown.
+        regret: How far the best design is from the true optimum, as ``flows.views.regret.regret_of`` says; None where
+            that is unknown.
         wired: Its components; None where the code no longer knows them.
         field: The best trial's field where designs are places in it (an ``xarray.DataArray``).
         belief: What the latest surrogate predicts.
@@ -100,7 +100,7 @@ class Material:
 
     @cached_property
     def feasibility(self) -> dict[str, Any] | None:
-        """How it stands with its constraints, as ``flows.feasibility.campaign_feasibility`` says."""
+        """How it stands with its constraints, as ``flows.analysis.feasibility.campaign_feasibility`` says."""
         return campaign_feasibility(self.objective, self.trials)
 
     @cached_property

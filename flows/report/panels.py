@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from flows.charts import (
+from fieldcraft.flows.report.belief import Missed, Slice
+from fieldcraft.flows.report.material import Material
+from fieldcraft.flows.views.charts import (
     ACCENT,
     BEST,
     INK,
@@ -24,9 +26,7 @@ from flows.charts import (
     progress,
     whole_numbers,
 )
-from flows.report.belief import Missed, Slice
-from flows.report.material import Material
-from storage.records import Trial
+from fieldcraft.storage.records import Trial
 
 
 def source_of(material: Material) -> str:

@@ -6,15 +6,15 @@ from typing import Any
 
 import yaml
 
-from flows.report.markup import Content, Markup, element, joined, note, pairs, section, table
-from flows.report.material import Material, Model
-from flows.report.sections import beside_values, number, when
-from flows.report.thinning import ROWS, newest
-from flows.settings import Settings
-from flows.sites import ACTOR
-from flows.views import counted, design_text, outputs_text
-from models.scores import scores_of
-from storage.records import Approval, Event, Result, TrialState
+from fieldcraft.flows.report.markup import Content, Markup, element, joined, note, pairs, section, table
+from fieldcraft.flows.report.material import Material, Model
+from fieldcraft.flows.report.sections import beside_values, number, when
+from fieldcraft.flows.report.thinning import ROWS, newest
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.views.data import counted, design_text, outputs_text
+from fieldcraft.flows.wiring.context import ACTOR
+from fieldcraft.models.numerics.scores import scores_of
+from fieldcraft.storage.records import Approval, Event, Result, TrialState
 
 _WAITING = (TrialState.PROPOSED, TrialState.HELD)
 _OF_A_TRIAL = "'fieldcraft show TRIAL' has those of a trial"

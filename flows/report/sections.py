@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from flows.charts import CROWD, completed, crowded
-from flows.feasibility import trial_feasibility
-from flows.remarks import level_text
-from flows.report.belief import Belief, Missed, Slice
-from flows.report.markup import Content, Markup, element, facts, joined, note, picture, section, table
-from flows.report.material import Material
-from flows.report.panels import (
+from fieldcraft.flows.analysis.feasibility import trial_feasibility
+from fieldcraft.flows.machinery.text import level_text
+from fieldcraft.flows.report.belief import Belief, Missed, Slice
+from fieldcraft.flows.report.markup import Content, Markup, element, facts, joined, note, picture, section, table
+from fieldcraft.flows.report.material import Material
+from fieldcraft.flows.report.panels import (
     best_chart,
     foreseen_chart,
     residual_chart,
@@ -21,16 +20,17 @@ from flows.report.panels import (
     time_chart,
     trials_chart,
 )
-from flows.report.thinning import trials_shown
-from flows.views import clock, counted, design_text, outputs_text, quantity, quantity_pm, spending_data
-from flows.wiring import standing
-from storage.records import Result, Trial, TrialState
+from fieldcraft.flows.report.thinning import trials_shown
+from fieldcraft.flows.views.charts import CROWD, completed, crowded
+from fieldcraft.flows.views.data import clock, counted, design_text, outputs_text, quantity, quantity_pm, spending_data
+from fieldcraft.flows.wiring.campaign import standing
+from fieldcraft.storage.records import Result, Trial, TrialState
 
 _ROUNDING = 1e-10  # of the second derivatives: what a residual may be and still be rounding
 
 
 def when(at: float | None) -> str:
-    """A time, as ``flows.views.clock`` says it; nothing for None."""
+    """A time, as ``flows.views.data.clock`` says it; nothing for None."""
     return "" if at is None else clock(at)
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from flows.charts import completed
-from flows.report.markup import Markup, note
-from flows.report.material import Material
-from storage.records import Trial
+from fieldcraft.flows.report.markup import Markup, note
+from fieldcraft.flows.report.material import Material
+from fieldcraft.flows.views.charts import completed
+from fieldcraft.storage.records import Trial
 
 T = TypeVar("T")
 ROWS = 200  # of a table; more are thinned to so many

@@ -4,14 +4,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.errors import InputError
-from flows.exporting import require_place, tracker
-from flows.report.certificates import certificate_section
-from flows.report.feasibility import feasibility_section
-from flows.report.markup import page
-from flows.report.material import gather
-from flows.report.records import provenance_section, queue_section
-from flows.report.sections import (
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.report.certificates import certificate_section
+from fieldcraft.flows.report.feasibility import feasibility_section
+from fieldcraft.flows.report.markup import page
+from fieldcraft.flows.report.material import gather
+from fieldcraft.flows.report.records import provenance_section, queue_section
+from fieldcraft.flows.report.sections import (
     best_section,
     heading,
     residual_section,
@@ -20,10 +19,11 @@ from flows.report.sections import (
     trials_section,
     trials_table,
 )
-from flows.settings import Settings
-from storage.ledger import Ledger
-from storage.records import Campaign
-from storage.tracking import TrackingError
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.views.export import require_place, tracker
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Campaign
+from fieldcraft.storage.tracking import TrackingError
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from flows.errors import InputError
-from flows.identity import acting
-from flows.jobfolder import write_json
-from flows.prefect_server import Server
-from flows.settings import Settings
-from flows.spec import parse
-from flows.studies.crew import Crew, Heard
-from flows.studies.folder import StudyFolder
-from flows.studies.page import study_page
-from flows.studies.results import results
-from flows.studies.showing import Showing
-from flows.studies.spec import Cell, StudySpec, cells_of
-from flows.wiring import Campaign, wire
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.identity import acting
+from fieldcraft.flows.jobs.job_folder import write_json
+from fieldcraft.flows.machinery.prefect_server import Server
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.studies.page.mlflow_runs import Showing
+from fieldcraft.flows.studies.page.page import study_page
+from fieldcraft.flows.studies.plan.folder import StudyFolder
+from fieldcraft.flows.studies.plan.spec import Cell, StudySpec, cells_of
+from fieldcraft.flows.studies.scoring.results import results
+from fieldcraft.flows.studies.worker_pool import Crew, Heard
+from fieldcraft.flows.wiring.campaign import Campaign, wire
 
 INTERRUPTED = "the run was interrupted: the same command goes on"
 

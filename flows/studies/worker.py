@@ -1,4 +1,4 @@
-"""A process that runs cells of a study, one after the other: ``python -m flows.studies.worker``.
+"""A process that runs cells of a study, one after the other: ``python -m fieldcraft.flows.studies.worker``.
 
     it reads    {"cell": name, "campaign": campaign file as data, "home": folder}             a line each
     it answers  {"ready": true}                                                               once
@@ -22,17 +22,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ParamSpec, TypeVar
 
-from flows.errors import FieldcraftError
-from flows.holding import held
-from flows.jobfolder import write_json
-from flows.passes import Passed, Ref, acquire_step, collocate_step, make_pass, train_step
-from flows.running import awaited, created, pause
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.studies.folder import add_spent
-from flows.studies.truth import measured
-from flows.wiring import Campaign, wire
-from storage.ledger import Ledger, open_ledger
+from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.jobs.job_folder import write_json
+from fieldcraft.flows.machinery.leases import held
+from fieldcraft.flows.run import awaited, created, pause
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps.one_pass import Passed, Ref, acquire_step, collocate_step, make_pass, train_step
+from fieldcraft.flows.studies.plan.folder import add_spent
+from fieldcraft.flows.studies.scoring.truth import measured
+from fieldcraft.flows.wiring.campaign import Campaign, wire
+from fieldcraft.storage.ledger import Ledger, open_ledger
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -172,7 +172,7 @@ def main() -> None:
     orders = _orders(sys.stdin)
     import torch
 
-    from flows.prefect_server import without_heartbeats
+    from fieldcraft.flows.machinery.prefect_server import without_heartbeats
 
     torch.set_num_threads(1)
     meter = Meter()

@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from models.confidence import Beta, refuse_beta, weight_of
-from models.grouped_process import grouped_process
-from models.observations import Observations
-from models.separable import SeparableScore
-from models.surrogate import Posterior
+from fieldcraft.models.gaussian.grouped_process import grouped_process
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.confidence_weight import Beta, refuse_beta, weight_of
+from fieldcraft.models.scoring.separable import SeparableScore
+from fieldcraft.models.surrogate import Posterior
 
 
 @dataclass(frozen=True)

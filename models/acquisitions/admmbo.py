@@ -8,21 +8,21 @@ import torch
 from botorch.acquisition.analytic import LogExpectedImprovement
 from torch import Tensor
 
-from models.acquisition import Score
-from models.acquisitions.log_ei import LogEI
-from models.admm import Alternation, Iterate, Readings
-from models.analytic import PosteriorModel
-from models.believing import Believing
-from models.checks import refuse_below, refuse_non_positive
-from models.constrained import ConstrainedPosterior
-from models.incumbent import hopeful
-from models.observations import Observations
-from models.surrogate import Posterior
+from fieldcraft.models.acquisition import Score
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.feasibility.admm import Alternation, Iterate, Readings
+from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
+from fieldcraft.models.feasibility.pending import Believing
+from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.analytic import PosteriorModel
+from fieldcraft.models.scoring.incumbent import hopeful
+from fieldcraft.models.surrogate import Posterior
 
 
 @dataclass(frozen=True)
 class ADMMBO:
-    """Expected improvement of the subproblem whose turn it is (see ``models.admm``).
+    """Expected improvement of the subproblem whose turn it is (see ``models.feasibility.admm``).
 
     Optimality: log E[(u+ - u(x))^+] for u(x) = f(x) + rho/2 sum_i ||x - z_i + y_i/rho||^2, f being learnt and the rest
     known. Feasibility of constraint i: E[(h+ - h(z))^+] for h(z) = 1[c_i(z) > 0] + rho/(2M) ||x - z + y_i/rho||^2, with

@@ -11,13 +11,13 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.acquisition.utils import get_optimal_samples
 from torch import Tensor
 
-from models.acquisition import Scale
-from models.checks import refuse_below
-from models.gaussian_process import ExactPosterior, exact_process, pathwise, to_unit
-from models.gp_score import ConditionedScore, minimiser, on_encoded, unit_box
-from models.observations import Observations
-from models.surrogate import Function, Posterior
-from physics.space import SearchSpace
+from fieldcraft.models.acquisition import Scale
+from fieldcraft.models.gaussian.process import ExactPosterior, exact_process, pathwise, to_unit
+from fieldcraft.models.numerics.checks import refuse_below
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.gp_score import ConditionedScore, minimiser, on_encoded, unit_box
+from fieldcraft.models.surrogate import Function, Posterior
+from fieldcraft.physics.space import SearchSpace
 
 
 @dataclass(frozen=True)

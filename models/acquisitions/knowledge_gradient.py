@@ -13,13 +13,13 @@ from botorch.acquisition.analytic import PosteriorMean
 from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
-from models.acquisition import Scale
-from models.checks import refuse_below
-from models.gaussian_process import ExactPosterior, exact_process
-from models.gp_score import ConditionedScore, minimiser, spread_points, unit_box
-from models.observations import Observations
-from models.surrogate import Function, Posterior
-from physics.space import SearchSpace
+from fieldcraft.models.acquisition import Scale
+from fieldcraft.models.gaussian.process import ExactPosterior, exact_process
+from fieldcraft.models.numerics.checks import refuse_below
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.gp_score import ConditionedScore, minimiser, spread_points, unit_box
+from fieldcraft.models.surrogate import Function, Posterior
+from fieldcraft.physics.space import SearchSpace
 
 # Search for the least posterior mean: it must be among the decisions, or any design near it would seem a gain.
 _STARTS = 4

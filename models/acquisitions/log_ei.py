@@ -9,11 +9,11 @@ from botorch.acquisition.analytic import LogExpectedImprovement
 from botorch.models.model import Model
 from torch import Tensor
 
-from models.acquisition import Scale
-from models.analytic import AnalyticScore
-from models.incumbent import best_belief, incumbent
-from models.observations import Observations
-from models.surrogate import Posterior
+from fieldcraft.models.acquisition import Scale
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.analytic import AnalyticScore
+from fieldcraft.models.scoring.incumbent import best_belief, incumbent
+from fieldcraft.models.surrogate import Posterior
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import numpy as np
 from botorch.acquisition.max_value_entropy_search import qMaxValueEntropy
 from torch import Tensor
 
-from models.acquisition import Scale
-from models.checks import refuse_below
-from models.gaussian_process import ExactPosterior, exact_process
-from models.gp_score import ConditionedScore, on_encoded, spread_points
-from models.observations import Observations
-from models.surrogate import Function, Posterior
-from physics.space import SearchSpace
+from fieldcraft.models.acquisition import Scale
+from fieldcraft.models.gaussian.process import ExactPosterior, exact_process
+from fieldcraft.models.numerics.checks import refuse_below
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.gp_score import ConditionedScore, on_encoded, spread_points
+from fieldcraft.models.surrogate import Function, Posterior
+from fieldcraft.physics.space import SearchSpace
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from models.observations import Observations
-from models.surrogate import Function, Posterior
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import Function, Posterior
 
 
 @dataclass(frozen=True)

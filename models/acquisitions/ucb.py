@@ -8,11 +8,11 @@ import numpy as np
 from botorch.acquisition.analytic import UpperConfidenceBound
 from torch import Tensor
 
-from models.analytic import AnalyticScore
-from models.confidence import Beta, refuse_beta, weight_of
-from models.incumbent import best_belief
-from models.observations import Observations
-from models.surrogate import Posterior
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.analytic import AnalyticScore
+from fieldcraft.models.scoring.confidence_weight import Beta, refuse_beta, weight_of
+from fieldcraft.models.scoring.incumbent import best_belief
+from fieldcraft.models.surrogate import Posterior
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.acquisition import MomentFunction, MomentScore, Score
-from models.box_region import Region
-from models.branch_and_bound import Bounds, Found, Limits, Search
-from models.checks import refuse_below, refuse_non_positive
-from models.devices import named_device, require_cuda
-from models.group_search import Allowance, GroupSearch, Proven, Solve
-from models.grouped_process import UnitProcess, unit_process
-from models.maximizer import Candidates, Certificate
-from models.maximizers.multistart import Multistart
-from models.observations import Array
-from models.posterior_bounds import Process, ScoreBounds
-from models.separable import SeparableScore, Term
-from models.sequences import sobol_points, take
-from physics.space import SearchSpace
+from fieldcraft.models.acquisition import MomentFunction, MomentScore, Score
+from fieldcraft.models.certified.box_region import Region
+from fieldcraft.models.certified.branch_and_bound import Bounds, Found, Limits, Search
+from fieldcraft.models.certified.posterior_bounds import Process, ScoreBounds
+from fieldcraft.models.gaussian.grouped_process import UnitProcess, unit_process
+from fieldcraft.models.maximizer import Candidates, Certificate
+from fieldcraft.models.maximizers._groups import Allowance, GroupSearch, Proven, Solve
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
+from fieldcraft.models.numerics.devices import named_device, require_cuda
+from fieldcraft.models.numerics.point_sets import sobol_points, take
+from fieldcraft.models.observations import Array
+from fieldcraft.models.scoring.separable import SeparableScore, Term
+from fieldcraft.physics.space import SearchSpace
 
 # Boxes halved in one step, by device: as many as stay in the cache, or as keep the device busy.
 _BATCHES = {"cpu": 256, "cuda": 8192}
@@ -117,7 +117,7 @@ class Certified:
         return _Place(score, bounds, slot, chosen, space, gone, limits, self._local)
 
     def _searches(self, terms: Sequence[Term], spaces: Sequence[SearchSpace], slot: int) -> list[Solve]:
-        """The search of every group (see models.group_search)."""
+        """The search of every group (see fieldcraft.models.maximizers._groups)."""
         for space in spaces:
             self.refuse_space(space)
         return [partial(self._solved, *pair, slot) for pair in zip(terms, spaces, strict=True)]

@@ -12,13 +12,13 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from models.acquisition import BoundedScore, Score, SlopedScore, ViolationScore
-from models.maximizer import SAME, Candidates
-from models.neighbours import neighbours
-from models.observations import Array
-from models.sequences import every_point, sobol_points, take
-from models.violation import Room, least_violation
-from physics.space import SearchSpace
+from fieldcraft.models.acquisition import BoundedScore, Score, SlopedScore, ViolationScore
+from fieldcraft.models.feasibility.least_violation import Room, least_violation
+from fieldcraft.models.maximizer import SAME, Candidates
+from fieldcraft.models.numerics.neighbours import neighbours
+from fieldcraft.models.numerics.point_sets import every_point, sobol_points, take
+from fieldcraft.models.observations import Array
+from fieldcraft.physics.space import SearchSpace
 
 # Rows scored at once: keeps the intermediate arrays of a surrogate in the cache.
 _ROWS = 256

@@ -9,19 +9,19 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from models.acquisition import MomentScore, Score
-from models.checks import refuse_below, refuse_non_positive
-from models.group_search import Allowance, GroupSearch, Proven, Solve
-from models.grouped_process import UnitProcess, unit_process
-from models.maximizer import Candidates, Certificate, Status
-from models.maximizers.multistart import Multistart
-from models.observations import Array
-from models.peer import require
-from models.piecewise_process import PiecewiseProcess, interpolated
-from models.scip_program import Effort, Program, Solved
-from models.separable import SeparableScore, Term
-from models.sequences import sobol_points, take
-from physics.space import SearchSpace
+from fieldcraft.models.acquisition import MomentScore, Score
+from fieldcraft.models.certified.piecewise_process import PiecewiseProcess, interpolated
+from fieldcraft.models.certified.scip_program import Effort, Program, Solved
+from fieldcraft.models.gaussian.grouped_process import UnitProcess, unit_process
+from fieldcraft.models.maximizer import Candidates, Certificate, Status
+from fieldcraft.models.maximizers._groups import Allowance, GroupSearch, Proven, Solve
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
+from fieldcraft.models.numerics.point_sets import sobol_points, take
+from fieldcraft.models.observations import Array
+from fieldcraft.models.peer import require
+from fieldcraft.models.scoring.separable import SeparableScore, Term
+from fieldcraft.physics.space import SearchSpace
 
 # Points of each kind from which the program starts, and solutions of the subproblem among them: the paper's.
 _POOL = 10

@@ -18,9 +18,9 @@ from botorch.optim.optimize import optimize_acqf
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from models.observations import Array, Observations
-from models.peer import minimised
-from physics.space import SearchSpace
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.peer import minimised
+from fieldcraft.physics.space import SearchSpace
 
 RESTARTS, RAW_SAMPLES = 10, 512
 # By how much BoTorch may exceed a quadratic constraint; designs are repaired afterwards.

@@ -8,10 +8,10 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from models.coordinates import Coordinate, coordinates, encoded, inside, told
-from models.observations import Array, Observations
-from models.peer import minimised
-from physics.space import SearchSpace
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.peer import minimised
+from fieldcraft.models.peers._coordinates import Coordinate, coordinates, encoded, inside, told
+from fieldcraft.physics.space import SearchSpace
 
 
 def ask(sampler: optuna.samplers.BaseSampler, data: Observations, pending: Array, space: SearchSpace, q: int) -> Array:

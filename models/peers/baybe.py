@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from models.coordinates import Coordinate, coordinates, encoded, told
-from models.observations import Array, Observations
-from models.peer import contained, minimised, require, require_lines
-from physics.space import SearchSpace
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.peer import contained, minimised, require, require_lines
+from fieldcraft.models.peers._coordinates import Coordinate, coordinates, encoded, told
+from fieldcraft.physics.space import SearchSpace
 
 if TYPE_CHECKING:
     from baybe.constraints import ContinuousLinearConstraint

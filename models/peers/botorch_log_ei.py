@@ -9,10 +9,10 @@ from botorch.acquisition.analytic import LogConstrainedExpectedImprovement, LogE
 from botorch.acquisition.logei import qLogExpectedImprovement
 from torch import Tensor
 
-from models.observations import Array, Observations
-from models.peer import contained, feasible, minimised
-from models.peers._botorch import Cube, fitted, maximised, probability, under
-from physics.space import SearchSpace
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.peer import contained, feasible, minimised
+from fieldcraft.models.peers._botorch import Cube, fitted, maximised, probability, under
+from fieldcraft.physics.space import SearchSpace
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from torch import Tensor
 
-from models.observations import Array, Observations
-from models.peer import contained, feasible
-from models.peers._botorch import Cube, fitted, maximised, probability, under
-from physics.space import SearchSpace
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.peer import contained, feasible
+from fieldcraft.models.peers._botorch import Cube, fitted, maximised, probability, under
+from fieldcraft.physics.space import SearchSpace
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from models.observations import Array, Observations
-from models.peer import contained, require, require_box, seed_of
-from physics.space import SearchSpace
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.peer import contained, require, require_box, seed_of
+from fieldcraft.physics.space import SearchSpace
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class OptunaGP:
         """The next batch, encoded, shape (q, d) (see Peer.suggest)."""
         from optuna.samplers import GPSampler
 
-        from models.peers._optuna import ask
+        from fieldcraft.models.peers._optuna import ask
 
         require_box(space, "Optuna")
         with contained(rng):

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.observations import Array
-from models.proposer import checked_range
-from models.sequences import sobol_points, take
-from physics.space import SearchSpace
+from fieldcraft.models.numerics.point_sets import sobol_points, take
+from fieldcraft.models.observations import Array
+from fieldcraft.models.proposer import checked_range
+from fieldcraft.physics.space import SearchSpace
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.checks import refuse_below
-from models.dual import Factor
-from models.observations import Array
-from models.proposer import checked_range
-from models.randomness import torch_generator
-from models.sequences import sobol_points, take
-from models.tangent_kernel import LEAST_LENGTH
-from models.tangents import Activation, Passes, Perceptron, diagonal, gram, scaled
-from physics.space import SearchSpace
+from fieldcraft.models.linear.conditioning import Factor
+from fieldcraft.models.numerics.checks import refuse_below
+from fieldcraft.models.numerics.point_sets import sobol_points, take
+from fieldcraft.models.numerics.randomness import torch_generator
+from fieldcraft.models.observations import Array
+from fieldcraft.models.proposer import checked_range
+from fieldcraft.models.tangent.features import Activation, Passes, Perceptron, diagonal, gram, scaled
+from fieldcraft.models.tangent.kernel import LEAST_LENGTH
+from fieldcraft.physics.space import SearchSpace
 
 # Points chosen from one pool of candidates before the next is drawn; part of the sequence's definition.
 _POINTS = 64

@@ -7,13 +7,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from models.acquisition import Scale, Score
-from models.believing import Believing
-from models.checks import refuse_non_positive
-from models.confidence import weight_of
-from models.constrained import ConstrainedPosterior
-from models.observations import Observations
-from models.surrogate import Informed, Posterior
+from fieldcraft.models.acquisition import Scale, Score
+from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
+from fieldcraft.models.feasibility.pending import Believing
+from fieldcraft.models.numerics.checks import refuse_non_positive
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.confidence_weight import weight_of
+from fieldcraft.models.surrogate import Informed, Posterior
 
 _HIDDEN_WIDTH = 2.0
 

@@ -6,10 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from models.acquisition import Scale, Score
-from models.believing import Believing
-from models.constrained import ConstrainedPosterior
-from models.observations import Observations
+from fieldcraft.models.acquisition import Scale, Score
+from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
+from fieldcraft.models.feasibility.pending import Believing
+from fieldcraft.models.observations import Observations
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from models.sentence import MULTISTART, RAW_TRAINING, Words, start
+from fieldcraft.models.named_algorithm import MULTISTART, RAW_TRAINING, Words, start
 
 _PAPER: Mapping[str, Any] = {**RAW_TRAINING, "init": "gaussian", "width": 500, "draw": "independent"}
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from models.sentence import Words, start
+from fieldcraft.models.named_algorithm import Words, start
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from models.sentence import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import MULTISTART, Words, start
 
 Engine = Literal["basis", "kernel", "ntk", "trained"]
 

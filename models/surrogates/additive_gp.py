@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.additive_kernel import AdditiveKernel, factor, fit_kernel
-from models.memory import refuse_memory
-from models.observations import Observations
-from models.summed_process import SummedGP, SummedPosterior, refuse_other_state
-from models.surrogate import Report
+from fieldcraft.models.gaussian.additive_kernel import AdditiveKernel, factor, fit_kernel
+from fieldcraft.models.gaussian.summed_process import SummedGP, SummedPosterior, refuse_other_state
+from fieldcraft.models.numerics.memory import refuse_memory
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import Report
 
 # Matrices of the covariance's size, one a coordinate, that are alive at once in a step of the fit.
 _COPIES = 8

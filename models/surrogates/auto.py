@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from models.checks import refuse_below
-from models.choice import score
-from models.contest import Chosen, Contest
-from models.observations import Observations, Physics
-from models.surrogate import Report, Surrogate
-from models.surrogates.additive_gp import AdditiveGP
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.physics_informed import PhysicsInformed
-from models.surrogates.sampled_linear import SampledLinear
+from fieldcraft.models.numerics.checks import refuse_below
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.selection.contest import Chosen, Contest
+from fieldcraft.models.selection.predictive_score import score
+from fieldcraft.models.surrogate import Report, Surrogate
+from fieldcraft.models.surrogates.additive_gp import AdditiveGP
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
+from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 
 _KNOWN: Mapping[str, Surrogate] = {
     "exact_gp": ExactGP(restarts=0),

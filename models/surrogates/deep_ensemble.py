@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from models.value_networks import ValueNetworks
+from fieldcraft.models.networks.ensembles import ValueNetworks
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class DeepEnsemble(ValueNetworks):
 
     Args:
         networks: Number k >= 2 of networks; at least the batch size.
-        width: See ``models.value_networks.Training``, as for all that follow.
+        width: See ``models.networks.ensembles.Training``, as for all that follow.
 
     Raises:
         ValueError: a number is out of its range.

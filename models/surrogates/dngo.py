@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.evidence import choose_prior
-from models.feature_posterior import FeaturePosterior
-from models.linear_model import LinearModel
-from models.networks import Activation, Network
-from models.observations import Observations
-from models.stamps import refuse_other_data
-from models.surrogate import Function, Report
-from models.value_networks import Training, metrics_of, passes
+from fieldcraft.models.linear.basis_evidence import choose_prior
+from fieldcraft.models.linear.feature_posterior import FeaturePosterior
+from fieldcraft.models.linear.linear_model import LinearModel
+from fieldcraft.models.networks.ensembles import Training, metrics_of, passes
+from fieldcraft.models.networks.perceptron import Activation, Network
+from fieldcraft.models.numerics.digests import refuse_other_data
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import Function, Report
 
 # Least noise variance, in squared target units and relative to the features' own, that a factor in float64 allows.
 _LEAST_NOISE = 1e-6
@@ -30,7 +30,7 @@ class DNGO:
     readings' predictive densities: phi's training saw all of them.
 
     Args:
-        width: Number of features less one; see ``models.value_networks.Training``, as for all that follow.
+        width: Number of features less one; see ``models.networks.ensembles.Training``, as for all that follow.
 
     Raises:
         ValueError: a number is out of its range.

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models import gp_draws
-from models.checks import refuse_below, refuse_non_positive
-from models.feature_posterior import FixedFeaturePosterior
-from models.fourier_features import FourierFeatures, Kernel
-from models.gaussian_process import ExactPosterior, Fit, fitted, pathwise, posterior
-from models.linear_model import LinearModel
-from models.memory import refuse_memory
-from models.observations import Observations
-from models.randomness import seeded
-from models.surrogate import Function, Report
+from fieldcraft.models.gaussian import draws
+from fieldcraft.models.gaussian.process import ExactPosterior, Fit, fitted, pathwise, posterior
+from fieldcraft.models.linear.feature_posterior import FixedFeaturePosterior
+from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel
+from fieldcraft.models.linear.linear_model import LinearModel
+from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
+from fieldcraft.models.numerics.memory import refuse_memory
+from fieldcraft.models.numerics.randomness import seeded
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import Function, Report
 
 # A noise-free covariance of close points has no Cholesky factor in float64: the least variance of a target.
 _LEAST_NOISE = 1e-6
@@ -96,7 +96,7 @@ class ExactGP:
         if len(data) <= self.n_exact:
             made = posterior(fit, data.scaling, self._sampler(data), self._remarks(len(data)))
         else:
-            scales = gp_draws.length_scales(fit.metrics)
+            scales = draws.length_scales(fit.metrics)
             made = self._features(fit, data, FourierFeatures.drawn(self.kernel, scales, self.n_features, rng))
         report(1, made.metrics, made.state)
         return made
@@ -129,9 +129,9 @@ class ExactGP:
 
     def _sampler(self, data: Observations) -> Callable[[ExactPosterior, int, np.random.Generator], list[Function]]:
         if self.draw == "joint":
-            return partial(gp_draws.joint, n_skeleton=self.n_skeleton, space=data.planes)
+            return partial(draws.joint, n_skeleton=self.n_skeleton, space=data.planes)
         if self.draw == "features":
-            return partial(gp_draws.features, n_features=self.n_features)
+            return partial(draws.features, n_features=self.n_features)
         return pathwise
 
     def _remarks(self, n: int) -> dict[str, str]:

@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.dual import Factor
-from models.fourier_features import Kernel
-from models.grouped_kernel import GroupedKernel, Groups, by_columns, constant, fit_groups
-from models.grouped_process import GroupedPosterior, membership
-from models.memory import refuse_memory
-from models.observations import Observations
-from models.summed_process import SummedGP, refuse_other_state
-from models.surrogate import Report
-from physics.space import SearchSpace
+from fieldcraft.models.gaussian.grouped_kernel import GroupedKernel, Groups, by_columns, constant, fit_groups
+from fieldcraft.models.gaussian.grouped_process import GroupedPosterior, membership
+from fieldcraft.models.gaussian.summed_process import SummedGP, refuse_other_state
+from fieldcraft.models.linear.conditioning import Factor
+from fieldcraft.models.linear.fourier_features import Kernel
+from fieldcraft.models.numerics.memory import refuse_memory
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import Report
+from fieldcraft.physics.space import SearchSpace
 
 # Matrices of the covariance's size, one a coordinate or group, that are alive at once in a step of the fit.
 _COPIES = 8

@@ -7,16 +7,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from models.joint_engines import NTK, Kernel
-from models.joint_posterior import JointPosterior
-from models.networks import Activation
-from models.observations import Observations, Physics
-from models.operator_kernels import Kernel as KernelName
-from models.physics_engines import Basis, Trained
-from models.residual_networks import NetworkPosterior
-from models.solution_posterior import SolutionPosterior
-from models.stamps import refuse_other_data
-from models.surrogate import Report
+from fieldcraft.models.networks.perceptron import Activation
+from fieldcraft.models.numerics.digests import refuse_other_data
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.physics_informed.engines import Basis, Trained
+from fieldcraft.models.physics_informed.joint_engines import NTK, Kernel
+from fieldcraft.models.physics_informed.joint_posterior import JointPosterior
+from fieldcraft.models.physics_informed.operator_kernels import Kernel as KernelName
+from fieldcraft.models.physics_informed.residual_networks import NetworkPosterior
+from fieldcraft.models.physics_informed.solution_posterior import SolutionPosterior
+from fieldcraft.models.surrogate import Report
 
 _Engine = Trained | Basis | Kernel | NTK
 _Posterior = NetworkPosterior | SolutionPosterior | JointPosterior

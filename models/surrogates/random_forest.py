@@ -9,10 +9,10 @@ import torch
 from sklearn.ensemble import RandomForestRegressor
 from torch import Tensor
 
-from models.members import MembersPosterior
-from models.observations import Array, Observations
-from models.stamps import refuse_other_data, stamped
-from models.surrogate import Report
+from fieldcraft.models.networks.members import MembersPosterior
+from fieldcraft.models.numerics.digests import refuse_other_data, stamped
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.surrogate import Report
 
 # What a believed reading's noise variance is where it is not known, in squared target units.
 _NOISE = 0.01

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.checks import refuse_non_positive
-from models.observations import Observations
-from models.randomness import torch_generator
-from models.stamps import refuse_other_data, stamped
-from models.surrogate import Report
-from models.tangent_kernel import Hyperparameters
-from models.tangent_posteriors import TangentPosterior
-from models.tangent_settings import TangentSettings
+from fieldcraft.models.numerics.checks import refuse_non_positive
+from fieldcraft.models.numerics.digests import refuse_other_data, stamped
+from fieldcraft.models.numerics.randomness import torch_generator
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import Report
+from fieldcraft.models.tangent.kernel import Hyperparameters
+from fieldcraft.models.tangent.posteriors import TangentPosterior
+from fieldcraft.models.tangent.settings import TangentSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import torch
 
-from models.checks import refuse_below
-from models.observations import Observations
-from models.tangent_posteriors import NetworkDraws, TangentBelief, TangentPosterior
-from models.tangent_trained import Members, TrainedTangent
-from models.tangent_training import Start
-from models.tangents import TangentNetwork
+from fieldcraft.models.numerics.checks import refuse_below
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.tangent.features import TangentNetwork
+from fieldcraft.models.tangent.posteriors import NetworkDraws, TangentBelief, TangentPosterior
+from fieldcraft.models.tangent.trained import Members, TrainedTangent
+from fieldcraft.models.tangent.training import Start
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,20 +8,20 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from models.checks import refuse_non_positive
-from models.convolution import Convolution
-from models.directions import in_blocks
-from models.mirrored import Mirrored
-from models.observations import Observations
-from models.one_pass import one_pass
-from models.surrogate import Function, Report
-from models.tangent_kernel import Hyperparameters
-from models.tangent_posteriors import TangentBelief, TangentPosterior, Trained, TrainedMean
-from models.tangent_process import TangentProcess
-from models.tangent_trained import Members, TrainedTangent
-from models.tangent_training import Family, Start
-from models.tangents import Init, Perceptron
-from models.tangents import TangentNetwork as Shape
+from fieldcraft.models.numerics.checks import refuse_non_positive
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import Function, Report
+from fieldcraft.models.tangent.convolution import Convolution
+from fieldcraft.models.tangent.features import Init, Perceptron
+from fieldcraft.models.tangent.features import TangentNetwork as Shape
+from fieldcraft.models.tangent.kernel import Hyperparameters
+from fieldcraft.models.tangent.mirrored import Mirrored
+from fieldcraft.models.tangent.online_descent import one_pass
+from fieldcraft.models.tangent.posteriors import TangentBelief, TangentPosterior, Trained, TrainedMean
+from fieldcraft.models.tangent.process import TangentProcess
+from fieldcraft.models.tangent.trained import Members, TrainedTangent
+from fieldcraft.models.tangent.training import Family, Start
+from fieldcraft.models.tangent.weight_draws import in_blocks
 
 _MIRRORED_WIDTH = 100
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from physics.formulas import Formula
-from physics.problem import Optimum, Sense
+from fieldcraft.physics.functions.elementary import Formula
+from fieldcraft.physics.problem import Optimum, Sense
 
 Array = NDArray[np.float64]
 

@@ -8,12 +8,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from physics.domain import Axis, Domain
-from physics.formulas import cosine, exponential, sine
-from physics.interpolation import lagrange
-from physics.operators import LinearEquation, LinearSystem, Values
-from physics.problem import Optimum, Output, Problem, Sense
-from physics.space import Continuous, Design, SearchSpace
+from fieldcraft.physics.domain import Axis, Domain
+from fieldcraft.physics.functions.elementary import cosine, exponential, sine
+from fieldcraft.physics.functions.interpolation import lagrange
+from fieldcraft.physics.operators import LinearEquation, LinearSystem, Values
+from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
+from fieldcraft.physics.space import Continuous, Design, SearchSpace
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from physics.problem import Optimum, Output, Problem, Sense
-from physics.space import Continuous, Design, SearchSpace
+from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
+from fieldcraft.physics.space import Continuous, Design, SearchSpace
 
 Array = NDArray[np.float64]
 

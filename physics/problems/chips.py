@@ -6,9 +6,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from physics.cosines import CosineSeries, cosine_coefficients, frequencies
-from physics.problem import Optimum, Output, Problem, Sense
-from physics.space import Continuous, Design, SearchSpace
+from fieldcraft.physics.functions.cosines import CosineSeries, cosine_coefficients, frequencies
+from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
+from fieldcraft.physics.space import Continuous, Design, SearchSpace
 
 Array = NDArray[np.float64]
 

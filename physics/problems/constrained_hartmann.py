@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from physics.constrained import ConstrainedFormula
-from physics.problems.hartmann import Hartmann
+from fieldcraft.physics.constrained import ConstrainedFormula
+from fieldcraft.physics.problems.hartmann import Hartmann
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from physics.problem import Optimum, Output, Problem, Sense
-from physics.space import Design, Image, SearchSpace
+from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
+from fieldcraft.physics.space import Design, Image, SearchSpace
 
 Array = NDArray[np.float64]
 

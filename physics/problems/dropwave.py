@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from physics.domain import Domain
-from physics.formulas import Formula
-from physics.operators import LinearEquation
-from physics.problem import Optimum, Sense
+from fieldcraft.physics.domain import Domain
+from fieldcraft.physics.functions.elementary import Formula
+from fieldcraft.physics.operators import LinearEquation
+from fieldcraft.physics.problem import Optimum, Sense
 
 Array = NDArray[np.float64]
 

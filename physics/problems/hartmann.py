@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from physics.formulas import Formula
-from physics.problem import Optimum, Sense
+from fieldcraft.physics.functions.elementary import Formula
+from fieldcraft.physics.problem import Optimum, Sense
 
 Array = NDArray[np.float64]
 

@@ -14,12 +14,12 @@ import xarray as xr
 from numpy import cos, exp, sin, sqrt
 from numpy.typing import NDArray
 
-from physics.domain import Axis, Domain
-from physics.harmonic import SquareSeries, modes_needed, sine_coefficients
-from physics.interpolation import lagrange
-from physics.operators import LinearEquation, laplace
-from physics.problem import Optimum, Output, Problem, Sense
-from physics.space import Continuous, Design, SearchSpace
+from fieldcraft.physics.domain import Axis, Domain
+from fieldcraft.physics.functions.harmonic import SquareSeries, modes_needed, sine_coefficients
+from fieldcraft.physics.functions.interpolation import lagrange
+from fieldcraft.physics.operators import LinearEquation, laplace
+from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
+from fieldcraft.physics.space import Continuous, Design, SearchSpace
 
 Array = NDArray[np.float64]
 

@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from physics.formulas import Sum, sine
-from physics.operators import Values
-from physics.problem import Optimum, Sense
+from fieldcraft.physics.functions.elementary import Sum, sine
+from fieldcraft.physics.operators import Values
+from fieldcraft.physics.problem import Optimum, Sense
 
 
 @dataclass(frozen=True)

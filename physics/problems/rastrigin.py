@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from physics.formulas import SmoothSum, cosine, sine
-from physics.operators import Values
+from fieldcraft.physics.functions.elementary import SmoothSum, cosine, sine
+from fieldcraft.physics.operators import Values
 
 
 @dataclass(frozen=True)

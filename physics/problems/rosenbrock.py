@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from physics.formulas import Formula
-from physics.problem import Optimum, Sense
-from physics.space import Continuous, SearchSpace
+from fieldcraft.physics.functions.elementary import Formula
+from fieldcraft.physics.problem import Optimum, Sense
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 Array = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from physics.constrained import ConstrainedFormula
+from fieldcraft.physics.constrained import ConstrainedFormula
 
 Array = NDArray[np.float64]
 

@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from physics.constrained import ConstrainedFormula
-from physics.space import Integer, SearchSpace
+from fieldcraft.physics.constrained import ConstrainedFormula
+from fieldcraft.physics.space import Integer, SearchSpace
 
 Array = NDArray[np.float64]
 

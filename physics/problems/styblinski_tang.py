@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from physics.formulas import SmoothSum
-from physics.operators import Values
+from fieldcraft.physics.functions.elementary import SmoothSum
+from fieldcraft.physics.operators import Values
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from physics.problem import Optimum, Output, Problem
-from physics.space import Continuous, Design, SearchSpace
+from fieldcraft.physics.problem import Optimum, Output, Problem
+from fieldcraft.physics.space import Continuous, Design, SearchSpace
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]

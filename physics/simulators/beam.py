@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from physics.problem import Problem, Simulator
-from physics.space import Design
+from fieldcraft.physics.problem import Problem, Simulator
+from fieldcraft.physics.space import Design
 
 Array = NDArray[np.float64]
 

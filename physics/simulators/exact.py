@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from physics.problem import Problem, Simulator
-from physics.space import Design
+from fieldcraft.physics.problem import Problem, Simulator
+from fieldcraft.physics.space import Design
 
 
 @dataclass(frozen=True)

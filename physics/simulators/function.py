@@ -8,8 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import xarray as xr
 
-from physics.problem import Problem, Simulator
-from physics.space import Design
+from fieldcraft.physics.problem import Problem, Simulator
+from fieldcraft.physics.space import Design
 
 
 @runtime_checkable

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from sqlalchemy import Engine, insert, inspect, select
 
-from storage.ledger import NewerSchema, NoLedger, NotALedger, OldSchema
-from storage.ledgers import schema
-from storage.ledgers.upgrades import upgrade
-from storage.points import commit_point
+from fieldcraft.storage.failpoints import commit_point
+from fieldcraft.storage.ledger import NewerSchema, NoLedger, NotALedger, OldSchema
+from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.ledgers.upgrades import upgrade
 
 
 def settle_schema(

@@ -23,9 +23,9 @@ from weakref import WeakSet
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from storage.ledger import InvalidRecord, LedgerBusy, LedgerError, NoLedger, NotALedger, OutcomeUnknown
-from storage.ledgers.opening import make_tables, settle_schema
-from storage.ledgers.sql import SqlLedger
+from fieldcraft.storage.ledger import InvalidRecord, LedgerBusy, LedgerError, NoLedger, NotALedger, OutcomeUnknown
+from fieldcraft.storage.ledgers.opening import make_tables, settle_schema
+from fieldcraft.storage.ledgers.sql import SqlLedger
 
 BUSY_SECONDS = 30.0  # how long a writer waits for its turn
 IDLE_SECONDS = 20.0  # how long one may leave the server waiting in the middle of a transaction

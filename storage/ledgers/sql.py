@@ -9,14 +9,24 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine, Table, insert, select, update
 from sqlalchemy.exc import StatementError
 
-from storage.code import Code
-from storage.ledger import EXPORTER, InvalidRecord, LedgerError, SpecChanged, open_ledger
-from storage.ledgers import approvals, custody, designs, leases, moves, results, schema
-from storage.ledgers.reading import ReadingLedger, unstorable
-from storage.ledgers.rows import add_event, add_notice, add_outbox, checked, get_campaign, get_product, one, record_of
-from storage.ledgers.unreadable import FAULTS
-from storage.points import commit_point
-from storage.records import (
+from fieldcraft.storage.code import Code
+from fieldcraft.storage.failpoints import commit_point
+from fieldcraft.storage.ledger import EXPORTER, InvalidRecord, LedgerError, SpecChanged, open_ledger
+from fieldcraft.storage.ledgers.operations import approvals, custody, designs, leases, moves, results
+from fieldcraft.storage.ledgers.queries import ReadingLedger, unstorable
+from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.ledgers.tables.rows import (
+    add_event,
+    add_notice,
+    add_outbox,
+    checked,
+    get_campaign,
+    get_product,
+    one,
+    record_of,
+)
+from fieldcraft.storage.ledgers.tables.unreadable import FAULTS
+from fieldcraft.storage.records import (
     UNLIMITED,
     Campaign,
     Expect,

@@ -22,11 +22,11 @@ from weakref import WeakSet, WeakValueDictionary
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from storage.ledger import LedgerBusy, LedgerError, NetworkFileSystem, NoLedger, NotALedger
-from storage.ledgers import schema
-from storage.ledgers.opening import make_tables, settle_schema
-from storage.ledgers.sql import SqlLedger
-from storage.ledgers.wal import hidden
+from fieldcraft.storage.ledger import LedgerBusy, LedgerError, NetworkFileSystem, NoLedger, NotALedger
+from fieldcraft.storage.ledgers.opening import make_tables, settle_schema
+from fieldcraft.storage.ledgers.sql import SqlLedger
+from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.ledgers.wal import hidden
 
 BUSY_SECONDS = 30.0
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -10,12 +10,12 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Table, bindparam, select, text, update
 
-from storage.ledger import OldSchema
-from storage.ledgers import schema
-from storage.ledgers.leases import lives
-from storage.ledgers.rows import add_event
-from storage.points import commit_point
-from storage.records import OUT, Lease, Limits
+from fieldcraft.storage.failpoints import commit_point
+from fieldcraft.storage.ledger import OldSchema
+from fieldcraft.storage.ledgers.operations.leases import lives
+from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.ledgers.tables.rows import add_event
+from fieldcraft.storage.records import OUT, Lease, Limits
 
 # A column that must have a value needs one to begin with; the true values follow in the same transaction.
 _COLUMNS = (

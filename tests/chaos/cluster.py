@@ -1,7 +1,8 @@
 """The world outside the engine: a clock, a cluster that runs jobs, and a network between that does harm.
 
-What the cluster knows is the truth. It keeps to the contract of ``flows.dispatcher`` (``find`` says None only of what
-was never begun and never will be, a job that is said to have failed stays failed); within it, everything may happen.
+What the cluster knows is the truth. It keeps to the contract of ``flows.jobs.dispatcher`` (``find`` says None only of
+what was never begun and never will be, a job that is said to have failed stays failed); within it, everything may
+happen.
 """
 
 import shutil
@@ -13,8 +14,8 @@ from typing import Any
 
 import xarray as xr
 
-from flows.dispatcher import CannotTell, Failed, Finished, Job, Lost, NotSent, Outcome, Place, Running
-from storage.fields import FieldDamaged
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Finished, Job, Lost, NotSent, Outcome, Place, Running
+from fieldcraft.storage.fields import FieldDamaged
 
 CLUSTERS: dict[str, "Cluster"] = {}  # by campaign: where the dispatcher ``faulty`` finds its own
 LEVELS = 16  # few different fields, so that the store holds them all after a while

@@ -12,20 +12,22 @@ import pytest
 from cluster import CLUSTERS, WALL_TIME_S, Clock, Cluster, Killed
 from model import PERSON, Model, Rules
 
-from flows import correcting, decisions, recording, settling
-from flows.choices import Choice, label
-from flows.errors import FieldcraftError
-from flows.identity import Person
-from flows.passes import Passed, Ref, make_pass
-from flows.settings import settings_from
-from flows.sites import Site
-from flows.spec import parse
-from flows.tables import Reading
-from flows.wiring import wire
-from storage.fields import FieldStore
-from storage.ledger import LeaseLost, Ledger, LedgerError, open_ledger
-from storage.ledgers import leases, sql
-from storage.records import Trial, TrialState
+from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.files.tables import Reading
+from fieldcraft.flows.identity import Person
+from fieldcraft.flows.people import decisions, interventions
+from fieldcraft.flows.people.trial_labels import Choice, label
+from fieldcraft.flows.results import correct, record
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import LeaseLost, Ledger, LedgerError, open_ledger
+from fieldcraft.storage.ledgers import sql
+from fieldcraft.storage.ledgers.operations import leases
+from fieldcraft.storage.records import Trial, TrialState
 
 PLUGINS = Path(__file__).parent / "plugins"
 STEPS, LONGEST = 20, 100  # of bad weather; of passes in calm weather until the campaign must have ended
@@ -214,7 +216,7 @@ class Schedule:
 
     def _excused(self, error: Exception) -> None:
         """A pass may end with an error only for what was done to it."""
-        from flows.dispatcher import NotSent
+        from fieldcraft.flows.jobs.dispatcher import NotSent
 
         if not isinstance(error, NotSent | LeaseLost):
             raise error
@@ -278,7 +280,7 @@ class Schedule:
         what = f"{act.__name__.strip('_')} {trial.id}, {trial.state}"
         try:
             act(trial)
-        except (settling.NotStopped, Killed) as error:  # it was decided, and the job is still to be stopped
+        except (interventions.NotStopped, Killed) as error:  # it was decided, and the job is still to be stopped
             self.trail.append(f"{what}: {type(error).__name__}")
         except (FieldcraftError, LedgerError) as error:
             self.model.granted.clear()
@@ -323,13 +325,13 @@ class Schedule:
     def _retry(self, trial: Trial) -> None:
         word, design = self._chosen(trial)
         self.model.granted[trial.id] = [design]
-        settling.retry(self.ledger, self.settings, ANA, word)
+        interventions.retry(self.ledger, self.settings, ANA, word)
 
     def _abandon(self, trial: Trial) -> None:
-        settling.abandon(self.ledger, self.settings, ANA, trial.id, "enough")
+        interventions.abandon(self.ledger, self.settings, ANA, trial.id, "enough")
 
     def _cancel(self, trial: Trial) -> None:
-        settling.cancel(self.ledger, self.settings, ANA, trial.id, "enough")
+        interventions.cancel(self.ledger, self.settings, ANA, trial.id, "enough")
 
     def _site(self) -> Site:
         return Site(self.campaign, self.ledger, FieldStore(self.settings.fields))
@@ -341,14 +343,14 @@ class Schedule:
 
     def _record(self, trial: Trial) -> None:
         site = self._site()
-        recording.record(site, recording.check(site, self._reading(trial)), PERSON, "person")
+        record.record(site, record.check(site, self._reading(trial)), PERSON, "person")
 
     def _correct(self, trial: Trial) -> None:
         site = self._site()
         if self.random.random() < 0.3:
-            correcting.retract(site, trial.id, PERSON, "a leak")
+            correct.retract(site, trial.id, PERSON, "a leak")
         else:
-            correcting.correct(site, recording.check_correction(site, self._reading(trial)), PERSON, "the gauge")
+            correct.correct(site, record.check_correction(site, self._reading(trial)), PERSON, "the gauge")
 
     def _settle(self) -> None:
         """Calm weather: people decide on everything, nothing is lost, and the campaign must come to its end."""

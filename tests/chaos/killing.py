@@ -19,16 +19,16 @@ import psutil
 import torch
 from driver import drive
 
-from flows import settling
-from flows.choices import label
-from flows.doctor import examine
-from flows.identity import Person
-from flows.jobfolder import read_json
-from flows.plugins import available
-from flows.settings import settings_from
-from storage.fields import FieldStore
-from storage.ledger import LedgerError, open_ledger
-from storage.records import TrialState
+from fieldcraft.flows.identity import Person
+from fieldcraft.flows.jobs.job_folder import read_json
+from fieldcraft.flows.people import interventions
+from fieldcraft.flows.people.trial_labels import label
+from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.registry import available
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import LedgerError, open_ledger
+from fieldcraft.storage.records import TrialState
 
 SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
 ROOT = SCENARIOS.parent.parent
@@ -196,7 +196,9 @@ class Home:
         """Ask for what failed at every attempt once more, as a person may."""
         ledger = open_ledger(self.home / "ledger.sqlite")
         for trial in ledger.trials(NAME, states={TrialState.FAILED}):
-            settling.retry(ledger, settings_from(self.settings, self.home), Person("ana", "operator"), label(trial))
+            interventions.retry(
+                ledger, settings_from(self.settings, self.home), Person("ana", "operator"), label(trial)
+            )
 
     def simulated(self) -> Counter:
         """How often each design was simulated."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from cluster import Cluster, level
 
-from flows.dispatcher import Job
-from storage.ledger import Ledger
-from storage.records import Event, Limits, Trial
+from fieldcraft.flows.jobs.dispatcher import Job
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Event, Limits, Trial
 
 MOVES = {  # the picture of design.md
     ("PROPOSED", "REJECTED"),

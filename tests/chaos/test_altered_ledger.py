@@ -18,9 +18,9 @@ import pytest
 from killing import KINDS, SCENARIOS, Home
 from length import LONG
 
-from flows.cli import main
-from storage.ledgers import schema
-from storage.ledgers.sqlite import close_idle
+from fieldcraft.flows.cli import main
+from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.ledgers.tables import schema
 
 ALTERED = 1000 if LONG else 10
 READS = (

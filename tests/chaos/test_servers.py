@@ -20,10 +20,10 @@ from killing import KINDS, Home, look
 from prefect_site import until
 from test_command_line import PLATE, command, designs, finish
 
-from flows.exporting import tracker
-from flows.settings import settings_from
-from storage.ledger import open_ledger
-from storage.tracking import TrackingError
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.views.export import tracker
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.tracking import TrackingError
 
 INLINE = next(kind for kind in KINDS if kind.name == "inline")
 

@@ -8,10 +8,10 @@ from cluster import CLUSTERS, WALL_TIME_S, level
 from engine import Schedule, simulate, world
 from length import LONG
 
-from flows import dispatching, harvest
-from flows.dispatcher import Failed
-from storage.ledger import open_ledger
-from storage.ledgers import approvals, budget, designs, leases, moves, results
+from fieldcraft.flows.jobs.dispatcher import Failed
+from fieldcraft.flows.steps import dispatch, harvest
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.ledgers.operations import approvals, budget, designs, leases, moves, results
 
 SCHEDULES, AT_A_TIME = 10_000 if LONG else 32, 250
 ONE = os.environ.get("FIELDCRAFT_CHAOS_SEED")
@@ -50,7 +50,7 @@ def everything_counts(trial, result, stored, *, partial):
     return "accepted", None
 
 
-def without_finding(site, dispatcher, trial, send=dispatching._send):
+def without_finding(site, dispatcher, trial, send=dispatch._send):
     class Forgetting:
         def __getattr__(self, name):
             return getattr(dispatcher, name)
@@ -71,7 +71,7 @@ BROKEN = {
     "compare-and-swap": [(where, "expected", lambda trial, _: trial) for where in (moves, designs, approvals, results)],
     "fence": [(leases, "hold", lambda *_: None)],
     "late results judged": [(results, "_judge", everything_counts)],
-    "find before submit": [(dispatching, "_send", without_finding)],
+    "find before submit": [(dispatch, "_send", without_finding)],
     "lost means held": [(harvest, "_lose", lost_is_failed)],
     "late results collected": [(harvest, "tidy", lambda *_: None)],
 }

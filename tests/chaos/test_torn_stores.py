@@ -15,11 +15,11 @@ import torch
 import xarray as xr
 from length import LONG
 
-from flows.tensors import as_dataset
-from flows.training import _Unfinished
-from storage.fields import FieldError, FieldStore, load_group, save_group
-from storage.ledger import LedgerError, open_ledger
-from storage.records import FieldRef
+from fieldcraft.flows.steps.train import _Unfinished
+from fieldcraft.flows.wiring.tensors import as_dataset
+from fieldcraft.storage.fields import FieldError, FieldStore, load_group, save_group
+from fieldcraft.storage.ledger import LedgerError, open_ledger
+from fieldcraft.storage.records import FieldRef
 
 BITS = 12  # turned in each file in the short form
 FIELD = xr.Dataset(
@@ -89,7 +89,7 @@ def test_verify_finds_every_damage_but_of_spaces_in_the_manifest(ram, count):
 
 def same_manifest(store: FieldStore, ref: FieldRef) -> bool:
     """Whether the manifest still says what it said: JSON has room for other bytes."""
-    from storage.staging import Manifest
+    from fieldcraft.storage.field_store.staging import Manifest
 
     try:
         manifest = Manifest.model_validate_json((store.path(ref) / "manifest.json").read_bytes())
@@ -147,7 +147,7 @@ EMPTY = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # SH
 
 def closed(path: Path) -> bytes:
     """The file's bytes, once no connection has it open and its log is folded in."""
-    from storage.ledgers.sqlite import close_idle
+    from fieldcraft.storage.ledgers.sqlite import close_idle
 
     close_idle()
     return path.read_bytes()

@@ -24,25 +24,25 @@ from typing import Any
 import pytest
 from farms import dask_site, prefect_hand
 
-from flows.covering import covered
-from flows.dispatcher import Dispatcher, Failed, Finished, Handle, Job, Lost, Outcome, Running
-from flows.dispatching import dispatch
-from flows.harvest import harvest
-from flows.settings import settings_from
-from flows.sites import Site
-from flows.spec import Dispatch, parse
-from flows.wiring import dispatcher_of, wire
-from storage.code import Code
-from storage.fields import FieldStore
-from storage.ledger import open_ledger
-from storage.records import Limits, Origin, Proposal, Trial
+from fieldcraft.flows.jobs.dispatcher import Dispatcher, Failed, Finished, Handle, Job, Lost, Outcome, Running
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import Dispatch, parse
+from fieldcraft.flows.steps.dispatch import dispatch
+from fieldcraft.flows.steps.harvest import harvest
+from fieldcraft.flows.wiring.approved_code import covered
+from fieldcraft.flows.wiring.campaign import dispatcher_of, wire
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.storage.code import Code
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.records import Limits, Origin, Proposal, Trial
 
 PROBLEM = '''\
 """A number, and what is done with it."""
 from dataclasses import dataclass
 
-from physics.problem import Output, Problem
-from physics.space import Categorical, Continuous, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Categorical, Continuous, SearchSpace
 
 ACTS = ("answer", "wait", "stall", "raise", "busy", "impossible", "die")
 
@@ -71,7 +71,7 @@ from typing import ClassVar
 
 import xarray as xr
 
-from physics.problem import Infeasible, Simulator, Transient
+from fieldcraft.physics.problem import Infeasible, Simulator, Transient
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ def inline(folder: Path) -> Iterator[Bench]:
     """The pass's own process: nothing outlives it, so what it did not write down is done again, which does no harm."""
     nature = Nature(_ANSWERS, processes=False, finds=False, runs=(1, 2))
     yield Bench("inline", folder, nature, simulator="formula")
-    from flows.dispatchers.inline import Inline
+    from fieldcraft.flows.dispatchers.inline import Inline
 
     Inline._answers.clear()
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from flows.errors import FieldcraftError
-from flows.prefect_server import Server
-from flows.settings import without_secrets
+from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.machinery.prefect_server import Server
+from fieldcraft.flows.settings import without_secrets
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -131,7 +131,7 @@ class PrefectSite:
         """Make the flow run of that name, and return it as it ended."""
         from prefect.flow_engine import run_flow_sync
 
-        from flows.simulate import simulate
+        from fieldcraft.flows.simulate import simulate
 
         (found,) = self.runs(name)
         with suppress(FieldcraftError):  # which is in its state then
@@ -167,7 +167,7 @@ def prefect_site(folder: Path) -> Iterator[PrefectSite]:
     from prefect import settings
     from prefect.client.schemas.actions import WorkPoolCreate
 
-    from flows.simulate import simulate
+    from fieldcraft.flows.simulate import simulate
 
     password = os.environ["PREFECT_API_AUTH_STRING"]
     reached = {

@@ -9,8 +9,8 @@ from typing import Any
 
 from postgres_server import url_of
 
-from storage.ledger import Ledger, open_ledger
-from storage.records import COUNTING, Grant, Limits, Origin, Proposal, Trial, TrialState, digest_of
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import COUNTING, Grant, Limits, Origin, Proposal, Trial, TrialState, digest_of
 
 BACKENDS: dict[str, Callable[[Path], Ledger]] = {
     "sqlite": lambda folder: open_ledger(folder / "ledger.db", create=True),

@@ -11,7 +11,7 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.flow_engine import run_flow_sync
 
-from flows.simulate import simulate
+from fieldcraft.flows.simulate import simulate
 
 SCHEDULED = FlowRunFilter.model_validate({"state": {"type": {"any_": ["SCHEDULED"]}}})
 

@@ -5,12 +5,12 @@ import pytest
 import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
-from models.observations import Observations
-from models.surrogate import no_report
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.grouped_gp import GroupedGP
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.grouped_gp import GroupedGP
 
-PACKAGE = "models.acquisitions"
+PACKAGE = "fieldcraft.models.acquisitions"
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (10, 2))
 DATA = Observations(X=X, y=100 - 10 * ((X - 0.4) ** 2).sum(axis=1), maximize=True, noise_sd=2.0)

@@ -1,4 +1,5 @@
-"""The contract of ``flows.dispatcher.Dispatcher``, run over every kind there is, with real processes and real kills.
+"""The contract of ``flows.jobs.dispatcher.Dispatcher``, run over every kind there is, with real processes and real
+kills.
 
 Where a kind cannot do something by its nature, its bench declares that, and what it does instead is asserted.
 """
@@ -14,17 +15,17 @@ import pytest
 from dispatchers import SITES, SUPPLIERS, Bench, ended, furnish, is_as
 from ledgers import in_child, killed_at
 
-from flows.dispatcher import Failed, Finished, Lost, Running
-from flows.dispatching import dispatch
-from flows.errors import InputError
-from flows.harvest import harvest
-from flows.plugins import available
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.wiring import wire
-from storage.fields import FieldDamaged
-from storage.processes import is_alive, start_time
-from storage.records import TrialState
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Lost, Running
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.spec.registry import available
+from fieldcraft.flows.steps.dispatch import dispatch
+from fieldcraft.flows.steps.harvest import harvest
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.fields import FieldDamaged
+from fieldcraft.storage.processes import is_alive, start_time
+from fieldcraft.storage.records import TrialState
 
 ROOT = Path(__file__).resolve().parents[2]
 

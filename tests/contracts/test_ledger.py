@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ledgers import BACKENDS, SPEC, S, approve, begin, everything, finish_trial, proposal, step, trial_in
 
-from storage.ledger import (
+from fieldcraft.storage.ledger import (
     ForbiddenMove,
     InvalidRecord,
     Ledger,
@@ -16,7 +16,7 @@ from storage.ledger import (
     UnknownCampaign,
     UnknownTrial,
 )
-from storage.records import TRANSITIONS, FieldRef, TrialState, digest_of, trial_digest
+from fieldcraft.storage.records import TRANSITIONS, FieldRef, TrialState, digest_of, trial_digest
 
 FIELD = FieldRef(digest="ab" * 32, size=1000)
 

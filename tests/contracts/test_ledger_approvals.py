@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from ledgers import BACKENDS, S, begin, grant, proposal
 
-from storage.ledger import Ledger, LedgerError
-from storage.records import TRANSITIONS, Trial, TrialState
+from fieldcraft.storage.ledger import Ledger, LedgerError
+from fieldcraft.storage.records import TRANSITIONS, Trial, TrialState
 
 SEQUENCES = {"sqlite": 10_000, "postgresql": 2_000}  # what is tried is the shared code, but for each server's locks
 SHARDS, LENGTH = 4, 6

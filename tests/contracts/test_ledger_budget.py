@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from ledgers import BACKENDS, S, approve, begin, correct, everything, finish_trial, proposal, step
 
-from storage.ledger import BudgetSpent, InvalidRecord, Ledger, UnknownCampaign
-from storage.records import Spending, Trial
+from fieldcraft.storage.ledger import BudgetSpent, InvalidRecord, Ledger, UnknownCampaign
+from fieldcraft.storage.records import Spending, Trial
 
 
 @pytest.fixture(params=BACKENDS)

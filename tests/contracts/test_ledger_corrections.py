@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from ledgers import BACKENDS, S, begin, correct, everything, finish_trial, proposal, step, trial_in
 
-from storage.ledger import ForbiddenMove, InvalidRecord, Ledger, StaleTrial
-from storage.records import FieldRef, Known, Trial, digest_of, result_digest
+from fieldcraft.storage.ledger import ForbiddenMove, InvalidRecord, Ledger, StaleTrial
+from fieldcraft.storage.records import FieldRef, Known, Trial, digest_of, result_digest
 
 FIELD = FieldRef(digest="ab" * 32, size=1000)
 OTHER = {"x": 0.125, "n": 3, "material": "steel"}

@@ -22,8 +22,8 @@ from ledgers import (
     trial_in,
 )
 
-from storage.ledger import COMMIT_POINTS, TRANSACTIONS, Ledger, StaleTrial, open_ledger
-from storage.records import Known, Trial, TrialState
+from fieldcraft.storage.ledger import COMMIT_POINTS, TRANSACTIONS, Ledger, StaleTrial, open_ledger
+from fieldcraft.storage.records import Known, Trial, TrialState
 
 Action = Callable[[Ledger, Any], object]
 DONE_BEFORE: dict[str, Callable[[Ledger], object]] = {}  # by transaction: what has happened before it

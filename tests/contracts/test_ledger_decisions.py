@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from ledgers import BACKENDS, SPEC, S, approve, begin, edit, everything, grant, proposal, step, trial_in
 
-from storage.code import Code
-from storage.ledger import ForbiddenMove, InvalidRecord, Ledger, StaleTrial
-from storage.records import Trial, digest_of, trial_digest
+from fieldcraft.storage.code import Code
+from fieldcraft.storage.ledger import ForbiddenMove, InvalidRecord, Ledger, StaleTrial
+from fieldcraft.storage.records import Trial, digest_of, trial_digest
 
 
 @pytest.fixture(params=BACKENDS)

@@ -10,8 +10,8 @@ import psutil
 import pytest
 from ledgers import BACKENDS, S, approve, begin, edit, everything, grant, in_child, proposal, trial_in
 
-from storage.ledger import LeaseHeld, LeaseLost, Ledger, PassServed, UnknownCampaign
-from storage.records import Known
+from fieldcraft.storage.ledger import LeaseHeld, LeaseLost, Ledger, PassServed, UnknownCampaign
+from fieldcraft.storage.records import Known
 
 
 @pytest.fixture(params=BACKENDS)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from ledgers import BACKENDS, S, begin, everything, step, trial_in
 
-from storage.ledger import InvalidRecord, Ledger, StaleTrial, UnknownCampaign
+from fieldcraft.storage.ledger import InvalidRecord, Ledger, StaleTrial, UnknownCampaign
 
 
 @pytest.fixture(params=BACKENDS)

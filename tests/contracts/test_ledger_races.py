@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from ledgers import BACKENDS, S, approve, begin, edit, grant, proposal, step, trial_in
 
-from storage.ledger import BudgetSpent, LeaseHeld, Ledger, StaleTrial
-from storage.records import Known
+from fieldcraft.storage.ledger import BudgetSpent, LeaseHeld, Ledger, StaleTrial
+from fieldcraft.storage.records import Known
 
 RACERS = 8
 

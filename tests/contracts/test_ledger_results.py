@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from ledgers import BACKENDS, S, everything, finish_trial, step, trial_in
 
-from storage.ledger import ForbiddenMove, Ledger
-from storage.records import FieldRef
+from fieldcraft.storage.ledger import ForbiddenMove, Ledger
+from fieldcraft.storage.records import FieldRef
 
 FIELD = FieldRef(digest="ab" * 32, size=1000)
 

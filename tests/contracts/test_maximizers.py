@@ -9,15 +9,15 @@ import torch
 from botorch.acquisition.analytic import UpperConfidenceBound
 from kinds import is_frozen_dataclass, kinds, public_class
 
-from models.acquisitions.add_ucb import AddUCB
-from models.acquisitions.ucb import UCB
-from models.analytic import AnalyticScore
-from models.maximizer import SAME
-from models.observations import Observations
-from models.surrogate import no_report
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.grouped_gp import GroupedGP
-from physics.space import (
+from fieldcraft.models.acquisitions.add_ucb import AddUCB
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.maximizer import SAME
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.analytic import AnalyticScore
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.grouped_gp import GroupedGP
+from fieldcraft.physics.space import (
     Categorical,
     Continuous,
     Integer,
@@ -27,7 +27,7 @@ from physics.space import (
     SearchSpace,
 )
 
-PACKAGE = "models.maximizers"
+PACKAGE = "fieldcraft.models.maximizers"
 EXACT = ExactGP(restarts=0)
 # What keeps a test short, and its result the same each time.
 BRIEF = {"pk_miqp": {"nodes": 1, "time_s": None, "form": "q", "tolerance": None}}

@@ -10,12 +10,12 @@ import torch
 from botorch.acquisition.analytic import LogExpectedImprovement
 from kinds import is_frozen_dataclass, kinds, public_class
 
-from models.algorithm import Algorithm
-from models.observations import Array, Observations
-from models.peer import require
-from models.proposers.sobol import Sobol
-from models.surrogates.exact_gp import ExactGP
-from physics.space import (
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.peer import require
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.physics.space import (
     Categorical,
     Continuous,
     Integer,
@@ -25,7 +25,7 @@ from physics.space import (
     SearchSpace,
 )
 
-PACKAGE = "models.peers"
+PACKAGE = "fieldcraft.models.peers"
 SPACE = SearchSpace((Continuous("x", 0.0, 2.0, "m"), Continuous("y", -1.0, 1.0)))
 MIXED = SearchSpace((Continuous("x", 0.0, 2.0, "m"), Integer("n", 1, 3), Categorical("metal", ("iron", "tin"))))
 CUT = SearchSpace(SPACE.variables, (LinearConstraint({"x": 1.0, "y": 1.0}, 1.0),))
@@ -196,7 +196,7 @@ def test_a_peer_that_cannot_keep_known_constraints_refuses_them(kind):
 
 @pytest.mark.parametrize("kind", ["botorch_log_ei", "baybe"])
 def test_a_peer_that_is_told_of_equalities_searches_their_plane(kind):
-    from models.peers._botorch import Cube, fitted
+    from fieldcraft.models.peers._botorch import Cube, fitted
 
     X = BLEND.sample(14, np.random.default_rng(3))
     read = Observations(X, np.square(X - BEST_BLEND).sum(axis=1), maximize=False)
@@ -219,7 +219,7 @@ def test_botorch_makes_up_a_total_with_whole_numbers():
 
 
 def test_what_botorch_is_told_of_an_equality_is_zero_on_its_plane():
-    from models.peers._botorch import Cube
+    from fieldcraft.models.peers._botorch import Cube
 
     cube, U = Cube(BLEND_MIXED), Cube(BLEND_MIXED).of(BLEND_MIXED.sample(50, np.random.default_rng(5)))
     ((columns, weights, total),) = cube.equalities
@@ -251,7 +251,7 @@ def test_botorch_keeps_known_constraints(space):
 
 
 def test_what_botorch_is_told_of_a_quadratic_constraint_is_positive_where_it_is_met():
-    from models.peers._botorch import Cube
+    from fieldcraft.models.peers._botorch import Cube
 
     cube, X = Cube(HOLED), SearchSpace(SPACE.variables).sample(200, np.random.default_rng(5))
     ((room, _),) = cube.curved["nonlinear_inequality_constraints"]

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from kinds import kinds, public_class
 
-from models.algorithm import Algorithm
-from models.maximizers.multistart import Multistart
-from models.observations import Observations
-from models.proposers.sobol import Sobol
-from models.surrogate import no_report
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.grouped_gp import GroupedGP
-from physics.space import Categorical, Continuous, Integer, SearchSpace
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.grouped_gp import GroupedGP
+from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace
 
 PENDING = 16
 SPACES = {
@@ -20,7 +20,7 @@ SPACES = {
     "known": SearchSpace((Continuous("t", 0.0, 1.0),)),
 }
 CHEAP = ("log_ei", "thompson", "ucb")
-CASES = [("integers", kind) for kind in kinds("models.acquisitions")]
+CASES = [("integers", kind) for kind in kinds("fieldcraft.models.acquisitions")]
 CASES += [(name, kind) for name in ("mixed", "known") for kind in CHEAP]
 
 
@@ -34,7 +34,7 @@ def observations(space):
 def test_no_two_of_sixteen_pending_designs_are_the_same(name, kind):
     space = SPACES[name]
     data = observations(space)
-    acquisition = public_class("models.acquisitions", kind)()
+    acquisition = public_class("fieldcraft.models.acquisitions", kind)()
     grouped = getattr(acquisition, "grouped_only", False)
     surrogate = (GroupedGP if grouped else ExactGP)(noise="known", restarts=0)
     algorithm = Algorithm(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from kinds import is_frozen_dataclass, kinds, public_class
 
-from physics.operators import Jet, System
-from physics.problem import Problem
+from fieldcraft.physics.operators import Jet, System
+from fieldcraft.physics.problem import Problem
 
-PACKAGE = "physics.problems"
+PACKAGE = "fieldcraft.physics.problems"
 
 
 def variants(kind):

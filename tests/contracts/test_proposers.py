@@ -5,9 +5,9 @@ import pytest
 import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
-from physics.space import Categorical, Continuous, Integer, LinearConstraint, LinearEquality, SearchSpace
+from fieldcraft.physics.space import Categorical, Continuous, Integer, LinearConstraint, LinearEquality, SearchSpace
 
-PACKAGE = "models.proposers"
+PACKAGE = "fieldcraft.models.proposers"
 SPACE = SearchSpace(
     (Continuous("x", 0.0, 2.0), Integer("n", 1, 5), Categorical("metal", ("iron", "tin"))),
     (LinearConstraint({"x": 2.0, "n": 1.0}, 6.0),),

@@ -1,4 +1,4 @@
-"""The contract of models/sentence.py, for every file in models/sentences: its words are data and can be built."""
+"""The contract of models/named_algorithm.py, for every file in models/sentences: its words can be built."""
 
 import json
 from pathlib import Path
@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from kinds import is_frozen_dataclass, kinds, public_class
 
-from flows.errors import InputError
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.wiring import rewire, wire
-from models.observations import Observations
-from models.rules.probability import Probability
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.wiring.campaign import rewire, wire
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.rules.probability import Probability
 
-PACKAGE = "models.sentences"
+PACKAGE = "fieldcraft.models.sentences"
 PRESETS = [
     (kind, preset)
     for kind in kinds(PACKAGE)
@@ -161,7 +161,14 @@ def test_the_papers_preset_of_pinn_bo_trains_networks_and_says_so(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "package", [PACKAGE, "models.surrogates", "models.acquisitions", "models.rules", "models.peers"]
+    "package",
+    [
+        PACKAGE,
+        "fieldcraft.models.surrogates",
+        "fieldcraft.models.acquisitions",
+        "fieldcraft.models.rules",
+        "fieldcraft.models.peers",
+    ],
 )
 def test_the_documentation_names_every_kind(package):
     text = (Path(__file__).resolve().parents[2] / "docs" / "methods.md").read_text()

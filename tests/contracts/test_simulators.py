@@ -7,9 +7,9 @@ import pytest
 import xarray as xr
 from kinds import is_frozen_dataclass, kinds, public_class
 
-from physics.problem import Simulator
+from fieldcraft.physics.problem import Simulator
 
-PACKAGE, PROBLEMS = "physics.simulators", "physics.problems"
+PACKAGE, PROBLEMS = "fieldcraft.physics.simulators", "fieldcraft.physics.problems"
 PAIRS = [(simulator, problem) for simulator in kinds(PACKAGE) for problem in kinds(PROBLEMS)]
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
-from models.observations import Observations, Physics
-from models.surrogate import no_report
-from physics.operators import laplace
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.physics.operators import laplace
 
-PACKAGE = "models.surrogates"
+PACKAGE = "fieldcraft.models.surrogates"
 # Settings to test beside or instead of the defaults: those of every engine, small enough to be quick.
 SETTINGS = {
     "exact_gp": [

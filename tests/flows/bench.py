@@ -11,24 +11,24 @@ from typing import Any
 
 import pytest
 
-from flows.cli import main
-from flows.covering import covered
-from flows.passes import Passed, Ref, make_pass
-from flows.recording import site_for
-from flows.running import created
-from flows.settings import Settings, settings_from
-from flows.sites import Site
-from flows.spec import read_campaign
-from flows.wiring import wire
-from storage.code import Code
-from storage.ledger import Ledger, open_ledger
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.results.record import site_for
+from fieldcraft.flows.run import created
+from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
+from fieldcraft.flows.wiring.approved_code import covered
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.storage.code import Code
+from fieldcraft.storage.ledger import Ledger, open_ledger
 
 OVEN = '''\
 """An oven: the strength of a sintered part."""
 from dataclasses import dataclass
 
-from physics.problem import Output, Problem
-from physics.space import Categorical, Continuous, Integer, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace
 
 
 @dataclass(frozen=True)

@@ -19,24 +19,24 @@ from typing import Any
 
 import yaml
 
-from flows.covering import covered
-from flows.deciding import Decision
-from flows.dispatching import attempt_key
-from flows.passes import Passed, Ref, make_pass
-from flows.running import created, pause
-from flows.settings import Settings, settings_from
-from flows.spec import parse
-from flows.wiring import Campaign, wire
-from storage.code import Code
-from storage.ledger import Ledger, open_ledger
-from storage.records import Trial, TrialState
+from fieldcraft.flows.run import created, pause
+from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps.decide import Decision
+from fieldcraft.flows.steps.dispatch import attempt_key
+from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
+from fieldcraft.flows.wiring.approved_code import covered
+from fieldcraft.flows.wiring.campaign import Campaign, wire
+from fieldcraft.storage.code import Code
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import Trial, TrialState
 
 PROBLEM = '''\
 """A number between 0 and 1 and what it costs to try it."""
 from dataclasses import dataclass
 
-from physics.problem import Output, Problem
-from physics.space import Continuous, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ from typing import ClassVar
 
 import xarray as xr
 
-from physics.problem import Infeasible, Simulator, Transient
+from fieldcraft.physics.problem import Infeasible, Simulator, Transient
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ class Rig(Simulator):
 '''
 STEP = """\
 import sys
-from flows.passes import Ref, make_pass
-from storage.ledger import open_ledger
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.storage.ledger import open_ledger
 make_pass(Ref(sys.argv[1], "b", open_ledger(f"{sys.argv[1]}/ledger.sqlite").acquire("b").model_dump()))
 """
 DISPATCHER = '''\
@@ -121,10 +121,10 @@ DISPATCHER = '''\
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.dispatcher import CannotTell
-from flows.dispatchers.local import Local
-from storage.ledger import open_ledger
-from storage.records import TrialState
+from fieldcraft.flows.jobs.dispatcher import CannotTell
+from fieldcraft.flows.dispatchers.local import Local
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.records import TrialState
 
 
 @dataclass(frozen=True)

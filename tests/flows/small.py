@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flows.passes import Ref, make_pass
-from flows.running import created, pause
-from flows.settings import settings_from
-from flows.spec import read_campaign
-from flows.wiring import wire
-from storage.ledger import open_ledger
-from storage.ledgers.sqlite import close_idle
+from fieldcraft.flows.run import created, pause
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.ledgers.sqlite import close_idle
 
 SMALL = """\
 name: small
@@ -50,7 +50,7 @@ def finish(file: Path, home: Path, plugins: Path | None = None) -> None:
 def command(*words: object, **environment: str) -> "subprocess.CompletedProcess[str]":
     """``fieldcraft WORDS`` in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "flows.cli", *map(str, words)],
+        [sys.executable, "-m", "fieldcraft.flows.cli", *map(str, words)],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

@@ -9,8 +9,8 @@ import pytest
 import xarray as xr
 from bench import OVEN, OVEN_CAMPAIGN, Bench, bench
 
-from storage.ledgers.sqlite import close_idle
-from storage.records import TrialState
+from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.records import TrialState
 
 EVALUATED = f'''{OVEN}
     def evaluate(self, design, fields):

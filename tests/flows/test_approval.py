@@ -8,16 +8,16 @@ import pytest
 from small import alter
 from waiting import PLUGINS, Waiting, campaign
 
-from flows import acquisition
-from flows.approval import _approve, ready
-from flows.approval import approve as policy_approves
-from flows.choices import Choice
-from flows.decisions import approve, edit, prioritise, reject
-from flows.identity import Person
-from flows.sites import site_of
-from flows.spec import parse
-from storage.ledgers.sqlite import close_idle
-from storage.records import Known, TrialState
+from fieldcraft.flows.identity import Person
+from fieldcraft.flows.people.decisions import approve, edit, prioritise, reject
+from fieldcraft.flows.people.trial_labels import Choice
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps import acquire
+from fieldcraft.flows.steps.approve import _approve, ready
+from fieldcraft.flows.steps.approve import approve as policy_approves
+from fieldcraft.flows.wiring.context import site_of
+from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.records import Known, TrialState
 
 ANA = Person("ana", "operator")
 PROPOSED, APPROVED, REJECTED = TrialState.PROPOSED, TrialState.APPROVED, TrialState.REJECTED
@@ -133,7 +133,7 @@ def test_a_proposal_changed_behind_the_ledgers_back_is_not_approved_by_policy_an
     waiting = begin("auto")
     lease = waiting.ledger.acquire(waiting.name)
     site = site_of(str(waiting.settings.home), waiting.name, lease.model_dump())
-    acquisition.begin(site, 0, 3)
+    acquire.begin(site, 0, 3)
     close_idle()
     alter(waiting.settings.home, "UPDATE trials SET design = json_set(design, '$.t', 30.5) WHERE number = 1")
     assert len(policy_approves(site)) == 2
@@ -254,7 +254,7 @@ def test_a_person_who_is_faster_than_the_policy_has_the_last_word(begin):
     waiting = begin("auto")
     lease = waiting.ledger.acquire(waiting.name)
     site = site_of(str(waiting.settings.home), waiting.name, lease.model_dump())
-    seen_by_policy = acquisition.begin(site, 0, 3)
+    seen_by_policy = acquire.begin(site, 0, 3)
     reject(waiting.ledger, ANA, choices(seen_by_policy[:1]), "no")
     assert [_approve(site, trial, waiting.code, "") is None for trial in seen_by_policy] == [True, False, False]
     assert waiting.states() == ["REJECTED", "APPROVED", "APPROVED"]

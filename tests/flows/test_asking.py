@@ -10,18 +10,18 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Running, Scheduled
 
-from flows.elsewhere import Awaited, Declined, judged
-from flows.errors import InputError
-from flows.passes import Ref, make_pass
-from flows.running import created
-from flows.settings import settings_from
-from flows.sites import site_of, unfinished
-from flows.spec import read_campaign
-from flows.training import _Unfinished, lesson_of, train_outside
-from flows.views import next_steps, status_data
-from flows.wiring import wire
-from storage.ledger import LeaseHeld, LeaseLost, open_ledger
-from storage.records import Lease
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.run import created
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.flows.steps.remote_training import Awaited, Declined, judged
+from fieldcraft.flows.steps.train import _Unfinished, lesson_of, train_outside
+from fieldcraft.flows.views.data import next_steps, status_data
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.context import site_of, unfinished
+from fieldcraft.storage.ledger import LeaseHeld, LeaseLost, open_ledger
+from fieldcraft.storage.records import Lease
 
 CAMPAIGN = """\
 name: small
@@ -182,7 +182,7 @@ def test_a_training_gives_way_to_one_that_lives_and_loses_the_right_to_write_to_
 def test_a_checkpoint_is_not_resumed_on_another_type_of_device_and_not_in_the_way(tmp_path, monkeypatch):
     import torch
 
-    monkeypatch.setattr("flows.training.SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr("fieldcraft.flows.steps.train.SAVE_EVERY_S", 0.0)
     folder = tmp_path / unfinished(1)
     for kind, number in (("cuda", 2.0), ("cpu", 1.0)):
         saved = _Unfinished(folder, "0" * 64, kind)

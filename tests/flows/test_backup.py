@@ -15,22 +15,21 @@ from bench import OVEN_CAMPAIGN, Bench, bench
 from rig import Rig, eventually, rig
 from small import SMALL, contents
 
-from flows import restoring
-from flows.backing import back_up, move
-from flows.cli import main
-from flows.doctor import examine
-from flows.errors import InputError
-from flows.identity import Person
-from flows.passes import Ref, make_pass
-from flows.restoring import restore
-from flows.running import created
-from flows.settings import Settings, settings_from
-from flows.spec import read_campaign
-from flows.wiring import wire
-from storage import backups
-from storage.backups import Backup, BackupError
-from storage.ledger import LeaseHeld, NoLedger, Sealed, open_ledger
-from storage.records import TrialState
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.identity import Person
+from fieldcraft.flows.recovery.backup import back_up, move
+from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.recovery.restore import COMMIT_POINTS, restore
+from fieldcraft.flows.run import created
+from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage import backups
+from fieldcraft.storage.backups import Backup, BackupError
+from fieldcraft.storage.ledger import LeaseHeld, NoLedger, Sealed, open_ledger
+from fieldcraft.storage.records import TrialState
 
 ANA = Person("ana", "operator")
 INLINE = SMALL.replace("trials: 3", "trials: 5") + "dispatcher: {kind: inline}\n"
@@ -286,7 +285,7 @@ def test_a_backup_that_was_killed_is_there_whole_or_not_at_all_and_the_next_one_
     assert not list(folder.glob("fields/.staging/*"))
 
 
-RESTORE_POINTS = (*restoring.COMMIT_POINTS, "ledger.take_over.after", "ledger.copy.before", "ledger.copy.after")
+RESTORE_POINTS = (*COMMIT_POINTS, "ledger.take_over.after", "ledger.copy.before", "ledger.copy.after")
 
 
 @pytest.mark.parametrize("point", ["field.rename.before", *RESTORE_POINTS])
@@ -341,7 +340,7 @@ def test_a_move_arrives_once_and_is_undone_only_where_it_did_not(home, tmp_path)
 
 
 def main_undo(home: Path, reason: str) -> None:
-    from flows.backing import undo_move
+    from fieldcraft.flows.recovery.backup import undo_move
 
     undo_move(at(home), ANA, reason)
 

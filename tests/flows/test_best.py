@@ -11,16 +11,16 @@ import pytest
 from bench import OVEN_CAMPAIGN, Bench, bench
 from small import SMALL, finish
 
-from flows.best import best_data, best_of
-from flows.cli import main
-from flows.listing import status_text
-from flows.notifying import text_of
-from flows.progress import listening
-from flows.running import Ran
-from flows.summary import summary_data, summary_text
-from storage import points
-from storage.ledger import Ledger, open_ledger
-from storage.records import Known, digest_of
+from fieldcraft.flows.analysis.best import best_data, best_of
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.machinery.progress import listening
+from fieldcraft.flows.notices.deliver import text_of
+from fieldcraft.flows.run import Ran
+from fieldcraft.flows.views.summary import summary_data, summary_text
+from fieldcraft.flows.views.text import status_text
+from fieldcraft.storage import failpoints
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import Known, digest_of
 
 NOISY = SMALL + "dispatcher: {kind: inline}\n"
 EXACT = NOISY.replace("noise: {sd: 0.5}\n", "")
@@ -62,7 +62,7 @@ def test_a_noisy_campaign_ends_with_a_model_of_all_its_readings_and_an_exact_one
 
 MOODY = '''
 from dataclasses import dataclass
-from models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ CORRECTED = """
 import os
 from dataclasses import dataclass
 
-from models.surrogates.exact_gp import ExactGP
-from storage.ledger import open_ledger
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.storage.ledger import open_ledger
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def test_a_start_without_a_model_trains_none_at_its_end(tmp_path):
 
 
 def die(folder: Path, at: str) -> None:
-    points._passages.clear()  # counted by the parent so far
+    failpoints._passages.clear()  # counted by the parent so far
     os.environ["FIELDCRAFT_DIE_AT"] = at
     ended(folder, NOISY)
 

@@ -3,11 +3,11 @@
 import pytest
 from rig import eventually, rig
 
-from flows.budget import exhausted, nearly_spent, obstacle
-from flows.cli import main
-from flows.spec import Budget
-from storage.ledger import BudgetSpent, open_ledger
-from storage.records import Known, Limits, Origin, Proposal, Spending, TrialState, digest_of
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.rules.budget import exhausted, nearly_spent, obstacle
+from fieldcraft.flows.spec.campaign_file import Budget
+from fieldcraft.storage.ledger import BudgetSpent, open_ledger
+from fieldcraft.storage.records import Known, Limits, Origin, Proposal, Spending, TrialState, digest_of
 
 
 @pytest.fixture(autouse=True)

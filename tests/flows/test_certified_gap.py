@@ -10,18 +10,18 @@ import torch
 import yaml
 from small import SMALL, finish
 
-from flows import acquisition
-from flows.cli import main
-from flows.errors import InputError
-from flows.settings import settings_from
-from flows.sites import Site
-from flows.spec import parse
-from flows.stopping import stop_reason
-from flows.tensors import as_state
-from flows.wiring import observations, rewire, seen_by, wire
-from storage.fields import FieldStore
-from storage.ledger import open_ledger
-from storage.records import Certificate, TrialState
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.rules.stopping import stop_reason
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps import acquire
+from fieldcraft.flows.wiring.campaign import observations, rewire, seen_by, wire
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.tensors import as_state
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.records import Certificate, TrialState
 
 LOOSE = 1e9  # in the objective's unit: any proof is good enough
 
@@ -159,6 +159,6 @@ def test_a_certificate_of_an_earlier_version_is_read_and_says_nothing_of_what_is
 def test_a_proof_beside_designs_that_nobody_has_read_does_not_say_what_is_left(stopped):
     at = stopped["ucb"]
     assert at.ledger.trial("small-0007").state is TrialState.REJECTED
-    _, (origin, second) = acquisition._chosen(at, 1, 2)
+    _, (origin, second) = acquire._chosen(at, 1, 2)
     assert origin.certificate is not None and origin.certificate.improvement is None
     assert second.certificate is not None and second.certificate.improvement is None

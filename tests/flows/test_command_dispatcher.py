@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from flows.covering import covered
-from flows.dispatcher import Failed, Job, Lost, NotSent
-from flows.errors import InputError
-from flows.jobfolder import JobFolder
-from flows.programs import ProgramEnded, from_netcdf, run_program
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.streams import Use, stream
-from flows.templates import argument, filled, written
-from flows.wiring import rewire, wire
+from fieldcraft.flows.dispatchers._templates import argument, filled, written
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.jobs.dispatcher import Failed, Job, Lost, NotSent
+from fieldcraft.flows.jobs.job_folder import JobFolder
+from fieldcraft.flows.jobs.programs import ProgramEnded, from_netcdf, run_program
+from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.wiring.approved_code import covered
+from fieldcraft.flows.wiring.campaign import rewire, wire
 
 PROBLEM = '''\
 """A place in a gas, and whether it is hot."""
 from dataclasses import dataclass
 
-from physics.problem import Output, Problem
-from physics.space import Categorical, Continuous, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Categorical, Continuous, SearchSpace
 
 
 @dataclass(frozen=True)

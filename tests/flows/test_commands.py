@@ -12,14 +12,14 @@ import pytest
 import xarray as xr
 from small import SMALL, alter, command, contents
 
-from flows.cli import main
-from flows.errors import InputError
-from flows.remarks import quoted
-from flows.running import created
-from flows.settings import settings_from
-from flows.spec import read_campaign
-from flows.wiring import wire
-from storage.ledger import open_ledger
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.text import quoted
+from fieldcraft.flows.run import created
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.ledger import open_ledger
 
 TRIALS = ("small-0001", "small-0002", "small-0003")
 

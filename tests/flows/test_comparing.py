@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from small import SMALL, finish
 
-from flows.cli import main
-from flows.comparing import best_after, compare, milestones
-from flows.settings import settings_from
-from storage.ledger import Ledger, open_ledger
-from storage.records import Origin, Proposal, TrialState, digest_of
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.views.compare import best_after, compare, milestones
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import Origin, Proposal, TrialState, digest_of
 
 OTHER = SMALL.replace("name: small", "name: other").replace("seed: 3", "seed: 4").replace("trials: 3", "trials: 2")
 OPPOSITE = OTHER.replace("name: other", "name: opposite").replace("minimize", "maximize")
@@ -141,7 +141,7 @@ def test_a_text_shows_a_few_rows_and_always_the_last(length, shown):
 def test_comparing_loads_no_torch(home, tmp_path):
     program = f"""
 import sys
-from flows.cli import main
+from fieldcraft.flows.cli import main
 assert main(["compare-runs", "small", "other", "--html", {str(tmp_path / "page.html")!r}, "--home", {str(home)!r}]) == 0
 print(sorted({{"torch", "prefect", "mlflow"}} & set(sys.modules)))
 """

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from small import finish
 
-from flows.errors import InputError
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.wiring import infeasible, wire
-from storage.ledger import open_ledger
-from storage.ledgers.sqlite import close_idle
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.wiring.campaign import infeasible, wire
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.ledgers.sqlite import close_idle
 
 PROBLEM = '''\
 """x + y on the unit square, where x y >= 0.16."""
 from dataclasses import dataclass
 
-from physics.problem import Output, Problem
-from physics.space import Continuous, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ from dataclasses import dataclass
 
 import xarray as xr
 
-from physics.problem import Infeasible, Simulator
+from fieldcraft.physics.problem import Infeasible, Simulator
 
 
 @dataclass(frozen=True)

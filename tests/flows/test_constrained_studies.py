@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from flows.errors import InputError
-from flows.studies.exact import exact_outputs, spreads
-from flows.studies.folder import StudyFolder
-from flows.studies.page import study_page
-from flows.studies.results import results
-from flows.studies.showing import _curves
-from flows.studies.spec import cells_of, read_study
-from flows.studies.text import results_text
-from flows.studies.violation import FLOOR, Spreads, constrained_row, spreads_of, with_violations
-from physics.problems.constrained_branin import ConstrainedBranin
-from physics.problems.digits import Digits
-from physics.problems.speed_reducer import SpeedReducer
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.studies.page.mlflow_runs import _curves
+from fieldcraft.flows.studies.page.page import study_page
+from fieldcraft.flows.studies.page.text import results_text
+from fieldcraft.flows.studies.plan.folder import StudyFolder
+from fieldcraft.flows.studies.plan.spec import cells_of, read_study
+from fieldcraft.flows.studies.scoring.exact_outputs import exact_outputs, spreads
+from fieldcraft.flows.studies.scoring.results import results
+from fieldcraft.flows.studies.scoring.violation import FLOOR, Spreads, constrained_row, spreads_of, with_violations
+from fieldcraft.physics.problems.constrained_branin import ConstrainedBranin
+from fieldcraft.physics.problems.digits import Digits
+from fieldcraft.physics.problems.speed_reducer import SpeedReducer
 
 STUDY = """\
 name: s

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from bench import Bench, bench
 
-from flows import acquisition, deciding, training
-from flows.correcting import correct, retract
-from flows.recording import check_correction
-from flows.sites import Site, site_of
-from flows.tables import Reading
-from flows.wiring import observations, seen_by
+from fieldcraft.flows.files.tables import Reading
+from fieldcraft.flows.results.correct import correct, retract
+from fieldcraft.flows.results.record import check_correction
+from fieldcraft.flows.steps import acquire, decide, train
+from fieldcraft.flows.wiring.campaign import observations, seen_by
+from fieldcraft.flows.wiring.context import Site, site_of
 
 CAMPAIGN = """\
 name: bench
@@ -35,14 +35,14 @@ def trained(folder: Path, patch: pytest.MonkeyPatch) -> tuple[Bench, Site]:
     for number, value in enumerate((25.0, 3.0, 120.0), start=1):
         assert made.run("record", f"bench-{number:04d}", "--value", f"value={value}")[0] == 0
     site = site_of(str(made.settings.home), "bench", None)
-    decision = deciding.decide(site)
+    decision = decide.decide(site)
     assert (decision.propose, decision.iteration, decision.model) == (1, 1, True)
-    training.train(site, 1)
+    train.train(site, 1)
     return made, site
 
 
 def designs(site: Site) -> list[object]:
-    return [trial.design for trial in acquisition.acquire(site, 1, 1)]
+    return [trial.design for trial in acquire.acquire(site, 1, 1)]
 
 
 def test_a_correction_between_training_and_acquisition_changes_no_proposal(tmp_path, monkeypatch):
@@ -71,7 +71,7 @@ def test_the_next_model_learns_what_counts_where_it_was_really_run(tmp_path, mon
     reading = Reading("bench-0002", values={"value": 300.0}, ran={"x1": 0.0})
     new = correct(site, check_correction(site, reading), "ana", "misread")
     retract(site, "bench-0003", "ana", "spilt")
-    second = training.train(site, 2)
+    second = train.train(site, 2)
     assert second.payload["trials"] == ["bench-0001", "bench-0002"]
     assert second.payload["results"] == [made.ledger.results("bench-0001")[0].id, new.result]
     seen = seen_by(second, site.ledger.trials("bench"), site.ledger.readings("bench"))
@@ -84,7 +84,7 @@ def test_the_next_model_learns_what_counts_where_it_was_really_run(tmp_path, mon
 
 def test_a_retraction_names_the_models_and_the_trials_they_proposed(tmp_path, monkeypatch):
     made, site = trained(tmp_path, monkeypatch)
-    (proposed,) = acquisition.acquire(site, 1, 1)
+    (proposed,) = acquire.acquire(site, 1, 1)
     done = made.json("retract", "bench-0001", "--reason", "spilt")
     assert done["models"] == {"1": made.ledger.product("bench", 1, "train").digest}
     assert done["proposals"] == [proposed.id]
@@ -95,9 +95,9 @@ def test_a_retraction_names_the_models_and_the_trials_they_proposed(tmp_path, mo
 
 def test_a_rejected_design_is_not_proposed_again(tmp_path, monkeypatch):
     made, site = trained(tmp_path, monkeypatch)
-    (proposed,) = acquisition.acquire(site, 1, 1)
+    (proposed,) = acquire.acquire(site, 1, 1)
     assert made.run("reject", proposed.id, "--reason", "too hot")[0] == 0
-    training.train(site, 2)
-    (instead,) = acquisition.acquire(site, 2, 1)
+    train.train(site, 2)
+    (instead,) = acquire.acquire(site, 2, 1)
     gap = max(abs(float(instead.design[name]) - float(proposed.design[name])) for name in ("x1", "x2"))
     assert gap > 0.1

@@ -7,11 +7,11 @@ import pytest
 from rig import SIMULATOR, Rig, eventually, rig
 from small import alter
 
-from flows.cli import main
-from flows.covering import listed
-from flows.progress import listening
-from storage.ledgers.sqlite import close_idle
-from storage.records import Event, TrialState
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.machinery.progress import listening
+from fieldcraft.flows.wiring.approved_code import listed
+from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.records import Event, TrialState
 
 OLD, NEW = "float(value or 1.0)", "float(value or 7.0)"
 

@@ -11,16 +11,16 @@ import pytest
 from farms import DaskSite, dask_site, until
 from rig import PROBLEM, SIMULATOR, Rig, eventually, rig
 
-from flows import farm
-from flows.dask_cluster import NamedCluster, OwnCluster, Unreachable, client_of, known
-from flows.dispatcher import CannotTell, Failed, Finished, Job, Lost, NotSent, Place, Running
-from flows.dispatchers.dask import Dask
-from flows.errors import FieldcraftError, InputError
-from flows.farm import run_job
-from flows.jobfolder import JobFolder, read_json, write_json
-from flows.settings import settings_from
-from storage.processes import is_alive, start_time
-from storage.records import TrialState
+from fieldcraft.flows.dispatchers.dask import Dask
+from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.jobs import remote_jobs
+from fieldcraft.flows.jobs.dask_cluster import NamedCluster, OwnCluster, Unreachable, client_of, known
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Finished, Job, Lost, NotSent, Place, Running
+from fieldcraft.flows.jobs.job_folder import JobFolder, read_json, write_json
+from fieldcraft.flows.jobs.remote_jobs import run_job
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.storage.processes import is_alive, start_time
+from fieldcraft.storage.records import TrialState
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def test_a_job_of_another_machine_that_gives_no_sign_of_life_is_lost(tmp_path):
     assert folder.begin()
     write_json(folder.path / "started.json", {**folder.started, "host": "elsewhere"})
     assert isinstance(dispatcher.poll({"key": "b-0001-1"}), Running)
-    long_ago = folder.heard - farm.SILENT_S
+    long_ago = folder.heard - remote_jobs.SILENT_S
     os.utime(folder.path / "started.json", (long_ago, long_ago))
     pid = os.getpid()
     assert dispatcher.poll({"key": "b-0001-1"}) == Lost(f"process {pid} on elsewhere ended without a result or a word")

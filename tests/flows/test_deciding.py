@@ -3,10 +3,10 @@
 import pytest
 from rig import eventually, rig
 
-from flows.cli import main
-from flows.deciding import Decision
-from flows.running import awaited
-from storage.records import Known
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.run import awaited
+from fieldcraft.flows.steps.decide import Decision
+from fieldcraft.storage.records import Known
 
 WORDS = {"surrogate": {"kind": "exact_gp"}, "acquisition": {"kind": "log_ei"}, "maximizer": {"kind": "multistart"}}
 LAB = {"kind": "lab"}

@@ -12,15 +12,15 @@ import pytest
 from small import command
 from waiting import PLUGINS, Waiting, campaign
 
-from flows.choices import Choice, label
-from flows.cli import main
-from flows.commands.shared import complain, show
-from flows.decisions import Overtaken, ago, approve, batch, edit, prioritise, reject
-from flows.errors import InputError
-from flows.identity import Person, Refused, digest_of_token, operating_system_user
-from flows.remarks import LONGEST, one_line, printable, remark
-from storage.ledger import ForbiddenMove, InvalidRecord, UnknownCampaign, UnknownTrial
-from storage.records import TrialState
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.commands.shared import complain, show
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.identity import Person, Refused, digest_of_token, operating_system_user
+from fieldcraft.flows.machinery.text import LONGEST, one_line, printable, remark
+from fieldcraft.flows.people.decisions import Overtaken, ago, approve, batch, edit, prioritise, reject
+from fieldcraft.flows.people.trial_labels import Choice, label
+from fieldcraft.storage.ledger import ForbiddenMove, InvalidRecord, UnknownCampaign, UnknownTrial
+from fieldcraft.storage.records import TrialState
 
 ANA, BEN = Person("ana", "operator"), Person("ben", "approver", 100.0)
 FIRST = "priced-0001"
@@ -131,7 +131,7 @@ def test_two_people_at_once_leave_one_winner_and_one_clear_message(begin, tmp_pa
     )
     people.chmod(0o600)
     program = (
-        "import sys\nfrom flows.cli import main\nfrom flows.wiring import rewire\n"
+        "import sys\nfrom fieldcraft.flows.cli import main\nfrom fieldcraft.flows.wiring.campaign import rewire\n"
         "print('ready', flush=True)\nsys.stdin.readline()\n"
         "for number in range(1, 13):\n"
         "    trial = f'priced-{number:04d}'\n"
@@ -567,7 +567,7 @@ def test_times_are_told_in_words(seconds, words):
 def test_no_decision_imports_torch(begin):
     waiting = begin()
     program = (
-        "import sys\nfrom flows.cli import main\n"
+        "import sys\nfrom fieldcraft.flows.cli import main\n"
         "home = ['--home', sys.argv[1]]\n"
         f"for words in (['queue'], ['edit', '{FIRST}', 't=30'], ['approve', '{FIRST}'],\n"
         f"              ['prioritise', '{FIRST}', '2'], ['reject', '{FIRST}', '--reason', 'no'],\n"

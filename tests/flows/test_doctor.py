@@ -13,14 +13,14 @@ import pytest
 import xarray as xr
 from small import alter, contents
 
-from flows.cli import main
-from flows.settings import settings_from
-from flows.sites import site_of
-from storage.fields import FieldStore
-from storage.ledger import Ledger, open_ledger
-from storage.ledgers.sqlite import close_idle
-from storage.processes import boot, start_time
-from storage.records import Origin, Proposal, Trial, TrialState, digest_of
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.wiring.context import site_of
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.processes import boot, start_time
+from fieldcraft.storage.records import Origin, Proposal, Trial, TrialState, digest_of
 
 NOBODY = 2**30  # no process can have this number
 
@@ -28,7 +28,7 @@ CLUSTER = """\
 from dataclasses import dataclass
 from typing import ClassVar
 
-from flows.dispatcher import CannotTell, Lost, Place, Running
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Lost, Place, Running
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ def test_a_corrupted_page_of_the_ledger_is_found(finished, capsys):
 
 
 def test_the_next_pass_removes_what_doctor_says_it_removes(finished, capsys):
-    from flows.harvest import harvest
+    from fieldcraft.flows.steps.harvest import harvest
 
     home = finished / "home"
     (home / "fields" / ".staging" / f"small_0001-{NOBODY}-0").mkdir(parents=True)

@@ -5,14 +5,14 @@ import json
 import pytest
 import yaml
 
-from flows.cli import main
+from fieldcraft.flows.cli import main
 
 PLANE = """
 from dataclasses import dataclass
 
-from physics.domain import Axis, Domain
-from physics.problem import Output, Problem
-from physics.space import Continuous, SearchSpace
+from fieldcraft.physics.domain import Axis, Domain
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 
 class _Squared:

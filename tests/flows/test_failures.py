@@ -12,15 +12,15 @@ from clock import Clock
 from rig import Rig, eventually, rig
 from small import alter, command
 
-from flows.choices import label
-from flows.cli import main
-from flows.deciding import Decision
-from flows.progress import listening
-from flows.retries import LONGEST_S, backoff
-from flows.spec import Dispatch
-from storage.ledgers.sqlite import close_idle
-from storage.processes import is_alive, start_time
-from storage.records import Event, TrialState
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.machinery.progress import listening
+from fieldcraft.flows.people.trial_labels import label
+from fieldcraft.flows.rules.retries import LONGEST_S, backoff
+from fieldcraft.flows.spec.campaign_file import Dispatch
+from fieldcraft.flows.steps.decide import Decision
+from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.processes import is_alive, start_time
+from fieldcraft.storage.records import Event, TrialState
 
 
 @pytest.fixture(autouse=True)

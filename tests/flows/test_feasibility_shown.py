@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from bench import OVEN_CAMPAIGN, Bench, bench
 
-from flows.charts import new_figure, parallel
-from flows.display import Display
-from flows.settings import settings_from
-from storage.objective import Objective
-from storage.records import TrialState, digest_of
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.views.charts import new_figure, parallel
+from fieldcraft.flows.views.display import Display
+from fieldcraft.storage.objective import Objective
+from fieldcraft.storage.records import TrialState, digest_of
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from importlib.metadata import version
 import pytest
 from small import SMALL, command
 
-from flows.cli import main, unread
-from flows.commands.shared import wait_for_people
-from flows.errors import InputError, Unfinished
+from fieldcraft.flows.cli import main, unread
+from fieldcraft.flows.commands.shared import wait_for_people
+from fieldcraft.flows.errors import InputError, Unfinished
 
 HEAVY = ("pydantic", "sqlalchemy", "numpy", "xarray", "torch", "prefect", "yaml", "psutil")
 FIRST = """\
@@ -27,7 +27,7 @@ class Out:
         raise SystemExit(0)
 
 sys.stdout = Out()
-from flows.cli import main
+from fieldcraft.flows.cli import main
 main(sys.argv[1:])
 """
 
@@ -47,7 +47,7 @@ def test_what_takes_long_says_its_first_line_before_anything_heavy_is_imported(t
 
 def test_the_version_and_the_help_need_nothing_heavy():
     say = "main(['--version']); main(['run', '--help'])"
-    code = f"import sys; from flows.cli import main; {say}; print([n for n in {HEAVY} if n in sys.modules])"
+    code = f"import sys; from fieldcraft.flows.cli import main; {say}; print([n for n in {HEAVY} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     first, *_, last = done.stdout.splitlines()
     assert (first, last) == (f"fieldcraft {version('fieldcraft')}", "[]")
@@ -76,7 +76,7 @@ def test_what_nobody_reads_ends_quietly(finished, words, unbuffered):
     home = () if words == ["--version"] else ("--home", str(finished / "home"))
     script = 'shift; "$@"; echo "status $?" >&2'
     done = subprocess.run(
-        ["bash", "-c", f"({script}) | true", "bash", "-", sys.executable, "-m", "flows.cli", *known, *home],
+        ["bash", "-c", f"({script}) | true", "bash", "-", sys.executable, "-m", "fieldcraft.flows.cli", *known, *home],
         capture_output=True,
         text=True,
         timeout=120,

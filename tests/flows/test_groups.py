@@ -6,18 +6,18 @@ import pytest
 import yaml
 from small import SMALL, finish
 
-from flows.errors import InputError
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.wiring import rewire, wire
-from storage.ledger import open_ledger
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.wiring.campaign import rewire, wire
+from fieldcraft.storage.ledger import open_ledger
 
 CUT = '''\
 """A problem whose constraint couples two of its variables."""
 from dataclasses import dataclass
 
-from physics.problem import Output, Problem
-from physics.space import Categorical, Continuous, LinearConstraint, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Categorical, Continuous, LinearConstraint, SearchSpace
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from small import command
 
-from flows.identity import (
+from fieldcraft.flows.identity import (
     RIGHTS,
     Person,
     Refused,
@@ -20,7 +20,7 @@ from flows.identity import (
     fresh_token,
     operating_system_user,
 )
-from flows.settings import Settings, settings_from
+from fieldcraft.flows.settings import Settings, settings_from
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 TOKEN = "fc_carla-s-own-secret"

@@ -8,15 +8,15 @@ import pytest
 import yaml
 from small import finish
 
-from flows.cli import main
-from flows.errors import InputError
-from flows.remarks import level_text
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.tables import differs, level
-from flows.wiring import observations, rewire, wire
-from physics.problems.digits import Digits
-from storage.ledger import open_ledger
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.tables import differs, level
+from fieldcraft.flows.machinery.text import level_text
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.wiring.campaign import observations, rewire, wire
+from fieldcraft.physics.problems.digits import Digits
+from fieldcraft.storage.ledger import open_ledger
 
 DRAWN = """\
 name: drawn

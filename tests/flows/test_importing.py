@@ -7,8 +7,8 @@ import pytest
 from bench import OVEN_CAMPAIGN, Bench, bench
 from small import SMALL
 
-from flows.settings import settings_from
-from storage.records import TrialState
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.storage.records import TrialState
 
 DATA = """\
 sample,T [K],t [min],gas,strength [MPa],strength sd [MPa],porosity [%]

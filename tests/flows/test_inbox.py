@@ -15,13 +15,13 @@ from bench import OVEN, OVEN_CAMPAIGN, Bench, bench
 from scipy.io import netcdf_file
 from webhooks import Webhook
 
-from flows.errors import InputError
-from flows.progress import listening
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.wiring import wire
-from storage.ledgers.sqlite import close_idle
-from storage.records import TrialState
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.progress import listening
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.records import TrialState
 
 URL_OF_NOBODY = "http://127.0.0.1:1/orders"
 GOOD = "trial,strength [MPa],porosity [%]\noven-0001,30,-1\n"

@@ -14,20 +14,20 @@ from ledgers import in_child
 from rig import eventually
 from small import SMALL
 
-from flows.dispatcher import Failed, Finished, Job, Lost, NotSent, Place, Running
-from flows.dispatchers.inline import Inline, write_down
-from flows.doctor import examine
-from flows.errors import InputError
-from flows.holding import held
-from flows.passes import Ref, make_pass
-from flows.running import created
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.streams import Use, stream
-from flows.wiring import wire
-from storage.fields import FieldDamaged
-from storage.ledger import open_ledger
-from storage.records import TrialState
+from fieldcraft.flows.dispatchers.inline import Inline, write_down
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Job, Lost, NotSent, Place, Running
+from fieldcraft.flows.machinery.leases import held
+from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.run import created
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.fields import FieldDamaged
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.records import TrialState
 
 ACTING = '''\
 """Does as it is told, and counts."""
@@ -39,7 +39,7 @@ from typing import ClassVar
 
 import xarray as xr
 
-from physics.problem import Simulator
+from fieldcraft.physics.problem import Simulator
 
 
 @dataclass(frozen=True)

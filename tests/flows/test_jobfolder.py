@@ -5,8 +5,8 @@ import os
 import pytest
 import xarray as xr
 
-from flows.dispatcher import Failed, Finished
-from flows.jobfolder import JobFolder, process_of, read_json, write_json
+from fieldcraft.flows.jobs.dispatcher import Failed, Finished
+from fieldcraft.flows.jobs.job_folder import JobFolder, process_of, read_json, write_json
 
 
 def test_a_file_written_once_is_never_replaced_and_no_draft_is_left(tmp_path):

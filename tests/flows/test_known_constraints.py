@@ -6,11 +6,11 @@ import pytest
 import yaml
 from small import SMALL, finish
 
-from flows.errors import InputError
-from flows.settings import settings_from
-from flows.spec import read_campaign
-from flows.wiring import wire
-from storage.ledger import open_ledger
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.ledger import open_ledger
 
 PLUGINS = str(Path(__file__).parent / "plugins")
 

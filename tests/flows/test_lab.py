@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from flows.dispatcher import CannotTell, Failed, Job, Lost, NotSent, Place, Running
-from flows.dispatchers.lab import Lab
-from flows.errors import InputError
-from flows.posting import NotDelivered
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.wiring import wire
+from fieldcraft.flows.dispatchers.lab import Lab
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Job, Lost, NotSent, Place, Running
+from fieldcraft.flows.machinery.webhooks import NotDelivered
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.wiring.campaign import wire
 
 URL_OF_NOBODY = "http://127.0.0.1:1/orders"
 

@@ -14,12 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Place, Running
-from flows.dispatchers.local import Local
-from flows.jobfolder import write_json
-from flows.streams import Use, stream
-from storage.fields import FieldDamaged
-from storage.processes import boot, is_alive, start_time
+from fieldcraft.flows.dispatchers.local import Local
+from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Place, Running
+from fieldcraft.flows.jobs.job_folder import write_json
+from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.storage.fields import FieldDamaged
+from fieldcraft.storage.processes import boot, is_alive, start_time
 
 # A simulator that does as it is told: ``log`` gets one line for every run, ``gate`` lets a waiting one go on.
 ACTING = '''\
@@ -34,7 +34,7 @@ from typing import ClassVar, Literal
 
 import xarray as xr
 
-from physics.problem import Infeasible, Simulator, Transient
+from fieldcraft.physics.problem import Infeasible, Simulator, Transient
 
 
 @dataclass(frozen=True)

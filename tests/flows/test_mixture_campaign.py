@@ -10,15 +10,15 @@ import yaml
 from bench import Bench, bench
 from small import finish
 
-from flows.errors import InputError
-from flows.report.belief import believed
-from flows.settings import settings_from
-from flows.sites import Site
-from flows.spec import parse, read_campaign
-from flows.wiring import observations, wire
-from storage.fields import FieldStore
-from storage.ledger import open_ledger
-from storage.records import TrialState
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.report.belief import believed
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse, read_campaign
+from fieldcraft.flows.wiring.campaign import observations, wire
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.records import TrialState
 
 ROOT = Path(__file__).resolve().parents[2]
 YARN = yaml.safe_load((ROOT / "campaigns" / "yarn.yaml").read_text())
@@ -93,7 +93,7 @@ def test_the_picture_of_what_is_believed_keeps_to_the_plane(learnt):
 
 
 def test_check_and_the_report_say_what_designs_keep(learnt, tmp_path, capsys, monkeypatch):
-    from flows.cli import main
+    from fieldcraft.flows.cli import main
 
     kept = "1 polyethylene + 1 polystyrene + 1 polypropylene = 1"
     file = ROOT / "campaigns" / "yarn.yaml"

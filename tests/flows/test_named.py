@@ -7,12 +7,12 @@ import pytest
 import yaml
 from small import SMALL, finish
 
-from flows.cli import main
-from flows.errors import InputError
-from flows.settings import settings_from
-from flows.spec import parse, stored
-from flows.wiring import rewire, wire
-from storage.ledger import open_ledger
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse, stored
+from fieldcraft.flows.wiring.campaign import rewire, wire
+from fieldcraft.storage.ledger import open_ledger
 
 MINE = '''\
 """A sentence of a user's own."""

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from webhooks import TOKEN, Webhook, command, notify, store
 
-from flows.cli import main
-from flows.errors import InputError
-from flows.settings import settings_from
-from storage.ledger import Ledger
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.storage.ledger import Ledger
 
 
 @pytest.fixture

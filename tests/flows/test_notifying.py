@@ -24,11 +24,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from webhooks import PATH, TOKEN, Webhook, command, notify, store
 
-from flows.notifying import deliver, due_at, message_of, tell_all, text_of
-from flows.settings import Settings, settings_from
-from storage.ledger import Ledger
-from storage.records import Notice, Origin, Proposal, TrialState, digest_of
-from storage.text import printable
+from fieldcraft.flows.notices.deliver import deliver, due_at, message_of, tell_all, text_of
+from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Notice, Origin, Proposal, TrialState, digest_of
+from fieldcraft.storage.text import printable
 
 HOSTILE = "a\n\"b'; $(rm -rf /) `id` \x1b[2J\u202e\u2028 ü \U0001f600"
 
@@ -57,7 +57,7 @@ def at(webhook: Webhook, tmp_path: Path, **environment: str) -> Settings:
 
 def make_due(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every notice be due at once, however often it was tried."""
-    monkeypatch.setattr("flows.notifying._FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("fieldcraft.flows.notices.deliver._FIRST_PAUSE_S", 0.0)
 
 
 def test_a_notice_is_posted_once_with_its_id_its_key_and_the_token(ledger, webhook, tmp_path):
@@ -145,7 +145,7 @@ def test_any_answer_but_success_counts_a_try_and_a_redirect_is_not_followed(ledg
 
 
 def test_a_server_that_does_not_answer_takes_a_pass_no_longer_than_its_limit(ledger, webhook, tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.notifying.WEBHOOK_S", 0.5)
+    monkeypatch.setattr("fieldcraft.flows.notices.deliver.WEBHOOK_S", 0.5)
     for key in ("one", "two", "three"):
         notify(ledger, key)
     webhook.stall.set()
@@ -188,7 +188,7 @@ def test_a_webhook_behind_tls_is_told_only_when_its_certificate_is_trusted(ledge
 
 
 def test_a_server_that_answers_byte_by_byte_is_cut_off(ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.notifying.WEBHOOK_S", 0.5)
+    monkeypatch.setattr("fieldcraft.flows.notices.deliver.WEBHOOK_S", 0.5)
     notify(ledger)
     ended = threading.Event()
 
@@ -215,8 +215,9 @@ def test_a_server_that_answers_byte_by_byte_is_cut_off(ledger, tmp_path, monkeyp
 def test_killed_between_the_telling_and_its_mark_it_is_told_again_under_the_same_key(ledger, webhook, tmp_path):
     notify(ledger)
     code = (
-        "import sys, pathlib; from flows.notifying import deliver; from flows.settings import settings_from; "
-        "from storage.ledger import open_ledger; s = settings_from(home=pathlib.Path(sys.argv[1])); "
+        "import sys, pathlib; from fieldcraft.flows.notices.deliver import deliver; "
+        "from fieldcraft.flows.settings import settings_from; "
+        "from fieldcraft.storage.ledger import open_ledger; s = settings_from(home=pathlib.Path(sys.argv[1])); "
         "deliver(s, open_ledger(s.ledger))"
     )
     environment = {
@@ -269,7 +270,7 @@ def test_the_command_is_run_without_a_shell(ledger, tmp_path):
 
 
 def test_a_command_that_hangs_is_killed_with_its_children(ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.notifying.COMMAND_S", 2.0)
+    monkeypatch.setattr("fieldcraft.flows.notices.deliver.COMMAND_S", 2.0)
     notify(ledger)
     pids = tmp_path / "pids"
     hang = (
@@ -324,7 +325,7 @@ def test_a_webhook_that_is_gone_does_not_keep_notices_from_the_command(ledger, w
 
 
 def test_many_notices_stop_when_the_time_is_up_and_no_try_is_counted_for_the_rest(ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.notifying.PATIENCE_S", 2.0)
+    monkeypatch.setattr("fieldcraft.flows.notices.deliver.PATIENCE_S", 2.0)
     for key in range(40):
         notify(ledger, str(key))
     words = (sys.executable, "-c", "import time; time.sleep(0.3)")

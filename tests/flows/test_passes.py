@@ -7,12 +7,12 @@ import pytest
 from rig import rig
 from webhooks import Webhook
 
-from flows.dispatcher import NotSent
-from flows.holding import held
-from flows.passes import Passed, Ref, make_pass
-from flows.schedules import Tick, tick
-from storage.ledger import LeaseLost
-from storage.records import Lease
+from fieldcraft.flows.jobs.dispatcher import NotSent
+from fieldcraft.flows.machinery.leases import held
+from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
+from fieldcraft.flows.steps.schedule import Tick, tick
+from fieldcraft.storage.ledger import LeaseLost
+from fieldcraft.storage.records import Lease
 
 URL_OF_NOBODY = "http://127.0.0.1:1/orders"
 

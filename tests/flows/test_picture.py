@@ -8,14 +8,14 @@ import pytest
 import xarray as xr
 from matplotlib.collections import PathCollection, QuadMesh
 
-from flows.best import best_trial
-from flows.charts import new_figure, over_field
-from flows.running import created
-from flows.settings import settings_from
-from flows.spec import read_campaign
-from flows.wiring import wire
-from storage.ledger import open_ledger
-from storage.records import Campaign, Origin, Proposal, Trial, TrialState
+from fieldcraft.flows.analysis.best import best_trial
+from fieldcraft.flows.run import created
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.views.charts import new_figure, over_field
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.records import Campaign, Origin, Proposal, Trial, TrialState
 
 PLATE = """
 name: plate

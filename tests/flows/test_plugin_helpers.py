@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from small import finish
 
-from flows.environment import environment_of
-from flows.errors import InputError
-from flows.farm import run_job
-from flows.jobfolder import JobFolder
-from flows.plugins import available, build, load
-from storage.ledger import open_ledger
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.jobs.job_folder import JobFolder
+from fieldcraft.flows.jobs.remote_jobs import run_job
+from fieldcraft.flows.spec.registry import available, build, load
+from fieldcraft.flows.wiring.environment import environment_of
+from fieldcraft.storage.ledger import open_ledger
 
 KIND = """\
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class Kind:
 ROD = """\
 from dataclasses import dataclass
 
-from physics.problem import Output, Problem
-from physics.space import Continuous, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 import scales
 

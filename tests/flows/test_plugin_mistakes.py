@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from small import SMALL
 
-from flows.cli import main
+from fieldcraft.flows.cli import main
 
 HEAD = """\
 from dataclasses import dataclass
 
 import numpy as np
 
-from physics.domain import Axis, Domain
-from physics.problem import Infeasible, Output, Problem, Simulator
-from physics.space import Continuous, SearchSpace
+from fieldcraft.physics.domain import Axis, Domain
+from fieldcraft.physics.problem import Infeasible, Output, Problem, Simulator
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 
 @dataclass(frozen=True)

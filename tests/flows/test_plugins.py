@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from flows.errors import InputError
-from flows.plugins import PACKAGES, available, build, load, options_of
-from flows.remarks import quoted
-from flows.settings import settings_from, without_secrets
-from storage.urls import without_password
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.text import quoted
+from fieldcraft.flows.settings import settings_from, without_secrets
+from fieldcraft.flows.spec.registry import PACKAGES, available, build, load, options_of
+from fieldcraft.storage.urls import without_password
 
 PARABOLA = '''\
 """A parabola."""
 from dataclasses import dataclass
-from physics.problem import Output, Problem
-from physics.space import Continuous, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def test_a_file_whose_name_is_none_for_a_kind_cannot_be_named(tmp_path, file, ki
         load("problems", kind, [directory])
 
 
-@pytest.mark.parametrize("kind", ["", "/etc/passwd", "heat.py", "heat\n", "os", "flows.cli", None, 3])
+@pytest.mark.parametrize("kind", ["", "/etc/passwd", "heat.py", "heat\n", "os", "fieldcraft.flows.cli", None, 3])
 def test_what_is_no_name_of_a_file_names_no_kind(mine, kind):
     with pytest.raises(InputError, match=re.escape(f"No kind {str(kind)!r} in problems.")):
         build("problems", {"kind": kind}, [mine])
@@ -126,7 +126,7 @@ def test_what_is_no_name_of_a_file_names_no_kind(mine, kind):
         ("class One:\n    size = 1\n", "One"),
         (EMPTY.format("_Base") + "\n\nclass One(_Base):\n    pass\n", "One"),
         (EMPTY.format("_Hidden"), "no public class"),
-        ("from physics.problems.branin import Branin\n", "no public class"),
+        ("from fieldcraft.physics.problems.branin import Branin\n", "no public class"),
         ("size = 1\n", "no public class"),
         ("", "no public class"),
     ],
@@ -139,7 +139,7 @@ def test_a_file_that_does_not_hold_exactly_one_public_frozen_dataclass_is_refuse
 
 
 def test_classes_of_its_own_and_imported_ones_do_not_count(tmp_path):
-    text = "from physics.problems.branin import Branin\n" + EMPTY.format("_Part") + EMPTY.format("Whole")
+    text = "from fieldcraft.physics.problems.branin import Branin\n" + EMPTY.format("_Part") + EMPTY.format("Whole")
     assert load("problems", "fine", [plugin(tmp_path, {"problems/fine.py": text})]).__name__ == "Whole"
 
 

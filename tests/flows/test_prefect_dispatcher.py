@@ -10,14 +10,14 @@ from farms import PrefectSite, prefect_site
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from rig import Rig, eventually, rig
 
-from flows import simulate
-from flows.dispatcher import CannotTell, Failed, Finished, Job, NotSent, Place, Running
-from flows.dispatchers import prefect as module
-from flows.dispatchers.prefect import Prefect
-from flows.errors import InputError
-from flows.farm import run_job
-from flows.jobfolder import JobFolder
-from storage.records import TrialState
+from fieldcraft.flows import simulate
+from fieldcraft.flows.dispatchers import prefect as module
+from fieldcraft.flows.dispatchers.prefect import Prefect
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Finished, Job, NotSent, Place, Running
+from fieldcraft.flows.jobs.job_folder import JobFolder
+from fieldcraft.flows.jobs.remote_jobs import run_job
+from fieldcraft.storage.records import TrialState
 
 
 @pytest.fixture(scope="module")

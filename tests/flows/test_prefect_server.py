@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.errors import FieldcraftError
-from flows.prefect_server import _OURS, Server
+from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.machinery.prefect_server import _OURS, Server
 
 
 @pytest.fixture

@@ -5,17 +5,17 @@ import json
 import pytest
 from small import finish
 
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.studies.folder import StudyFolder
-from flows.studies.page import study_page
-from flows.studies.proofs import acquired, proof_lines, proof_of
-from flows.studies.results import results
-from flows.studies.spec import cells_of, read_study
-from flows.studies.text import results_text
-from flows.studies.truth import measured
-from flows.wiring import wire
-from storage.ledger import open_ledger
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.studies.page.page import study_page
+from fieldcraft.flows.studies.page.text import results_text
+from fieldcraft.flows.studies.plan.folder import StudyFolder
+from fieldcraft.flows.studies.plan.spec import cells_of, read_study
+from fieldcraft.flows.studies.scoring.certificates import acquired, proof_lines, proof_of
+from fieldcraft.flows.studies.scoring.results import results
+from fieldcraft.flows.studies.scoring.truth import measured
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.ledger import open_ledger
 
 STUDY = """\
 name: s

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 from small import SMALL
 
-from flows.feasibility import is_infeasible
-from flows.plainyaml import load_yaml
-from flows.recommending import recommended
-from flows.regret import regret_of
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.wiring import data_of, observations, wire
-from models.acquisitions.log_ei import LogEI
-from models.algorithm import Algorithm
-from models.maximizers.multistart import Multistart
-from models.observations import Observations
-from models.proposers.sobol import Sobol
-from models.surrogates.exact_gp import ExactGP
-from storage.ledger import open_ledger
-from storage.records import TrialState
+from fieldcraft.flows.analysis.feasibility import is_infeasible
+from fieldcraft.flows.files.yaml_data import load_yaml
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps.recommend import recommended
+from fieldcraft.flows.views.regret import regret_of
+from fieldcraft.flows.wiring.campaign import data_of, observations, wire
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.records import TrialState
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ import pytest
 import xarray as xr
 from bench import OVEN_CAMPAIGN, Bench, bench
 
-from flows.inbox import collect
-from flows.recording import check, record
-from flows.tables import Reading, read_table
-from storage.ledgers.sqlite import close_idle
-from storage.records import TrialState
+from fieldcraft.flows.files.tables import Reading, read_table
+from fieldcraft.flows.results.inbox import collect
+from fieldcraft.flows.results.record import check, record
+from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.records import TrialState
 
 COMPLETED, RUNNING = TrialState.COMPLETED, TrialState.RUNNING
 
@@ -433,7 +433,7 @@ def test_a_table_is_exported_as_utf_8_whatever_the_locale(oven, tmp_path):
     assert oven.run(*whole("oven-0001"), "--note", "850 °C")[0] == 0
     words = ["export", "oven", "--csv", str(tmp_path / "oven.csv"), "--home", str(oven.settings.home)]
     plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    subprocess.run([sys.executable, "-m", "flows.cli", *words], env=plain, check=True)
+    subprocess.run([sys.executable, "-m", "fieldcraft.flows.cli", *words], env=plain, check=True)
     assert "850 °C" in (tmp_path / "oven.csv").read_text(encoding="utf-8")
 
 

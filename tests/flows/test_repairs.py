@@ -13,16 +13,16 @@ import pytest
 import xarray as xr
 from small import alter, contents
 
-from flows import repairs
-from flows.backing import back_up
-from flows.cli import main
-from flows.doctor import examine
-from flows.holding import trainer_held
-from flows.identity import Person
-from flows.settings import Settings, settings_from
-from storage.fields import FieldDamaged, FieldError, FieldStore, save_group
-from storage.ledger import LeaseHeld, LeaseLost, Ledger, open_ledger
-from storage.records import FieldRef
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.identity import Person
+from fieldcraft.flows.machinery.leases import trainer_held
+from fieldcraft.flows.recovery import repair as repairs
+from fieldcraft.flows.recovery.backup import back_up
+from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.storage.fields import FieldDamaged, FieldError, FieldStore, save_group
+from fieldcraft.storage.ledger import LeaseHeld, LeaseLost, Ledger, open_ledger
+from fieldcraft.storage.records import FieldRef
 
 NOBODY = 2**30  # no process can have this number
 ANA = Person("ana", "operator")

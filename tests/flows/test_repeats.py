@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from rig import Rig, rig
 
-from flows.errors import InputError
-from flows.wiring import observations
-from physics.counting import designs_of
-from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.wiring.campaign import observations
+from fieldcraft.physics.geometry.counting import designs_of
+from fieldcraft.physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
 
 CUPS = """
 from dataclasses import dataclass
 
-from physics.problem import Output, Problem
-from physics.space import Categorical, Integer, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Categorical, Integer, SearchSpace
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,18 @@ import xarray as xr
 import yaml
 from small import SMALL
 
-from flows.dispatcher import Failed, Finished, Job
-from flows.errors import InputError
-from flows.exporting import export_csv
-from flows.harvest import harvest
-from flows.records import Record, nearest, same, table_records
-from flows.settings import settings_from
-from flows.sites import Site
-from flows.spec import parse
-from flows.wiring import wire
-from storage.fields import FieldDamaged, FieldStore
-from storage.ledger import Ledger, open_ledger
-from storage.records import Origin, Proposal, TrialState, digest_of
+from fieldcraft.flows.dispatchers._known_results import Record, nearest, same, table_records
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Job
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps.harvest import harvest
+from fieldcraft.flows.views.export import export_csv
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.storage.fields import FieldDamaged, FieldStore
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import Origin, Proposal, TrialState, digest_of
 
 HEADER = "trial,state,corrected,feasible,design.x1,design.x2,ran.x1,ran.x2,output.value"
 ROWS = """\
@@ -200,8 +200,8 @@ PEAK = '''\
 """The peak of a field, which a dispatcher may also have found by itself."""
 from dataclasses import dataclass
 
-from physics.problem import Output
-from physics.problems.branin import Branin
+from fieldcraft.physics.problem import Output
+from fieldcraft.physics.problems.branin import Branin
 
 
 @dataclass(frozen=True)

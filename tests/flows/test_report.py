@@ -16,22 +16,22 @@ from bench import OVEN_CAMPAIGN, bench
 from scipy.interpolate import RectBivariateSpline
 from small import SMALL, finish
 
-from flows.best import best_trial
-from flows.charts import new_figure, parallel, places, progress
-from flows.cli import main
-from flows.collocation import collocate
-from flows.report.belief import believed
-from flows.report.markup import element, page, table
-from flows.running import created
-from flows.settings import settings_from
-from flows.sites import Site
-from flows.spec import read_campaign
-from flows.training import train
-from flows.wiring import rewire, wire
-from storage.fields import FieldStore
-from storage.ledger import Ledger, open_ledger
-from storage.records import Origin, Proposal, TrialState
-from storage.text import printable
+from fieldcraft.flows.analysis.best import best_trial
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.report.belief import believed
+from fieldcraft.flows.report.markup import element, page, table
+from fieldcraft.flows.run import created
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.steps.collocate import collocate
+from fieldcraft.flows.steps.train import train
+from fieldcraft.flows.views.charts import new_figure, parallel, places, progress
+from fieldcraft.flows.wiring.campaign import rewire, wire
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import Origin, Proposal, TrialState
+from fieldcraft.storage.text import printable
 
 HOSTILE = "</td><script>alert(1)</script><img src='http://example.org/x.png' onerror=\"steal()\"> $\\frac{ & é \u202e"
 SHOWN = printable(HOSTILE)
@@ -89,8 +89,8 @@ def site_of(home: Path, name: str, plugins: tuple[Path, ...] = ()) -> Site:
 
 VESSEL = """
 from dataclasses import dataclass
-from physics.problem import Output, Problem
-from physics.space import Categorical, Continuous, Integer, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace
 
 
 @dataclass(frozen=True)
@@ -138,10 +138,10 @@ budget: {trials: 20}
 
 DOME = """
 from dataclasses import dataclass
-from physics.domain import Axis, Domain
-from physics.operators import poisson
-from physics.problem import Output, Problem
-from physics.space import Continuous, SearchSpace
+from fieldcraft.physics.domain import Axis, Domain
+from fieldcraft.physics.operators import poisson
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from flows import training
-from models.observations import Observations, Physics
-from models.surrogates.auto import Auto
-from physics.operators import laplace
+from fieldcraft.flows.steps import train
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.surrogates.auto import Auto
+from fieldcraft.physics.operators import laplace
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (12, 2))
@@ -27,7 +27,7 @@ class Killed(Exception):
 
 def fit(folder, reports=None):
     """AUTO's posterior, from what is in the folder; killed after so many reports."""
-    partial, left = training._Unfinished(folder, DATA.digest), reports
+    partial, left = train._Unfinished(folder, DATA.digest), reports
 
     def report(step, metrics, checkpoint):
         nonlocal left
@@ -41,8 +41,8 @@ def fit(folder, reports=None):
 
 @pytest.fixture(autouse=True)
 def _every_report_is_saved(monkeypatch):
-    monkeypatch.setattr(training, "SAVE_EVERY_S", 0.0)
-    monkeypatch.setattr(training, "SAVE_SHARE", 1e9)
+    monkeypatch.setattr(train, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(train, "SAVE_SHARE", 1e9)
 
 
 def test_a_training_whose_steps_repeat_goes_on_wherever_it_was_killed(tmp_path):
@@ -62,8 +62,8 @@ def test_a_checkpoint_of_other_data_is_not_resumed_and_not_in_the_way(tmp_path):
     def checkpoint():
         return {"theta": torch.zeros(1)}
 
-    training._Unfinished(tmp_path, "0" * 64).report(1, {}, checkpoint)
-    other = training._Unfinished(tmp_path, DATA.digest)
+    train._Unfinished(tmp_path, "0" * 64).report(1, {}, checkpoint)
+    other = train._Unfinished(tmp_path, DATA.digest)
     assert other.load() is None
     other.report(1, {}, checkpoint)
-    assert training._Unfinished(tmp_path, DATA.digest).load() is not None
+    assert train._Unfinished(tmp_path, DATA.digest).load() is not None

@@ -13,20 +13,20 @@ import pytest
 from rig import Rig, rig
 from small import SMALL, command
 
-from flows.cli import main
-from flows.errors import InputError
-from flows.prefect_server import Server
-from flows.running import awaited, created
-from flows.settings import settings_from
-from flows.spec import read_campaign
-from flows.wiring import wire
-from storage.ledger import Ledger, open_ledger
-from storage.records import TrialState
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.prefect_server import Server
+from fieldcraft.flows.run import awaited, created
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import TrialState
 
 ASSETS = Path(__file__).resolve().parents[1] / "storage" / "assets"
 HOLD = """
 import sys, time
-from storage.ledger import open_ledger
+from fieldcraft.storage.ledger import open_ledger
 open_ledger(sys.argv[1]).acquire("b")
 print("held", flush=True)
 time.sleep(600)
@@ -34,7 +34,7 @@ time.sleep(600)
 EVENTS = """
 import sys
 from pathlib import Path
-from flows.prefect_server import Server
+from fieldcraft.flows.machinery.prefect_server import Server
 server = Server(Path(sys.argv[1]))
 server.begin()
 server.ready()

@@ -13,18 +13,18 @@ import pytest
 from small import SMALL
 from sqlalchemy import Engine, event
 
-from flows.doctor import examine
-from flows.passes import Ref, make_pass
-from flows.report.material import gather
-from flows.report.thinning import trials_shown
-from flows.report.writing import write_report
-from flows.running import created
-from flows.settings import settings_from
-from flows.spec import read_campaign
-from flows.views import status_data
-from flows.wiring import wire
-from storage.ledger import Ledger, open_ledger
-from storage.records import Known
+from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.report.material import gather
+from fieldcraft.flows.report.thinning import trials_shown
+from fieldcraft.flows.report.writing import write_report
+from fieldcraft.flows.run import created
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.flows.views.data import status_data
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import Known
 
 RULES = """\
 algorithm: {kind: random, start: {n: 4}}

@@ -14,20 +14,20 @@ from bench import OVEN, OVEN_CAMPAIGN, Bench, bench
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flows.campaign import _skipped, _state
-from flows.commands.shared import complain
-from flows.deciding import Decision
-from flows.display import Display
-from flows.errors import InputError
-from flows.exporting import export_csv
-from flows.notifying import message_of
-from flows.passes import Passed
-from flows.records import same, table_records
-from flows.settings import settings_from
-from flows.tables import table_of, unguarded, write_rows
-from storage.mlflow_names import about_model, about_trial, flatten, parameters, tags
-from storage.records import TrialState
-from storage.text import one_line, printable, shown
+from fieldcraft.flows.campaign import _skipped, _state
+from fieldcraft.flows.commands.shared import complain
+from fieldcraft.flows.dispatchers._known_results import same, table_records
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.tables import table_of, unguarded, write_rows
+from fieldcraft.flows.notices.deliver import message_of
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.steps.decide import Decision
+from fieldcraft.flows.steps.one_pass import Passed
+from fieldcraft.flows.views.display import Display
+from fieldcraft.flows.views.export import export_csv
+from fieldcraft.storage.records import TrialState
+from fieldcraft.storage.text import one_line, printable, shown
+from fieldcraft.storage.trackers.mlflow_names import about_model, about_trial, flatten, parameters, tags
 
 MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"  # of direction
 UNSEEN = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u3164\U000e0041\U000e007f\U000e0100"

@@ -20,10 +20,10 @@ import xarray as xr
 from bench import OVEN
 from shown import text_of
 
-from flows.cli import main
-from flows.prefect_server import Server
-from storage.fields import FieldStore
-from storage.ledger import open_ledger
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.machinery.prefect_server import Server
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import open_ledger
 
 LOOSE = (
     (r"\b[0-9a-f]{6}\.\.\.", "[0-9a-f]{6}.*?"),

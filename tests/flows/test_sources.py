@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.errors import FieldcraftError, InputError
-from flows.plugins import available
-from flows.sources import NotApproved, Sources, brief, require_approved, require_held
-from storage.code import Code
+from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.spec.registry import available
+from fieldcraft.flows.spec.source_files import NotApproved, Sources, brief, require_approved, require_held
+from fieldcraft.storage.code import Code
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = [(group, kind) for group in ("problems", "simulators") for kind in available(group)]
@@ -89,7 +89,7 @@ def test_a_dispatcher_brings_the_modules_of_its_folder_that_it_imports():
 def test_helpers_of_a_plug_in_are_found_directly_and_through_one_another(tmp_path, text, helpers):
     write(
         tmp_path,
-        problems__rod=f"{text}\nfrom physics.problem import Problem\n",
+        problems__rod=f"{text}\nfrom fieldcraft.physics.problem import Problem\n",
         problems__shapes="import tables\n",
         problems__random="",
         problems__tables__data="",  # a folder that happens to bear a module's name
@@ -104,7 +104,7 @@ def test_helpers_of_a_plug_in_are_found_directly_and_through_one_another(tmp_pat
 def test_a_plug_in_brings_the_modules_of_ours_that_it_imports(tmp_path):
     write(tmp_path, problems__rod="def late():\n    from physics import harmonic\n")
     files = Sources((tmp_path,)).of({"problems": "rod"}, {}).files
-    assert set(files) == {"problems/rod.py", "physics/__init__.py", "physics/harmonic.py"}
+    assert set(files) == {"problems/rod.py", "physics/__init__.py", "physics/functions/harmonic.py"}
 
 
 def test_files_of_one_name_in_two_directories_are_both_found(tmp_path):

@@ -5,8 +5,8 @@ import time
 import pytest
 from rig import rig
 
-from flows.passes import Ref, make_pass
-from flows.spans import ELSE, Profile, measured, profile_text, profiled, span
+from fieldcraft.flows.machinery.profiling import ELSE, Profile, measured, profile_text, profiled, span
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
 
 
 @pytest.fixture(autouse=True)

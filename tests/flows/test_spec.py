@@ -10,17 +10,17 @@ import pytest
 import yaml
 from small import SMALL
 
-from flows.errors import InputError
-from flows.settings import Settings, settings_from
-from flows.spec import MAX_BYTES, differing, load_yaml, parse, read_campaign
-from flows.wiring import rewire, wire
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.flows.spec.campaign_file import MAX_BYTES, differing, load_yaml, parse, read_campaign
+from fieldcraft.flows.wiring.campaign import rewire, wire
 
 CUT = '''\
 """A problem whose space is no box."""
 from dataclasses import dataclass
 
-from physics.problem import Output, Problem
-from physics.space import Continuous, LinearConstraint, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Continuous, LinearConstraint, SearchSpace
 
 
 @dataclass(frozen=True)

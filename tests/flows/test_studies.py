@@ -10,25 +10,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from flows.cli import main
-from flows.errors import FieldcraftError, InputError
-from flows.regret import optimum_of, regret_of
-from flows.settings import settings_from
-from flows.spec import parse
-from flows.studies import folder as folders
-from flows.studies.folder import StudyFolder, add_spent
-from flows.studies.inference import adjusted, curve, mean_ranks, ranks, smaller, summary
-from flows.studies.page import study_page
-from flows.studies.results import results, with_regrets
-from flows.studies.running import Study, settled
-from flows.studies.showing import Showing
-from flows.studies.spec import StudySpec, cells_of, read_study
-from flows.studies.text import results_text
-from flows.studies.truth import measured
-from flows.wiring import rewire, wire
-from physics.problems.branin import Branin
-from storage.ledger import open_ledger
-from storage.mlflow_names import artifacts
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.studies.page.mlflow_runs import Showing
+from fieldcraft.flows.studies.page.page import study_page
+from fieldcraft.flows.studies.page.text import results_text
+from fieldcraft.flows.studies.plan import folder as folders
+from fieldcraft.flows.studies.plan.folder import StudyFolder, add_spent
+from fieldcraft.flows.studies.plan.spec import StudySpec, cells_of, read_study
+from fieldcraft.flows.studies.running import Study, settled
+from fieldcraft.flows.studies.scoring.results import results, with_regrets
+from fieldcraft.flows.studies.scoring.tests_and_ranks import adjusted, curve, mean_ranks, ranks, smaller, summary
+from fieldcraft.flows.studies.scoring.truth import measured
+from fieldcraft.flows.views.regret import optimum_of, regret_of
+from fieldcraft.flows.wiring.campaign import rewire, wire
+from fieldcraft.physics.problems.branin import Branin
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.trackers.mlflow_names import artifacts
 
 ROOT = Path(__file__).resolve().parents[2]
 

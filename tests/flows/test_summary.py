@@ -7,15 +7,15 @@ import pytest
 from bench import Bench, bench
 from test_views import campaign, complete, propose, run
 
-from flows.running import Ran
-from flows.settings import settings_from
-from flows.summary import summary_data, summary_text
+from fieldcraft.flows.run import Ran
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.views.summary import summary_data, summary_text
 
 KILN = """\
 from dataclasses import dataclass
 
-from physics.problem import Optimum, Output, Problem
-from physics.space import Categorical, Continuous, SearchSpace
+from fieldcraft.physics.problem import Optimum, Output, Problem
+from fieldcraft.physics.space import Categorical, Continuous, SearchSpace
 
 
 @dataclass(frozen=True)

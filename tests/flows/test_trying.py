@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from small import command, finish
 
-from flows import trying
-from flows.campaignfile import read
-from flows.cli import main
-from flows.fruitless import fruitless
-from flows.settings import settings_from
-from flows.studies.truth import measured
-from storage.ledger import open_ledger
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.studies.scoring.truth import measured
+from fieldcraft.flows.views.all_failed import fruitless
+from fieldcraft.flows.wiring import trial_designs
+from fieldcraft.flows.wiring.campaign_file import read
+from fieldcraft.storage.ledger import open_ledger
 
 PROBLEM = """\
 import os
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from physics.problem import Infeasible, Output, Problem
-from physics.space import Continuous, SearchSpace
+from fieldcraft.physics.problem import Infeasible, Output, Problem
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def test_a_formula_that_fails_here_and_there_is_a_warning(tmp_path, capsys, monk
 
 
 def test_a_formula_that_takes_long_is_left_alone(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(trying, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(trial_designs, "_PATIENCE_S", 0.1)
     status, out, _ = checked(tmp_path, capsys, monkeypatch, "threading.Event().wait()")
     assert status == 0
     assert "warning: a design took over 0.1 s to try; nothing is known of its result." in out
@@ -137,7 +137,8 @@ def test_a_simulation_that_may_cost_something_is_not_tried(tmp_path, capsys, mon
     )
     (tmp_path / "mine" / "simulators").mkdir()
     (tmp_path / "mine" / "simulators" / "furnace.py").write_text(
-        "from dataclasses import dataclass\nfrom pathlib import Path\nfrom physics.problem import Simulator\n\n\n"
+        "from dataclasses import dataclass\nfrom pathlib import Path\n"
+        "from fieldcraft.physics.problem import Simulator\n\n\n"
         "@dataclass(frozen=True)\nclass Furnace(Simulator):\n    def run(self, problem, design, rng):\n"
         f"        Path({str(tmp_path / 'lit')!r}).touch()\n"
     )

@@ -8,13 +8,13 @@ import pytest
 from bench import OVEN_CAMPAIGN, bench
 from rig import Rig, eventually, rig
 
-from flows.cli import main
-from flows.doctor import examine
-from flows.errors import FieldcraftError
-from flows.identity import Person
-from flows.settling import retry
-from storage.ledgers.sqlite import close_idle
-from storage.records import TrialState
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.identity import Person
+from fieldcraft.flows.people.interventions import retry
+from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.records import TrialState
 
 
 @pytest.fixture(autouse=True)

@@ -12,15 +12,15 @@ import pytest
 import yaml
 from small import SMALL
 
-from flows.awaiting import queue_data, queue_text
-from flows.best import best_trial
-from flows.cli import main
-from flows.display import Display
-from flows.listing import show_text, status_text, trace_text
-from flows.spec import parse
-from flows.views import next_steps, quantity, quantity_pm, show_data, status_data, trace_data
-from storage.ledger import Ledger, open_ledger
-from storage.records import Campaign, Grant, Known, Limits, Origin, Proposal, Trial, TrialState, digest_of
+from fieldcraft.flows.analysis.best import best_trial
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.views.data import next_steps, quantity, quantity_pm, show_data, status_data, trace_data
+from fieldcraft.flows.views.display import Display
+from fieldcraft.flows.views.pending import queue_data, queue_text
+from fieldcraft.flows.views.text import show_text, status_text, trace_text
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import Campaign, Grant, Known, Limits, Origin, Proposal, Trial, TrialState, digest_of
 
 HOSTILE = "fine\x1b[2J\x07\u202e\nsmall-0009: completed"
 ENVIRONMENT = {"outputs": [{"name": "value", "unit": "K"}], "units": {"x1": "mm", "x2": ""}}

@@ -13,10 +13,10 @@ import yaml
 from bench import OVEN_CAMPAIGN, bench
 from small import contents
 
-from flows.cli import main
-from flows.parts import Part, types_of
-from flows.spec import CampaignSpec
-from storage.ledgers.sqlite import close_idle
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.spec.base import Part, types_of
+from fieldcraft.flows.spec.campaign_file import CampaignSpec
+from fieldcraft.storage.ledgers.sqlite import close_idle
 
 HERE = Path(__file__).resolve().parent
 CAMPAIGN = {

@@ -7,15 +7,15 @@ from typing import Any
 import yaml
 from small import command
 
-from flows.covering import covered
-from flows.passes import Passed, Ref, make_pass
-from flows.running import created
-from flows.settings import Settings, settings_from
-from flows.spec import parse
-from flows.wiring import wire
-from storage.code import Code
-from storage.ledger import Ledger, open_ledger
-from storage.records import Trial, TrialState
+from fieldcraft.flows.run import created
+from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
+from fieldcraft.flows.wiring.approved_code import covered
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.code import Code
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import Trial, TrialState
 
 PLUGINS = Path(__file__).parent / "plugins"
 SPEC: dict[str, Any] = {

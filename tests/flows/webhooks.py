@@ -6,8 +6,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from storage.ledger import Ledger, open_ledger
-from storage.records import Notice, digest_of
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import Notice, digest_of
 
 TOKEN = "s3cret-token"  # of the webhook
 PATH = "/hooks/s3cret-path"

@@ -18,28 +18,28 @@ import numpy as np
 import pytest
 import torch
 
-from flows.passes import Ref, make_pass
-from flows.running import created
-from flows.settings import settings_from
-from flows.spec import read_campaign
-from flows.tensors import as_dataset, as_state
-from flows.wiring import wire
-from models.acquisitions.ucb import UCB
-from models.devices import computing_on
-from models.maximizers.certified import Certified
-from models.observations import Observations, Physics
-from models.surrogate import Surrogate, no_report
-from models.surrogates.deep_ensemble import DeepEnsemble
-from models.surrogates.dngo import DNGO
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.neural_greedy import NeuralGreedy
-from models.surrogates.physics_informed import PhysicsInformed
-from models.surrogates.sampled_network import SampledNetwork
-from models.surrogates.tangent_network import TangentNetwork
-from physics.operators import laplace
-from physics.space import Continuous, SearchSpace
-from storage.fields import load_group, save_group
-from storage.ledger import open_ledger
+from fieldcraft.flows.run import created
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.tensors import as_dataset, as_state
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.maximizers.certified import Certified
+from fieldcraft.models.numerics.devices import computing_on
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.surrogate import Surrogate, no_report
+from fieldcraft.models.surrogates.deep_ensemble import DeepEnsemble
+from fieldcraft.models.surrogates.dngo import DNGO
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.neural_greedy import NeuralGreedy
+from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
+from fieldcraft.models.surrogates.sampled_network import SampledNetwork
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
+from fieldcraft.physics.operators import laplace
+from fieldcraft.physics.space import Continuous, SearchSpace
+from fieldcraft.storage.fields import load_group, save_group
+from fieldcraft.storage.ledger import open_ledger
 
 CARD = "cuda"
 ROOT = Path(__file__).resolve().parents[2]

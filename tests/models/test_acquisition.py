@@ -8,12 +8,12 @@ import pytest
 import torch
 from scipy import integrate, stats
 
-from models.acquisitions.log_ei import LogEI
-from models.acquisitions.thompson import Thompson
-from models.acquisitions.ucb import UCB
-from models.observations import Observations
-from models.surrogate import no_report
-from models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.acquisitions.thompson import Thompson
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 RNG = np.random.default_rng(2)
 DATA = Observations(X=RNG.uniform(-1, 1, (8, 1)), y=RNG.normal(20.0, 3.0, 8), maximize=True, noise_sd=1.5)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from models.additive_kernel import AdditiveKernel, Evidence, fit_kernel
-from models.observations import Observations
-from models.surrogate import no_report
-from models.surrogates.additive_gp import AdditiveGP
-from models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.gaussian.additive_kernel import AdditiveKernel, Evidence, fit_kernel
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.additive_gp import AdditiveGP
+from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (14, 3))

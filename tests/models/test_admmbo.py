@@ -5,15 +5,15 @@ import pytest
 import torch
 from scipy import stats
 
-from models.acquisitions.admmbo import ADMMBO
-from models.acquisitions.log_ei import LogEI
-from models.admm import Alternation, Iterate, Readings
-from models.algorithm import Algorithm
-from models.maximizers.multistart import Multistart
-from models.observations import Observations
-from models.proposers.sobol import Sobol
-from models.surrogates.exact_gp import ExactGP
-from physics.space import Continuous, SearchSpace
+from fieldcraft.models.acquisitions.admmbo import ADMMBO
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.feasibility.admm import Alternation, Iterate, Readings
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 LINE = SearchSpace((Continuous("x", -1.0, 1.0),))
 NONE = torch.empty((0, 1), dtype=torch.float64)

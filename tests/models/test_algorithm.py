@@ -3,13 +3,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from models.acquisitions.log_ei import LogEI
-from models.algorithm import Algorithm
-from models.maximizers.multistart import Multistart
-from models.observations import Observations
-from models.proposers.sobol import Sobol
-from models.surrogates.exact_gp import ExactGP
-from physics.space import Continuous, SearchSpace
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,20 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from models.acquisitions.log_ei import LogEI
-from models.acquisitions.pi import PI
-from models.acquisitions.thompson import Thompson
-from models.acquisitions.ucb import UCB
-from models.box_region import Region
-from models.gaussian_process import Fit, build, pathwise, posterior
-from models.kernel_bounds import Planes, Quadratics, Radial
-from models.maximizers.certified import Certified
-from models.observations import Observations, Scaling
-from models.posterior_bounds import Process, ScoreBounds
-from models.surrogate import no_report
-from models.surrogates.additive_gp import AdditiveGP
-from models.surrogates.exact_gp import ExactGP
-from physics.space import Categorical, Continuous, Image, Integer, LinearConstraint, SearchSpace
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.acquisitions.pi import PI
+from fieldcraft.models.acquisitions.thompson import Thompson
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.certified.box_region import Region
+from fieldcraft.models.certified.posterior_bounds import Process, ScoreBounds
+from fieldcraft.models.gaussian.kernel_bounds import Planes, Quadratics, Radial
+from fieldcraft.models.gaussian.process import Fit, build, pathwise, posterior
+from fieldcraft.models.maximizers.certified import Certified
+from fieldcraft.models.observations import Observations, Scaling
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.additive_gp import AdditiveGP
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.physics.space import Categorical, Continuous, Image, Integer, LinearConstraint, SearchSpace
 
 KERNELS = ("matern12", "matern32", "matern52", "rbf")
 ACQUISITIONS = {"ucb": UCB(), "log_ei": LogEI(), "pi": PI(margin=0.1)}

@@ -7,15 +7,15 @@ import pytest
 import torch
 from scipy.stats import qmc
 
-from models.choice import LEAST_SD, score
-from models.contest import Contest
-from models.observations import Observations, Physics
-from models.surrogate import LeaveOneOut, no_report
-from models.surrogates.additive_gp import AdditiveGP
-from models.surrogates.auto import Auto
-from models.surrogates.deep_ensemble import DeepEnsemble
-from models.surrogates.physics_informed import PhysicsInformed
-from physics.operators import LinearEquation, laplace
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.selection.contest import Contest
+from fieldcraft.models.selection.predictive_score import LEAST_SD, score
+from fieldcraft.models.surrogate import LeaveOneOut, no_report
+from fieldcraft.models.surrogates.additive_gp import AdditiveGP
+from fieldcraft.models.surrogates.auto import Auto
+from fieldcraft.models.surrogates.deep_ensemble import DeepEnsemble
+from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
+from fieldcraft.physics.operators import LinearEquation, laplace
 
 RNG = np.random.default_rng(4)
 X = RNG.uniform(-1, 1, (14, 2))

@@ -4,22 +4,22 @@ import numpy as np
 import pytest
 import torch
 
-from models.acquisitions.ucb import UCB
-from models.devices import computing_on, device
-from models.maximizers.certified import Certified
-from models.networks import Network
-from models.observations import Observations, Physics
-from models.physics_engines import _moved
-from models.residual_networks import Factors, Fixed, ResidualLoss, initial
-from models.residuals import residual
-from models.surrogate import no_report
-from models.surrogates.deep_ensemble import DeepEnsemble
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.neural_greedy import NeuralGreedy
-from models.training import Schedule, State, _adam, _gauss_newton
-from models.value_networks import ReadingLoss
-from physics.operators import laplace
-from physics.space import Continuous, SearchSpace
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.maximizers.certified import Certified
+from fieldcraft.models.networks.ensembles import ReadingLoss
+from fieldcraft.models.networks.perceptron import Network
+from fieldcraft.models.networks.training import Schedule, State, _adam, _gauss_newton
+from fieldcraft.models.numerics.devices import computing_on, device
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.physics_informed.engines import _moved
+from fieldcraft.models.physics_informed.residual_networks import Factors, Fixed, ResidualLoss, initial
+from fieldcraft.models.physics_informed.residuals import residual
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.deep_ensemble import DeepEnsemble
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.neural_greedy import NeuralGreedy
+from fieldcraft.physics.operators import laplace
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 RNG = np.random.default_rng(6)
 X = RNG.uniform(-1, 1, (6, 2))

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from models.directions import Regression, in_blocks
-from models.dual import Factor, Primal
-from models.tangents import Perceptron, gram, project
+from fieldcraft.models.linear.conditioning import Factor, Primal
+from fieldcraft.models.tangent.features import Perceptron, gram, project
+from fieldcraft.models.tangent.weight_draws import Regression, in_blocks
 
 NOISE = 0.05
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from models.dual import (
+from fieldcraft.models.linear.conditioning import (
     Factor,
     Primal,
     Watched,
@@ -15,7 +15,7 @@ from models.dual import (
     marginal_slope,
     smaller_side,
 )
-from models.tangents import Perceptron, diagonal, gram
+from fieldcraft.models.tangent.features import Perceptron, diagonal, gram
 
 NOISE = 0.03
 

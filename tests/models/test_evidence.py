@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
-from models.evidence import DECAY_SD, Prior, Weights, choose_prior, log_evidence
+from fieldcraft.models.linear.basis_evidence import DECAY_SD, Prior, Weights, choose_prior, log_evidence
 
 RNG_SEED = 4
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from models.observations import Observations
-from models.surrogate import no_report
-from models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 RNG = np.random.default_rng(11)
 X = RNG.uniform(-1, 1, (14, 2))

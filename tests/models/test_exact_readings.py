@@ -5,18 +5,18 @@ import pytest
 import torch
 from scipy.stats import qmc
 
-from models.acquisitions.log_ei import LogEI
-from models.acquisitions.thompson import Thompson
-from models.algorithm import Algorithm
-from models.exact_readings import REACH, ThroughReadings, through_readings
-from models.maximizers.multistart import Multistart
-from models.observations import Observations
-from models.proposers.sobol import Sobol
-from models.surrogate import no_report
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.sampled_linear import SampledLinear
-from physics.problems.heat import Heat
-from physics.space import Categorical, Integer, SearchSpace
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.acquisitions.thompson import Thompson
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.gaussian.exact_readings import REACH, ThroughReadings, through_readings
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.sampled_linear import SampledLinear
+from fieldcraft.physics.problems.heat import Heat
+from fieldcraft.physics.space import Categorical, Integer, SearchSpace
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (9, 2))

@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from models.feasibility import Attempts, FeasibilityGP, Latent, log_evidence, log_prior
-from models.laplace import Laplace
+from fieldcraft.models.feasibility.classifier import Attempts, FeasibilityGP, Latent, log_evidence, log_prior
+from fieldcraft.models.feasibility.laplace import Laplace
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(-1, 1, (25, 2))

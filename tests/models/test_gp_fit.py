@@ -10,8 +10,8 @@ from botorch.models import SingleTaskGP
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 
-from models.gaussian_process import build, fitted
-from models.gp_fit import NOISE, LogPosterior, scale_prior
+from fieldcraft.models.gaussian.fit import NOISE, LogPosterior, scale_prior
+from fieldcraft.models.gaussian.process import build, fitted
 
 KERNELS = ("matern12", "matern32", "matern52", "rbf")
 NOISES = (None, 0.03)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from models.feature_posterior import FeaturePosterior
-from models.fourier_features import FourierFeatures
-from models.gaussian_process import Fit, posterior
-from models.linear_model import LinearModel
-from models.observations import Observations
-from models.surrogate import LeaveOneOut, no_report
-from models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.gaussian.process import Fit, posterior
+from fieldcraft.models.linear.feature_posterior import FeaturePosterior
+from fieldcraft.models.linear.fourier_features import FourierFeatures
+from fieldcraft.models.linear.linear_model import LinearModel
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import LeaveOneOut, no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 RNG = np.random.default_rng(21)
 X = RNG.uniform(-1, 1, (16, 2))

@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 import torch
 
-from models.acquisitions.add_ucb import AddUCB
-from models.acquisitions.ucb import UCB
-from models.dual import Factor
-from models.group_search import group_spaces
-from models.grouped_kernel import GroupedKernel, constant
-from models.grouped_process import GroupedPosterior
-from models.kernel_bounds import Radial
-from models.maximizers.certified import Certified
-from models.maximizers.multistart import Multistart
-from models.maximizers.pk_miqp import PKMIQP
-from models.observations import Observations, Scaling
-from models.piecewise_process import PiecewiseProcess, interpolated
-from models.surrogate import no_report
-from models.surrogates.grouped_gp import GroupedGP
-from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
+from fieldcraft.models.acquisitions.add_ucb import AddUCB
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.certified.piecewise_process import PiecewiseProcess, interpolated
+from fieldcraft.models.gaussian.grouped_kernel import GroupedKernel, constant
+from fieldcraft.models.gaussian.grouped_process import GroupedPosterior
+from fieldcraft.models.gaussian.kernel_bounds import Radial
+from fieldcraft.models.linear.conditioning import Factor
+from fieldcraft.models.maximizers._groups import group_spaces
+from fieldcraft.models.maximizers.certified import Certified
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.maximizers.pk_miqp import PKMIQP
+from fieldcraft.models.observations import Observations, Scaling
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.grouped_gp import GroupedGP
+from fieldcraft.physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
 
 AXIS = np.linspace(-1, 1, 41)
 TERMS = AddUCB()

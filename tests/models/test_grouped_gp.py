@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from models.acquisitions.add_ucb import AddUCB
-from models.acquisitions.ucb import UCB
-from models.dual import Factor
-from models.grouped_kernel import GroupedEvidence, GroupedKernel, constant
-from models.grouped_process import GroupedPosterior
-from models.kernel_bounds import Radial
-from models.observations import Observations, Scaling
-from models.surrogate import no_report
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.grouped_gp import GroupedGP
-from physics.space import Categorical, Continuous, Integer, SearchSpace
+from fieldcraft.models.acquisitions.add_ucb import AddUCB
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.gaussian.grouped_kernel import GroupedEvidence, GroupedKernel, constant
+from fieldcraft.models.gaussian.grouped_process import GroupedPosterior
+from fieldcraft.models.gaussian.kernel_bounds import Radial
+from fieldcraft.models.linear.conditioning import Factor
+from fieldcraft.models.observations import Observations, Scaling
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.grouped_gp import GroupedGP
+from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace
 
 KINDS = ("matern12", "matern32", "matern52", "rbf")
 GROUPS = ((0, 2), (1,), (3,))

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from models.acquisitions.log_ei import LogEI
-from models.maximizers.multistart import Multistart
-from models.observations import ImageColumns, Observations
-from models.sequences import sobol_points, take
-from models.surrogate import no_report
-from models.surrogates.sampled_linear import SampledLinear
-from models.surrogates.sampled_network import SampledNetwork
-from physics.problems.digits import Digits
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.numerics.point_sets import sobol_points, take
+from fieldcraft.models.observations import ImageColumns, Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.sampled_linear import SampledLinear
+from fieldcraft.models.surrogates.sampled_network import SampledNetwork
+from fieldcraft.physics.problems.digits import Digits
 
 N_START, N_TRIALS = 10, 25
 

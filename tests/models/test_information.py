@@ -7,17 +7,17 @@ import pytest
 import torch
 from scipy import integrate, stats
 
-from models.acquisitions.jes import JES
-from models.acquisitions.knowledge_gradient import KnowledgeGradient
-from models.acquisitions.mes import MES
-from models.acquisitions.pi import PI
-from models.acquisitions.ucb import UCB
-from models.gaussian_process import Fit
-from models.gaussian_process import posterior as made
-from models.observations import Observations
-from models.surrogate import no_report
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.random_forest import RandomForest
+from fieldcraft.models.acquisitions.jes import JES
+from fieldcraft.models.acquisitions.knowledge_gradient import KnowledgeGradient
+from fieldcraft.models.acquisitions.mes import MES
+from fieldcraft.models.acquisitions.pi import PI
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.gaussian.process import Fit
+from fieldcraft.models.gaussian.process import posterior as made
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.random_forest import RandomForest
 
 # A valley in the right half, seen at few places: its floor near 0.5 is what there is to be learnt.
 SEEN = np.array([[-0.9], [-0.7], [-0.5], [-0.3], [0.1], [0.9]])

@@ -5,14 +5,14 @@ import pytest
 import torch
 from scipy.stats import qmc
 
-from models.observations import Observations
-from models.surrogate import no_report
-from models.surrogates.sampled_linear import SampledLinear
-from models.surrogates.sampled_network import SampledNetwork
-from models.surrogates.tangent_network import TangentNetwork
-from models.tangents import gram
-from physics.problems.ackley import Ackley
-from physics.problems.speed_reducer import SpeedReducer
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.sampled_linear import SampledLinear
+from fieldcraft.models.surrogates.sampled_network import SampledNetwork
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
+from fieldcraft.models.tangent.features import gram
+from fieldcraft.physics.problems.ackley import Ackley
+from fieldcraft.physics.problems.speed_reducer import SpeedReducer
 
 
 class Rugged(SampledLinear):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.members import MembersPosterior
-from models.observations import Scaling
+from fieldcraft.models.networks.members import MembersPosterior
+from fieldcraft.models.observations import Scaling
 
 RNG = np.random.default_rng(5)
 WEIGHTS = torch.tensor(RNG.normal(size=(6, 3)))

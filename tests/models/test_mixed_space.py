@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
-from models.acquisitions.log_ei import LogEI
-from models.algorithm import Algorithm
-from models.maximizers.multistart import Multistart
-from models.observations import Observations
-from models.proposers.sobol import Sobol
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.sampled_linear import SampledLinear
-from physics.space import Categorical, Continuous, Integer, SearchSpace
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.sampled_linear import SampledLinear
+from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace
 
 SPACE = SearchSpace(
     (

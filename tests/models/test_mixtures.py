@@ -9,23 +9,23 @@ import pytest
 import torch
 from test_certified import process, score_of, values
 
-from models.acquisitions.jes import JES
-from models.acquisitions.knowledge_gradient import KnowledgeGradient
-from models.acquisitions.log_ei import LogEI
-from models.acquisitions.mes import MES
-from models.acquisitions.ucb import UCB
-from models.box_region import Region
-from models.branch_and_bound import _Front, _State
-from models.maximizers.certified import Certified
-from models.maximizers.multistart import Multistart
-from models.maximizers.pk_miqp import PKMIQP
-from models.neighbours import neighbours
-from models.observations import Observations
-from models.piecewise_process import PiecewiseProcess
-from models.sequences import every_point, is_feasible, sobol_points, take, uniform_points
-from models.surrogate import no_report
-from models.surrogates.exact_gp import ExactGP
-from physics.space import (
+from fieldcraft.models.acquisitions.jes import JES
+from fieldcraft.models.acquisitions.knowledge_gradient import KnowledgeGradient
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.acquisitions.mes import MES
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.certified.box_region import Region
+from fieldcraft.models.certified.branch_and_bound import _Front, _State
+from fieldcraft.models.certified.piecewise_process import PiecewiseProcess
+from fieldcraft.models.maximizers.certified import Certified
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.maximizers.pk_miqp import PKMIQP
+from fieldcraft.models.numerics.neighbours import neighbours
+from fieldcraft.models.numerics.point_sets import every_point, is_feasible, sobol_points, take, uniform_points
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.physics.space import (
     Categorical,
     Continuous,
     Integer,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from models.maximizers.multistart import Multistart
-from models.sequences import is_feasible, sobol_points, take
-from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.numerics.point_sets import is_feasible, sobol_points, take
+from fieldcraft.physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
 
 LINE = SearchSpace((Continuous("x", -1.0, 1.0),))
 SQUARE = SearchSpace((Continuous("x", -1.0, 1.0), Continuous("y", -1.0, 1.0)))

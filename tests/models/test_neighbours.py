@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from models.neighbours import neighbours
-from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
+from fieldcraft.models.numerics.neighbours import neighbours
+from fieldcraft.physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
 
 
 def moves(space, **design):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from models.networks import Network
+from fieldcraft.models.networks.perceptron import Network
 
 
 def points(n: int, d: int = 2) -> torch.Tensor:

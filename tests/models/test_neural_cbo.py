@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from models.acquisitions.log_ei import LogEI
-from models.algorithm import Algorithm
-from models.constraints import Constraints
-from models.maximizers.multistart import Multistart
-from models.mirrored import Mirrored
-from models.observations import Observations
-from models.proposers.sobol import Sobol
-from models.rules.bound import Bound
-from models.surrogate import no_report
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.random_forest import RandomForest
-from models.surrogates.tangent_network import TangentNetwork
-from models.tangents import explicit, gram
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.constraints import Constraints
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.rules.bound import Bound
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.random_forest import RandomForest
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
+from fieldcraft.models.tangent.features import explicit, gram
+from fieldcraft.models.tangent.mirrored import Mirrored
 
 NET = Mirrored(inputs=2, width=6, depth=2)
 NETS = (Mirrored(2, 40, 2), Mirrored(2, 41, 1), Mirrored(2, 30, 3))

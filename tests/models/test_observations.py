@@ -3,8 +3,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from models.observations import ImageColumns, Observations, Physics, Scaling
-from physics.operators import laplace
+from fieldcraft.models.observations import ImageColumns, Observations, Physics, Scaling
+from fieldcraft.physics.operators import laplace
 
 X = np.array([[0.1, -0.2], [0.5, 0.9], [-1.0, 1.0], [0.0, 0.3]])
 Y = np.array([310.0, 290.5, 402.25, 333.0])

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from models.acquisitions.ucb import UCB
-from models.algorithm import Algorithm
-from models.constraints import Constraints
-from models.maximizers.multistart import Multistart
-from models.observations import Observations
-from models.proposers.sobol import Sobol
-from models.rules.bound import Bound
-from models.surrogates.exact_gp import ExactGP
-from physics.space import Continuous, SearchSpace
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.constraints import Constraints
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.rules.bound import Bound
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 LINE = SearchSpace((Continuous("x", -1.0, 1.0),))
 GRID = torch.linspace(-1, 1, 4001, dtype=torch.float64)[:, None]

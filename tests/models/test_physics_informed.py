@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from models.evidence import Weights
-from models.observations import Observations, Physics
-from models.residual_networks import Factors, Fixed, ResidualLoss
-from models.residuals import linear_operator, residual
-from models.solutions import Harmonic, NullSpace, Polynomials, enclosing_box, solutions
-from models.surrogate import no_report
-from models.surrogates.physics_informed import PhysicsInformed
-from physics.operators import LinearEquation, advection_diffusion, helmholtz, laplace, poisson
+from fieldcraft.models.linear.basis_evidence import Weights
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.physics_informed.residual_networks import Factors, Fixed, ResidualLoss
+from fieldcraft.models.physics_informed.residuals import linear_operator, residual
+from fieldcraft.models.physics_informed.solutions import Harmonic, NullSpace, Polynomials, enclosing_box, solutions
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
+from fieldcraft.physics.operators import LinearEquation, advection_diffusion, helmholtz, laplace, poisson
 
 CENTER, HALF = np.array([2.0, -1.0]), np.array([1.5, 0.5])
 BASIS = PhysicsInformed("basis", degree=12)

@@ -7,18 +7,18 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
-from models.functionals import Functionals, JointRows, joint_rows
-from models.joint_evidence import Belief, choose_hyper, log_evidence
-from models.joint_posterior import condition, information
-from models.joint_process import Hyper, JointProcess
-from models.networks import Network
-from models.observations import Observations, Physics
-from models.operator_kernels import Stationary
-from models.residuals import linear_rows
-from models.surrogate import no_report
-from models.surrogates.physics_informed import PhysicsInformed
-from models.tangent_covariance import Tangent
-from physics.operators import laplace
+from fieldcraft.models.networks.perceptron import Network
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.physics_informed.functionals import Functionals, JointRows, joint_rows
+from fieldcraft.models.physics_informed.joint_evidence import Belief, choose_hyper, log_evidence
+from fieldcraft.models.physics_informed.joint_posterior import condition, information
+from fieldcraft.models.physics_informed.joint_process import Hyper, JointProcess
+from fieldcraft.models.physics_informed.operator_kernels import Stationary
+from fieldcraft.models.physics_informed.residuals import linear_rows
+from fieldcraft.models.physics_informed.tangent_covariance import Tangent
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
+from fieldcraft.physics.operators import laplace
 
 CENTER, HALF = np.array([2.0, -1.0]), np.array([1.5, 0.5])
 NETWORK = Network(2, width=12, depth=2, activation="sine")

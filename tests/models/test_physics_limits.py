@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from models import solutions
-from models.observations import Observations, Physics
-from models.solutions import largest_degree
-from models.surrogate import no_report
-from models.surrogates.physics_informed import PhysicsInformed
-from physics.operators import LinearEquation, helmholtz, laplace
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.physics_informed import solutions
+from fieldcraft.models.physics_informed.solutions import largest_degree
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
+from fieldcraft.physics.operators import LinearEquation, helmholtz, laplace
 
 
 def observed(equation, d, n=8, r=16):

@@ -6,17 +6,23 @@ import numpy as np
 import pytest
 import torch
 
-from models.functionals import joint_rows
-from models.joint_posterior import condition
-from models.joint_process import Hyper, JointProcess
-from models.networks import Network, hessian_forms
-from models.observations import Observations, Physics, Scaling
-from models.operator_kernels import Stationary
-from models.residual_networks import Factors, Fixed, ResidualLoss, initial
-from models.residuals import GeneralResidual, LinearResidual, linear_rows, linearised_rows, residual
-from models.surrogate import no_report
-from models.surrogates.physics_informed import PhysicsInformed
-from physics.operators import LinearEquation, LinearSystem, System
+from fieldcraft.models.networks.perceptron import Network, hessian_forms
+from fieldcraft.models.observations import Observations, Physics, Scaling
+from fieldcraft.models.physics_informed.functionals import joint_rows
+from fieldcraft.models.physics_informed.joint_posterior import condition
+from fieldcraft.models.physics_informed.joint_process import Hyper, JointProcess
+from fieldcraft.models.physics_informed.operator_kernels import Stationary
+from fieldcraft.models.physics_informed.residual_networks import Factors, Fixed, ResidualLoss, initial
+from fieldcraft.models.physics_informed.residuals import (
+    GeneralResidual,
+    LinearResidual,
+    linear_rows,
+    linearised_rows,
+    residual,
+)
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
+from fieldcraft.physics.operators import LinearEquation, LinearSystem, System
 
 CENTER, HALF = np.array([1.0]), np.array([1.0])
 SCALING = Scaling(mean=4.0, sd=2.5, sign=-1.0)

@@ -14,19 +14,19 @@ import pytest
 import torch
 from test_certified import MIXED, box, process, score_of, values
 
-from models.acquisitions.log_ei import LogEI
-from models.acquisitions.thompson import Thompson
-from models.acquisitions.ucb import UCB
-from models.kernel_bounds import Radial
-from models.maximizers.pk_miqp import PKMIQP
-from models.observations import Observations
-from models.piecewise_kernel import PiecewiseKernel, bends
-from models.piecewise_process import PiecewiseProcess
-from models.scip_program import Effort, Program
-from models.surrogate import no_report
-from models.surrogates.additive_gp import AdditiveGP
-from models.surrogates.exact_gp import ExactGP
-from physics.space import Categorical, Image, Integer, LinearConstraint, SearchSpace
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.acquisitions.thompson import Thompson
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.certified.piecewise_kernel import PiecewiseKernel, bends
+from fieldcraft.models.certified.piecewise_process import PiecewiseProcess
+from fieldcraft.models.certified.scip_program import Effort, Program
+from fieldcraft.models.gaussian.kernel_bounds import Radial
+from fieldcraft.models.maximizers.pk_miqp import PKMIQP
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.additive_gp import AdditiveGP
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.physics.space import Categorical, Image, Integer, LinearConstraint, SearchSpace
 
 ROOT = Path(__file__).resolve().parents[2]
 GROWING = UCB(beta="growing")
@@ -292,7 +292,7 @@ def test_a_missing_solver_is_refused_with_the_command_that_installs_it(tmp_path)
         if not entry.name.lower().startswith("pyscipopt"):
             (tmp_path / entry.name).symlink_to(entry)
     made = subprocess.run(
-        [sys.executable, "-S", "-c", "from models.maximizers.pk_miqp import PKMIQP; PKMIQP()"],
+        [sys.executable, "-S", "-c", "from fieldcraft.models.maximizers.pk_miqp import PKMIQP; PKMIQP()"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])},
         capture_output=True,
         text=True,

@@ -8,20 +8,27 @@ import pytest
 import torch
 from test_certified import ACQUISITIONS, box, certified, process, score_of, some_boxes, values, within
 
-from models.acquisitions.ucb import UCB
-from models.box_region import Region
-from models.curved_cuts import CurvedCuts
-from models.maximizers.multistart import Multistart
-from models.maximizers.pk_miqp import PKMIQP
-from models.neighbours import neighbours
-from models.piecewise_process import PiecewiseProcess
-from models.posterior_bounds import Process, ScoreBounds
-from models.proposers.random import Random
-from models.proposers.sobol import Sobol
-from models.proposers.uncertainty import Uncertainty
-from models.sequences import every_point, is_feasible, sobol_points, take
-from physics.quadrics import Quadrics
-from physics.space import Categorical, Continuous, Integer, LinearConstraint, QuadraticConstraint, SearchSpace
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.certified.box_region import Region
+from fieldcraft.models.certified.curved_cuts import CurvedCuts
+from fieldcraft.models.certified.piecewise_process import PiecewiseProcess
+from fieldcraft.models.certified.posterior_bounds import Process, ScoreBounds
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.maximizers.pk_miqp import PKMIQP
+from fieldcraft.models.numerics.neighbours import neighbours
+from fieldcraft.models.numerics.point_sets import every_point, is_feasible, sobol_points, take
+from fieldcraft.models.proposers.random import Random
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.proposers.uncertainty import Uncertainty
+from fieldcraft.physics.geometry.quadrics import Quadrics
+from fieldcraft.physics.space import (
+    Categorical,
+    Continuous,
+    Integer,
+    LinearConstraint,
+    QuadraticConstraint,
+    SearchSpace,
+)
 
 INSIDE, OUTSIDE = 1.0, -1.0
 GROWING = UCB(beta="growing")

@@ -5,9 +5,9 @@ import pytest
 import torch
 from sklearn.ensemble import RandomForestRegressor
 
-from models.observations import Observations
-from models.surrogate import no_report
-from models.surrogates.random_forest import RandomForest
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.random_forest import RandomForest
 
 RNG = np.random.default_rng(7)
 X = RNG.uniform(-1, 1, (60, 3))

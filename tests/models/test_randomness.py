@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from models.randomness import seeded, torch_generator
+from fieldcraft.models.numerics.randomness import seeded, torch_generator
 
 
 def test_torch_generator_follows_the_numpy_generator():

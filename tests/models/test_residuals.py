@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from models.networks import Network, Streams
-from models.observations import Physics, Scaling
-from models.residuals import GeneralResidual, LinearResidual, linear_rows, residual
-from physics.operators import LinearEquation, advection_diffusion, laplace
+from fieldcraft.models.networks.perceptron import Network, Streams
+from fieldcraft.models.observations import Physics, Scaling
+from fieldcraft.models.physics_informed.residuals import GeneralResidual, LinearResidual, linear_rows, residual
+from fieldcraft.physics.operators import LinearEquation, advection_diffusion, laplace
 
 CENTER, HALF = np.array([1.0, -2.0]), np.array([0.5, 3.0])
 SCALING = Scaling(mean=4.0, sd=2.5, sign=-1.0)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from models.observations import Observations
-from models.surrogate import no_report
-from models.surrogates.sampled_linear import SampledLinear
-from models.tangents import explicit
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.sampled_linear import SampledLinear
+from fieldcraft.models.tangent.features import explicit
 
 RNG = np.random.default_rng(2)
 X = RNG.uniform(-1, 1, (6, 2))

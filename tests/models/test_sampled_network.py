@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from models.observations import Observations
-from models.surrogate import no_report
-from models.surrogates.sampled_network import SampledNetwork
-from models.tangent_training import Family, Start, TangentLoss, trained
-from models.tangents import explicit
-from models.training import Schedule, State, train
+from fieldcraft.models.networks.training import Schedule, State, train
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.sampled_network import SampledNetwork
+from fieldcraft.models.tangent.features import explicit
+from fieldcraft.models.tangent.training import Family, Start, TangentLoss, trained
 
 RNG = np.random.default_rng(8)
 X = RNG.uniform(-1, 1, (6, 2))

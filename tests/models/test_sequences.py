@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from scipy.stats import qmc
 
-from models.proposers.random import Random
-from models.proposers.sobol import Sobol
-from models.sequences import every_point, is_feasible, sobol_points, take, uniform_points
-from physics.space import Categorical, Continuous, Image, Integer, LinearConstraint, SearchSpace
+from fieldcraft.models.numerics.point_sets import every_point, is_feasible, sobol_points, take, uniform_points
+from fieldcraft.models.proposers.random import Random
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.physics.space import Categorical, Continuous, Image, Integer, LinearConstraint, SearchSpace
 
 BOX = SearchSpace((Continuous("x", 0.0, 10.0), Continuous("y", -3.0, 1.0)))
 MIXED = SearchSpace(

@@ -7,16 +7,16 @@ import pytest
 import torch
 from scipy import stats
 
-from models import tangent_evidence
-from models.directions import Regression
-from models.dual import leave_one_out
-from models.observations import ImageColumns, Observations
-from models.surrogate import no_report
-from models.surrogates.tangent_network import TangentNetwork
-from models.tangent_evidence import Evidence, columns, hyperparameters, scheduled
-from models.tangent_kernel import Hyperparameters, TangentKernel
-from models.tangent_process import TangentProcess, normals
-from models.tangents import Perceptron, gram
+from fieldcraft.models.linear.conditioning import leave_one_out
+from fieldcraft.models.observations import ImageColumns, Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
+from fieldcraft.models.tangent import evidence as tangent_evidence
+from fieldcraft.models.tangent.evidence import Evidence, columns, hyperparameters, scheduled
+from fieldcraft.models.tangent.features import Perceptron, gram
+from fieldcraft.models.tangent.kernel import Hyperparameters, TangentKernel
+from fieldcraft.models.tangent.process import TangentProcess, normals
+from fieldcraft.models.tangent.weight_draws import Regression
 
 RNG = np.random.default_rng(4)
 X = RNG.uniform(-1, 1, (9, 2))

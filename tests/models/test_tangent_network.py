@@ -7,14 +7,14 @@ import pytest
 import torch
 from scipy import stats
 
-from models.observations import ImageColumns, Observations
-from models.surrogate import LeaveOneOut, no_report
-from models.surrogates.sampled_linear import SampledLinear
-from models.surrogates.sampled_network import SampledNetwork
-from models.surrogates.tangent_network import TangentNetwork
-from models.tangent_training import Family, Start, TangentLoss
-from models.tangents import combine, explicit, gram
-from models.training import Schedule, State, train
+from fieldcraft.models.networks.training import Schedule, State, train
+from fieldcraft.models.observations import ImageColumns, Observations
+from fieldcraft.models.surrogate import LeaveOneOut, no_report
+from fieldcraft.models.surrogates.sampled_linear import SampledLinear
+from fieldcraft.models.surrogates.sampled_network import SampledNetwork
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
+from fieldcraft.models.tangent.features import combine, explicit, gram
+from fieldcraft.models.tangent.training import Family, Start, TangentLoss
 
 RNG = np.random.default_rng(6)
 X = RNG.uniform(-1, 1, (5, 1))

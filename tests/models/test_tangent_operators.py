@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from models.dual import interaction_information
-from models.networks import Network
-from models.tangent_operators import Coefficients, operator_passes, value_passes
-from models.tangents import combine, diagonal, explicit, gram, project
+from fieldcraft.models.linear.conditioning import interaction_information
+from fieldcraft.models.networks.perceptron import Network
+from fieldcraft.models.tangent.features import combine, diagonal, explicit, gram, project
+from fieldcraft.models.tangent.operators import Coefficients, operator_passes, value_passes
 
 NETWORKS = [Network(2, 6, depth, activation, 1.5) for activation in ("tanh", "sine") for depth in (1, 2, 3)]
 

@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
-from models.convolution import Convolution
-from models.tangents import (
+from fieldcraft.models.tangent.convolution import Convolution
+from fieldcraft.models.tangent.features import (
     Activation,
     Perceptron,
     TangentNetwork,

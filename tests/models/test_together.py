@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from models.acquisition import ViolationScore
-from models.constrained import ConstrainedPosterior
-from models.maximizers.multistart import _Place
-from models.observations import ImageColumns, Observations
-from models.rules.bound import Bound
-from models.surrogate import no_report
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.sampled_network import SampledNetwork
-from models.surrogates.tangent_network import TangentNetwork
-from models.together import Stackable, jointly
-from physics.space import Continuous, SearchSpace
+from fieldcraft.models.acquisition import ViolationScore
+from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
+from fieldcraft.models.maximizers.multistart import _Place
+from fieldcraft.models.numerics.batching import Stackable, jointly
+from fieldcraft.models.observations import ImageColumns, Observations
+from fieldcraft.models.rules.bound import Bound
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.sampled_network import SampledNetwork
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 RNG = np.random.default_rng(11)
 X = RNG.uniform(-1, 1, (9, 2))

@@ -4,8 +4,8 @@ import math
 import pytest
 import torch
 
-from models.surrogate import no_report
-from models.training import Schedule, State, train
+from fieldcraft.models.networks.training import Schedule, State, train
+from fieldcraft.models.surrogate import no_report
 
 
 class Problem:

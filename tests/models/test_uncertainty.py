@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from models.proposers.uncertainty import Uncertainty
-from models.randomness import torch_generator
-from models.sequences import sobol_points, take
-from models.tangents import Perceptron
-from physics.space import Continuous, SearchSpace
+from fieldcraft.models.numerics.point_sets import sobol_points, take
+from fieldcraft.models.numerics.randomness import torch_generator
+from fieldcraft.models.proposers.uncertainty import Uncertainty
+from fieldcraft.models.tangent.features import Perceptron
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 SPACE = SearchSpace((Continuous("x", 0.0, 2.0), Continuous("y", -1.0, 1.0)))
 SMALL = {"width": 24, "candidates": 100}

@@ -7,22 +7,22 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from models.acquisitions.log_ei import LogEI
-from models.acquisitions.mes import MES
-from models.acquisitions.thompson import Thompson
-from models.acquisitions.ucb import UCB
-from models.algorithm import Algorithm
-from models.constraints import Constraints
-from models.incumbent import best_belief, incumbent
-from models.maximizers.certified import Certified
-from models.maximizers.multistart import Multistart
-from models.observations import Observations
-from models.proposers.sobol import Sobol
-from models.rules.bound import Bound
-from models.rules.probability import Probability
-from models.surrogates.exact_gp import ExactGP
-from models.surrogates.sampled_network import SampledNetwork
-from physics.space import Continuous, Integer, SearchSpace
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.acquisitions.mes import MES
+from fieldcraft.models.acquisitions.thompson import Thompson
+from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.constraints import Constraints
+from fieldcraft.models.maximizers.certified import Certified
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.rules.bound import Bound
+from fieldcraft.models.rules.probability import Probability
+from fieldcraft.models.scoring.incumbent import best_belief, incumbent
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.sampled_network import SampledNetwork
+from fieldcraft.physics.space import Continuous, Integer, SearchSpace
 
 SPACE = SearchSpace((Continuous("x", -1.0, 1.0), Continuous("y", -1.0, 1.0)))
 GP = ExactGP(restarts=0)

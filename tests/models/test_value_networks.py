@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from models.evidence import Prior, choose_prior, log_evidence
-from models.networks import Network
-from models.observations import Observations
-from models.surrogate import LeaveOneOut, no_report
-from models.surrogates.deep_ensemble import DeepEnsemble
-from models.surrogates.dngo import DNGO
-from models.surrogates.neural_greedy import NeuralGreedy
-from models.value_networks import ReadingLoss, passes
+from fieldcraft.models.linear.basis_evidence import Prior, choose_prior, log_evidence
+from fieldcraft.models.networks.ensembles import ReadingLoss, passes
+from fieldcraft.models.networks.perceptron import Network
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import LeaveOneOut, no_report
+from fieldcraft.models.surrogates.deep_ensemble import DeepEnsemble
+from fieldcraft.models.surrogates.dngo import DNGO
+from fieldcraft.models.surrogates.neural_greedy import NeuralGreedy
 
 RNG = np.random.default_rng(6)
 X = RNG.uniform(-1, 1, (14, 2))

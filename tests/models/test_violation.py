@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from models.maximizers.multistart import Multistart
-from models.violation import least_violation
-from physics.space import Continuous, Integer, SearchSpace
+from fieldcraft.models.feasibility.least_violation import least_violation
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.physics.space import Continuous, Integer, SearchSpace
 
 
 def excesses(X):

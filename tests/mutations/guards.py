@@ -50,7 +50,7 @@ _RESULTS = "tests/contracts/test_ledger_results.py"
 GUARDS = (
     Guard(
         "compare-and-swap",
-        "storage/ledgers/swaps.py",
+        "storage/ledgers/operations/compare_and_swap.py",
         "    if trial.expect != (state, version):\n",
         "    if False:\n",
         f"{_LEDGER}::test_of_two_that_move_from_the_same_snapshot_the_second_is_told_where_the_trial_stands[sqlite]",
@@ -58,7 +58,7 @@ GUARDS = (
     ),
     Guard(
         "compare-and-swap, in the statement itself",
-        "storage/ledgers/swaps.py",
+        "storage/ledgers/operations/compare_and_swap.py",
         ".where(table.c.id == before.id, table.c.state == before.state.value, table.c.version == before.version)",
         ".where(table.c.id == before.id)",
         "tests/storage/test_swaps.py::test_a_row_that_was_changed_after_it_was_read_is_not_written",
@@ -66,7 +66,7 @@ GUARDS = (
     ),
     Guard(
         "one table of moves",
-        "storage/ledgers/swaps.py",
+        "storage/ledgers/operations/compare_and_swap.py",
         "    if to not in TRANSITIONS[trial.state]:\n",
         "    if False:\n",
         f"{_LEDGER}::test_a_move_is_made_exactly_when_the_table_has_it[sqlite-COMPLETED]",
@@ -82,7 +82,7 @@ GUARDS = (
     ),
     Guard(
         "fencing of every step",
-        "flows/sites.py",
+        "flows/wiring/context.py",
         "ledger if lease is None else ledger.fenced(Lease.model_validate(lease))",
         "ledger",
         "tests/flows/test_passes.py::test_a_pass_whose_lease_was_broken_writes_nothing",
@@ -90,7 +90,7 @@ GUARDS = (
     ),
     Guard(
         "one pass at a time",
-        "storage/ledgers/leases.py",
+        "storage/ledgers/operations/leases.py",
         "    if holder is not None and not break_lease and lives(holder):\n",
         "    if False:\n",
         f"{_LEASES}::test_a_live_holder_is_named_and_keeps_the_lease[sqlite]",
@@ -98,7 +98,7 @@ GUARDS = (
     ),
     Guard(
         "a tick that was served makes no pass",
-        "storage/ledgers/leases.py",
+        "storage/ledgers/operations/leases.py",
         "    if holder is None and due is not None and began is not None and due < began <= time.time():\n",
         "    if False:\n",
         f"{_LEASES}::test_what_was_due_before_a_pass_that_is_over_began_is_served_and_nothing_is_written[sqlite]",
@@ -122,7 +122,7 @@ GUARDS = (
     ),
     Guard(
         "an approval names what will run",
-        "storage/ledgers/approvals.py",
+        "storage/ledgers/operations/approvals.py",
         "    if grant.digest != (runs := what_runs(connection, trial)):\n",
         "    if False:\n",
         f"{_LEDGER}::test_an_approval_is_for_exactly_what_will_run[sqlite]",
@@ -130,7 +130,7 @@ GUARDS = (
     ),
     Guard(
         "nothing is sent that was not approved as it is",
-        "storage/ledgers/approvals.py",
+        "storage/ledgers/operations/approvals.py",
         "    if approval.digest != (runs := what_runs(connection, trial)) or approval.revision != trial.revision:\n",
         "    if False:\n",
         "tests/flows/test_failures.py::"
@@ -139,7 +139,7 @@ GUARDS = (
     ),
     Guard(
         "nothing is sent by code that was not approved",
-        "storage/ledgers/approvals.py",
+        "storage/ledgers/operations/approvals.py",
         "    if to is TrialState.STAGED and approval.code != (code and code.digest):\n",
         "    if False:\n",
         "tests/contracts/test_ledger_decisions.py::"
@@ -148,7 +148,7 @@ GUARDS = (
     ),
     Guard(
         "an approval of code that has changed is void",
-        "flows/approval.py",
+        "flows/steps/approve.py",
         "None if approval.code == code.digest else uncovered(",
         "None if approval.code else uncovered(",
         "tests/flows/test_covering.py::"
@@ -157,7 +157,7 @@ GUARDS = (
     ),
     Guard(
         "what is imported is what was approved",
-        "flows/sources.py",
+        "flows/spec/source_files.py",
         "    if told is None:",
         "    if told is not None:",
         "tests/flows/test_covering.py::"
@@ -166,7 +166,7 @@ GUARDS = (
     ),
     Guard(
         "approvals expire",
-        "storage/ledgers/approvals.py",
+        "storage/ledgers/operations/approvals.py",
         "    if approval.expires is not None and approval.expires <= (now := time.time()):\n",
         "    if False:\n",
         "tests/contracts/test_ledger_decisions.py::"
@@ -175,7 +175,7 @@ GUARDS = (
     ),
     Guard(
         "an approval is for so many attempts",
-        "storage/ledgers/approvals.py",
+        "storage/ledgers/operations/approvals.py",
         "    if (used := _used(connection, approval)) >= approval.attempts:\n",
         "    if (used := _used(connection, approval)) < 0:\n",
         f"{_LEDGER}::test_a_retry_runs_under_the_same_approval_up_to_its_attempts[sqlite]",
@@ -183,7 +183,7 @@ GUARDS = (
     ),
     Guard(
         "budget is reserved before a trial is sent",
-        "storage/ledgers/moves.py",
+        "storage/ledgers/operations/moves.py",
         "    if to is TrialState.STAGED:\n        budget.reserve(connection, before)\n",
         "",
         "tests/contracts/test_ledger_budget.py::"
@@ -192,7 +192,7 @@ GUARDS = (
     ),
     Guard(
         "an iteration is proposed once",
-        "storage/ledgers/designs.py",
+        "storage/ledgers/operations/designs.py",
         "order_by(trials.c.slot)\n    if existing := many(connection, Trial, there):\n        return existing\n",
         "order_by(trials.c.slot)\n",
         f"{_LEDGER}::test_trials_are_numbered_on_and_proposing_an_iteration_again_writes_nothing[sqlite]",
@@ -200,7 +200,7 @@ GUARDS = (
     ),
     Guard(
         "what is sent is staged first",
-        "flows/dispatching.py",
+        "flows/steps/dispatch.py",
         "        claimed = _claim(site, trial, now)\n",
         '        dispatcher.submit(Job(trial.id, f"{trial.id}-{trial.attempt + 1}", _request(site, trial, now)))\n'
         "        claimed = _claim(site, trial, now)\n",
@@ -209,7 +209,7 @@ GUARDS = (
     ),
     Guard(
         "what may have been sent is looked for first",
-        "flows/dispatching.py",
+        "flows/steps/dispatch.py",
         "        handle = dispatcher.find(key)\n",
         "        handle = None\n",
         "tests/flows/test_failures.py::"
@@ -218,7 +218,7 @@ GUARDS = (
     ),
     Guard(
         "what may have run is not repeated",
-        "flows/harvest.py",
+        "flows/steps/harvest.py",
         "    if site.campaign.idempotent:\n",
         "    if True:\n",
         "tests/flows/test_failures.py::"
@@ -227,7 +227,7 @@ GUARDS = (
     ),
     Guard(
         "a key runs once, whoever submits it",
-        "flows/jobfolder.py",
+        "flows/jobs/job_folder.py",
         '{**process, "at": time.time()}, once=True, flush=flush)',
         '{**process, "at": time.time()}, flush=flush)',
         "tests/contracts/test_dispatchers.py::test_a_key_submitted_twice_runs_once[local]",
@@ -235,7 +235,7 @@ GUARDS = (
     ),
     Guard(
         "a result of an earlier attempt does not count",
-        "storage/ledgers/results.py",
+        "storage/ledgers/operations/results.py",
         "    counts = present and TrialState.COMPLETED in TRANSITIONS[trial.state]\n",
         "    counts = TrialState.COMPLETED in TRANSITIONS[trial.state]\n",
         f"{_RESULTS}::test_a_late_result_of_an_earlier_attempt_is_kept_and_moves_nothing[sqlite]",
@@ -243,7 +243,7 @@ GUARDS = (
     ),
     Guard(
         "a result that comes twice is stored once",
-        "storage/ledgers/results.py",
+        "storage/ledgers/operations/results.py",
         "    if repeated is not None:\n        return before, repeated.model_copy(update={\"verdict\": verdict})\n",
         "",
         f"{_RESULTS}::test_a_result_that_comes_twice_is_stored_once[sqlite]",
@@ -251,7 +251,7 @@ GUARDS = (
     ),
     Guard(
         "what is read is what was written",
-        "storage/staging.py",
+        "storage/field_store/staging.py",
         "        if _sha256(path / name) != manifest.files[name].sha256:\n",
         "        if False:\n",
         "tests/storage/test_fields.py::test_damage_is_found_by_verify_and_never_read[directory-flipped bit]",

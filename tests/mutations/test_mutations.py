@@ -29,10 +29,10 @@ def test_no_two_guards_have_one_name_or_one_source():
 def test_a_guard_that_moved_or_whose_test_is_gone_is_named():
     moved = replace(GUARDS[0], text="if trial.expects:", test=GUARDS[0].test.replace("::test_of", "::test_off"))
     assert moved.problems(ROOT) == [
-        "compare-and-swap: its source occurs 0 times in storage/ledgers/swaps.py, not once",
+        "compare-and-swap: its source occurs 0 times in storage/ledgers/operations/compare_and_swap.py, not once",
         f"compare-and-swap: there is no test {moved.test}",
     ]
-    assert "occurs 2 times" in replace(GUARDS[0], text="from storage.ledgers").problems(ROOT)[0]
+    assert "occurs 2 times" in replace(GUARDS[0], text="from fieldcraft.storage.ledgers").problems(ROOT)[0]
 
 
 def test_a_name_that_no_guard_has_is_refused(capsys):

@@ -7,10 +7,10 @@ import pytest
 import torch
 import xarray as xr
 
-from physics.operators import Jet, residuals
-from physics.problems.beam import Beam
-from physics.problems.heat import Heat
-from physics.simulators.beam import BeamFindiff
+from fieldcraft.physics.operators import Jet, residuals
+from fieldcraft.physics.problems.beam import Beam
+from fieldcraft.physics.problems.heat import Heat
+from fieldcraft.physics.simulators.beam import BeamFindiff
 
 BEAM = Beam()
 NO_CHANCE = np.random.default_rng(0)

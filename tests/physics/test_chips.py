@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from physics.cosines import CosineSeries, cosine_coefficients
-from physics.problems.branin import Branin
-from physics.problems.chips import Chips
-from physics.simulators.chips import HeatedPlateFindiff
+from fieldcraft.physics.functions.cosines import CosineSeries, cosine_coefficients
+from fieldcraft.physics.problems.branin import Branin
+from fieldcraft.physics.problems.chips import Chips
+from fieldcraft.physics.simulators.chips import HeatedPlateFindiff
 
 NAMES = ("x1", "y1", "x2", "y2")
 LISTED = {"x1": 44.57, "y1": 42.62, "x2": 105.0, "y2": 21.52}

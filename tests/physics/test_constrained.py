@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from physics.problems.constrained_ackley import ConstrainedAckley
-from physics.problems.constrained_branin import ConstrainedBranin
-from physics.problems.constrained_hartmann import ConstrainedHartmann
-from physics.problems.gas_compressor import GasCompressor
-from physics.problems.simionescu import Simionescu
-from physics.problems.speed_reducer import SpeedReducer
+from fieldcraft.physics.problems.constrained_ackley import ConstrainedAckley
+from fieldcraft.physics.problems.constrained_branin import ConstrainedBranin
+from fieldcraft.physics.problems.constrained_hartmann import ConstrainedHartmann
+from fieldcraft.physics.problems.gas_compressor import GasCompressor
+from fieldcraft.physics.problems.simionescu import Simionescu
+from fieldcraft.physics.problems.speed_reducer import SpeedReducer
 
 # The least value, and the share of the box that is feasible.
 LISTED = [

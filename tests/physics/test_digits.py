@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from physics.problems.digits import Digits
+from fieldcraft.physics.problems.digits import Digits
 
 BUNDLE = load_digits()
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, qmc
 
-from physics.collocation import collocate
-from physics.domain import Axis, Domain
+from fieldcraft.physics.collocation import collocate
+from fieldcraft.physics.domain import Axis, Domain
 
 DOMAIN = Domain((Axis("x", -1.0, 3.0, "m"), Axis("t", 0.0, 0.5, "s"), Axis("k", 10.0, 11.0)))
 SCHEMES = ("uniform", "latin_hypercube", "sobol")

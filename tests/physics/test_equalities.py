@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from physics.space import (
+from fieldcraft.physics.space import (
     Categorical,
     Continuous,
     Image,

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from physics.problem import Output, Problem
-from physics.problems.beam import Beam
-from physics.problems.chips import Chips
-from physics.problems.heat import Heat
-from physics.simulators.exact import Exact
-from physics.space import Categorical, Continuous, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.problems.beam import Beam
+from fieldcraft.physics.problems.chips import Chips
+from fieldcraft.physics.problems.heat import Heat
+from fieldcraft.physics.simulators.exact import Exact
+from fieldcraft.physics.space import Categorical, Continuous, SearchSpace
 
 NO_CHANCE = np.random.default_rng(0)
 

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from physics.operators import Jet, residual
-from physics.problems.ackley import Ackley
-from physics.problems.bumpy import Bumpy
-from physics.problems.cosine_mixture import CosineMixture
-from physics.problems.dropwave import DropWave
-from physics.problems.hartmann import Hartmann
-from physics.problems.ks224 import KS224
-from physics.problems.levy import Levy
-from physics.problems.michalewicz import Michalewicz
-from physics.problems.multimodal import Multimodal
-from physics.problems.rastrigin import Rastrigin
-from physics.problems.rosenbrock import Rosenbrock
-from physics.problems.styblinski_tang import StyblinskiTang
-from physics.problems.yarn import Yarn
+from fieldcraft.physics.operators import Jet, residual
+from fieldcraft.physics.problems.ackley import Ackley
+from fieldcraft.physics.problems.bumpy import Bumpy
+from fieldcraft.physics.problems.cosine_mixture import CosineMixture
+from fieldcraft.physics.problems.dropwave import DropWave
+from fieldcraft.physics.problems.hartmann import Hartmann
+from fieldcraft.physics.problems.ks224 import KS224
+from fieldcraft.physics.problems.levy import Levy
+from fieldcraft.physics.problems.michalewicz import Michalewicz
+from fieldcraft.physics.problems.multimodal import Multimodal
+from fieldcraft.physics.problems.rastrigin import Rastrigin
+from fieldcraft.physics.problems.rosenbrock import Rosenbrock
+from fieldcraft.physics.problems.styblinski_tang import StyblinskiTang
+from fieldcraft.physics.problems.yarn import Yarn
 
 PROBLEMS = [
     Ackley(),

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from physics.problem import Output, Problem
-from physics.problems.heat import Heat
-from physics.simulators.function import Function
-from physics.space import Continuous, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.problems.heat import Heat
+from fieldcraft.physics.simulators.function import Function
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 
 @dataclass(frozen=True)

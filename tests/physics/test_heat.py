@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 from plate import LISTED, PLACES, SETS, SIDE, dataset, transformed_field
 
-from physics.harmonic import SquareSeries, modes_needed, sine_coefficients
-from physics.problems.heat import Heat
+from fieldcraft.physics.functions.harmonic import SquareSeries, modes_needed, sine_coefficients
+from fieldcraft.physics.problems.heat import Heat
 
 EXTREMA = {
     (1, "maximize"): (1774.5600, 6.025655, 0.1, 4),

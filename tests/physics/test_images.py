@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from physics.space import Categorical, Continuous, Image, ImageColumns, LinearConstraint, SearchSpace, SpaceError
+from fieldcraft.physics.space import (
+    Categorical,
+    Continuous,
+    Image,
+    ImageColumns,
+    LinearConstraint,
+    SearchSpace,
+    SpaceError,
+)
 
 IMAGE = Image("face", (2, 3), 0.0, 16.0, "lux")
 SPACE = SearchSpace((Continuous("heat", 0.0, 1.0), Categorical("film", ("fast", "slow")), IMAGE))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from physics.operators import (
+from fieldcraft.physics.operators import (
     Jet,
     LinearEquation,
     LinearSystem,

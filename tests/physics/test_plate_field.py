@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from plate import LISTED, PLACES, SETS, transformed_field
 
-from physics.problems.branin import Branin
-from physics.problems.heat import Heat
-from physics.simulators.heat import LaplacePyPde
+from fieldcraft.physics.problems.branin import Branin
+from fieldcraft.physics.problems.heat import Heat
+from fieldcraft.physics.simulators.heat import LaplacePyPde
 
 ANYWHERE = {"x": 1.0, "y": 2.0}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from physics.polytope import EmptyPolytopeError, Polytope
+from fieldcraft.physics.geometry.polytope import EmptyPolytopeError, Polytope
 
 FREE = np.array([True])
 SEGMENT = Polytope(np.array([[1.0]]), np.array([0.5]), np.array([-1.0]), np.array([1.0]), tolerance=1e-9)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from physics.problem import Output, Problem, Simulator
-from physics.problems.branin import Branin
-from physics.space import Continuous, SearchSpace
+from fieldcraft.physics.problem import Output, Problem, Simulator
+from fieldcraft.physics.problems.branin import Branin
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from physics.constraints import QuadraticConstraint
-from physics.quadrics import Quadrics
-from physics.space import Categorical, Continuous, Image, Integer, LinearConstraint, SearchSpace, SpaceError
+from fieldcraft.physics.constraints import QuadraticConstraint
+from fieldcraft.physics.geometry.quadrics import Quadrics
+from fieldcraft.physics.space import Categorical, Continuous, Image, Integer, LinearConstraint, SearchSpace, SpaceError
 
 SQUARE = (Continuous("x", 0.0, 4.0, "m"), Continuous("y", -1.0, 1.0, "m"))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize import minimize
 
-from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace, SpaceError
+from fieldcraft.physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace, SpaceError
 
 MIXED = SearchSpace(
     (

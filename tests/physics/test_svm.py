@@ -7,7 +7,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from physics.problems.svm import GRID_BEST, SVM, cross_validated_error, texts
+from fieldcraft.physics.problems.svm import GRID_BEST, SVM, cross_validated_error, texts
 
 # Texts by which another version of the libraries may differ: a decision that rounding turns.
 _LOOSE = 2 / 600

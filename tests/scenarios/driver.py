@@ -21,13 +21,13 @@ from pathlib import Path
 
 import torch
 
-from flows.exporting import tracker
-from flows.passes import Ref, make_pass
-from flows.running import created, pause
-from flows.settings import settings_from
-from flows.spec import read_campaign
-from flows.wiring import wire
-from storage.ledger import open_ledger
+from fieldcraft.flows.run import created, pause
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.flows.views.export import tracker
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.ledger import open_ledger
 
 LONGEST_S = 300  # of one campaign; a child that hangs ends by SIGALRM then
 

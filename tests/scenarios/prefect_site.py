@@ -129,7 +129,11 @@ def site(folder: Path, *, pool: str = "local", pages: bool = False, **more: str)
     (folder / "prefect").mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "FIELDCRAFT"))}
     environment |= _settings(folder, port := _free_port()) | more
-    subprocess.run([sys.executable, "-P", "-m", "flows.prefect_server", "--prepare"], env=environment, check=True)
+    subprocess.run(
+        [sys.executable, "-P", "-m", "fieldcraft.flows.machinery.prefect_server", "--prepare"],
+        env=environment,
+        check=True,
+    )
     shutil.copy(_migrated(environment), folder / "prefect" / "prefect.db")  # as for a run: spares 18 s of migrations
     user, _, password = PASSWORD.partition(":")
     ui = () if pages else ("--no-ui",)

@@ -44,7 +44,7 @@ def _cells(line: str) -> list[str]:
 def fieldcraft(home: Path, *words: str) -> str:
     """What the command prints, run in the repository's root."""
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", *words, "--home", str(home)],
+        [sys.executable, "-m", "fieldcraft.flows.cli", *words, "--home", str(home)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

@@ -16,9 +16,9 @@ import pytest
 from clock import Clock
 from prefect_site import until
 
-from flows.doctor import examine
-from flows.settings import settings_from
-from storage.ledger import LeaseHeld, Ledger, LedgerBusy, open_ledger
+from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.storage.ledger import LeaseHeld, Ledger, LedgerBusy, open_ledger
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -29,7 +29,7 @@ def command(home: Path, *words: str, **environment: str) -> subprocess.Popen:
     names = ("PREFECT_API_URL", "PREFECT_HOME", "FIELDCRAFT_DIE_AT")
     inherited = {name: value for name, value in os.environ.items() if name not in names}
     return subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", *words, "--home", str(home)],
+        [sys.executable, "-m", "fieldcraft.flows.cli", *words, "--home", str(home)],
         env={**inherited, "PYTHONPATH": str(ROOT), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -46,7 +46,9 @@ def _served(home: Path) -> bool:
     """Whether a Prefect server of this home still lives."""
     for process in psutil.process_iter(["cmdline"]):
         with suppress(psutil.Error):
-            if "flows.prefect_server" in (process.info["cmdline"] or ()) and str(home) in str(process.environ()):
+            if "fieldcraft.flows.machinery.prefect_server" in (process.info["cmdline"] or ()) and str(home) in str(
+                process.environ()
+            ):
                 return True
     return False
 
@@ -186,7 +188,7 @@ def served(process: subprocess.Popen) -> list[psutil.Process]:
     found = []
     for child in psutil.Process(process.pid).children():
         with suppress(psutil.Error):
-            if "flows.prefect_server" in child.cmdline():
+            if "fieldcraft.flows.machinery.prefect_server" in child.cmdline():
                 found.append(child)
     return found
 
@@ -212,7 +214,11 @@ def test_a_second_run_of_a_campaign_is_refused_and_names_the_holder_and_a_killed
     first = command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW="off")
     try:
         assert "reading" in first.stdout.readline() and "acquire" in first.stdout.readline()
-        server = next(c for c in psutil.Process(first.pid).children() if "flows.prefect_server" in c.cmdline())
+        server = next(
+            c
+            for c in psutil.Process(first.pid).children()
+            if "fieldcraft.flows.machinery.prefect_server" in c.cmdline()
+        )
         code, _, err = finish(command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW="off"))
         assert code == 2
         assert f"pid {first.pid}" in err

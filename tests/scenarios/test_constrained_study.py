@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows.settings import settings_from
-from flows.studies.truth import measured
-from flows.wiring import rewire
-from physics.problems.simionescu import Simionescu
-from storage.ledger import open_ledger
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.studies.scoring.truth import measured
+from fieldcraft.flows.wiring.campaign import rewire
+from fieldcraft.physics.problems.simionescu import Simionescu
+from fieldcraft.storage.ledger import open_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = """\
@@ -34,7 +34,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "flower.yaml").write_text(STUDY)
     words = ["compare", str(place / "flower.yaml"), "--out", str(place / "out"), "--parallel", "1", "--json"]
     subprocess.run(
-        [sys.executable, "-m", "flows.cli", *words, "--home", str(place / "home")],
+        [sys.executable, "-m", "fieldcraft.flows.cli", *words, "--home", str(place / "home")],
         env={**os.environ, "PYTHONPATH": str(ROOT), "FIELDCRAFT_MLFLOW": "off"},
         stdout=subprocess.DEVNULL,
         check=True,

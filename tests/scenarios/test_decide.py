@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.identity import digest_of_token, operating_system_user
-from flows.prefect_server import Server
-from flows.spec import parse
-from storage.ledger import Ledger, open_ledger
-from storage.records import Origin, Proposal, TrialState, digest_of
+from fieldcraft.flows.identity import digest_of_token, operating_system_user
+from fieldcraft.flows.machinery.prefect_server import Server
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import Origin, Proposal, TrialState, digest_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN, WRONG = "fc_carlas-secret-0123456789", "fc_a-stolen-guess-987654321"
@@ -33,7 +33,7 @@ SPEC = {
 }
 DEPLOY = """
 from prefect.types.entrypoint import EntrypointType
-from flows.decide import decide
+from fieldcraft.flows.decide import decide
 for name, enforced in (("decide", True), ("unchecked", False)):
     made = decide.to_deployment(name, entrypoint_type=EntrypointType.MODULE_PATH, enforce_parameter_schema=enforced)
     print(made.apply())

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from shelves import SECRET, bucket, s3_server
 
-from storage.fields import FieldStore
-from storage.ledger import open_ledger
-from storage.records import TrialState
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.records import TrialState
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -41,7 +41,7 @@ def test_a_campaign_with_fields_on_s3_is_killed_and_gone_on_with_and_keeps_only_
     killed = started(shelf, home, str(HERE / "driver.py"), file, FIELDCRAFT_DIE_AT="objects.commit.before#2")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert any(name.startswith(".staging/") for name in shelf.everything())
-    done = started(shelf, home, "-m", "flows.cli", "run", file)
+    done = started(shelf, home, "-m", "fieldcraft.flows.cli", "run", file)
     assert done.returncode == 0, done.stderr
     assert f"fields    {shelf.root}" in done.stdout and SECRET not in done.stdout + done.stderr
     trials = open_ledger(home / "ledger.sqlite").trials("plate")
@@ -49,7 +49,7 @@ def test_a_campaign_with_fields_on_s3_is_killed_and_gone_on_with_and_keeps_only_
     for trial in trials:
         FieldStore(shelf.root).verify(trial.field)
     assert not (home / "fields").exists()
-    said = started(shelf, home, "-m", "flows.cli", "doctor", "--json")
+    said = started(shelf, home, "-m", "fieldcraft.flows.cli", "doctor", "--json")
     assert (said.returncode, json.loads(said.stdout)) == (0, [])
-    out = started(shelf, home, "-m", "flows.cli", "export", "plate", "--fields", str(tmp_path / "all.zarr"))
+    out = started(shelf, home, "-m", "fieldcraft.flows.cli", "export", "plate", "--fields", str(tmp_path / "all.zarr"))
     assert out.returncode == 0 and (tmp_path / "all.zarr" / "zarr.json").exists(), out.stderr

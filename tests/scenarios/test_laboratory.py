@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-from flows.dispatcher import NotSent
-from flows.passes import Passed, Ref, make_pass
-from flows.settings import settings_from
-from storage.ledger import Ledger, open_ledger
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.jobs.dispatcher import NotSent
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
+from fieldcraft.storage.ledger import Ledger, open_ledger
 
 CAMPAIGN = """\
 name: bench

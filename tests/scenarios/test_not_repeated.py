@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from driving import Driver
 
-from flows.identity import Person
-from flows.settings import settings_from
-from flows.settling import retry
-from storage.ledger import open_ledger
-from storage.records import TrialState
+from fieldcraft.flows.identity import Person
+from fieldcraft.flows.people.interventions import retry
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.records import TrialState
 
 HERE = Path(__file__).resolve().parent
 UNLUCKY = ("storage", "models", "types_", "physics", "psutil")

@@ -25,7 +25,7 @@ def test_the_readmes_own_problem_runs_as_written(tmp_path):
     for name, content in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
-    program = f"{shlex.quote(sys.executable)} -m flows.cli"
+    program = f"{shlex.quote(sys.executable)} -m fieldcraft.flows.cli"
     script = commands.replace("fieldcraft ", f"{program} ")
     done = subprocess.run(
         ["bash", "-euc", f"export PYTHONPATH={shlex.quote(str(ROOT))}\n{script}"],

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from postgres_server import server, url_of
 
-from flows.cli import main
-from storage.ledger import open_ledger
+from fieldcraft.flows.cli import main
+from fieldcraft.storage.ledger import open_ledger
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -57,7 +57,7 @@ def test_a_campaign_killed_with_its_server_is_the_one_that_was_never_killed(tmp_
     away = capsys.readouterr().err
     assert "does not answer" in away
 
-    ran = python("-m", "flows.cli", "run", str(FILE), **settled)
+    ran = python("-m", "fieldcraft.flows.cli", "run", str(FILE), **settled)
     assert ran.returncode == 0, ran.stderr
     assert "ledger    postgresql:///postgres" in ran.stdout
     for words in (["status", "saddle"], ["doctor"], ["trace", "saddle-0003"]):

@@ -21,12 +21,12 @@ from queue import SimpleQueue
 import pytest
 from driving import Driver
 
-from flows.doctor import examine
-from flows.settings import settings_from
-from storage import fields, ledger, tracking
-from storage.fields import FieldStore
-from storage.ledger import open_ledger
-from storage.records import SETTLED, TrialState
+from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.storage import fields, ledger, tracking
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.records import SETTLED, TrialState
 
 HERE = Path(__file__).resolve().parent
 # All there are, but for what takes a person, a failure, a laboratory, a listener, or an older ledger:

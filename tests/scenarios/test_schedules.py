@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from prefect_site import ROOT, Site, site, until, worker
 
-from flows.passes import Ref, make_pass
-from flows.running import created
-from flows.schedules import LATE_S, Tick
-from flows.settings import Settings, settings_from
-from flows.spec import read_campaign
-from flows.wiring import wire
-from storage.ledger import Ledger, open_ledger
-from storage.records import TrialState
+from fieldcraft.flows.run import created
+from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.flows.steps.schedule import LATE_S, Tick
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import TrialState
 
 BRANIN = """\
 name: {name}
@@ -40,7 +40,15 @@ def prefect(tmp_path_factory):
     """The site, with a campaign that a schedule works on every 15 s, until the test that looks at its end pauses it."""
     with site(tmp_path_factory.mktemp("site")) as made:
         campaign(settings(made), "scheduled", trials=2)
-        words = ("flows.campaign.iterate", "--name", "scheduled", "--pool", "local", "--param", "name=scheduled")
+        words = (
+            "fieldcraft.flows.campaign.iterate",
+            "--name",
+            "scheduled",
+            "--pool",
+            "local",
+            "--param",
+            "name=scheduled",
+        )
         done = made.command("prefect", "--no-prompt", "deploy", *words, "--interval", "15")
         assert done.returncode == 0, done.stdout + done.stderr
         yield made
@@ -78,11 +86,11 @@ def test_prefect_yaml_deploys_its_flows_by_module_with_schedules_that_wait_to_be
     names = ("iterate", "decide", "export", "simulate", "train")
     found = {name: prefect.deployment(f"{name}/{name}") for name in names}
     assert {name: place["entrypoint"] for name, place in found.items()} == {
-        "iterate": "flows.campaign.iterate",
-        "decide": "flows.decide.decide",
-        "export": "flows.campaign.export",
-        "simulate": "flows.simulate.simulate",
-        "train": "flows.campaign.train",
+        "iterate": "fieldcraft.flows.campaign.iterate",
+        "decide": "fieldcraft.flows.decide.decide",
+        "export": "fieldcraft.flows.campaign.export",
+        "simulate": "fieldcraft.flows.simulate.simulate",
+        "train": "fieldcraft.flows.campaign.train",
     }
     schedules = [schedule for place in found.values() for schedule in place["schedules"]]
     assert {key for schedule in schedules for key in schedule["schedule"]} >= {"cron", "interval"}
@@ -160,7 +168,7 @@ def test_a_tick_that_meets_a_running_pass_ends_quietly_and_a_person_is_told(pref
     ledger = campaign(settings(prefect), "busy")
     lease = ledger.acquire("busy")
     tick = prefect.run("iterate/iterate", name="busy")
-    person = prefect.command("flows.cli", "iterate", "busy")
+    person = prefect.command("fieldcraft.flows.cli", "iterate", "busy")
     ledger.release(lease)
     assert (tick.type, tick.name) == ("COMPLETED", "Skipped")
     assert f"pid {os.getpid()} on host" in tick.message

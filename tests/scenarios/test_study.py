@@ -11,11 +11,11 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.settings import settings_from
-from flows.studies.folder import StudyFolder
-from flows.studies.running import Study
-from flows.studies.spec import Cell, cells_of, read_study
-from flows.studies.worker import Meter, Order, run_cell
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.studies.plan.folder import StudyFolder
+from fieldcraft.flows.studies.plan.spec import Cell, cells_of, read_study
+from fieldcraft.flows.studies.running import Study
+from fieldcraft.flows.studies.worker import Meter, Order, run_cell
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = """\
@@ -33,7 +33,7 @@ algorithms:
 def compare(file: Path, out: Path) -> "subprocess.Popen[str]":
     words = ["compare", str(file), "--out", str(out), "--parallel", "1", "--json", "--home", str(out.parent / "home")]
     return subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", *words],
+        [sys.executable, "-m", "fieldcraft.flows.cli", *words],
         env={**os.environ, "PYTHONPATH": str(ROOT), "FIELDCRAFT_MLFLOW": "off"},
         stdout=subprocess.PIPE,
         text=True,

@@ -13,15 +13,15 @@ import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect_site import PASSWORD, Site, site, until
 
-from flows.doctor import examine
-from flows.passes import Passed, Ref, make_pass
-from flows.progress import listening
-from flows.running import created
-from flows.settings import settings_from
-from flows.spec import read_campaign
-from flows.wiring import wire
-from storage.ledger import Ledger, open_ledger
-from storage.records import Product
+from fieldcraft.flows.machinery.progress import listening
+from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.run import created
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
+from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import Product
 
 CAMPAIGN = """\
 name: {name}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.doctor import examine
-from flows.settings import settings_from
-from storage.ledger import open_ledger
+from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.storage.ledger import open_ledger
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

@@ -9,11 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-from flows.passes import Ref, make_pass
-from flows.schedules import Tick, tick
-from flows.settings import settings_from
-from flows.sites import site_of
-from storage.ledger import open_ledger
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.flows.steps.schedule import Tick, tick
+from fieldcraft.flows.wiring.context import site_of
+from fieldcraft.storage.ledger import open_ledger
 
 
 def main(home: Path, name: str, count: int) -> None:

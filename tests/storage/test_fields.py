@@ -19,15 +19,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from shelves import SECRET, Bucket, Directory, bucket, s3_server
 
-from storage import fields, objects, staging
-from storage.fields import FieldDamaged, FieldError, FieldStore, load_group, save_group, stray_staging
-from storage.records import FieldRef
-from storage.staging import StoreAway, staged
+from fieldcraft.storage import fields
+from fieldcraft.storage.field_store import objects, staging
+from fieldcraft.storage.field_store.staging import StoreAway, staged
+from fieldcraft.storage.fields import FieldDamaged, FieldError, FieldStore, load_group, save_group, stray_staging
+from fieldcraft.storage.records import FieldRef
 
 CHILD = """
 import sys, numpy as np, xarray as xr
 from pathlib import Path
-from storage.fields import FieldStore, save_group
+from fieldcraft.storage.fields import FieldStore, save_group
 root = sys.argv[2] if "://" in sys.argv[2] else Path(sys.argv[2])
 dataset = xr.Dataset({"u": ("x", np.arange(float(sys.argv[3])))})
 print(FieldStore(root).write("heat-0001", dataset).digest if sys.argv[1] == "field" else save_group(root, dataset))
@@ -563,6 +564,6 @@ def test_a_saved_group_is_kept_and_its_damage_is_found(tmp_path: Path) -> None:
 
 
 def test_the_module_starts_without_zarr_xarray_and_dask() -> None:
-    code = "import sys, storage.fields; print([m for m in ('zarr', 'xarray', 'dask') if m in sys.modules])"
+    code = "import sys, fieldcraft.storage.fields; print([m for m in ('zarr', 'xarray', 'dask') if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

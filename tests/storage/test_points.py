@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.points import commit_point
+from fieldcraft.storage.failpoints import commit_point
 
 
 def child(passages: list[str], **environment: str) -> int:

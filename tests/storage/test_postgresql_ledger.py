@@ -16,7 +16,7 @@ import pytest
 from postgres_server import schema_of, server, url_of
 from sqlalchemy import MetaData, create_engine, insert, select
 
-from storage.ledger import (
+from fieldcraft.storage.ledger import (
     InvalidRecord,
     Ledger,
     LedgerBusy,
@@ -28,8 +28,8 @@ from storage.ledger import (
     OutcomeUnknown,
     open_ledger,
 )
-from storage.ledgers import postgresql
-from storage.records import Origin, Proposal, Trial, TrialState, digest_of
+from fieldcraft.storage.ledgers import postgresql
+from fieldcraft.storage.records import Origin, Proposal, Trial, TrialState, digest_of
 
 ASSET = Path(__file__).parent / "assets" / "ledger-v1.sqlite"
 SPEC = {"seed": 1}
@@ -159,7 +159,7 @@ def test_what_is_missing_is_named_and_nothing_is_made(tmp_path, beside):
 def test_a_driver_that_is_missing_is_named():
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
-        "import storage.ledger as s\n"
+        "import fieldcraft.storage.ledger as s\n"
         "try: s.open_ledger('postgresql://ann:hush@host/db')\n"
         "except s.LedgerError as error: print(error)"
     )

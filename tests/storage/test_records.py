@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from storage.records import (
+from fieldcraft.storage.records import (
     OUT,
     SETTLED,
     TRANSITIONS,

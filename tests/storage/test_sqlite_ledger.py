@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.ledger import (
+from fieldcraft.storage.ledger import (
     ForbiddenMove,
     InvalidRecord,
     LedgerBusy,
@@ -27,9 +27,9 @@ from storage.ledger import (
     UnreadableRow,
     open_ledger,
 )
-from storage.ledgers import sqlite
-from storage.ledgers.sqlite import network_file_system
-from storage.records import Origin, Proposal, TrialState, digest_of
+from fieldcraft.storage.ledgers import sqlite
+from fieldcraft.storage.ledgers.sqlite import network_file_system
+from fieldcraft.storage.records import Origin, Proposal, TrialState, digest_of
 
 COUNTED = "(WITH RECURSIVE up (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM up LIMIT 1300) SELECT value FROM up)"
 
@@ -143,7 +143,7 @@ def test_opening_a_ledger_again_keeps_the_locks_that_stop_another_process_from_f
     ledger = open_ledger(path)
     ledger.campaigns()  # its connection stays open, and holds a shared lock
     open_ledger(path).campaigns()
-    visit = f"from storage.ledger import open_ledger; open_ledger({str(path)!r}).campaigns()"
+    visit = f"from fieldcraft.storage.ledger import open_ledger; open_ledger({str(path)!r}).campaigns()"
     subprocess.run([sys.executable, "-c", visit], check=True, cwd=Path(__file__).resolve().parents[2])
     assert path.with_name(f"{path.name}-wal").exists()
     assert ledger.check() == []
@@ -450,7 +450,8 @@ def test_a_forked_child_inherits_no_open_connection(path):
 
 
 def test_importing_the_contract_imports_no_database():
-    code = "import sys, storage.ledger; sys.exit(any(name in sys.modules for name in ('sqlalchemy', 'sqlite3')))"
+    loaded = "any(name in sys.modules for name in ('sqlalchemy', 'sqlite3'))"
+    code = f"import sys, fieldcraft.storage.ledger; sys.exit({loaded})"
     assert (
         subprocess.run([sys.executable, "-c", code], check=False, env=os.environ | {"PYTHONPATH": "."}).returncode == 0
     )

@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 import pytest
 
-from storage.ledger import BudgetSpent, Ledger, OldSchema, open_ledger
-from storage.ledgers import schema
-from storage.ledgers.sqlite import close_idle
-from storage.records import Campaign, Origin, Proposal, Trial, TrialState
+from fieldcraft.storage.ledger import BudgetSpent, Ledger, OldSchema, open_ledger
+from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.records import Campaign, Origin, Proposal, Trial, TrialState
 
 ASSET = Path(__file__).parent / "assets" / "ledger-v1.sqlite"
 S = TrialState

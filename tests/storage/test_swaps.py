@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import create_engine, insert
 
-from storage.ledger import StaleTrial
-from storage.ledgers import schema
-from storage.ledgers.rows import get_trial, insert_trial
-from storage.ledgers.swaps import swap
-from storage.records import UNLIMITED, Campaign, Origin, TrialState, digest_of
+from fieldcraft.storage.ledger import StaleTrial
+from fieldcraft.storage.ledgers.operations.compare_and_swap import swap
+from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.ledgers.tables.rows import get_trial, insert_trial
+from fieldcraft.storage.records import UNLIMITED, Campaign, Origin, TrialState, digest_of
 
 CAMPAIGN = Campaign(
     name="heat", spec={}, digest=digest_of({}), limits=UNLIMITED, environment={}, created=0.0, finished=None

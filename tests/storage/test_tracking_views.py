@@ -7,11 +7,11 @@ from typing import Any
 import mlflow.tracking
 import pytest
 
-from storage.fields import FieldStore
-from storage.ledger import Ledger, open_ledger
-from storage.ledgers.sqlite import close_idle
-from storage.records import Origin, Proposal, TrialState, digest_of
-from storage.tracking import Objective, Tracker
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.records import Origin, Proposal, TrialState, digest_of
+from fieldcraft.storage.tracking import Objective, Tracker
 
 CAMPAIGNS = {"heat": "trained", "heat-basis": "basis", "heat-gp": "exact_gp"}
 READINGS = {"heat": (10.0, 40.0, 30.0), "heat-basis": (10.0, 50.0, 20.0), "heat-gp": (10.0, 15.0, 45.0)}

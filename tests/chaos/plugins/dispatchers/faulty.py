@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from cluster import CLUSTERS
 
-from flows.dispatcher import Place
+from fieldcraft.flows.jobs.dispatcher import Place
 
 
 @dataclass(frozen=True)

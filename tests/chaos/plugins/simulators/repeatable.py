@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from physics.problem import Simulator
+from fieldcraft.physics.problem import Simulator
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from physics.problem import Output, Problem
-from physics.space import Continuous, QuadraticConstraint, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Continuous, QuadraticConstraint, SearchSpace
 
 
 @dataclass(frozen=True)

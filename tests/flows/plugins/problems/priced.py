@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from physics.problem import Output, Problem
-from physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from physics.domain import Axis, Domain
-from physics.operators import LinearEquation, laplace
-from physics.problem import Optimum, Output, Problem
-from physics.space import Continuous, SearchSpace
+from fieldcraft.physics.domain import Axis, Domain
+from fieldcraft.physics.operators import LinearEquation, laplace
+from fieldcraft.physics.problem import Optimum, Output, Problem
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 
 @dataclass(frozen=True)

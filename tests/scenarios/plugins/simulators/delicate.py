@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import xarray as xr
 
-from physics.problem import Simulator
+from fieldcraft.physics.problem import Simulator
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,85 @@
+"""fieldcraft: scientific design campaigns that learn with the physics and lose no experiment.
+
+What a plug-in is written with: ``from fieldcraft import Problem, Output, SearchSpace, Continuous, Simulator``. A name
+is looked up when it is asked for, so that ``import fieldcraft`` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fieldcraft.flows.jobs.dispatcher import CannotTell as CannotTell
+    from fieldcraft.flows.jobs.dispatcher import Dispatcher as Dispatcher
+    from fieldcraft.flows.jobs.dispatcher import Failed as Failed
+    from fieldcraft.flows.jobs.dispatcher import Finished as Finished
+    from fieldcraft.flows.jobs.dispatcher import Job as Job
+    from fieldcraft.flows.jobs.dispatcher import Lost as Lost
+    from fieldcraft.flows.jobs.dispatcher import NotSent as NotSent
+    from fieldcraft.flows.jobs.dispatcher import Place as Place
+    from fieldcraft.flows.jobs.dispatcher import Running as Running
+    from fieldcraft.models.acquisition import Acquisition as Acquisition
+    from fieldcraft.models.maximizer import Candidates as Candidates
+    from fieldcraft.models.maximizer import Maximizer as Maximizer
+    from fieldcraft.models.observations import Observations as Observations
+    from fieldcraft.models.peer import Peer as Peer
+    from fieldcraft.models.proposer import Proposer as Proposer
+    from fieldcraft.models.surrogate import Posterior as Posterior
+    from fieldcraft.models.surrogate import Surrogate as Surrogate
+    from fieldcraft.physics.constraints import LinearConstraint as LinearConstraint
+    from fieldcraft.physics.constraints import LinearEquality as LinearEquality
+    from fieldcraft.physics.constraints import QuadraticConstraint as QuadraticConstraint
+    from fieldcraft.physics.domain import Axis as Axis
+    from fieldcraft.physics.domain import Domain as Domain
+    from fieldcraft.physics.operators import Equation as Equation
+    from fieldcraft.physics.operators import LinearEquation as LinearEquation
+    from fieldcraft.physics.operators import LinearSystem as LinearSystem
+    from fieldcraft.physics.operators import System as System
+    from fieldcraft.physics.problem import Infeasible as Infeasible
+    from fieldcraft.physics.problem import Optimum as Optimum
+    from fieldcraft.physics.problem import Output as Output
+    from fieldcraft.physics.problem import Problem as Problem
+    from fieldcraft.physics.problem import Simulator as Simulator
+    from fieldcraft.physics.problem import Transient as Transient
+    from fieldcraft.physics.space import Design as Design
+    from fieldcraft.physics.space import SearchSpace as SearchSpace
+    from fieldcraft.physics.variables import Categorical as Categorical
+    from fieldcraft.physics.variables import Continuous as Continuous
+    from fieldcraft.physics.variables import Integer as Integer
+
+_NAMES = {
+    "flows.jobs.dispatcher": (
+        "CannotTell",
+        "Dispatcher",
+        "Failed",
+        "Finished",
+        "Job",
+        "Lost",
+        "NotSent",
+        "Place",
+        "Running",
+    ),
+    "models.acquisition": ("Acquisition",),
+    "models.maximizer": ("Candidates", "Maximizer"),
+    "models.observations": ("Observations",),
+    "models.peer": ("Peer",),
+    "models.proposer": ("Proposer",),
+    "models.surrogate": ("Posterior", "Surrogate"),
+    "physics.constraints": ("LinearConstraint", "LinearEquality", "QuadraticConstraint"),
+    "physics.domain": ("Axis", "Domain"),
+    "physics.operators": ("Equation", "LinearEquation", "LinearSystem", "System"),
+    "physics.problem": ("Infeasible", "Optimum", "Output", "Problem", "Simulator", "Transient"),
+    "physics.space": ("Design", "SearchSpace"),
+    "physics.variables": ("Categorical", "Continuous", "Integer"),
+}
+HOMES = {name: module for module, names in _NAMES.items() for name in names}  # where a public name is defined
+__all__ = sorted(HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module 'fieldcraft' has no attribute {name!r}")
+    return getattr(import_module(f"fieldcraft.{HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *HOMES})

@@ -1,0 +1,1 @@
+"""What records amount to, with no torch and no solver: best design, feasibility, noise."""

@@ -1,0 +1,137 @@
+"""Which design is best: by its reading, and where readings are noisy by what a model makes of all of them.
+
+Reads records alone: no torch, no solver.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fieldcraft.flows.analysis.noise import by_people, noisy, noisy_constraints
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.objective import Objective
+from fieldcraft.storage.records import Brief, Campaign, Product, Trial, TrialState
+
+T = TypeVar("T", Trial, Brief)
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """The design of which the latest model expects most among those that were tried.
+
+    Args:
+        trial: It.
+        iteration: Of the model.
+        readings: How many readings the model saw.
+        mean: What the model expects of the objective there, in its unit.
+        sd: Standard deviation of that.
+        feasible: Whether it meets the constraints, by its reading where that is exact, else as the model believes;
+            where none does, the trial is the one that by the model most probably would.
+        probability: That it meets them, 1 where it was read so; None where the model says nothing of it.
+        constraints: Mean and standard deviation (``mean``, ``sd``) of each constraint there, in its own unit.
+    """
+
+    trial: Trial | Brief
+    iteration: int
+    readings: int
+    mean: float
+    sd: float
+    feasible: bool
+    probability: float | None
+    constraints: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best of a campaign's designs.
+
+    Args:
+        reading: The trial with the best reading among those that meet the constraints; None while none does.
+        model: The best by the model; None where readings are not noisy, or no model says.
+    """
+
+    reading: Trial | Brief | None
+    model: Recommended | None
+
+    @property
+    def trial(self) -> Trial | Brief | None:
+        """The best design: the model's where it says which, for the best of noisy readings is a lucky one."""
+        return self.model.trial if self.model is not None and self.model.feasible else self.reading
+
+    @property
+    def by_model(self) -> bool:
+        """Whether the best design is the model's."""
+        return self.model is not None and self.model.feasible
+
+
+def objective_of(campaign: Campaign) -> Objective:
+    """What counts as best, read from the record alone."""
+    return Objective.of([output["name"] for output in campaign.environment["outputs"]], campaign.spec["sense"])
+
+
+def best_trial(campaign: Campaign, trials: Sequence[T]) -> T | None:
+    """The completed trial with the best reading among those that meet the constraints; the first of equals."""
+    objective = objective_of(campaign)
+    sign = -1.0 if objective.maximize else 1.0
+    feasible = [t for t in trials if t.state is TrialState.COMPLETED and objective.best([t]) is not None]
+    return min(feasible, key=lambda t: sign * (t.outputs or {})[objective.output], default=None)
+
+
+def best_of(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial] | Sequence[Brief]) -> Best:
+    """The best of a campaign's trials, by reading and by the latest model."""
+    people = by_people(campaign)
+    trained = ledger.latest(campaign.name, "train") if noisy(campaign.spec, people=people) else None
+    model = _recommended(trained, trials)
+    if model is not None and not noisy_constraints(campaign.spec, people=people) and _refuted(campaign, model):
+        model = None
+    return Best(best_trial(campaign, list[Any](trials)), model)
+
+
+def _refuted(campaign: Campaign, model: Recommended) -> bool:
+    """Whether the reading of a design that a model holds for feasible says that it is not, as earlier versions let be.
+
+    Only where constraints are read without noise.
+    """
+    return model.feasible and not objective_of(campaign).feasible(model.trial.outputs or {})
+
+
+def _recommended(trained: Product | None, trials: Sequence[Trial | Brief]) -> Recommended | None:
+    """What the latest model recommends, unless the reading of that trial was retracted since."""
+    said: Mapping[str, Any] | None = trained.payload.get("recommended") if trained else None
+    trial = next((t for t in trials if said and t.id == said["trial"] and t.outputs), None)
+    if trained is None or said is None or trial is None:  # models of earlier versions recommend nothing
+        return None
+    return Recommended(
+        trial,
+        trained.iteration,
+        len(trained.payload["trials"]),
+        said["mean"],
+        said["sd"],
+        said.get("feasible", True),
+        said.get("probability"),
+        said.get("constraints", {}),
+    )
+
+
+def best_data(best: Best) -> dict[str, Any]:
+    """``best`` (the best reading), ``best_by_model`` and ``best_design`` (the trial of the two that holds) as data."""
+    reading, model = best.reading, best.model
+    return {
+        "best": reading and _at(reading),
+        "best_by_model": model
+        and {
+            **_at(model.trial),
+            "mean": model.mean,
+            "sd": model.sd,
+            "feasible": model.feasible,
+            "probability": model.probability,
+            "constraints": {name: dict(said) for name, said in model.constraints.items()},
+            "iteration": model.iteration,
+            "readings": model.readings,
+        },
+        "best_design": best.trial and best.trial.id,
+    }
+
+
+def _at(trial: Trial | Brief) -> dict[str, Any]:
+    return {"trial": trial.id, "design": dict(trial.actual), "outputs": dict(trial.outputs or {})}

@@ -1,0 +1,183 @@
+"""Recorded results by their designs, of a campaign or of a table that ``fieldcraft export`` wrote."""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fieldcraft.flows.analysis.feasibility import is_infeasible
+from fieldcraft.flows.analysis.noise import by_people
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.tables import unguarded
+from fieldcraft.flows.machinery.text import printable, quoted
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.campaign_file import Dispatch
+from fieldcraft.flows.wiring.campaign import standing
+from fieldcraft.physics.space import Design
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.records import FieldRef, Trial, TrialState
+
+_REL = 1e-9  # numbers closer than this, relative to their size, are the same
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of a design.
+
+    Args:
+        name: Where it comes from: a trial, or a row of a table.
+        design: What was run; in a table its numbers are text, too.
+        outputs: What was read; empty where the design was infeasible.
+        units: Units of the outputs; empty where nothing says.
+        stored: The fields that the outputs were read from; None where there are none.
+        infeasible: Whether the design itself was the reason that there is no result.
+    """
+
+    name: str
+    design: Design
+    outputs: Mapping[str, float]
+    units: Mapping[str, str] = field(default_factory=dict)
+    stored: FieldRef | None = None
+    infeasible: bool = False
+
+    @property
+    def said(self) -> str:
+        """The design in words."""
+        return ", ".join(f"{name}={value}" for name, value in self.design.items())
+
+
+def same(recorded: Design, design: Design) -> bool:
+    """Whether a recorded design is this one: numbers within 1e-9 of their size, texts to the letter, as shown."""
+    return recorded.keys() == design.keys() and all(
+        recorded[name] in (value, printable(value))
+        if isinstance(value, str)
+        else math.isclose(_number(recorded[name]), value, rel_tol=_REL)
+        for name, value in design.items()
+    )
+
+
+def _number(recorded: float | str) -> float:
+    try:
+        return float(recorded)
+    except ValueError:
+        return math.nan
+
+
+def nearest(records: Sequence[Record], design: Design) -> Record | None:
+    """The record whose design is nearest; None without records.
+
+    Each number is measured in the range that it has among the records; texts that differ are one such range apart.
+    """
+    alike = [record for record in records if record.design.keys() == design.keys()]
+    columns = {
+        name: [_number(record.design[name]) for record in alike]
+        for name, value in design.items()
+        if not isinstance(value, str)
+    }
+    spans = {name: max(column) - min(column) or 1.0 for name, column in columns.items() if column}
+
+    def distance(record: Record) -> float:
+        return sum(
+            float(record.design[name] != value)
+            if isinstance(value, str)
+            else ((_number(record.design[name]) - value) / spans[name]) ** 2
+            for name, value in design.items()
+        )
+
+    return min(alike, key=distance, default=None)
+
+
+def campaign_records(settings: Settings, name: str) -> tuple[Record, ...]:
+    """The results of a campaign of the ledger, and its infeasible designs, by number.
+
+    Fields stand for their outputs only where a pass read these from them: what a person has said counts as it was said.
+
+    Raises:
+        InputError: there is no such campaign.
+    """
+    ledger = open_ledger(settings.ledger, upgrade=False)
+    known = {campaign.name: campaign for campaign in ledger.campaigns()}
+    if name not in known:
+        raise InputError(
+            f"dispatcher.campaign: the ledger has no campaign {quoted(name)}. Known: {', '.join(known) or 'none'}."
+        )
+    units = {output["name"]: output["unit"] for output in known[name].environment["outputs"]}
+    kind = None if by_people(known[name]) else Dispatch.model_validate(known[name].spec.get("dispatcher", {})).kind
+    read = {each.trial for each in standing(ledger.readings(name)).values() if each.source == kind}
+    found = (_of_trial(trial, units, trial.field if trial.id in read else None) for trial in ledger.trials(name))
+    return tuple(record for record in found if record is not None)
+
+
+def _of_trial(trial: Trial, units: Mapping[str, str], stored: FieldRef | None) -> Record | None:
+    if is_infeasible(trial):
+        return Record(trial.id, trial.actual, {}, infeasible=True)
+    if trial.state is not TrialState.COMPLETED or trial.outputs is None:
+        return None
+    return Record(trial.id, trial.actual, trial.outputs, units, stored)
+
+
+def table_records(settings: Settings, file: str) -> tuple[Record, ...]:
+    """The results in a table of the operator's folder of records, by row; rows without a result are left out.
+
+    Raises:
+        InputError: the folder is not set, the file is not in it, cannot be read, or is no such table.
+    """
+    path = _within(settings.records, file)
+    try:
+        with path.open(newline="", encoding="utf-8") as table:
+            rows = csv.DictReader(table)
+            found = [_of_row(_plain(row), f"row {number}") for number, row in enumerate(rows, 2)]
+    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+        raise InputError(
+            f"dispatcher.file: {path} cannot be used ({error}). Give a table that 'fieldcraft export' wrote."
+        ) from None
+    return tuple(record for record in found if record is not None)
+
+
+def _within(folder: Path | None, file: str) -> Path:
+    if folder is None:
+        raise InputError(
+            f"dispatcher.file: {quoted(file)} is given, and the operator names no folder of records. Ask for "
+            "FIELDCRAFT_RECORDS to be set."
+        )
+    path = (folder / file).resolve()
+    if not path.is_relative_to(folder) or not path.is_file():
+        raise InputError(
+            f"dispatcher.file: {quoted(file)} is no file in {folder}, the folder that FIELDCRAFT_RECORDS names. Put it "
+            "there."
+        )
+    return path
+
+
+def _plain(row: Mapping[str, str]) -> dict[str, str]:
+    """A row without what was put before texts to keep spreadsheets from taking them for formulas."""
+    return {key: unguarded(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
+
+
+def _of_row(row: Mapping[str, str], name: str) -> Record | None:
+    """A row's result; None where it has none, or where that was retracted.
+
+    Raises:
+        ValueError: the table has no designs or no outputs, or a row is short or holds an output that is no number.
+    """
+    if None in row.values() or None in row:
+        raise ValueError(f"{name} has not as many cells as the header")
+    asked, outputs = _group(row, "design."), _group(row, "output.")
+    if not asked or not outputs:
+        raise ValueError("it has no columns design.NAME or no columns output.NAME")
+    ran = {key: value for key, value in _group(row, "ran.").items() if value}
+    known, design = row.get("trial") or name, {**asked, **ran}
+    if row.get("state") == "FAILED" and row.get("feasible") == "no":
+        return Record(known, design, {}, infeasible=True)
+    if row.get("state", "COMPLETED") != "COMPLETED" or row.get("corrected") == "retracted" or "" in outputs.values():
+        return None
+    return Record(
+        known,
+        design,
+        {key: float(value) for key, value in outputs.items()},
+    )
+
+
+def _group(row: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {key.removeprefix(prefix): value for key, value in row.items() if key.startswith(prefix)}

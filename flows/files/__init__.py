@@ -1,0 +1,1 @@
+"""Reading files that people hand in (tables, fields, YAML) as plain data; judges nothing."""

@@ -1,0 +1,123 @@
+"""Fields that people hand in: netCDF files and zarr folders, as datasets that the field store can keep.
+
+Such a file comes from anybody who may write where it lies, and is read with the rights of whoever makes passes. So it
+must be whole in itself: a link, or a part that lies in another file, could make it hold what only these may read.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fieldcraft.flows.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def read_field(file: Path) -> "xr.Dataset":
+    """A field in memory, its attributes as plain JSON; times stay the numbers, with units, that they are stored as.
+
+    Args:
+        file: netCDF 3 or 4, or a folder of zarr.
+
+    Raises:
+        InputError: it is not there, is something else, is damaged, too large, or not whole in itself.
+    """
+    if not _exists(file):
+        raise InputError(f"{str(file)[:300]}: there is no such file. Give a netCDF file or a zarr folder.")
+    try:
+        _require_whole(file)
+        with _opened(file, create_default_indexes=False) as found:  # an index would be read at once
+            _require_numbers(file, found)
+        with _opened(file) as opened:
+            dataset = opened.load()
+    except InputError:
+        raise
+    except Exception as error:  # the outermost edge of a damaged file: libraries raise what they stumble over
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(
+            f"{file}: cannot be read as a field ({reason}). Give a netCDF file or a zarr folder."
+        ) from None
+    if not dataset.data_vars:
+        raise InputError(f"{file}: holds no variable. Give the file that holds the field.")
+    return _plain(dataset)
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.is_file() or file.is_dir()  # a named pipe would be waited for
+    except (OSError, ValueError):  # a name that is too long, or holds NUL
+        return False
+
+
+def _opened(file: Path, **options: Any) -> "xr.Dataset":
+    import xarray as xr
+
+    opened: xr.Dataset = (
+        xr.open_zarr(file, consolidated=False, decode_times=False, **options)
+        if file.is_dir()
+        else xr.open_dataset(file, decode_times=False, **options)
+    )
+    return opened
+
+
+def _require_whole(file: Path) -> None:
+    """Accept a file or folder none of whose parts lies elsewhere.
+
+    Raises:
+        InputError: a part of it is a link, no plain file, or lies in another file.
+    """
+    import h5py
+
+    strange = None
+    if file.is_dir():
+        parts = (part for part in file.rglob("*") if part.is_symlink() or not (part.is_file() or part.is_dir()))
+        strange = next((str(part.relative_to(file)) for part in parts), None)
+    elif h5py.is_hdf5(file):
+        with h5py.File(file, "r") as opened:
+            strange = opened.visititems_links(_links_away) or opened.visititems(_reads_elsewhere)
+    if strange is not None:
+        raise InputError(f"{file}: {strange[:200]!r} is a link, or lies in another file. Put it into this one.")
+
+
+def _links_away(name: str, link: Any) -> str | None:
+    """The name of a link to another file; None for any other link."""
+    import h5py
+
+    return name if isinstance(link, h5py.ExternalLink) else None
+
+
+def _reads_elsewhere(name: str, item: Any) -> str | None:
+    """The name of a dataset whose values lie in other files; None for anything else."""
+    import h5py
+
+    return name if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual) else None
+
+
+def _require_numbers(file: Path, dataset: "xr.Dataset") -> None:
+    """Accept a dataset of numbers that fits into memory; its values are not looked at.
+
+    Raises:
+        InputError: a variable holds objects, or the whole would take more than half of this machine's memory.
+    """
+    for name, variable in dataset.variables.items():
+        if variable.dtype.kind == "O":
+            raise InputError(f"{file}: {str(name)[:200]!r} holds objects, and fields hold numbers only. Take it out.")
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    if dataset.nbytes > most:  # what is compressed, or never written, may be a few bytes on the disk
+        raise InputError(
+            f"{file}: takes {dataset.nbytes} bytes of memory, of {most} that it may. Give a coarser field."
+        )
+
+
+def _plain(dataset: "xr.Dataset") -> "xr.Dataset":
+    """The dataset with attributes as Python's own numbers, texts and lists."""
+    made = dataset.copy()
+    made.attrs = {name: _python(value) for name, value in dataset.attrs.items()}
+    for name in made.variables:
+        made[name].attrs = {key: _python(value) for key, value in dataset[name].attrs.items()}
+    return made
+
+
+def _python(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -1,0 +1,292 @@
+"""What people hand in, as data: tables (CSV) whose headers may carry units, and JSON; nothing is judged here.
+
+A header names a column and may state its unit: ``value [K]``, ``x1 [mm]``. Comma, semicolon or tab separate cells.
+
+A spreadsheet takes a text that begins with ``=``, ``+``, ``-`` or ``@`` for a formula. ``write_rows``, by which all our
+tables are written, puts an apostrophe before such a text; whatever reads a table takes it away again.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.text import HUGE, printable, quoted
+from fieldcraft.physics.space import Categorical, Continuous, Design, Integer, SpaceError, Variable
+
+MAX_BYTES = 50_000_000
+OWN_COLUMNS = ("key", "trial", "cost", "seconds", "field", "notes")  # beside variables, outputs and "OUTPUT sd"
+_TITLE = re.compile(r"\s*(?P<name>.*?)\s*(?:\[(?P<unit>[^\[\]]*)\]\s*)?")
+_FORMULA = re.compile(r"'*(\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")  # the signs of full width too
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_CLOSE = 1e-9  # spreadsheets keep 15 digits: a design read back to within this is the one that was asked for
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table.
+
+    Args:
+        place: File and line, for errors.
+        cells: What stands in each column, by its name without the unit; an empty cell is "".
+    """
+
+    place: str
+    cells: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Args:
+        file: Where it was read.
+        units: Unit of each column by its name; None where the header states none.
+        rows: Its lines, blank ones left out.
+    """
+
+    file: Path
+    units: Mapping[str, str | None]
+    rows: tuple[Row, ...]
+
+    def require_units(self, units: Mapping[str, str]) -> None:
+        """Accept the table if every unit that its header states is the one expected.
+
+        Raises:
+            InputError: a unit differs. Nothing is converted.
+        """
+        for name, unit in units.items():
+            given = self.units.get(name)
+            if given is not None and given not in (unit, printable(unit)):
+                raise InputError(
+                    f"{self.file}: the header gives {name} in {quoted(given)}, and it is in {unit or 'no unit'!r} "
+                    "here. Convert the column and its header; nothing was read."
+                )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What somebody says of one trial.
+
+    Args:
+        trial: Its id.
+        key: The attempt's key, where it was given; None for the present attempt.
+        values: Outputs in their units.
+        sd: Standard deviations of outputs, in the outputs' units.
+        ran: Variables of the design that was really run, as far as they were given.
+        restated: Whether ``ran`` repeats what was asked, as a work order's table does, so that it says something only
+            where it differs from that.
+        field: A file of the field (netCDF, or a folder of zarr).
+        cost: Of the attempt, in budget units.
+        seconds: Wall time of the attempt.
+        note: Remarks.
+        more: Whatever else was handed in.
+        place: Where it stands, for errors.
+    """
+
+    trial: str
+    key: str | None = None
+    values: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    sd: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    ran: Design = dataclasses.field(default_factory=dict)
+    restated: bool = False
+    field: Path | None = None
+    cost: float | None = None
+    seconds: float | None = None
+    note: str = ""
+    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    place: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was measured: a line that nobody has filled in."""
+        return not self.values and self.field is None
+
+
+def write_rows(out: TextIO, rows: Iterable[Sequence[object]], end: str = "\r\n") -> None:
+    """Write lines of cells; a text that a spreadsheet would take for a formula gets an apostrophe, numbers stay.
+
+    Args:
+        out: Where to.
+        rows: The lines.
+        end: What ends a line.
+    """
+    csv.writer(out, lineterminator=end).writerows([_guarded(cell) for cell in row] for row in rows)
+
+
+def _guarded(cell: object) -> object:
+    if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
+
+
+def unguarded(cell: str) -> str:
+    """A cell as it was before ``write_rows`` wrote it."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def read_table(file: Path, renamed: Mapping[str, str] | None = None) -> Table:
+    """Read a table with a header.
+
+    Args:
+        file: UTF-8 text.
+        renamed: Columns (with or without the unit) that stand for other names.
+
+    Raises:
+        InputError: it cannot be read, has no header, a column twice, or a line with more or fewer cells.
+    """
+    return table_of(file, read_bytes(file), renamed)
+
+
+def table_of(file: Path, raw: bytes, renamed: Mapping[str, str] | None = None) -> Table:
+    """As ``read_table``, of what was read of the file already."""
+    text = _text(file, raw)
+    first = text.split("\n", 1)[0]
+    separator = max(",;\t", key=first.count)
+    try:
+        lines = [(n, line) for n, line in _numbered(text, separator) if any(cell.strip() for cell in line)]
+    except csv.Error as error:
+        raise InputError(f"{file}: is no table ({error}). Give a CSV with a header.") from None
+    if not lines:
+        raise InputError(f"{file}: is empty. Give a table with a header.")
+    titles = [_titled(title, renamed or {}) for title in lines[0][1]]
+    names = [name for name, _ in titles]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"{file}: column {quoted(twice)} stands there twice. Remove one.")
+    for number, line in lines[1:]:
+        if len(line) != len(names):
+            raise InputError(
+                f"{file}: line {number} has {len(line)} cells and the header {len(names)}. Mend that line; a number "
+                "with a decimal comma is to be written with a point."
+            )
+    rows = (
+        Row(f"{file}: line {n}", {name: unguarded(cell.strip()) for name, cell in zip(names, line, strict=True)})
+        for n, line in lines[1:]
+    )
+    return Table(file, dict(titles), tuple(rows))
+
+
+def read_bytes(file: Path) -> bytes:
+    """What is in a file, of which no more is read than a table may have.
+
+    Raises:
+        InputError: it cannot be read, or is too large for a table.
+    """
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror}). Check the path and your rights to it.") from None
+    if len(raw) > MAX_BYTES:
+        raise InputError(f"{file}: is over {MAX_BYTES} bytes, too large for a table. Check the path.")
+    return raw
+
+
+def _text(file: Path, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: is not UTF-8 text. Save it as UTF-8.") from None
+
+
+def _numbered(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True)
+    for line in reader:
+        yield reader.line_num, line
+
+
+def readable(name: str) -> bool:
+    """Whether a column of this name can be read back from a header."""
+    return name.isprintable() and _titled(name, {}) == (name, None)
+
+
+def _titled(title: str, renamed: Mapping[str, str]) -> tuple[str, str | None]:
+    title = unguarded(" ".join(title.splitlines()))  # spreadsheets break a long header into lines
+    match = _TITLE.fullmatch(title)
+    assert match is not None  # the pattern matches every line
+    name, unit = match["name"], match["unit"]
+    return renamed.get(title.strip(), renamed.get(name, name)), unit
+
+
+def number(text: str, what: str) -> float:
+    """A finite number from text.
+
+    Raises:
+        InputError: it is none; ``what`` says of what.
+    """
+    if "_" in text:  # 1_5 is 15 to Python, and a slip for 1.5 to people
+        raise InputError(f"{what} is {quoted(text)}. Write the number without the underscore.")
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"{what} is {quoted(text)}, no number. Give one, with a decimal point.") from None
+    if not math.isfinite(value):
+        raise InputError(f"{what} is {quoted(text)}. Give a finite number.")
+    if value and not 1 / HUGE <= abs(value) <= HUGE:
+        raise InputError(
+            f"{what} is {quoted(text)}, out of reach, for its square is no number any more. Give 0 or a number from "
+            f"{1 / HUGE:g} to {HUGE:g}."
+        )
+    return value
+
+
+def level(variable: Variable, text: str, what: str) -> float | int | str:
+    """A variable's value from text, within its type; bounds are not asked for.
+
+    Raises:
+        InputError: it is no number, no whole number or no level.
+    """
+    if isinstance(variable, Continuous):
+        return number(text, what)
+    if isinstance(variable, Integer):
+        value = number(text, what)
+        if value != round(value):
+            raise InputError(f"{what} is {quoted(text)}. Give a whole number.")
+        return round(value)
+    if isinstance(variable, Categorical) and text not in variable.levels:
+        text = {printable(each): each for each in variable.levels}.get(text, text)
+    try:
+        variable.check(text)
+    except SpaceError as error:
+        raise InputError(f"{what}: {error}") from None
+    return text
+
+
+def differs(variable: Variable, asked: object, given: object) -> bool:
+    """Whether a variable's value is another than the one asked for, beyond what a spreadsheet rounds."""
+    if isinstance(variable, Continuous):
+        span = variable.high - variable.low
+        return not math.isclose(float(str(asked)), float(str(given)), rel_tol=_CLOSE, abs_tol=_CLOSE * span)
+    return asked != given
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys all differ; of one that stands there twice, JSON itself would keep the last in silence."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it gives {next(name for name in names if names.count(name) > 1)!r} twice")
+    return made
+
+
+def read_json_results(file: Path) -> list[Mapping[str, Any]]:
+    """Results in JSON: one object, or a list of them.
+
+    Raises:
+        InputError: it cannot be read, or holds something else.
+    """
+    try:
+        data = json.loads(_text(file, read_bytes(file)), object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
+        raise InputError(f"{file}: is no JSON ({error}). Mend that place.") from None
+    items: Sequence[Any] = data if isinstance(data, list) else [data]
+    if not items or not all(isinstance(item, dict) for item in items):
+        raise InputError(f"{file}: holds no result. Give an object with 'trial' and 'values', or a list of them.")
+    return list(items)

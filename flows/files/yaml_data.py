@@ -1,0 +1,220 @@
+"""YAML as plain data: what a person writes for us to read, and nothing that could do anything.
+
+A plain word is null, true or false, a number or text, as in YAML 1.2: yes, no, on, off and dates are text. What
+YAML 1.1 and 1.2 read differently (010, 1:30) is refused.
+"""
+
+import errno
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fieldcraft.flows.errors import InputError, first_of
+from fieldcraft.flows.machinery.text import quoted, shown
+
+MAX_BYTES = 1_000_000
+_MOST_BITS = 256  # of a whole number: beyond, it measures and counts nothing, and an error could not quote it
+_TAG = "tag:yaml.org,2002:"
+_READ_ANEW = tuple(_TAG + name for name in ("bool", "int", "float", "timestamp"))
+_BOOL = re.compile("true|True|TRUE|false|False|FALSE")
+_INT = re.compile("[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)")
+_FLOAT = re.compile(
+    r"[-+]?(?:(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))"
+    r"|\.(?:nan|NaN|NAN)"
+)
+_SCALARS = (("bool", _BOOL, "tTfF"), ("int", _INT, "-+0123456789"), ("float", _FLOAT, "-+.0123456789"))
+_CLOCK = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
+_ZERO_FIRST = re.compile("[-+]?0[0-9_]+")
+
+Place = tuple[str | int, ...]
+_PLACE = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+|\[\d+\])*")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A YAML file that was read.
+
+    Args:
+        path: Where it lies.
+        data: What it says.
+        lines: The line on which each key or item of it stands, by its place: ``("space", "x1", 0)``.
+    """
+
+    path: Path
+    data: dict[str, Any]
+    lines: Mapping[Place, int]
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Errors of the block as errors of this file: each begins with the path and the line of its place.
+
+        A message begins with its place: ``algorithm.start.n: ...``. What is missing has the line of what it is missing
+        in.
+        """
+        try:
+            yield
+        except InputError as error:
+            faults = sorted(error.faults, key=lambda fault: self.line(fault) or math.inf)
+            raise InputError(*first_of([self._placed(fault) for fault in faults])) from None
+
+    def line(self, fault: str) -> int | None:
+        """The line of the place with which a message begins; None where it begins with none of this file's."""
+        named = _PLACE.match(fault)
+        parts = re.split(r"[.\[]", named[0].replace("]", "")) if named else []
+        place: Place = tuple(int(part) if part.isdecimal() else part for part in parts)
+        while place and place not in self.lines:
+            place = place[:-1]
+        return self.lines.get(place) if place else None
+
+    def _placed(self, fault: str) -> str:
+        line = self.line(fault)
+        return f"{self.path}: {fault}" if line is None else f"{self.path}: line {line}: {fault}"
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """YAML as data: no tags, no anchors, no key given twice, no text or number that cannot be written.
+
+    What is wrong is gathered in ``faults`` while nodes are composed; where there are any, nothing is constructed.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.faults: list[tuple[int, str]] = []
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        line = event.start_mark.line + 1
+        if getattr(event, "tag", None) is not None:
+            self._fault(line, f" carries the tag {quoted(event.tag)}: the file is plain data. Remove the tag.")
+            event.tag = None
+        if getattr(event, "anchor", None) is not None:
+            self._fault(line, f" uses the anchor {quoted(event.anchor)}. Write the value out.")
+            event.anchor = None
+        if isinstance(event, yaml.AliasEvent):
+            self.get_event()  # type: ignore[no-untyped-call]
+            return yaml.ScalarNode(f"{_TAG}null", "")
+        return super().compose_node(parent, index)
+
+    def compose_scalar_node(self, anchor: Any) -> Any:
+        plain = self.peek_event().style is None  # type: ignore[no-untyped-call]
+        node = super().compose_scalar_node(anchor)
+        if problem := _unreadable(node.value, plain):
+            self._fault(node.start_mark.line + 1, f" holds {problem}.")
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        known = set[str]()
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if key.tag != f"{_TAG}str":
+                told = shown(key.value) if isinstance(key, yaml.ScalarNode) else f"that is a {key.id}"
+                self._fault(line, f": key {told} is not text. Quote it.")
+            elif key.value in known:
+                self._fault(line, f": key {quoted(key.value)} is given twice. Remove one.")
+            else:
+                known.add(key.value)
+        return node
+
+    def _fault(self, line: int, problem: str) -> None:
+        self.faults.append((line, f"line {line}{problem}"))
+
+
+def _unreadable(text: str, plain: bool) -> str | None:
+    """Why a scalar cannot be taken as it stands; None where it can."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        return f"half of a letter ({quoted(text)}). Write the letter itself"
+    if not plain:
+        return None
+    if _CLOCK.fullmatch(text):
+        return f"{shown(text)}, a number to the base 60 in YAML 1.1. Write the number out, or quote what is text"
+    if _ZERO_FIRST.fullmatch(text):
+        return f"{shown(text)}, a number to the base 8 in YAML 1.1. Leave out the zero in front, or quote what is text"
+    if _INT.fullmatch(text) and (len(text) > _MOST_BITS or int(text.replace("_", ""), 0).bit_length() > _MOST_BITS):
+        return f"a number with too many digits ({shown(text)}). Give a smaller one"
+    return None
+
+
+def _resolvers() -> dict[Any, list[tuple[str, re.Pattern[str]]]]:
+    """What a plain word may be, by its first letter."""
+    kept = {
+        first: [(tag, pattern) for tag, pattern in known if tag not in _READ_ANEW]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    for name, pattern, letters in _SCALARS:
+        whole = re.compile(f"(?:{pattern.pattern})$")
+        for first in letters:
+            kept.setdefault(first, []).append((_TAG + name, whole))
+    return kept
+
+
+_PlainLoader.yaml_implicit_resolvers = _resolvers()
+
+
+def read_page(path: Path, what: str = "campaign file", example: str = "campaigns/heat.yaml") -> Page:
+    """A YAML file that holds one mapping of plain data.
+
+    Args:
+        path: Where it lies.
+        what: What it should be, for errors.
+        example: Such a file, for errors.
+
+    Raises:
+        InputError: it cannot be read, is too large, is no YAML, carries a tag, an anchor or a key twice, holds what
+            YAML 1.1 and 1.2 read differently, or is no mapping.
+    """
+    text = _text(path, what)
+    try:
+        loader = _PlainLoader(text)
+        node = loader.get_single_node()
+        if loader.faults:
+            raise InputError(*first_of([f"{path}: {fault}" for _, fault in sorted(loader.faults)]))
+        data = None if node is None else loader.construct_document(node)
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the others: a number that cannot be
+        raise InputError(f"{path}: is not YAML: {' '.join(str(error).split())}. Mend that place.") from None
+    except RecursionError:
+        raise InputError(f"{path}: is not YAML: it is nested too deeply. Give a {what}.") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: holds a {type(data).__name__}, not a mapping. Begin from {example}.")
+    return Page(path, data, dict(_lines(node)))
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """What such a file says; see ``read_page``."""
+    return read_page(path).data
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        text = raw.decode("utf-8")
+    except OSError as error:
+        place = path if error.errno != errno.ENAMETOOLONG else shown(str(path))
+        raise InputError(f"{place}: cannot be read ({error.strerror}). Check the path and your rights to it.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text. Give a YAML file.") from None
+    except ValueError as error:  # a null byte
+        raise InputError(f"{quoted(str(path))} is no path ({error}). Give another.") from None
+    if len(raw) > MAX_BYTES:
+        raise InputError(f"{path}: is over {MAX_BYTES} bytes, too large for a {what}. Check the path.")
+    return text
+
+
+def _lines(node: Any, place: Place = ()) -> Iterator[tuple[Place, int]]:
+    """The line of every key and item of a mapping or sequence, below it too."""
+    if isinstance(node, yaml.MappingNode):
+        parts = [((*place, key.value), key, value) for key, value in node.value]
+    elif isinstance(node, yaml.SequenceNode):
+        parts = [((*place, index), item, item) for index, item in enumerate(node.value)]
+    else:
+        return
+    for at, first, value in parts:
+        yield at, first.start_mark.line + 1
+        yield from _lines(value, at)

@@ -1,0 +1,1 @@
+"""How a job runs outside the pass: the dispatcher protocol, job folders, processes, clusters."""

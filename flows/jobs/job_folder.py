@@ -1,0 +1,232 @@
+"""The folder of one job, by which whoever runs it tells whoever sent it what became of it.
+
+WORK/KEY/request.json   what to run, written before anything is started
+WORK/KEY/started.json   made once: whoever makes it runs the job, anybody else leaves
+WORK/KEY/result         the fields, there whole or not at all (renamed)
+WORK/KEY/outcome.json   why there is no result, in the job's own words
+WORK/KEY/recalled.json  asks the job, wherever it runs, to end
+WORK/KEY/log.txt        what the simulator printed
+
+Dispatchers differ in who starts the child (``python -m fieldcraft.flows.jobs.simulation FOLDER``) and in how they learn
+whether it lives. What it leaves here they all read alike, and ``started.json`` lets a key run once, however often it
+was started.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Lost
+from fieldcraft.flows.settings import without_secrets
+from fieldcraft.storage.field_store.staging import sync
+from fieldcraft.storage.fields import load_group, save_group
+from fieldcraft.storage.processes import boot, start_time
+from fieldcraft.storage.records import FailureKind
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_LAST_BYTES = 2000  # of a log that are read for its last words
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """The files of one job.
+
+    Args:
+        path: The folder, which bears the job's key.
+    """
+
+    path: Path
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What is to run; empty when nothing was asked."""
+        return read_json(self.path / "request.json")
+
+    @property
+    def started(self) -> dict[str, Any]:
+        """Who runs the job, and since when (``at``, in seconds since 1970); empty when nobody has begun."""
+        return read_json(self.path / "started.json")
+
+    @property
+    def result(self) -> Path:
+        """Where the fields are once they are there."""
+        return self.path / "result"
+
+    @property
+    def log(self) -> Path:
+        """What the simulator printed."""
+        return self.path / "log.txt"
+
+    def prepare(self, request: Mapping[str, Any]) -> None:
+        """Make the folder and write what is to run into it; doing it again with the same request changes nothing."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for folder in (self.path, self.path.parent, self.path.parent.parent):
+            sync(folder)  # after a power cut too, a job that began must be known to have begun
+        write_json(self.path / "request.json", dict(request))
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        """Start a child, in a process group of its own and without secrets; one that comes second leaves at once."""
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", "fieldcraft.flows.jobs.simulation", str(self.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=without_secrets(os.environ),
+                start_new_session=True,
+            )
+
+    def begin(self, *, flush: bool = True) -> bool:
+        """Take the job for this process; False when another has it, or when it was barred.
+
+        Args:
+            flush: Whether that must be known after a power cut, too.
+        """
+        return self._take({**process_of(os.getpid()), "host": socket.gethostname()}, flush=flush)
+
+    def bar(self, process: Mapping[str, Any], reason: str) -> bool:
+        """Let nobody begin the job any more, which fails it in passing; False when somebody has begun it.
+
+        Args:
+            process: Who should have begun it.
+            reason: Why it never will.
+        """
+        return self._take({**process, "barred": reason})
+
+    def _take(self, process: Mapping[str, Any], *, flush: bool = True) -> bool:
+        try:  # whoever makes this file runs the job: from here on nobody else can
+            write_json(self.path / "started.json", {**process, "at": time.time()}, once=True, flush=flush)
+        except FileExistsError:
+            return False
+        return True
+
+    def beat(self) -> None:
+        """Give a sign of life, for those who cannot see this process."""
+        os.utime(self.path / "started.json")
+
+    @property
+    def heard(self) -> float:
+        """When the job gave its last sign of life, in seconds since 1970.
+
+        Raises:
+            FileNotFoundError: nobody has begun it.
+        """
+        return (self.path / "started.json").stat().st_mtime
+
+    def recall(self) -> None:
+        """Ask the job to end, on whatever machine it runs."""
+        write_json(self.path / "recalled.json", {"at": time.time()})
+
+    @property
+    def recalled(self) -> bool:
+        """Whether the job has been asked to end."""
+        return (self.path / "recalled.json").exists()
+
+    def save(self, fields: "xr.Dataset", seconds: float) -> None:
+        """Write the result, whole or not at all, as one that took so many seconds, whatever the clock says by now."""
+        save_group(self.result, fields)
+        ended = self.started["at"] + seconds
+        os.utime(self.result, (ended, ended))
+
+    def load(self) -> "xr.Dataset":
+        """The result, checksums verified.
+
+        Raises:
+            storage.fields.FieldDamaged: it is not there, truncated or altered.
+        """
+        return load_group(self.result)
+
+    def fail(self, kind: FailureKind, reason: str, seconds: float, cost: float | None = None) -> None:
+        """Say why there is no result, after so many seconds and at a cost in budget units where that is known."""
+        known = {} if cost is None else {"cost": cost}
+        self._say({"kind": kind, "reason": reason, "seconds": round(seconds, 3), **known})
+
+    def lose(self, reason: str) -> None:
+        """Say that the job ended without a word of its own."""
+        self._say({"kind": "lost", "reason": reason})
+
+    def _say(self, outcome: dict[str, Any]) -> None:
+        write_json(self.path / "outcome.json", outcome)
+
+    def verdict(self) -> Finished | Failed | Lost | None:
+        """How the job ended, by what it left behind; None while the folder does not say.
+
+        Whoever learns from elsewhere that the job has ended must learn that first and ask here afterwards: only what a
+        dead process left behind is complete.
+        """
+        if self.result.is_dir():
+            return Finished(max(0.0, self.result.stat().st_mtime - self.started["at"]))
+        if outcome := read_json(self.path / "outcome.json"):
+            if outcome["kind"] == "lost":
+                return Lost(outcome["reason"])
+            return Failed(outcome["kind"], outcome["reason"], outcome.get("cost"), outcome.get("seconds"))
+        if barred := self.started.get("barred"):
+            return Failed("transient", barred, cost=0.0, seconds=0.0)
+        return None
+
+    def last_line(self) -> str:
+        """The last words in the log, of which there may be very many on one line."""
+        lines = _end(self.log).decode(errors="replace").splitlines() if self.log.exists() else []
+        return next((line for line in reversed(lines) if line.strip()), "it printed nothing")
+
+    def delete(self) -> None:
+        """Remove the folder with all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _end(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        opened.seek(max(0, os.fstat(opened.fileno()).st_size - _LAST_BYTES))
+        return opened.read(_LAST_BYTES)
+
+
+def process_of(pid: int) -> dict[str, Any]:
+    """A process of this machine, told apart from later ones of its number.
+
+    Raises:
+        psutil.NoSuchProcess: there is none of that number.
+    """
+    return {"pid": pid, "started": start_time(pid), "boot": boot()}
+
+
+def write_json(path: Path, data: dict[str, Any], *, once: bool = False, flush: bool = True) -> None:
+    """Write a file whole or not at all, to the disk with ``flush``; with ``once``, refuse to replace one.
+
+    Raises:
+        FileExistsError: ``once`` and the file is there.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")  # of its own, among machines and threads
+    with draft.open("w") as file:
+        json.dump(data, file)
+        file.flush()
+        if flush:
+            os.fsync(file.fileno())
+    try:
+        if once:
+            os.link(draft, path)
+        else:
+            os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    if flush:
+        sync(path.parent)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The mapping that ``write_json`` wrote; empty when there is none."""
+    try:
+        data: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    return data

@@ -1,0 +1,79 @@
+"""The folder in which orders are exchanged, tied to one campaign of one store for ever.
+
+FOLDER/campaign.json   {campaign, identity}         marks the folder, which many may reach
+PIN                    {identity, folder, marked}   under the home: which folder it is; ``marked`` once that is written
+
+A share that is not mounted, another ``FIELDCRAFT_LAB`` and the folder of another store all look like a folder in which
+an order was never put. The mark tells them from one, so that nothing is sent twice.
+"""
+
+import json
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fieldcraft.flows.jobs.job_folder import read_json, write_json
+
+_MARK = "campaign.json"
+
+
+@dataclass(frozen=True)
+class OrderFolder:
+    """A campaign's folder of orders.
+
+    Args:
+        campaign: Name of the campaign.
+        folder: Where orders and results are exchanged.
+        pin: File under the home that says which folder it is.
+    """
+
+    campaign: str
+    folder: Path
+    pin: Path
+
+    def obstacle(self) -> str | None:
+        """Why the folder must not be used; None where it is the campaign's own, or nobody's yet."""
+        pinned, marked = read_json(self.pin), self._marked()
+        if marked is not None and marked == pinned.get("identity"):
+            return None
+        noted = pinned.get("folder")
+        if marked is not None:
+            remedy = (
+                f"The orders of {self.campaign!r} lie in {noted}: use that folder" if noted else "Use another folder"
+            )
+            return f"{self.folder}: its {_MARK} is of another store. {remedy}, by FIELDCRAFT_LAB. Nothing was sent."
+        if pinned.get("marked"):
+            return (
+                f"{self.folder}: holds no {_MARK}, and the orders of {self.campaign!r} lie in {noted}. Mount that "
+                f"folder, or set FIELDCRAFT_LAB to its parent; one that is moved keeps its {_MARK}. Nothing was sent."
+            )
+        return None
+
+    def claim(self) -> str | None:
+        """Make the folder the campaign's own, unless it is; returns what stands against it, as ``obstacle``."""
+        if (problem := self.obstacle()) is not None:
+            return problem
+        here, before = str(self.folder.resolve()), read_json(self.pin)
+        wanted = {"identity": before.get("identity") or uuid.uuid4().hex, "folder": here, "marked": True}
+        if before == wanted:
+            return None
+        for folder in (self.pin.parent, self.folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.pin, {**wanted, "marked": bool(before.get("marked"))})
+        if self._marked() is None:
+            write_json(self.folder / _MARK, {"campaign": self.campaign, "identity": wanted["identity"]})
+        if (problem := self.obstacle()) is not None:  # another store has marked it just now
+            return problem
+        write_json(self.pin, wanted)
+        return None
+
+    def _marked(self) -> str | None:
+        """Identity in the folder's mark; None where there is none, "" where it cannot be read."""
+        try:
+            mark: Any = json.loads((self.folder / _MARK).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            return ""
+        return str(mark.get("identity", "")) if isinstance(mark, dict) else ""

@@ -1,0 +1,171 @@
+"""Jobs that a farm of other machines runs, such as Dask's workers or Prefect's: what its dispatchers have in common.
+
+A job's folder (``flows.jobs.job_folder``) is seen by the passes and by the farm's workers, under one path. There the
+truth is: ``started.json`` lets a key run once, however often the farm repeats it, and a result counts wherever it came
+from. So the farm is asked only about jobs that have not begun.
+"""
+
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Handle, Job, Lost, Outcome, Place, Running
+from fieldcraft.flows.jobs.job_folder import JobFolder
+from fieldcraft.storage.failpoints import commit_point
+from fieldcraft.storage.processes import boot, end_group, is_alive
+
+SILENT_S = 120.0
+"""A job of another machine that gave no sign of life for so long is taken for dead; it gives one every two seconds."""
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Farm:
+    """The jobs of one campaign that a farm runs.
+
+    Args:
+        place: The campaign and where its jobs' folders are.
+        why_never: Asked with the ticket of a job that has not begun: why it never will, or None while it may. Raises
+            ``CannotTell`` where the farm does not answer.
+    """
+
+    place: Place
+    why_never: Callable[[str], str | None]
+
+    def of(self, key: str) -> JobFolder:
+        """The folder of a key."""
+        return JobFolder(self.place.folder / key)
+
+    def admit(self, job: Job) -> str:
+        """Write down what is to run.
+
+        Returns:
+            The ticket: what the farm shall call the job. It is the key with a part drawn once, since a farm may serve
+            several stores and may remember the keys of one that was deleted.
+        """
+        folder = self.of(job.key)
+        ticket = str(folder.request.get("ticket") or f"{job.key}-{secrets.token_hex(6)}")
+        folder.prepare({**job.request, "key": job.key, "wall_time_s": self.place.wall_time_s, "ticket": ticket})
+        commit_point("farm.request.after")
+        return ticket
+
+    def find(self, key: str) -> Handle | None:
+        """The handle of a job that was written down, whether or not the farm has got it; ``poll`` settles that."""
+        return {"key": key} if self.of(key).request else None
+
+    def look(self, handle: Handle) -> Outcome:
+        """Judge by what the job left behind, then by whether its process lives, and before it begins by the farm.
+
+        Raises:
+            CannotTell: it has not begun and the farm does not answer, or its folder is not there.
+        """
+        folder = self.of(handle["key"])
+        if not folder.started:
+            why = self.why_never(_ticket(folder))
+            if not folder.started:
+                return Running() if why is None else Failed("transient", why, cost=0.0, seconds=0.0)
+        alive = lives(folder)  # before the folder is read: what a dead process left behind is complete
+        if (verdict := folder.verdict()) is not None:
+            return verdict
+        return Running() if alive else Lost(f"{_named(folder.started)} ended without a result or a word")
+
+    def poll(self, handle: Handle) -> Outcome:
+        """As ``look``, but a job that the farm will never begin is barred from beginning.
+
+        What a killed supervisor left running on this machine is killed too: nobody limits its time.
+        """
+        folder, outcome = self.of(handle["key"]), self.look(handle)
+        if isinstance(outcome, Failed) and not folder.started:
+            return outcome if folder.bar({}, outcome.reason) else Running()
+        if isinstance(outcome, Lost) and _is_here(folder.started) and end_group(folder.started["pid"]):
+            return Running()
+        return outcome
+
+    def cancel(self, handle: Handle) -> bool:
+        """Stop the job and everything it started, wherever that is; returns whether it had not begun and never will."""
+        folder = self.of(handle["key"])
+        if not folder.request or folder.verdict() is not None:
+            return False
+        if folder.bar({}, "it was cancelled before it began"):
+            return True
+        if not _is_here(folder.started):
+            folder.recall()
+        elif lives(folder):
+            os.killpg(folder.started["pid"], signal.SIGKILL)
+        else:  # its supervisor was killed before it
+            end_group(folder.started["pid"])
+        return False
+
+    def wait(self, handles: list[Handle], seconds: float) -> None:
+        """Return when one of the jobs has ended, as far as their folders tell, or after ``seconds``."""
+        deadline = time.monotonic() + seconds
+        folders = [self.of(handle["key"]) for handle in handles]
+        while folders and time.monotonic() < deadline and not any(_has_ended(folder) for folder in folders):
+            time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))
+
+
+def run_job(folder: str) -> str:
+    """What a worker of a farm does: run the job in a process group of its own, and wait for its end.
+
+    The process outlives the worker. Where another has begun the job, this returns at once.
+
+    Args:
+        folder: The job's folder.
+
+    Returns:
+        How it ended, in words.
+
+    Raises:
+        FieldcraftError: the worker does not see the folder, or the process ended before it began.
+    """
+    job = JobFolder(Path(folder))
+    if not job.request:
+        raise FieldcraftError(
+            f"No request.json in {folder}: a worker must see the campaigns' work folder under the path by which the "
+            "passes know it. Mount it there."
+        )
+    if not job.started:
+        child = job.start()
+        status = child.wait()
+        reason = f"process {child.pid} on {socket.gethostname()} ended with {status} before it began: {job.last_line()}"
+        if job.bar({}, reason):
+            raise FieldcraftError(f"{reason}. Mend the worker's installation.")
+    return f"{job.path.name}: {job.verdict() or 'another process runs it'}"
+
+
+def lives(folder: JobFolder) -> bool:
+    """Whether the process that began a job runs; one of another machine by the sign of life that it gives."""
+    started = folder.started
+    if _is_here(started):
+        return is_alive(started["pid"], started["started"])
+    with suppress(FileNotFoundError):
+        return time.time() - folder.heard < SILENT_S
+    return False
+
+
+def _has_ended(folder: JobFolder) -> bool:
+    return bool(folder.started) and (not lives(folder) or folder.verdict() is not None)
+
+
+def _is_here(started: dict[str, Any]) -> bool:
+    # The host too: containers of one machine share its boot and not its processes.
+    return (started.get("boot"), started.get("host")) == (boot(), socket.gethostname())
+
+
+def _ticket(folder: JobFolder) -> str:
+    request = folder.request
+    if not request:
+        raise CannotTell(f"{folder.path} holds no request.json: its disk is away, or somebody deleted it")
+    return str(request["ticket"])
+
+
+def _named(started: dict[str, Any]) -> str:
+    return f"process {started['pid']} on {started.get('host', 'another machine')}"

@@ -1,0 +1,1 @@
+"""Servers, leases, webhooks, progress, profiling, random streams: knows no campaign component."""

@@ -1,0 +1,290 @@
+"""A Prefect server for the length of one command, tuned for it, that cannot outlive whoever started it.
+
+Left alone, Prefect's temporary server costs 13-25 s: it runs every migration on an empty database, registers every
+block type, starts services that a local run has no use for, and each flow then waits a second for a heartbeat thread.
+Here the server starts first and imports go on beside it, an empty database is copied from a migrated one, and it
+ends when the pipe to its parent closes (even if the parent was killed).
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from fieldcraft.flows.errors import FieldcraftError
+
+_UNUSED_SERVICES = (
+    "CANCELLATION_CLEANUP",
+    "CLEANUP_RECONCILER",
+    "EVENT_LOGGER",
+    "EVENT_PERSISTER",
+    "FOREMAN",
+    "LATE_RUNS",
+    "PAUSE_EXPIRATIONS",
+    "REPOSSESSOR",
+    "SCHEDULER",
+    "TRIGGERS",
+)
+_QUIET = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_TO_API_ENABLED": "false",
+}
+_LOCAL = {
+    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT__SERVER_FINAL": "1",
+    **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in _UNUSED_SERVICES},
+}
+_OURS = ("PREFECT_HOME", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
+START_S = 120.0
+_DRAIN_S = 5.0  # for the events of flows that have ended
+
+
+class Server:
+    """A Prefect API for this process: the user's own (``PREFECT_API_URL``), or a child's."""
+
+    def __init__(self, home: Path) -> None:
+        """Begin to start a server, unless the user names one, and return at once; call before importing Prefect.
+
+        The child imports what it needs and then waits for ``begin``: until then nothing is written.
+        """
+        for name, value in _QUIET.items():
+            os.environ.setdefault(name, value)
+        self.child: subprocess.Popen[bytes] | None = None
+        self.begun = False
+        # Prefect makes its home as soon as it is imported, but not that folder's parent: until ``begin`` there is none.
+        self.home = home / "server"
+        self.before: dict[str, str | None] = {}
+        if os.environ.get("PREFECT_API_URL"):
+            return
+        self.before = {name: os.environ.get(name) for name in _OURS}
+        os.environ["PREFECT_HOME"] = str(self.home)
+        # Only this process and its children can use the server: the password is never written anywhere.
+        os.environ["PREFECT_SERVER_API_AUTH_STRING"] = os.environ["PREFECT_API_AUTH_STRING"] = (
+            f"fieldcraft:{secrets.token_urlsafe(24)}"
+        )
+        self.child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "fieldcraft.flows.machinery.prefect_server"],
+            env={**os.environ, **_LOCAL},
+            start_new_session=True,  # Ctrl-C is for the campaign; the pipe ends the server after it
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self.child.stdout is not None  # piped above
+        port = self.child.stdout.readline().decode().strip()
+        if not port:
+            problem = self._ended("before it had a port of 127.0.0.1")
+            self.close()
+            raise problem
+        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
+
+    def begin(self) -> None:
+        """Let the child write its database and serve.
+
+        Raises:
+            FieldcraftError: it has ended; nothing was changed.
+        """
+        if self.child is not None:
+            assert self.child.stdin is not None  # piped above
+            self.begun = True
+            self.home.mkdir(parents=True, exist_ok=True)
+            try:
+                self.child.stdin.write(b"b")
+                self.child.stdin.flush()
+            except BrokenPipeError:
+                raise self._ended("before it began to serve") from None
+
+    def _ended(self, when: str) -> FieldcraftError:
+        """What is said of a child that is gone."""
+        assert self.child is not None  # it is gone
+        from fieldcraft.storage.processes import signal_name
+
+        status, log = self.child.wait(), self.home / "server.log"
+        how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with status {status}"
+        why = f"; {log} may say why" if log.exists() else ""
+        return FieldcraftError(
+            f"The local Prefect server {how} {when}{why}. Nothing is lost: run the same command again. If that does "
+            f"not help, delete {self.home}: nothing that counts is kept there."
+        )
+
+    def ready(self) -> None:
+        """Wait until the API answers.
+
+        Raises:
+            FieldcraftError: it does not; nothing was changed.
+        """
+        import httpx
+
+        url, deadline = os.environ["PREFECT_API_URL"], time.monotonic() + (START_S if self.child else 10.0)
+        while time.monotonic() < deadline and (self.child is None or self.child.poll() is None):
+            try:
+                if httpx.get(f"{url}/health", timeout=5.0, auth=self._auth()).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                time.sleep(0.05)
+        if self.child is not None and self.child.poll() is not None:
+            raise self._ended("before it answered")
+        if self.child is not None:
+            raise FieldcraftError(
+                f"The local Prefect server did not answer within {START_S:.0f} s; {self.home}/server.log may say why. "
+                f"Nothing is lost: run the same command again. If that does not help, delete {self.home}: nothing that "
+                "counts is kept there."
+            )
+        raise FieldcraftError(
+            f"No Prefect API answers at {url}. Start that server, or unset PREFECT_API_URL to use a local one."
+        )
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Say in one line that the API stopped answering within the block, for longer than Prefect's client is patient.
+
+        Raises:
+            FieldcraftError: it did.
+        """
+        import httpx
+
+        try:
+            yield
+        except httpx.TransportError as error:
+            problem = str(error) or type(error).__name__
+            raise FieldcraftError(
+                f"The Prefect API at {os.environ['PREFECT_API_URL']} does not answer any more ({problem}). Nothing is "
+                "lost: start that server again, or unset PREFECT_API_URL to use a local one, and run again."
+            ) from error
+
+    def _auth(self) -> tuple[str, str] | None:
+        user, found, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
+        return (user, password) if found else None
+
+    def close(self) -> None:
+        """End the child, and leave the environment as it was found.
+
+        One that has not begun has written nothing and need not come to the end of its imports.
+        """
+        if self.child is not None:
+            if self.begun:
+                _send_events()
+            else:
+                self.child.kill()
+            self.child.communicate()
+        for name, value in self.before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _send_events() -> None:
+    """Let Prefect send the events it still holds, while there is a server.
+
+    Left to the end of the process, it would try for a minute to reach the server that has ended, and print why not.
+    """
+    if "prefect.events.worker" not in sys.modules:
+        return
+    from prefect.events.worker import EventsWorker
+
+    logging.getLogger(EventsWorker.__name__).setLevel(logging.CRITICAL)
+    EventsWorker.drain_all(timeout=_DRAIN_S)
+
+
+@contextmanager
+def without_heartbeats() -> Iterator[None]:
+    """Flows inside emit no heartbeats, whose thread costs each flow call up to a second: the lease tells who lives."""
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        yield
+
+
+@contextmanager
+def one_client() -> Iterator[None]:
+    """Flows inside share one client: each would make one of its own, load certificates and ask for the version."""
+    from prefect.context import SyncClientContext
+
+    with SyncClientContext.get_or_create():
+        yield
+
+
+def _template() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "fieldcraft" / f"prefect-{version('prefect')}.db"
+
+
+def _copied(source: Path, target: Path) -> None:
+    """Copy a database that nobody writes, whole or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copyfile(source, draft)
+    with suppress(FileExistsError):  # another process was faster, and may be using its own
+        os.link(draft, target)
+    draft.unlink()
+
+
+def _migrated(database: Path) -> None:
+    """Bring a new database up to date, by copying one that is where this machine has made one before."""
+    if database.exists():
+        return
+    template = _template()
+    if not template.exists():
+        from prefect.server.database import provide_database_interface
+
+        asyncio.run(provide_database_interface().create_db())
+        with sqlite3.connect(database) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with suppress(OSError):  # where no cache can be written, the next new home migrates again
+            _copied(database, template)
+        return
+    _copied(template, database)
+
+
+def _serve() -> None:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+    import uvicorn
+    from prefect.server.api.server import create_app
+
+    if not os.read(0, 1):
+        return  # the parent found something wrong and left
+
+    def end_with_parent() -> None:
+        os.read(0, 1)  # returns when the parent closes the pipe, by dying too
+        os._exit(0)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    home = Path(os.environ["PREFECT_HOME"])
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "server.log").open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    _migrated(home / "prefect.db")
+    uvicorn.Server(uvicorn.Config(create_app(), log_level="error", lifespan="on")).run(sockets=[listener])
+
+
+def _prepare() -> None:
+    """Make the migrated database that new homes are copied from, so that no first run has to wait for it."""
+    if _template().exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, **_QUIET, **_LOCAL, "PREFECT_HOME": folder}
+        migrate = f"from pathlib import Path; from {__spec__.name} import _migrated; _migrated(Path(%r))"
+        subprocess.run([sys.executable, "-P", "-c", migrate % f"{folder}/prefect.db"], env=environment, check=True)
+
+
+if __name__ == "__main__":
+    _prepare() if "--prepare" in sys.argv else _serve()

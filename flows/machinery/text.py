@@ -1,0 +1,78 @@
+"""Text that people write: what may be kept of it, and how it is shown without moving anybody's cursor."""
+
+import difflib
+import math
+import unicodedata
+from collections.abc import Iterable
+
+from fieldcraft.flows.errors import InputError
+from fieldcraft.storage.text import one_line as one_line
+from fieldcraft.storage.text import printable as printable
+
+LONGEST = 2000  # characters of a comment or a reason
+HUGE = 1e100
+"""Numbers beyond it, and those as close to 0, have squares that are no numbers any more."""
+QUOTED = 80  # characters of a value that an error quotes
+
+
+def remark(text: str, what: str) -> str:
+    """A comment or a reason that may be kept.
+
+    Args:
+        text: Any text of at most ``LONGEST`` characters; line breaks and tabs are allowed, other controls are not.
+        what: What it is, for the error.
+
+    Raises:
+        InputError: it is longer, or holds a control character.
+    """
+    if len(text) > LONGEST:
+        raise InputError(f"The {what} has {len(text)} characters: keep it to {LONGEST}. Nothing was changed.")
+    for place, character in enumerate(text):
+        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t":
+            raise InputError(
+                f"The {what} holds the control character {character!r} at place {place + 1}: take it out. "
+                "Nothing was changed."
+            )
+    return text
+
+
+def said(text: str) -> str:
+    """What a program or a machine said, as it may be kept: the first ``LONGEST`` characters, printable."""
+    return printable(text[:LONGEST])
+
+
+def quoted(value: object) -> str:
+    """A value as an error quotes it: its first ``QUOTED`` characters, and ... where there are more."""
+    text = repr(value)
+    return text if len(text) <= QUOTED else f"{text[: QUOTED - 3]}..."
+
+
+def shown(word: str) -> str:
+    """A word that stands in an error without quotes, such as a place or an argument, cut like a quoted value."""
+    return word if len(word) <= QUOTED else f"{word[: QUOTED - 3]}..."
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """A sentence naming the nearest known word, or nothing."""
+    near = nearest(word, known)
+    return "" if near is None else f" Did you mean {near!r}?"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that another was probably meant for; None where there is none like it."""
+    return next(iter(difflib.get_close_matches(word[:QUOTED], list(known), n=1)), None)
+
+
+def level_text(text: str) -> str:
+    """A level on a single line; an image, whose text is rows of numbers, by its size: ``8x8 image``."""
+    rows = [row.split() for row in text.split(";")]
+    if len(rows) > 1 and len(rows[0]) > 1 and all(len(row) == len(rows[0]) for row in rows) and _numbers(rows):
+        return f"{len(rows)}x{len(rows[0])} image"
+    return one_line(text)
+
+
+def _numbers(rows: list[list[str]]) -> bool:
+    try:
+        return all(math.isfinite(float(word)) for row in rows for word in row)
+    except ValueError:
+        return False

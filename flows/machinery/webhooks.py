@@ -1,0 +1,112 @@
+"""One POST of JSON to a webhook of the operator's: within a stated time, to that host only, and never saying its URL.
+
+A webhook's path is often its secret, so whatever is said about a failure names the host alone.
+"""
+
+import http.client
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from fieldcraft.flows.errors import FieldcraftError
+
+
+class NotDelivered(FieldcraftError):
+    """Whoever was told did not say that they took it; they may have taken it all the same.
+
+    Attributes:
+        status: What they said instead, an HTTP status or a command's exit status; None when they said nothing.
+        reached: Whether they may have heard anything at all.
+    """
+
+    def __init__(self, message: str, status: int | None = None, *, reached: bool = True) -> None:
+        super().__init__(message)
+        self.status, self.reached = status, reached
+
+
+def post(url: str, body: Any, key: str, token: str | None, seconds: float) -> None:
+    """Send ``body`` as JSON; returns once the webhook has answered that it took it (any status from 200 to 299).
+
+    Redirects are not followed: the operator named one host.
+
+    Args:
+        url: Of the webhook, as the settings have it.
+        body: What is said, as JSON.
+        key: ``Idempotency-Key``; the same for every try to say the same.
+        token: Bearer token, if any.
+        seconds: Limit of the whole exchange, look-up of the name and a server that dawdles included.
+
+    Raises:
+        NotDelivered: it was refused, there was no answer in time, or the request cannot be made.
+    """
+    parts = urlsplit(url)
+    headers = {"Content-Type": "application/json", "Idempotency-Key": key, "User-Agent": "fieldcraft"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    connection = _connection(parts, seconds)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    where = f"The webhook at {parts.hostname}"
+
+    connected = threading.Event()
+
+    def exchange() -> int:
+        connection.connect()
+        connected.set()
+        connection.request("POST", path, json.dumps(body).encode(), headers)
+        return connection.getresponse().status
+
+    try:
+        status = _within(seconds, exchange, lambda: _cut(connection))
+    except TimeoutError:
+        raise NotDelivered(f"{where} did not answer within {seconds:.0f} s.") from None
+    except (OSError, http.client.HTTPException) as error:
+        why = str(error) or type(error).__name__
+        raise NotDelivered(f"{where} cannot be reached: {why}.", reached=connected.is_set()) from None
+    except ValueError:  # what is wrong with a name or a header would quote it
+        raise NotDelivered(f"{where} was sent nothing: the request cannot be made.", reached=False) from None
+    finally:
+        connection.close()
+    if not 200 <= status < 300:
+        hint = ", a redirect, which is not followed" if 300 <= status < 400 else ""
+        raise NotDelivered(f"{where} answered {status}{hint}.", status)
+
+
+def _connection(parts: SplitResult, seconds: float) -> http.client.HTTPConnection:
+    assert parts.hostname is not None  # settings refuse a webhook without one
+    if parts.scheme == "https":
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=seconds, context=context)
+    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=seconds)
+
+
+def _within(seconds: float, work: Callable[[], int], stop: Callable[[], None]) -> int:
+    """What ``work`` returns or raises; a socket's own limit is for one read, and name look-up has none at all."""
+    answers: list[int | Exception] = []
+
+    def record() -> None:
+        try:
+            answers.append(work())
+        except Exception as error:  # the thread's outermost edge: raised again by the caller, below
+            answers.append(error)
+
+    thread = threading.Thread(target=record, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not answers:
+        stop()
+        raise TimeoutError
+    if isinstance(answers[0], Exception):
+        raise answers[0]
+    return answers[0]
+
+
+def _cut(connection: http.client.HTTPConnection) -> None:
+    """End the exchange that another thread waits for."""
+    if connection.sock is not None:
+        with suppress(OSError):  # it ended by itself
+            connection.sock.shutdown(socket.SHUT_RDWR)

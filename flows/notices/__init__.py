@@ -1,0 +1,1 @@
+"""Telling people: the ledger's notices, to webhook and command."""

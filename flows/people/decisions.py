@@ -1,0 +1,284 @@
+"""What people decide: approve, reject, edit and prioritise trials. The commands and the flow ``decide`` both end here.
+
+Every decision is bound to what the person saw: the trial's state, version and the digest of what would run. Whoever
+comes second is told who was first, and changes nothing.
+
+    Overtaken   somebody, or something, was faster
+"""
+
+import re
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.identity import Person, Refused
+from fieldcraft.flows.machinery.text import one_line, quoted, remark
+from fieldcraft.flows.people.trial_labels import Choice, label
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
+from fieldcraft.flows.steps.approve import expiry
+from fieldcraft.flows.wiring.approved_code import covered
+from fieldcraft.flows.wiring.campaign import rewire
+from fieldcraft.physics.space import Categorical, Integer, SearchSpace
+from fieldcraft.storage.ledger import Ledger, StaleTrial
+from fieldcraft.storage.records import Event, Grant, Level, Trial, TrialState
+
+_UNSENT = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
+_HIGHEST = 1_000_000
+_WHAT_HAPPENED: Mapping[TrialState, str] = {
+    TrialState.PROPOSED: "put back to the proposals",
+    TrialState.APPROVED: "approved",
+    TrialState.STAGED: "claimed for dispatch",
+    TrialState.RUNNING: "sent",
+    TrialState.COMPLETED: "completed",
+    TrialState.FAILED: "reported as failed",
+    TrialState.ABANDONED: "abandoned",
+    TrialState.REJECTED: "rejected",
+    TrialState.HELD: "held for a person",
+}
+
+
+class Overtaken(FieldcraftError):
+    """The trial is no longer what the person saw; the message says who did what, and when."""
+
+
+def approve(
+    ledger: Ledger,
+    settings: Settings,
+    person: Person,
+    choices: Sequence[Choice],
+    comment: str = "",
+    attempts: int | None = None,
+) -> tuple[Trial, ...]:
+    """Approve proposals of one campaign, all or none, for the code that would run now.
+
+    Args:
+        ledger: Where they are.
+        settings: Where that code is looked up.
+        person: Who approves; their cost limit holds for each trial and for the sum.
+        choices: The proposals; under the policy ``batch`` all that an iteration has.
+        comment: What they say to it.
+        attempts: How often each may be sent; by default as often as the campaign file says.
+
+    Raises:
+        Overtaken: one of them is not waiting any more, or not what was seen.
+        identity.Refused: the cost is above the person's limit, or only an operator may give so many attempts.
+        InputError: the choices, the comment or the attempts cannot be, or the code is not here that would run.
+    """
+    comment = remark(comment, "comment")
+    trials = _seen(ledger, choices, {TrialState.PROPOSED})
+    spec = _specification(ledger, trials)
+    if (ended := ledger.campaign(spec.name).finished) is not None:
+        raise InputError(f"Campaign {spec.name!r} has ended ({ended}) and sends nothing more. Nothing was changed.")
+    _require_whole_batches(ledger, spec, trials, {TrialState.PROPOSED})
+    person.require_cost({trial.id: trial.cost for trial in trials})
+    given, until, code = _attempts(spec, person, attempts), expiry(spec, time.time()), covered(spec, settings).code
+    with one_winner(ledger, trials):
+        return ledger.approve_all(_grants(trials), person.name, comment, "manual", given, until, code)
+
+
+def reject(ledger: Ledger, person: Person, choices: Sequence[Choice], reason: str) -> tuple[Trial, ...]:
+    """Reject trials of one campaign that were not sent yet, all or none; raises as ``approve``."""
+    if not remark(reason, "reason").strip():
+        raise InputError("A rejection without a reason teaches nobody: give one. Nothing was changed.")
+    trials = _seen(ledger, choices, _UNSENT)
+    _require_whole_batches(ledger, _specification(ledger, trials), trials, _UNSENT)
+    with one_winner(ledger, trials):
+        return ledger.reject_all(_grants(trials), person.name, reason)
+
+
+def edit(
+    ledger: Ledger, settings: Settings, person: Person, choice: Choice, values: Mapping[str, str], reason: str = ""
+) -> tuple[Trial, Trial]:
+    """Change variables of a trial that was not sent yet; a person, or the policy, then approves it afresh.
+
+    Args:
+        ledger: Where it is.
+        settings: Where the campaign's problem is looked up.
+        person: Who edits; their cost limit holds for the new design, which the policy may approve at once.
+        choice: The trial.
+        values: New values as text, in the variables' units; the other variables keep theirs.
+        reason: Why.
+
+    Returns:
+        The trial before and after.
+
+    Raises:
+        Overtaken: it was sent or decided upon, or is not what was seen.
+        identity.Refused: the new design costs more than the person may approve.
+        InputError: the design is not one of the campaign's space, or the reason cannot be.
+    """
+    reason = remark(reason, "reason")
+    (before,) = _seen(ledger, [choice], _UNSENT)
+    campaign = rewire(ledger.campaign(before.campaign).spec, settings, algorithm=False)
+    try:
+        design = {**before.design, **{name: _level(campaign.space, name, text) for name, text in values.items()}}
+        campaign.space.check(design)
+    except ValueError as error:
+        raise InputError(f"{before.id}: {error} Nothing was changed.") from None
+    cost = campaign.problem.cost(design)
+    person.require_cost({before.id: cost})
+    with one_winner(ledger, [before]):
+        after = ledger.edit(before.id, before.expect, design, cost, person.name, reason)
+    return before, after
+
+
+def prioritise(ledger: Ledger, person: Person, trial: str, priority: int, reason: str = "") -> Trial:
+    """Set a trial's priority: of the approved trials those of greater priority are sent first.
+
+    Args:
+        ledger: Where it is.
+        person: Who sets it.
+        trial: Its id or label; what was seen of it plays no part.
+        priority: 0 at first.
+        reason: Why.
+
+    Raises:
+        InputError: the priority or the reason cannot be.
+    """
+    if abs(priority) > _HIGHEST:
+        raise InputError(f"A priority of {priority} is out of reach: give one from {-_HIGHEST} to {_HIGHEST}.")
+    return ledger.prioritise(Choice.of(trial).trial, priority, person.name, remark(reason, "reason"))
+
+
+def batch(ledger: Ledger, word: str, states: Collection[TrialState]) -> list[Choice]:
+    """The trials of an iteration, ``NAME:ITERATION``, that are in one of ``states``.
+
+    Raises:
+        InputError: there is no such iteration.
+        Overtaken: it has no such trial any more; says who decided.
+    """
+    name, _, number = word.rpartition(":")
+    if not name or not re.fullmatch("[0-9]{1,9}", number):
+        raise InputError(f"{quoted(one_line(word))} names no batch: give NAME:ITERATION, such as heat:3.")
+    trials = ledger.trials(name, iteration=int(number))
+    if not trials:
+        last = max((trial.iteration for trial in ledger.trials(name)), default=None)
+        raise InputError(f"Campaign {name!r} has no iteration {number}: its last one is {last}. Nothing was changed.")
+    chosen = [Choice(trial.id) for trial in trials if trial.state in states]
+    if not chosen:
+        raise _overtaken(ledger, trials[0])
+    return chosen
+
+
+def ago(at: float, now: float) -> str:
+    """The time between the two, in words: ``3 s``, ``5 min``, ``3 h``, ``4 d``."""
+    seconds = abs(now - at)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _seen(ledger: Ledger, choices: Sequence[Choice], states: Collection[TrialState]) -> list[Trial]:
+    """The trials chosen, each in one of ``states`` and with the digest that the person saw."""
+    names = [choice.trial for choice in choices]
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"The trials chosen are {', '.join(names) or 'none'}: name at least one, and each once.")
+    trials = [ledger.trial(name) for name in names]
+    for choice, trial in zip(choices, trials, strict=True):
+        if trial.state not in states:
+            raise _overtaken(ledger, trial)
+        require_seen(ledger, choice, trial)
+    return trials
+
+
+def require_seen(ledger: Ledger, choice: Choice, trial: Trial) -> None:
+    """Accept a decision on a trial that still is what the person saw of it.
+
+    Raises:
+        Overtaken: it is not; says who changed it.
+    """
+    if not choice.names(trial):
+        raise Overtaken(
+            f"{trial.id} is not what you saw: it is {label(trial)} now, not {choice.word}; it "
+            f"{_decision(ledger, trial)}. Look at it again ('fieldcraft queue'). Nothing was changed."
+        )
+
+
+def _specification(ledger: Ledger, trials: Sequence[Trial]) -> CampaignSpec:
+    names = sorted({trial.campaign for trial in trials})
+    if len(names) > 1:
+        raise InputError(f"The trials belong to {', '.join(names)}: decide on one campaign at a time.")
+    return stored(ledger.campaign(names[0]).spec, f"campaign {names[0]}")
+
+
+def _require_whole_batches(
+    ledger: Ledger, spec: CampaignSpec, trials: Sequence[Trial], states: Collection[TrialState]
+) -> None:
+    if spec.approval.policy != "batch":
+        return
+    chosen = {trial.id for trial in trials}
+    for iteration in sorted({trial.iteration for trial in trials}):
+        others = [t.id for t in ledger.trials(spec.name, states=states, iteration=iteration) if t.id not in chosen]
+        if others:
+            raise InputError(
+                f"Campaign {spec.name!r} decides by batch and {', '.join(others)} of iteration {iteration} would be "
+                f"left over: decide on all with --batch {spec.name}:{iteration}, or edit the trial in doubt first. "
+                "Nothing was changed."
+            )
+
+
+def _attempts(spec: CampaignSpec, person: Person, wanted: int | None) -> int:
+    usual = spec.dispatcher.attempts
+    if wanted is None:
+        return usual
+    if wanted < 1:
+        raise InputError(f"An approval for {wanted} attempts would approve nothing: give at least 1.")
+    if wanted > _HIGHEST:
+        raise InputError(f"An approval for {wanted} attempts is out of reach: give at most {_HIGHEST}.")
+    if wanted > usual and person.role != "operator":  # each attempt may cost as much as the first
+        raise Refused(
+            f"{person.name} is an {person.role} and may give the {usual} attempts of the campaign file, not {wanted}: "
+            "ask an operator. Nothing was changed."
+        )
+    return wanted
+
+
+def _level(space: SearchSpace, name: str, text: str) -> Level:
+    """A value as a variable takes it; one that is no number is left as text, which the space then refuses."""
+    variable = next((one for one in space.variables if one.name == name), None)
+    if variable is None or isinstance(variable, Categorical):
+        return text
+    try:
+        return int(text) if isinstance(variable, Integer) else float(text)
+    except ValueError:
+        return text
+
+
+def _grants(trials: Sequence[Trial]) -> list[Grant]:
+    return [Grant(trial=trial.id, expect=trial.expect, digest=trial.digest) for trial in trials]
+
+
+@contextmanager
+def one_winner(ledger: Ledger, trials: Sequence[Trial]) -> Iterator[None]:
+    """A lost compare-and-swap, told as who was faster."""
+    try:
+        yield
+    except StaleTrial:
+        for trial in trials:
+            if (now := ledger.trial(trial.id)).expect != trial.expect:
+                raise _overtaken(ledger, now) from None
+        raise
+
+
+def _overtaken(ledger: Ledger, trial: Trial) -> Overtaken:
+    return Overtaken(f"{trial.id} {_decision(ledger, trial)}. Nothing was changed.")
+
+
+def _decision(ledger: Ledger, trial: Trial) -> str:
+    """Who brought the trial to where it is, and when: ``was rejected by ben 3 s ago (too hot)``."""
+    events = [event for event in ledger.history(trial.campaign, trial.id) if event.version is not None]
+    event = next(event for event in reversed(events) if _moves(event))
+    reason = one_line(event.reason)
+    why = f" ({reason[:200]})" if reason else ""
+    what = "edited" if event.action == "edit" else _WHAT_HAPPENED[event.after or trial.state]
+    if event.action in ("propose", "import"):
+        what = "proposed" if event.action == "propose" else "imported"
+    return f"was {what} by {one_line(event.by)} {ago(event.created, time.time())} ago{why}"
+
+
+def _moves(event: Event) -> bool:
+    """Whether the event tells of a change of state or of design."""
+    return event.action == "edit" or (event.after is not None and event.after != event.before)

@@ -1,0 +1,162 @@
+"""What people do about trials that failed, that nobody can tell of, or that should stop: retry, abandon, cancel.
+
+A trial is moved first and its job stopped after: a crash in between leaves a job that nobody waits for, which the next
+pass stops (``flows.steps.cleanup``).
+"""
+
+import time
+
+from fieldcraft.flows.analysis.noise import by_people
+from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.identity import Person
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Handle
+from fieldcraft.flows.machinery.text import remark
+from fieldcraft.flows.people.decisions import one_winner, require_seen
+from fieldcraft.flows.people.trial_labels import Choice
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
+from fieldcraft.flows.steps.approve import expiry
+from fieldcraft.flows.wiring.approved_code import covered
+from fieldcraft.flows.wiring.campaign import dispatcher_of
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Trial, TrialState
+
+_RETRIED = frozenset({TrialState.FAILED, TrialState.HELD})
+_CANCELLED = frozenset({TrialState.STAGED, TrialState.RUNNING})
+_REMEDIES = {
+    TrialState.PROPOSED: "'fieldcraft reject' takes it back",
+    TrialState.APPROVED: "'fieldcraft reject' takes it back",
+    TrialState.STAGED: "'fieldcraft cancel' stops it",
+    TrialState.RUNNING: "'fieldcraft cancel' stops it",
+    TrialState.HELD: "'fieldcraft retry', 'abandon' or 'record' settles it",
+    TrialState.FAILED: "'fieldcraft retry' sends it again, 'fieldcraft abandon' gives it up",
+}
+
+
+class NotStopped(FieldcraftError):
+    """The trial has been moved, and whoever does it could not be told; the next pass tells them."""
+
+
+def retry(ledger: Ledger, settings: Settings, person: Person, named: str, comment: str = "") -> Trial:
+    """Approve a failed or held trial afresh, for as many attempts as the campaign file says.
+
+    Args:
+        ledger: Where it is.
+        settings: Where the code that would run is looked up.
+        person: Who approves.
+        named: Its id, or its label, which binds the approval to what was seen.
+        comment: What they say to it.
+
+    Raises:
+        identity.Refused: it costs more than the person may approve.
+        InputError: it neither failed nor is held, its campaign has ended, or the code is not here that would run.
+        decisions.Overtaken: somebody was faster, or the trial is not what was seen.
+    """
+    comment, trial = remark(comment, "comment"), _in(ledger, named, _RETRIED, "sent again")
+    require_seen(ledger, Choice.of(named), trial)
+    spec = _specification(ledger, trial)
+    if (ended := ledger.campaign(spec.name).finished) is not None:
+        raise InputError(f"Campaign {spec.name!r} has ended ({ended}) and sends nothing more. Nothing was changed.")
+    person.require_cost({trial.id: trial.cost})
+    with one_winner(ledger, [trial]):
+        return ledger.approve(
+            trial.id,
+            trial.expect,
+            trial.digest,
+            person.name,
+            comment,
+            "manual",
+            spec.dispatcher.attempts,
+            expiry(spec, time.time()),
+            covered(spec, settings).code,
+        )
+
+
+def abandon(ledger: Ledger, settings: Settings, person: Person, named: str, reason: str) -> Trial:
+    """Give a trial up for good and stop its job; a result that still comes is kept and changes nothing.
+
+    Raises:
+        InputError: it was not sent, has a result or was given up, or there is no reason.
+        decisions.Overtaken: somebody was faster.
+        NotStopped: it has been moved, but its job could not be stopped.
+    """
+    reason = _reason(reason)
+    trial = _in(ledger, named, _RETRIED | _CANCELLED, "abandoned")
+    seconds = _elapsed(ledger, trial)
+    with one_winner(ledger, [trial]):
+        done = ledger.move(trial.id, TrialState.ABANDONED, trial.expect, person.name, reason, seconds=seconds)
+    if trial.state in _CANCELLED:
+        _stop(ledger, settings, trial, done)
+    return done
+
+
+def cancel(ledger: Ledger, settings: Settings, person: Person, named: str, reason: str) -> Trial:
+    """Stop a trial that is running; it has failed as cancelled, and is repeated only on a person's word.
+
+    Raises:
+        InputError: it does not run, or there is no reason.
+        decisions.Overtaken: somebody was faster.
+        NotStopped: it has been moved, but its job could not be stopped.
+    """
+    reason = _reason(reason)
+    trial = _in(ledger, named, _CANCELLED, "cancelled")
+    with one_winner(ledger, [trial]):
+        done = ledger.move(
+            trial.id,
+            TrialState.FAILED,
+            trial.expect,
+            person.name,
+            reason,
+            failure="cancelled",
+            seconds=_elapsed(ledger, trial),
+        )
+    _stop(ledger, settings, trial, done)
+    return done
+
+
+def _elapsed(ledger: Ledger, trial: Trial) -> float | None:
+    """Wall time in seconds, up to its limit, of an attempt that runs; None where it is not known to, or people work."""
+    if trial.state is not TrialState.RUNNING or by_people(ledger.campaign(trial.campaign)):
+        return None
+    history = ledger.history(trial.campaign, trial.id)
+    claimed = max(event.id for event in history if event.after is TrialState.STAGED)
+    sent = next(e.created for e in history if e.id > claimed and e.after is TrialState.RUNNING)
+    limit = _specification(ledger, trial).dispatcher.wall_time_s
+    return min(max(0.0, time.time() - sent), limit)
+
+
+def _stop(ledger: Ledger, settings: Settings, trial: Trial, done: Trial) -> None:
+    """Stop the job of a trial that has been moved from ``trial`` to ``done``.
+
+    Raises:
+        NotStopped: whoever does it could not be told.
+    """
+    try:
+        dispatcher = dispatcher_of(trial.campaign, _specification(ledger, trial).dispatcher, settings)
+        handle: Handle | None = trial.handle or dispatcher.find(f"{trial.id}-{trial.attempt}")
+        if handle is not None:
+            dispatcher.cancel(handle)
+    except (CannotTell, FieldcraftError) as error:
+        raise NotStopped(
+            f"{trial.id} is {done.state} now, but whoever does it could not be told ({str(error).rstrip('.')}): the "
+            "next pass tries again."
+        ) from None
+
+
+def _specification(ledger: Ledger, trial: Trial) -> CampaignSpec:
+    return stored(ledger.campaign(trial.campaign).spec, f"campaign {trial.campaign}")
+
+
+def _reason(text: str) -> str:
+    if not remark(text, "reason").strip():
+        raise InputError("A trial given up without a reason teaches nobody: give one. Nothing was changed.")
+    return text
+
+
+def _in(ledger: Ledger, named: str, states: frozenset[TrialState], what: str) -> Trial:
+    """The trial of an id or label, if it is in one of these states."""
+    trial = ledger.trial(Choice.of(named).trial)
+    if trial.state not in states:
+        remedy = _REMEDIES.get(trial.state, "it is settled")
+        raise InputError(f"{trial.id} is {trial.state} and cannot be {what}: {remedy}. Nothing was changed.")
+    return trial

@@ -1,0 +1,1 @@
+"""After a fault: doctor, repair, backup, restore, move."""

@@ -1,0 +1,87 @@
+"""What shows that a ledger has lost what was last written into it: jobs and orders of attempts that it never made.
+
+An attempt is in the ledger, on the disk, before anything of it is begun. A job's folder or a work order of one that
+the ledger does not know therefore means that commits are gone: SQLite's log (``-wal``) was cut or deleted, a copy was
+made without it, or the ledger is older than the rest of the home. What left no trace outside cannot be found.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fieldcraft.flows.dispatchers.lab import STATES
+from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.jobs.order_folder import OrderFolder
+from fieldcraft.flows.recovery.backup import PIN
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.storage.ledger import Ledger, UnknownTrial, UnreadableRow
+
+_KEY = re.compile(r"(?P<trial>[A-Za-z0-9].*-\d{4,})-(?P<attempt>[1-9]\d*)")
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An attempt of which something was begun.
+
+    Args:
+        trial: Id of the trial.
+        attempt: Which attempt of it.
+        path: The job's folder or the work order.
+    """
+
+    trial: str
+    attempt: int
+    path: Path
+
+
+def begun(settings: Settings) -> list[Begun]:
+    """All attempts that left a trace in a home; look before the ledger is read, since passes go on meanwhile."""
+    return [*_jobs(settings.work.glob("[!.]*/*")), *_orders(settings)]
+
+
+def lost(ledger: Ledger, traces: Iterable[Begun]) -> Iterator[str]:
+    """What the ledger does not know of these, one sentence each."""
+    for trace in traces:
+        try:
+            known = ledger.trial(trace.trial).attempt
+        except UnknownTrial:
+            yield f"{trace.path}: {trace.trial} was sent, and the ledger holds no such trial. {_WHY}"
+            continue
+        except UnreadableRow:  # the ledger's own check names it
+            continue
+        if trace.attempt > known:
+            yield f"{trace.path}: attempt {trace.attempt} was sent, and the ledger has made {known}. {_WHY}"
+
+
+_WHY = (
+    "What was written into the ledger last is lost (its log cut, or left out of a copy): restore a later backup, or "
+    "move what lies there away to go on from what the ledger holds."
+)
+
+
+def require_known(site: Site) -> None:
+    """Accept a ledger that knows all jobs of its campaign: under the name of another, a new one would not be done.
+
+    Raises:
+        FieldcraftError: it has lost some; names the first.
+    """
+    for problem in lost(site.ledger, _jobs(site.work.glob("*"))):
+        raise FieldcraftError(f"{problem} No pass was made.")
+
+
+def _jobs(paths: Iterable[Path]) -> Iterator[Begun]:
+    for path in sorted(paths):
+        if found := _KEY.fullmatch(path.name):
+            yield Begun(found["trial"], int(found["attempt"]), path)
+
+
+def _orders(settings: Settings) -> Iterator[Begun]:
+    """Work orders in the folders that are this home's."""
+    for pin in settings.work.glob(f"[!.]*/{PIN}"):
+        name = pin.parent.name
+        orders = OrderFolder(name, (settings.lab or settings.home / "lab") / name, pin)
+        if orders.obstacle() is None:
+            files = sorted(file for state in STATES for file in (orders.folder / state).glob("[!.]*.json"))
+            yield from (Begun(one.trial, one.attempt, file) for file in files for one in _jobs([file.with_suffix("")]))

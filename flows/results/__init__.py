@@ -1,0 +1,1 @@
+"""What people measured: record, correct, retract, import, the watched inbox."""

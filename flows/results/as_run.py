@@ -1,0 +1,78 @@
+"""What was really run: each reading says it where it differed, on top of what earlier readings have said."""
+
+from collections.abc import Mapping, Sequence
+
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.tables import Reading, differs
+from fieldcraft.flows.machinery.text import quoted
+from fieldcraft.flows.spec.registry import suggestion
+from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.physics.space import Design, SpaceError
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Result, Trial, TrialState
+
+
+def design_sent(ledger: Ledger, trial: Trial, attempt: int) -> Design:
+    """The design that an attempt was sent with; an edit since then has given the trial another."""
+    if trial.revision == 1 or attempt == 0:
+        return trial.design
+    history = ledger.history(trial.campaign, trial.id)
+    claims = [event.id for event in history if event.action == "move" and event.after is TrialState.STAGED]
+    since = (e.details["was"] for e in history if e.action == "edit" and e.id > claims[attempt - 1])
+    return next(since, trial.design)
+
+
+def said_to_be_run(
+    campaign: Campaign, trial: Trial, sent: Design, reading: Reading, where: str
+) -> dict[str, float | int | str]:
+    """The variables of which a reading says what was run, beside what was ``sent``; ``where`` begins an error.
+
+    Raises:
+        InputError: one of them is no variable.
+    """
+    variables = {variable.name: variable for variable in campaign.problem.space.variables}
+    for name in reading.ran:
+        if name not in variables:
+            raise InputError(
+                f"{where}{trial.id}: {quoted(name)} is no variable.{suggestion(name, variables)} Known: "
+                f"{', '.join(variables)}."
+            )
+    return {
+        name: value
+        for name, value in reading.ran.items()
+        if not reading.restated or differs(variables[name], sent[name], value)
+    }
+
+
+def run_design(
+    campaign: Campaign, trial: Trial, sent: Design, results: Sequence[Result], attempt: int, said: Design
+) -> dict[str, float | int | str] | None:
+    """The whole design that was run, as an attempt's results have it and then ``said``; None for the trial's own.
+
+    A value within a spreadsheet's rounding of the one that stands, or was asked, is that one. What was asked is what
+    the attempt was ``sent`` with: an edit since then was never run by it.
+    """
+    told = [r.ran for r in results if r.attempt == attempt and r.verdict in ("partial", "accepted")]
+    design = {**sent, **((told and told[-1]) or {})}
+    for variable in campaign.problem.space.variables:
+        name = variable.name
+        if name in said and differs(variable, design[name], said[name]):
+            design[name] = said[name] if differs(variable, sent[name], said[name]) else sent[name]
+    return None if design == trial.design else design
+
+
+def unusual(campaign: Campaign, trial: Trial, ran: Mapping[str, float | int | str], where: str) -> tuple[str, ...]:
+    """A warning where a design that was run lies outside the campaign's space.
+
+    Raises:
+        InputError: it cannot be a design at all.
+    """
+    try:
+        campaign.space.encode([ran])
+    except SpaceError as error:
+        raise InputError(f"{where}{trial.id}: {error}") from None
+    try:
+        campaign.space.check(ran)
+    except SpaceError as error:
+        return (f"{trial.id}: what was run lies outside the campaign's space and is kept as it is: {error}",)
+    return ()

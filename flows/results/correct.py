@@ -1,0 +1,137 @@
+"""Corrections and retractions: a new result that names the old one, and who had seen the old value."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.text import remark
+from fieldcraft.flows.results.as_run import design_sent, run_design
+from fieldcraft.flows.results.record import Finding, kept, persistently
+from fieldcraft.flows.wiring.campaign import standing
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Product, Result, Trial, TrialState
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """A correction or retraction, and who had seen the old value.
+
+    Args:
+        trial: Trial id.
+        result: Number of the new result.
+        replaces: Number of the old one.
+        outputs: What counts now; None after a retraction.
+        models: Digest of each model that had seen the old value, by its iteration.
+        proposals: Trials that such a model had proposed.
+    """
+
+    trial: str
+    result: int
+    replaces: int
+    outputs: Mapping[str, float] | None
+    models: Mapping[int, str] = field(default_factory=dict)
+    proposals: tuple[str, ...] = ()
+
+
+def correct(site: Site, finding: Finding, by: str, reason: str) -> Corrected:
+    """Replace the result of a completed trial; what the finding does not say stays as it was.
+
+    Args:
+        site: The campaign.
+        finding: What ``flows.results.record.check_correction`` made of the reading.
+        by: Who corrects.
+        reason: Why.
+
+    Raises:
+        InputError: the trial has no result yet, outputs would be missing, or the reason cannot be kept.
+        storage.ledger.ForbiddenMove: nothing would change.
+    """
+    remark(reason, "reason")
+    ready = kept(site, finding)
+    reading = ready.reading
+
+    def write() -> Corrected:
+        trial, old = _counting(site.ledger, reading.trial)
+        results = site.ledger.results(trial.id)
+        outputs = {**(trial.outputs or {}), **ready.values}
+        missing = [output.name for output in site.campaign.problem.outputs if output.name not in outputs]
+        if missing:
+            raise InputError(f"{trial.id} was retracted: give all its outputs again; missing: {', '.join(missing)}.")
+        sent = design_sent(site.ledger, trial, old.attempt)
+        ran = run_design(site.campaign, trial, sent, results, old.attempt, ready.said)
+        details = {"sd": {**_known_sd(results, old.attempt), **reading.sd}, "note": reading.note}
+        said = {name: value for name, value in details.items() if value}
+        done, new = site.ledger.correct(
+            trial.id, trial.expect, old.id, outputs, ready.field or trial.field, by, reason, said, ran
+        )
+        return _told(site.ledger, done, old, new)
+
+    return persistently(write)
+
+
+def retract(site: Site, trial_id: str, by: str, reason: str) -> Corrected:
+    """Take a completed trial's result back: it keeps its state, and no model learns from it any more.
+
+    Raises:
+        InputError: the trial has no result, or the reason cannot be kept.
+        storage.ledger.ForbiddenMove: it was retracted before.
+    """
+    remark(reason, "reason")
+
+    def write() -> Corrected:
+        trial, old = _counting(site.ledger, trial_id)
+        done, new = site.ledger.correct(trial.id, trial.expect, old.id, None, None, by, reason, {})
+        return _told(site.ledger, done, old, new)
+
+    return persistently(write)
+
+
+def _known_sd(results: Sequence[Result], attempt: int) -> dict[str, float]:
+    """Standard deviations of the outputs that count: those of the last accepted result, and what was added to it."""
+    known: dict[str, float] = {}
+    for result in results:
+        if result.attempt == attempt and result.verdict in ("accepted", "duplicate"):
+            known |= result.details.get("sd", {})
+    return known
+
+
+def _counting(ledger: Ledger, trial_id: str) -> tuple[Trial, Result]:
+    """A completed trial and the result that counts."""
+    trial = ledger.trial(trial_id)
+    if trial.state is not TrialState.COMPLETED:
+        raise InputError(f"{trial.id} is {trial.state}: it has no result that counts. Record one first.")
+    return trial, standing(ledger.results(trial.id))[trial.id]
+
+
+def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
+    models = {
+        product.iteration: product.digest
+        for product in ledger.products(trial.campaign)
+        if product.step == "train" and _saw(product, old)
+    }
+    proposals = [
+        other.id
+        for other in ledger.trials(trial.campaign)
+        if other.origin.model is not None and other.origin.model.iteration in models
+    ]
+    return Corrected(trial.id, new.id, old.id, trial.outputs, models, tuple(proposals))
+
+
+def _saw(product: Product, old: Result) -> bool:
+    """Whether a model learnt from a result; one of a version without corrections saw the trial's only result."""
+    results = product.payload.get("results")
+    return old.trial in product.payload["trials"] if results is None else old.id in results
+
+
+def corrected_text(done: Corrected, outputs: str) -> str:
+    """What was done and who had seen the old value, in a few lines."""
+    now = f"corrected to {outputs}" if done.outputs is not None else "retracted; no model learns from it any more"
+    lines = [f"{done.trial}: {now} (result {done.result} replaces {done.replaces})."]
+    if not done.models:
+        return f"{lines[0]} No model had seen the old value."
+    lines += [
+        f"  the model of iteration {n} had seen the old value ({digest[:12]})" for n, digest in done.models.items()
+    ]
+    lines += [f"  {trial} was proposed by such a model" for trial in done.proposals]
+    return "\n".join([*lines, "Nothing of that is undone: the next model learns from what counts now."])

@@ -1,0 +1,362 @@
+"""What people measured, judged and kept: recorded, in parts or whole, corrected, retracted. Nothing is ever dropped."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.files.field_files import read_field
+from fieldcraft.flows.files.tables import Reading
+from fieldcraft.flows.machinery.text import quoted, remark
+from fieldcraft.flows.results.as_run import design_sent, run_design, said_to_be_run, unusual
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.registry import suggestion
+from fieldcraft.flows.steps.dispatch import attempt_keys
+from fieldcraft.flows.wiring.campaign import Campaign, rewire, standing
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.physics.space import Design
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import Ledger, StaleTrial, UnknownTrial, open_ledger
+from fieldcraft.storage.limits import LARGEST
+from fieldcraft.storage.records import TRANSITIONS, FieldRef, Result, Trial, TrialState
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+T = TypeVar("T")
+_TRIES = 5  # a pass or another person may move the trial between a look and the write
+
+
+class NotYet(FieldcraftError):
+    """The trial is between being claimed and being sent: only a pass can say whether it was sent."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A reading that was found to make sense.
+
+    Args:
+        reading: What was handed in.
+        attempt: Which attempt it belongs to.
+        values: Outputs in their units; from the field where no values were given.
+        said: Variables of which it says what was really run.
+        dataset: The field, while it is not stored.
+        field: The stored field.
+        warnings: What is unusual and kept all the same.
+    """
+
+    reading: Reading
+    attempt: int
+    values: Mapping[str, float]
+    said: Design
+    dataset: "xr.Dataset | None"
+    warnings: tuple[str, ...]
+    field: FieldRef | None = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What became of a reading.
+
+    Args:
+        trial: Trial id.
+        state: The trial's state now.
+        verdict: The ledger's.
+        result: Number of the stored result; None when nothing new was stored.
+        missing: Outputs that are still needed.
+        text: All this in one line.
+        warnings: What is unusual and was kept all the same.
+    """
+
+    trial: str
+    state: TrialState
+    verdict: str
+    result: int | None
+    missing: tuple[str, ...]
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+def site_for(settings: Settings, name: str) -> Site:
+    """A campaign with its stores, to be written to by a person; its algorithm is not built."""
+    ledger = open_ledger(settings.ledger)
+    campaign = rewire(ledger.campaign(name).spec, settings, algorithm=False)
+    return Site(campaign, ledger, FieldStore(settings.fields))
+
+
+def known_trial(ledger: Ledger, trial_id: str) -> Trial:
+    """The trial of that id.
+
+    Raises:
+        InputError: there is none; names the nearest.
+    """
+    try:
+        return _trial(ledger, trial_id)
+    except UnknownTrial:
+        known = [trial.id for campaign in ledger.campaigns() for trial in ledger.trials(campaign.name)]
+        raise InputError(
+            f"No trial {quoted(trial_id)} here.{suggestion(trial_id, known)} 'fieldcraft status' lists the campaigns; "
+            "nothing was recorded."
+        ) from None
+
+
+def attempt_named(ledger: Ledger, word: str) -> tuple[str, str | None]:
+    """Trial id, and the attempt's key where the word is the key of a work order (``heat-0007-2``)."""
+    owner, _, digits = word.rpartition("-")
+    try:
+        _trial(ledger, word)
+    except UnknownTrial:
+        if digits.isdecimal() and owner:
+            with suppress(UnknownTrial):
+                return _trial(ledger, owner).id, word
+    return word, None
+
+
+def _trial(ledger: Ledger, trial_id: str) -> Trial:
+    if not trial_id.isprintable():  # a ledger cannot even be asked for some of these
+        raise UnknownTrial(f"No trial has the id {quoted(trial_id)}.")
+    return ledger.trial(trial_id)
+
+
+def check(site: Site, reading: Reading) -> Finding:
+    """What a new reading says, found to make sense; writes nothing.
+
+    Raises:
+        InputError: the trial is unknown or was never sent, or a value, a unit, a name or a file is wrong.
+        NotYet: the trial is only being sent; record it once a pass has said so.
+    """
+    trial, where = known_trial(site.ledger, reading.trial), _where(reading)
+    if trial.campaign != site.name:
+        raise InputError(
+            f"{where}{trial.id} is a trial of {trial.campaign!r}, not of {site.name!r}. Nothing was recorded."
+        )
+    finding = _sound(site, trial, reading, _attempt(trial, reading, where))
+    if not finding.values:
+        raise InputError(f"{where}{trial.id}: no value was given. Known outputs: {_known(site.campaign)}.")
+    return finding
+
+
+def check_correction(site: Site, reading: Reading) -> Finding:
+    """What a correction says, found to make sense; writes nothing.
+
+    Raises:
+        InputError: nothing is corrected, the trial is unknown, or a value, a name or a file is wrong.
+    """
+    trial = known_trial(site.ledger, reading.trial)
+    counting = standing(site.ledger.results(trial.id)).get(trial.id)
+    finding = _sound(site, trial, reading, counting.attempt if counting else trial.attempt)
+    if not (finding.values or reading.ran):
+        raise InputError(f"{reading.trial}: nothing to correct. Give --value, --ran or --field.")
+    return finding
+
+
+def _where(reading: Reading) -> str:
+    return f"{reading.place}: " if reading.place else ""
+
+
+def _sound(site: Site, trial: Trial, reading: Reading, attempt: int) -> Finding:
+    where = _where(reading)
+    remark(reading.note, "note")
+    sent = design_sent(site.ledger, trial, attempt)
+    said = said_to_be_run(site.campaign, trial, sent, reading, where)
+    ran = run_design(site.campaign, trial, sent, site.ledger.results(trial.id), attempt, said)
+    warnings = unusual(site.campaign, trial, ran, where) if said and ran else ()
+    dataset = None if reading.field is None else read_field(reading.field)
+    values = _values(site.campaign, reading.values, f"{where}{trial.id}", "value")
+    _values(site.campaign, reading.sd, f"{where}{trial.id}", "standard deviation")
+    amounts = {"cost": reading.cost, "seconds": reading.seconds}
+    amounts |= {f"the standard deviation of {name}": sd for name, sd in reading.sd.items()}
+    for name, amount in amounts.items():
+        if amount is not None and not 0 <= amount <= LARGEST:
+            raise InputError(f"{where}{trial.id}: {name} is {amount}. Give a number from 0 to {LARGEST:g}.")
+    if dataset is not None and not values:
+        values = _evaluated(site.campaign, trial, ran, dataset, where)
+    return Finding(reading, attempt, values, said, dataset, warnings)
+
+
+def _attempt(trial: Trial, reading: Reading, where: str) -> int:
+    """The attempt a reading belongs to."""
+    if trial.attempt == 0:
+        if trial.state is TrialState.COMPLETED:
+            remedy = "'fieldcraft correct' changes an imported measurement."
+        else:
+            remedy = f"It is {trial.state}: approve it and let a pass send it, or import the measurement."
+        raise InputError(f"{where}{trial.id} was never sent, so it can have no result. {remedy}")
+    attempt = trial.attempt
+    if reading.key is not None:
+        keys = attempt_keys(trial)
+        if reading.key not in keys:
+            raise InputError(
+                f"{where}{quoted(reading.key)} is no order of {trial.id} (the last is {keys[-1]}). Take the key "
+                "from the work order, or leave it out."
+            )
+        attempt = 1 + keys.index(reading.key)
+    if trial.state is TrialState.STAGED and attempt == trial.attempt:
+        raise NotYet(
+            f"{where}{trial.id} is STAGED: a pass has still to say whether it was sent. Make a pass ('fieldcraft "
+            f"iterate {trial.campaign}'), then record it."
+        )
+    return attempt
+
+
+def _values(campaign: Campaign, given: Mapping[str, float], where: str, what: str) -> dict[str, float]:
+    known = [output.name for output in campaign.problem.outputs]
+    for name, value in given.items():
+        if name not in known:
+            raise InputError(
+                f"{where}: {what} of {quoted(name)}, which is no output.{suggestion(name, known)} Known: "
+                f"{_known(campaign)}."
+            )
+        if not math.isfinite(value):
+            raise InputError(f"{where}: {what} of {name} is {value}. Give a finite number, or leave it out.")
+    return {name: float(value) for name, value in given.items()}
+
+
+def _known(campaign: Campaign) -> str:
+    return ", ".join(f"{output.name} [{output.unit or '-'}]" for output in campaign.problem.outputs)
+
+
+def _evaluated(
+    campaign: Campaign, trial: Trial, ran: Design | None, dataset: "xr.Dataset", where: str
+) -> dict[str, float]:
+    try:
+        found = campaign.problem.evaluate(trial.design if ran is None else ran, dataset)
+    except Exception as error:  # the outermost edge of a user's problem: whatever it raises is one clear error
+        raise InputError(
+            f"{where}{trial.id}: problem {campaign.spec.problem.kind!r} cannot read its outputs from the field: "
+            f"{type(error).__name__}: {error}. Give the values as well."
+        ) from error
+    return _values(campaign, {name: float(value) for name, value in found.items()}, f"{where}{trial.id}", "value")
+
+
+def record(site: Site, finding: Finding, by: str, source: str) -> Recorded:
+    """Store a reading: completed where it is whole, kept as a part where outputs are missing, judged by the ledger.
+
+    Args:
+        site: The campaign.
+        finding: What ``check`` made of the reading.
+        by: Who records.
+        source: Where it came from.
+    """
+    ready = kept(site, finding)
+    return persistently(lambda: _record(site, ready, by, source))
+
+
+def kept(site: Site, finding: Finding) -> Finding:
+    """The finding with its field stored, which no result names yet."""
+    if finding.dataset is None:
+        return finding
+    stored = site.fields.write(finding.reading.trial, finding.dataset)
+    return dataclasses.replace(finding, dataset=None, field=stored)
+
+
+def persistently(write: Callable[[], T]) -> T:
+    """What ``write`` returns, done again from its first look where somebody moved the trial in between."""
+    for _ in range(_TRIES - 1):
+        try:
+            return write()
+        except StaleTrial:
+            continue
+    return write()
+
+
+def _record(site: Site, finding: Finding, by: str, source: str) -> Recorded:
+    trial, reading = site.ledger.trial(finding.reading.trial), finding.reading
+    results = [result for result in site.ledger.results(trial.id) if result.attempt == finding.attempt]
+    parts = [result for result in results if result.verdict == "partial"]
+    whole = trial.state is TrialState.COMPLETED
+    known = trial.outputs or {} if whole else {name: v for part in parts for name, v in part.outputs.items()}
+    missing = tuple(o.name for o in site.campaign.problem.outputs if o.name not in {**known, **finding.values})
+    agrees = finding.values.items() <= known.items()
+    outputs = {**known, **finding.values} if agrees or not whole else finding.values
+    field = finding.field or (trial.field if whole and agrees else _last(parts, lambda part: part.field))
+    sent = design_sent(site.ledger, trial, finding.attempt)
+    ran = run_design(site.campaign, trial, sent, results, finding.attempt, finding.said)
+    known_as = (outputs, field, ran or trial.design)
+    same = [r for r in _alike(trial, finding.attempt, results) if (r.outputs, r.field, r.ran or sent) == known_as]
+    if same and not _adds(reading, same if whole else results):
+        verdict = "duplicate" if missing or trial.outputs == outputs else "superseded"
+        return _said(site, trial, verdict, None, missing, finding.warnings)
+    done, result = site.ledger.record(
+        trial.id,
+        trial.expect,
+        outputs,
+        field,
+        by,
+        source,
+        _details(reading, parts),
+        finding.attempt,
+        ran,
+        _last(parts, lambda part: part.details.get("cost"), reading.cost),
+        _last(parts, lambda part: part.details.get("seconds"), reading.seconds),
+        bool(missing),
+    )
+    return _said(site, done, result.verdict, result.id, missing, finding.warnings)
+
+
+def _alike(trial: Trial, attempt: int, results: Sequence[Result]) -> Sequence[Result]:
+    """The results that a reading may repeat: while it can still count only what stands, else any of its attempt."""
+    if attempt == trial.attempt and TrialState.COMPLETED in TRANSITIONS[trial.state]:
+        return [result for result in results if result.verdict == "partial"][-1:]
+    return [result for result in results if result.verdict != "retraction"]
+
+
+def _adds(reading: Reading, same: Sequence[Result]) -> bool:
+    """Whether a reading says something beside its values that none of these results says."""
+    given = {"note": reading.note, "cost": reading.cost, "seconds": reading.seconds, "columns": dict(reading.more)}
+    sd = {name: value for result in same for name, value in result.details.get("sd", {}).items()}
+    return any(sd.get(name) != value for name, value in reading.sd.items()) or any(
+        value not in (None, "", {}) and all(result.details.get(name) != value for result in same)
+        for name, value in given.items()
+    )
+
+
+def _last(parts: Sequence[Result], what: Callable[[Result], Any], given: Any = None) -> Any:
+    """What was given, else what the last of the parts says that says it."""
+    said = [value for part in parts if (value := what(part)) is not None]
+    return given if given is not None else next(reversed(said), None)
+
+
+def _details(reading: Reading, parts: Sequence[Result]) -> dict[str, Any]:
+    """What is kept beside the values: uncertainties of all parts together, remarks, and the numbers of the parts."""
+    sd = {name: value for part in parts for name, value in part.details.get("sd", {}).items()} | dict(reading.sd)
+    kept = {
+        "sd": sd,
+        "note": reading.note,
+        "cost": reading.cost,
+        "seconds": reading.seconds,
+        "place": reading.place,
+        "columns": dict(reading.more),
+        "parts": [part.id for part in parts],
+    }
+    return {name: value for name, value in kept.items() if value not in (None, "", {}, [])}
+
+
+def _said(
+    site: Site, trial: Trial, verdict: str, result: int | None, missing: tuple[str, ...], warnings: tuple[str, ...]
+) -> Recorded:
+    counts = outputs_text(site.campaign, trial.outputs or {})
+    match verdict:
+        case "accepted":
+            text = f"{trial.id}: recorded, {counts}; it is {trial.state}."
+        case "partial":
+            text = f"{trial.id}: kept as a part; still missing: {', '.join(missing)}."
+        case "duplicate" if missing:
+            text = f"{trial.id}: nothing new; still missing: {', '.join(missing)}."
+        case "duplicate" if result is not None:
+            text = f"{trial.id}: the values of before; it is {trial.state}, and what is new beside them is kept."
+        case "duplicate":
+            text = f"{trial.id}: a duplicate; it is {trial.state} with these values already, nothing was changed."
+        case _:
+            remedy = "; 'fieldcraft correct' changes that" if trial.state is TrialState.COMPLETED else ""
+            text = f"{trial.id}: kept as superseded; it is {trial.state} ({counts or 'no value'} counts{remedy})."
+    return Recorded(trial.id, trial.state, verdict, result, missing, text, warnings)
+
+
+def outputs_text(campaign: Campaign, outputs: Mapping[str, float]) -> str:
+    """``value 3.2 K, g1 -0.1``: outputs in the problem's order, with units."""
+    known = [output for output in campaign.problem.outputs if output.name in outputs]
+    return ", ".join(f"{o.name} {outputs[o.name]:.6g}{' ' * bool(o.unit)}{o.unit}" for o in known)

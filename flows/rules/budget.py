@@ -1,0 +1,49 @@
+"""What is left of a campaign's budget, in words. The ledger enforces it; here a pass learns what can still be sent."""
+
+from typing import Any
+
+from fieldcraft.flows.spec.campaign_file import Budget
+from fieldcraft.storage.limits import refused
+from fieldcraft.storage.records import Limits, Spending, Trial
+
+NEARLY = 0.9  # share of a limit from which on it is called nearly spent
+
+
+def obstacle(trial: Trial, limits: Limits, spending: Spending, budget: Budget) -> str | None:
+    """Which limit does not let a trial be sent, by the rule of ``Ledger.move``; None where all do."""
+    return _exceeded(0 if trial.attempt else 1, trial.cost, limits, spending, budget)
+
+
+def exhausted(limits: Limits, spending: Spending, budget: Budget) -> str | None:
+    """Which limit leaves nothing for another trial, whatever it cost; None where none does."""
+    return _exceeded(1, None, limits, spending, budget)
+
+
+def _exceeded(trials: int, cost: float | None, limits: Limits, spending: Spending, budget: Budget) -> str | None:
+    found = refused(limits, spending, trials=trials, cost=cost)
+    if found is None or found.limit is None:
+        return None
+    if found.of == "trials":
+        return f"{spending.trials} of {limits.trials} trials"
+    if found.of == "cost":
+        spent = f"{found.used:g} of {found.limit:g} {budget.unit or 'budget units'} are spent"
+        return spent if found.more is None else f"{spent} and the next trial could cost {found.more:g}"
+    return (
+        f"{found.used / 3600:.4g} of {found.limit / 3600:.4g} h of wall time are spent and the next trial could "
+        f"take {limits.attempt_seconds / 3600:.4g}"
+    )
+
+
+def nearly_spent(limits: Limits, spending: Spending, budget: Budget) -> dict[str, Any] | None:
+    """The limits of which nine tenths are spent or reserved, as a notice tells them; None where there is none."""
+    parts = (
+        ("trials", spending.trials, limits.trials, "trials"),
+        ("cost", spending.spent + spending.reserved, limits.cost, budget.unit),
+        ("wall time", spending.seconds + spending.seconds_reserved, limits.seconds, "s"),
+    )
+    found = [
+        {"of": name, "used": used, "limit": limit, "unit": unit}
+        for name, used, limit, unit in parts
+        if limit is not None and used >= NEARLY * limit
+    ]
+    return {"limits": found} if found else None

@@ -1,0 +1,137 @@
+"""Stop rules: each looks at what the ledger holds and says in words, beginning with its name, that it holds."""
+
+from collections.abc import Sequence
+
+from fieldcraft.flows.rules.retries import retries
+from fieldcraft.flows.wiring.campaign import Campaign, saw_all, successful
+from fieldcraft.flows.wiring.context import Site
+from fieldcraft.storage.records import SETTLED, Brief, TrialState
+
+
+def stop_reason(site: Site, known: Sequence[Brief] | None = None) -> str | None:
+    """The first stop rule that holds, in words; the budget is none of them.
+
+    While one holds nothing more is sent, and once nothing is out the campaign ends.
+
+    Args:
+        site: The campaign.
+        known: All its trials, in brief; they are read where that is left out and a rule is set.
+    """
+    if not site.campaign.spec.stop.model_dump(exclude_none=True):
+        return None
+    trials = site.ledger.briefs(site.name) if known is None else known
+    return (
+        _target(site, trials)
+        or _no_improvement(site, trials)
+        or _failure_rate(site, trials)
+        or _certified_gap(site, trials)
+    )
+
+
+def nothing_to_learn_from(campaign: Campaign, trials: Sequence[Brief]) -> str | None:
+    """That none of the trials of the start succeeded, so that no model can choose the next."""
+    tried = sum(trial.state is not TrialState.REJECTED for trial in trials)
+    if not campaign.algorithm.learns(tried) or successful(trials):
+        return None
+    return f"failure: none of the first {tried} trials succeeded, so there is nothing to learn from"
+
+
+def mendable(trials: Sequence[Brief]) -> list[Brief]:
+    """The trials that a person may yet get a reading of: retracted ones, and failures that may be repeated."""
+    return [trial for trial in trials if _retracted(trial) or _repeatable(trial)]
+
+
+def _retracted(trial: Brief) -> bool:
+    return trial.state is TrialState.COMPLETED and trial.outputs is None
+
+
+def _repeatable(trial: Brief) -> bool:
+    return trial.state is TrialState.FAILED and trial.failure != "infeasible"
+
+
+def _target(site: Site, trials: Sequence[Brief]) -> str | None:
+    target = site.campaign.spec.stop.target
+    best = None if target is None else site.campaign.objective.best(successful(trials))
+    sign = 1 if site.campaign.objective.maximize else -1
+    if target is None or best is None or sign * (best - target) < 0:
+        return None
+    return f"target: a reading of {best:g} reached {target:g}"
+
+
+def _no_improvement(site: Site, trials: Sequence[Brief]) -> str | None:
+    """Counts the campaign's own completed trials since the best feasible reading, in order of completion.
+
+    One whose result was retracted counts neither way.
+    """
+    allowed = site.campaign.spec.stop.no_improvement
+    if allowed is None:
+        return None
+    objective = site.campaign.objective
+    sign, best, since = (1 if objective.maximize else -1), objective.best(_imported(trials)), 0
+    for trial in _settled(site, trials):
+        if trial.state is not TrialState.COMPLETED or _retracted(trial):
+            continue
+        value = objective.best([trial])
+        if value is not None and (best is None or sign * (value - best) > 0):
+            best, since = value, 0
+        elif best is not None:
+            since += 1
+    if since < allowed:
+        return None
+    return f"no improvement: {since} completed trials in a row were no better than the best reading of {best:g}"
+
+
+def _failure_rate(site: Site, trials: Sequence[Brief]) -> str | None:
+    """Counts failures of the last settled trials.
+
+    What a person cancelled is neither failure nor success, and what goes again by itself is not settled yet.
+    """
+    rule = site.campaign.spec.stop.failure_rate
+    if rule is None:
+        return None
+    again = {retry.trial.id for retry in retries(site.ledger, site.campaign.spec.dispatcher, site.name)}
+    settled = [trial for trial in _settled(site, trials) if trial.id not in again]
+    judged = [trial for trial in settled if _failed(trial) or trial.state is TrialState.COMPLETED]
+    last = judged[-rule.over :]
+    failed = sum(_failed(trial) for trial in last)
+    if len(last) < rule.over or failed <= rule.above * rule.over:
+        return None
+    return f"failure rate: {failed} of the last {rule.over} trials failed, more than {rule.above:g} of them"
+
+
+def _certified_gap(site: Site, trials: Sequence[Brief]) -> str | None:
+    """Asks the certificate of the latest iteration's first design, before which no other of its batch stands.
+
+    It holds for the readings that its model saw: one that has come in or was corrected since asks for another proof.
+    """
+    allowed = site.campaign.spec.stop.certified_gap
+    if allowed is None or not trials:
+        return None
+    latest = max(trial.iteration for trial in trials)
+    first = next(t.origin.certificate for t in site.ledger.trials(site.name, iteration=latest) if t.slot == 0)
+    gain = None if first is None else first.improvement
+    model = site.ledger.product(site.name, latest, "train")
+    if gain is None or gain > allowed or model is None:
+        return None
+    if not saw_all(model, trials, site.ledger.standing(site.name).values()):
+        return None
+    return (
+        f"certified gap: in iteration {latest} no design can be expected to improve on the best believed value by more "
+        f"than {gain:.3g}"
+    )
+
+
+def _failed(trial: Brief) -> bool:
+    given_up = trial.state in (TrialState.FAILED, TrialState.ABANDONED)
+    return given_up and trial.failure not in (None, "cancelled")
+
+
+def _imported(trials: Sequence[Brief]) -> list[Brief]:
+    return [trial for trial in successful(trials) if trial.imported]
+
+
+def _settled(site: Site, trials: Sequence[Brief]) -> list[Brief]:
+    """The campaign's own settled trials, in the order in which they came to be so."""
+    when = site.ledger.settled(site.name)
+    own = [trial for trial in trials if not trial.imported and trial.state in SETTLED]
+    return sorted(own, key=lambda trial: when[trial.id])

@@ -1,0 +1,195 @@
+"""``fieldcraft run``: passes inside one Prefect context until a rule ends the campaign, or it waits for people."""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fieldcraft.flows.errors import InputError, Unfinished
+from fieldcraft.flows.files.yaml_data import read_page
+from fieldcraft.flows.identity import acting
+from fieldcraft.flows.machinery.leases import held
+from fieldcraft.flows.machinery.prefect_server import Server, one_client, without_heartbeats
+from fieldcraft.flows.machinery.profiling import span
+from fieldcraft.flows.machinery.progress import Listener, listening, tell
+from fieldcraft.flows.notices.deliver import deliver
+from fieldcraft.flows.rules.stopping import mendable, nothing_to_learn_from
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.campaign_file import differing
+from fieldcraft.flows.steps.decide import Decision
+from fieldcraft.flows.views.all_failed import fruitless
+from fieldcraft.flows.views.data import counted
+from fieldcraft.flows.views.export import BackgroundExport
+from fieldcraft.flows.wiring.campaign import Campaign, rewire
+from fieldcraft.flows.wiring.campaign_file import campaign_on
+from fieldcraft.storage.ledger import Ledger, SpecChanged, open_ledger
+from fieldcraft.storage.records import OUT, Brief, Lease, TrialState
+
+WAIT_S = 2.0  # between looks at running simulations when none reports its end
+MODEL_S = 30.0  # between passes that ask after a model that is trained elsewhere
+_OPEN = OUT | {TrialState.PROPOSED}  # what somebody else has to act on
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a run ended.
+
+    Args:
+        name: Campaign.
+        reason: Why it ended.
+        anew: Whether anything was done; False for a campaign that had ended before.
+        seconds: Wall time of this command.
+    """
+
+    name: str
+    reason: str
+    anew: bool
+    seconds: float
+
+
+def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = False) -> Ran:
+    """Run the campaign of a file to its end, from wherever the ledger says it stands.
+
+    Raises:
+        InputError: the file is wrong, or differs from the campaign's stored specification.
+        identity.Refused: whoever acts may not run campaigns.
+        storage.ledger.LeaseHeld: another process runs the campaign; names it.
+        Unfinished: nothing goes on before a person decides or a laboratory answers.
+        FieldcraftError: Prefect's server does not answer, or not any more.
+    """
+    began = time.monotonic()
+    page = read_page(file)
+    with listening(listener), closing(Server(settings.home / "prefect")) as server:
+        campaign = campaign_on(page, settings)
+        ledger = open_ledger(settings.ledger, create=True)
+        known = created(ledger, campaign, file)
+        if known is not None:
+            deliver(settings, ledger, campaign.name)
+            return Ran(campaign.name, known, False, time.monotonic() - began)
+        with held(ledger, campaign.name, break_lease=break_lease) as lease:
+            server.begin()
+            with BackgroundExport(settings, campaign.name) as export:
+                reason = _passes(campaign, ledger, lease, server)
+            tell("exported", problem=export.problem)
+    return Ran(campaign.name, reason, True, time.monotonic() - began)
+
+
+def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:
+    """Create the campaign, or find it unchanged; returns why it has ended, where it has.
+
+    A specification stored by an earlier version is unchanged if it says the same, read by this one.
+
+    Raises:
+        identity.Refused: whoever acts may not create campaigns.
+        InputError: the ledger's campaign of that name has another specification; names the keys that differ.
+    """
+    from fieldcraft.flows.wiring.environment import environment_of
+
+    person = acting(campaign.settings, "operate")
+    try:
+        known = ledger.create_campaign(
+            campaign.name,
+            campaign.data,
+            campaign.digest,
+            {
+                **environment_of(campaign.problem, campaign.settings.plugins),
+                "by_people": campaign.dispatcher.by_people,
+            },
+            person.name,
+            campaign.limits,
+        )
+    except SpecChanged as error:
+        stored = _said_now(error.stored, campaign.settings)
+        if stored == campaign.data:
+            return ledger.campaign(campaign.name).finished
+        keys = "; ".join(differing(stored, campaign.data))
+        raise InputError(
+            f"{file}: campaign {campaign.name!r} was started with another specification ({keys}). "
+            "Restore these keys to go on, or give the file another name to start anew."
+        ) from None
+    return known.finished
+
+
+def _said_now(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+    """A stored specification as this version would store it; as it is where this version cannot read it."""
+    try:
+        return rewire(stored, settings).data
+    except InputError:
+        return stored
+
+
+def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) -> str:
+    with span("prefect"):
+        from fieldcraft.flows.campaign import iterate
+
+        server.ready()
+    home, held_lease = str(campaign.settings.home), lease.model_dump()
+    with server.answering(), without_heartbeats(), one_client():
+        while True:
+            with span("prefect"):
+                passed = iterate(campaign.name, home, held_lease)
+            decision = Decision(**passed["decision"])
+            if decision.finished:
+                return decision.finished
+            if decision.wait in ("person", "laboratory") and not passed["approved"]:
+                raise awaited(campaign, ledger)
+            if passed["sent"] or (decision.wait and not passed["approved"]):
+                with span("waiting"):
+                    pause(campaign, ledger, decision)
+
+
+def pause(campaign: Campaign, ledger: Ledger, decision: Decision) -> None:
+    """Return when a simulation has ended, a model is there, a retry is due, or it is time for another look."""
+    if decision.wait == "training":
+        _await_model(ledger, campaign.name, decision.iteration)
+        return
+    seconds = WAIT_S if decision.due is None else min(WAIT_S, max(0.0, decision.due - time.time()))
+    running = ledger.trials(campaign.name, states={TrialState.RUNNING})
+    handles = [trial.handle for trial in running if trial.handle]
+    if handles and not campaign.dispatcher.by_people:
+        campaign.dispatcher.wait(handles, seconds)
+    elif decision.wait:
+        time.sleep(seconds)
+
+
+def _await_model(ledger: Ledger, name: str, iteration: int) -> None:
+    deadline = time.monotonic() + MODEL_S
+    while time.monotonic() < deadline and ledger.product(name, iteration, "train") is None:
+        time.sleep(WAIT_S)
+
+
+def awaited(campaign: Campaign, ledger: Ledger) -> Unfinished:
+    """What a person or a laboratory has to do before the campaign can go on, with the commands for it."""
+    trials = ledger.trials(campaign.name, _OPEN)
+    state = {wanted: [t for t in trials if t.state is wanted] for wanted in TrialState}
+    waits = []
+    if undecided := state[TrialState.PROPOSED]:
+        proposals = counted(len(undecided), "proposal")
+        waits.append(f"{proposals} to decide on: 'fieldcraft queue {campaign.name}' shows what waits")
+    for trial in state[TrialState.HELD]:
+        why = next(e.reason for e in reversed(ledger.history(campaign.name, trial.id)) if e.after is TrialState.HELD)
+        waits.append(
+            f"{trial.id} is held ({why}): 'fieldcraft record', 'retry' or 'abandon' {trial.id} says what became of it"
+        )
+    if campaign.dispatcher.by_people and (out := state[TrialState.STAGED] + state[TrialState.RUNNING]):
+        orders = (campaign.settings.lab or campaign.settings.home / "lab") / campaign.name
+        given = counted(len(out), "work order")
+        waits.append(f"{given} with the laboratory: {orders}; 'fieldcraft record' takes results")
+    known = () if waits else ledger.briefs(campaign.name)
+    if not waits and (reason := nothing_to_learn_from(campaign, known)) is not None:
+        all_failed = fruitless(ledger, campaign.name, known)
+        told = f"{reason.removeprefix('failure: n')}{f' ({all_failed})' if all_failed else ''}"
+        waits.append(f"N{told}; {_mending(mendable(known))}")
+    return Unfinished(campaign.name, waits)
+
+
+def _mending(trials: Sequence[Brief]) -> str:
+    """The commands that get readings of trials without one."""
+    retracted = [trial.id for trial in trials if trial.state is TrialState.COMPLETED]
+    failed = [trial.id for trial in trials if trial.state is TrialState.FAILED]
+    ways = [f"'fieldcraft correct' gives a retracted one its result ({', '.join(retracted)})"] if retracted else []
+    if failed:
+        ways.append(f"'fieldcraft retry' or 'abandon' decides on what failed ({', '.join(failed)})")
+    return "; ".join(ways)

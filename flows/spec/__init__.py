@@ -1,0 +1,1 @@
+"""The campaign file: YAML in, canonical JSON and digest out; the directory registry of kinds."""

@@ -1,0 +1,207 @@
+"""What the parts of a campaign or study file have in common: no key that is unknown, and numbers that are numbers.
+
+Every number has a largest value, beyond which it says nothing that could be done.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from fieldcraft.flows.errors import MOST_FAULTS
+from fieldcraft.flows.machinery.text import HUGE, QUOTED, nearest, quoted, shown, suggestion
+
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+_MISSING = ("missing", "missing_argument")
+_WORD = re.compile("'([^']*)'")
+_RUN = re.compile(rf"\S{{{QUOTED + 1},}}")  # a value that a message of a kind's own quotes
+_WHOLE = 2**63
+STORED = "stored"
+"""Context of the validation of what a ledger keeps."""
+_PASSES = 1_000_000  # trials: each pass reads them all
+_MOST_COUNTED = 10_000_000
+
+
+def no_truth(value: Any) -> Any:
+    """What is given for a number, unless it is true or false.
+
+    Raises:
+        ValueError: it is.
+    """
+    if isinstance(value, bool):
+        raise ValueError("true and false say nothing here: give a number, or quote the word")
+    return value
+
+
+def no_text(value: Any) -> Any:
+    """What is given for a number, unless it is a number within quotes.
+
+    Raises:
+        ValueError: it is.
+    """
+    if isinstance(value, str) and is_number(value):
+        raise ValueError("a number within quotes is text: take the quotes off")
+    return value
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def at_most(limit: float, why: str) -> AfterValidator:
+    """A bound of a number from above, for what people give and not for what a ledger keeps of earlier versions.
+
+    Args:
+        limit: The largest number that may be given.
+        why: What stands behind it.
+    """
+
+    def within(value: float, about: ValidationInfo) -> float:
+        if value > limit and about.context != STORED:
+            raise ValueError(f"it may be {limit:,.16g} at most, for {why}. Give a smaller number")
+        return value
+
+    return AfterValidator(within)
+
+
+Finite = Annotated[float, BeforeValidator(no_text), BeforeValidator(no_truth), Field(allow_inf_nan=False)]
+Trials = Annotated[int, Field(ge=1), at_most(_PASSES, "every pass reads all trials")]
+Batch = Annotated[int, Field(ge=1), at_most(10_000, "one pass proposes them all, one after the other")]
+Parallel = Annotated[int, Field(ge=1), at_most(10_000, "one pass asks after all that run")]
+Seconds = Annotated[float, Field(gt=0), at_most(1e8, "that is three years")]
+Hours = Annotated[float, Field(gt=0), at_most(1e7, "that is a thousand years")]
+Cost = Annotated[float, Field(gt=0), at_most(1e15, "beyond it sums lose single units")]
+
+
+class Part(BaseModel):
+    """A part of a file: frozen, unknown keys and numbers that are none refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_a_number(cls, value: Any, about: ValidationInfo) -> Any:
+        types = set(types_of(cls.model_fields[about.field_name or ""].annotation))
+        if types & {int, float} and str not in types:
+            no_text(value)
+        return value if bool in types else no_truth(value)
+
+
+def types_of(annotation: Any) -> Iterator[Any]:
+    """The types that an annotation is made of, but for those within a container."""
+    if isinstance(annotation, type) or not (parts := get_args(annotation)):
+        yield annotation
+        return
+    for part in parts:
+        yield from types_of(part)
+
+
+def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a file that holds no others, by its place: ``space.x1[0]``."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from leaves(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(data, list | tuple):
+        for index, value in enumerate(data):
+            yield from leaves(value, f"{path}[{index}]")
+    else:
+        yield path, data
+
+
+def out_of_reach(data: Mapping[str, Any], counted: str = "algorithm") -> Iterator[str]:
+    """Faults of the numbers of a file that nothing can be done with, wherever they stand.
+
+    Args:
+        data: What the file says.
+        counted: Begins the places where a whole number counts steps, samples or nodes of a computation.
+    """
+    for path, value in leaves(data):
+        if isinstance(value, float) and not math.isfinite(value):
+            yield f"{path}: {value} is no number to work with. Give a finite one."
+        elif isinstance(value, float) and value and not 1 / HUGE <= abs(value) <= HUGE:
+            yield (
+                f"{path}: {value:g} is out of reach, for its square is no number any more. Give 0 or a number from "
+                f"{1 / HUGE:g} to {HUGE:g}, in another unit if need be."
+            )
+        elif isinstance(value, int) and abs(value) >= _WHOLE:
+            yield f"{path}: {quoted(value)} is out of reach, for a ledger keeps 63 bits. Give a smaller number."
+        elif path.startswith(counted) and type(value) is int and value > _MOST_COUNTED:
+            yield (
+                f"{path}: {value} is out of reach: so many steps, samples or nodes end on no machine. Give at most "
+                f"{_MOST_COUNTED:,}."
+            )
+
+
+def faults_of(
+    error: ValidationError,
+    where: str,
+    known: Callable[[tuple[int | str, ...]], Sequence[str]],
+    data: Mapping[str, Any],
+) -> list[str]:
+    """What pydantic found, one fault a place: place, problem, value, nearest key that exists.
+
+    Args:
+        error: What it found.
+        where: What stands before every place.
+        known: The keys that exist in a place.
+        data: What it was found in.
+    """
+    places: dict[tuple[int | str, ...], list[Any]] = {}
+    for fault in error.errors():
+        places.setdefault(_place(fault["loc"], data), []).append(fault)
+    misspelt = [place for place, (fault, *_) in places.items() if fault["type"] in _UNKNOWN][:MOST_FAULTS]
+    found: list[str] = []
+    for place, (fault, *others) in places.items():
+        if fault["type"] in _MISSING and any(_meant(other, place) for other in misspelt):
+            continue
+        path = ".".join(str(part) for part in (*([where] if where else ()), *place))
+        keys = known(place[:-1]) if fault["type"] in _UNKNOWN and len(found) < MOST_FAULTS else ()
+        found.append(_told(path, fault, [other["msg"] for other in others], keys))
+    return found
+
+
+def _meant(misspelt: tuple[int | str, ...], missing: tuple[int | str, ...]) -> bool:
+    """Whether a key that is unknown is the one that is missing, misspelt."""
+    return misspelt[:-1] == missing[:-1] and nearest(str(misspelt[-1]), [str(missing[-1])]) is not None
+
+
+def _told(path: str, fault: Any, more: Sequence[str], keys: Sequence[str]) -> str:
+    if fault["type"] in _UNKNOWN:
+        wrong = str(fault["loc"][-1])
+        hint = suggestion(wrong, keys) or (f" Known: {', '.join(keys)}." if keys else " Remove it.")
+        return f"{shown(path)}: unknown key {quoted(wrong)}.{hint}"
+    if fault["type"] in _MISSING:
+        return f"{shown(path)}: missing. Give it."
+    given, first = fault["input"], fault["msg"].removeprefix("Value error, ")
+    if fault["type"] == "int_parsing_size":
+        first = "it is out of reach for a whole number. Give a smaller one"
+    others = (other[:1].lower() + other[1:] for other in more)
+    message = _RUN.sub(lambda run: shown(run[0]), ", or ".join([first, *others]))
+    hint = suggestion(given, _WORD.findall(message)) if isinstance(given, str) else ""
+    value = "" if isinstance(given, Mapping) else f" (given: {quoted(given)})"
+    return f"{shown(path)}: {message}{value}{hint and f'.{hint}'}" if path else f"{message}{value}"
+
+
+def _place(loc: Sequence[int | str], data: Any) -> tuple[int | str, ...]:
+    """Where a fault is, without what pydantic adds for each type that a value could have had."""
+    for depth, part in enumerate(loc):
+        known = range(len(data)) if isinstance(data, list | tuple) else data if isinstance(data, Mapping) else ()
+        if part not in known:
+            return tuple(loc[: depth + isinstance(data, Mapping)])
+        data = data[part]
+    return tuple(loc)

@@ -1,0 +1,208 @@
+"""The directory is the registry: kind ``heat`` of group ``problems`` is ``physics/problems/heat.py``.
+
+Each file holds one public frozen dataclass. The operator's directories (``FIELDCRAFT_PLUGINS``) may hold the same
+folders (``problems/``, ``simulators/``, ...), whose files ``flows.spec.plugin_files`` loads and
+``flows.spec.contracts`` looks at.
+"""
+
+import dataclasses
+import importlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from fieldcraft.flows.errors import InputError, at
+from fieldcraft.flows.machinery.text import QUOTED, quoted, shown
+from fieldcraft.flows.machinery.text import suggestion as suggestion
+from fieldcraft.flows.spec.base import faults_of, is_number
+from fieldcraft.flows.spec.contracts import asked, require_problem, require_whole
+from fieldcraft.flows.spec.plugin_files import line_of, module_of
+
+PACKAGES = {
+    "problems": "fieldcraft.physics.problems",
+    "simulators": "fieldcraft.physics.simulators",
+    "surrogates": "fieldcraft.models.surrogates",
+    "acquisitions": "fieldcraft.models.acquisitions",
+    "maximizers": "fieldcraft.models.maximizers",
+    "proposers": "fieldcraft.models.proposers",
+    "rules": "fieldcraft.models.rules",
+    "peers": "fieldcraft.models.peers",
+    "sentences": "fieldcraft.models.sentences",
+    "dispatchers": "fieldcraft.flows.dispatchers",
+}
+_KIND = re.compile(r"[a-z][a-z0-9_]*")
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def folder_of(group: str) -> Path:
+    """Where the built-in kinds of a group lie."""
+    return _ROOT.joinpath(*PACKAGES[group].split(".")[1:])
+
+
+def available(group: str, plugins: Sequence[Path] = ()) -> dict[str, Path]:
+    """Kinds of a group and the file of each, built-in ones first; lists directories and imports nothing.
+
+    Of two plug-in directories that hold a file of the same name, which may be a helper, the first has the kind.
+
+    Raises:
+        InputError: a file of a plug-in directory bears the name of a built-in kind.
+    """
+    found: dict[str, Path] = {}
+    ours = folder_of(group)
+    for folder in (ours, *(plugin / group for plugin in plugins)):
+        for file in sorted(folder.glob("*.py")):
+            if not _KIND.fullmatch(file.stem):
+                continue
+            if file.stem in found and found[file.stem].is_relative_to(ours):
+                raise _twice(file.stem, found[file.stem], file)
+            found.setdefault(file.stem, file)
+    return found
+
+
+def _twice(kind: str, one: Path, other: Path) -> InputError:
+    return InputError(f"Kind {kind!r} exists twice: {one} and {other}. Rename yours.")
+
+
+def load(group: str, kind: str, plugins: Sequence[Path] = ()) -> type[Any]:
+    """The class of a kind.
+
+    Raises:
+        InputError: no such kind, or two; or its file cannot be loaded or does not hold one public frozen dataclass.
+    """
+    known = available(group, plugins)
+    if kind not in known:
+        new = f"{group}/{kind}.py" if _KIND.fullmatch(kind[:QUOTED]) else f"a file of its name into {group}/"
+        raise InputError(
+            f"No kind {quoted(kind)} in {group}.{suggestion(kind, known)} Known: {', '.join(sorted(known))}. "
+            f"To add one, write {shown(new)} in a directory that FIELDCRAFT_PLUGINS lists"
+            f"{'' if plugins else ', which lists none now'}."
+        )
+    held = [file for plugin in plugins if (file := plugin / group / f"{kind}.py").is_file()]
+    if len(held) > 1:
+        raise _twice(kind, *held[:2])
+    module = _module(group, known[kind])
+    public = [
+        value
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
+    if len(public) != 1 or not _is_frozen(public[0]):
+        raise InputError(
+            f"{known[kind]} holds {', '.join(c.__name__ for c in public) or 'no public class'}: it must hold exactly "
+            "one public frozen dataclass; begin the names of the others with an underscore."
+        )
+    return public[0]
+
+
+def build(
+    group: str,
+    component: Mapping[str, Any],
+    plugins: Sequence[Path] = (),
+    where: str = "",
+    *,
+    given: Mapping[str, Any] | None = None,
+    beside: Sequence[str] = (),
+) -> Any:
+    """The component that ``{kind: ..., option: ...}`` describes, validated.
+
+    Args:
+        group: What kinds it is one of.
+        component: Its kind and options.
+        plugins: Directories searched for kinds beside the built-in ones.
+        where: Its place in the file, for errors.
+        given: Fields that the caller sets and no file can.
+        beside: Keys of the same place that are no options, for suggestions.
+
+    Raises:
+        InputError: unknown kind, misspelt option, or a value that the component refuses; ``where`` is named.
+    """
+    given = given or {}
+    options = {key: value for key, value in component.items() if key != "kind"}
+    cls = _class(group, component.get("kind"), plugins, where)
+    if taken := sorted(given.keys() & options.keys()):
+        raise InputError(f"{where}.{taken[0]}: unknown key {taken[0]!r}. Remove it.")
+    if "__pydantic_config__" not in vars(cls):
+        cls.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+    try:
+        with at(where), asked(cls, "be made of these options"):
+            made = TypeAdapter(cls).validate_python({**given, **options})
+    except ValidationError as error:
+        names = [*beside, *(name for name in _fields(cls) if name not in given)]
+        known = {**given, **options}
+        raise InputError(*faults_of(error, where, lambda place: _keys(cls, place) if place else names, known)) from None
+    faults = [
+        fault for name, value in options.items() for fault in _unlike(f"{where}.{name}", value, getattr(made, name))
+    ]
+    if faults:
+        raise InputError(*faults)
+    if group == "problems":
+        with at(where):
+            require_problem(made)
+    return made
+
+
+def _class(group: str, kind: object, plugins: Sequence[Path], where: str) -> type[Any]:
+    with at(f"{where}.kind" if where else ""):
+        cls = load(group, str(kind), plugins)
+    with at(where):
+        require_whole(group, cls)
+    return cls
+
+
+def _unlike(place: str, given: object, made: object) -> Iterator[str]:
+    """Faults of values that became numbers and were none: true and false, and numbers within quotes."""
+    if isinstance(given, Mapping) and isinstance(made, Mapping):
+        for key in given.keys() & made.keys():
+            yield from _unlike(f"{place}.{key}", given[key], made[key])
+    elif isinstance(given, list | tuple) and isinstance(made, list | tuple):
+        for index, (one, other) in enumerate(zip(given, made, strict=False)):
+            yield from _unlike(f"{place}.{index}", one, other)
+    elif isinstance(made, int | float) and not isinstance(made, bool):
+        if isinstance(given, bool):
+            yield f"{place}: {given} is no number. Give one, or quote a word that is meant."
+        elif isinstance(given, str) and is_number(given):
+            yield f"{place}: {quoted(given)} is text. Take the quotes off."
+
+
+def options_of(kind: str, component: Any) -> dict[str, Any]:
+    """The component as data again, every default written out: ``{kind: ..., option: ...}``."""
+    return {"kind": kind, **{name: _data(getattr(component, name)) for name in _fields(type(component))}}
+
+
+def _data(value: Any) -> Any:
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+
+
+def _fields(cls: type[Any]) -> list[str]:
+    return [field.name for field in dataclasses.fields(cls) if field.init]
+
+
+def _keys(cls: type[Any], place: Sequence[int | str]) -> list[str]:
+    """The options of an option, in a place within a component; none where it has none."""
+    for part in place:
+        types = [field.type for field in dataclasses.fields(cls) if field.name == part]
+        parts = [each for kind in types for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)]
+        if not parts:
+            return []
+        cls = parts[0] if isinstance(parts[0], type) else type(parts[0])
+    return _fields(cls)
+
+
+def _is_frozen(cls: type[Any]) -> bool:
+    own = vars(cls).get("__dataclass_params__")  # of the class itself: a plain subclass of a dataclass has none
+    return own is not None and bool(own.frozen)
+
+
+def _module(group: str, file: Path) -> ModuleType:
+    if file.parent == folder_of(group):
+        return importlib.import_module(f"{PACKAGES[group]}.{file.stem}")
+    try:
+        return module_of(file)
+    except (Exception, SystemExit) as error:  # whatever a user's file raises is one clear error
+        line = f" ({place})" if (place := line_of(error)) else ""
+        raise InputError(f"{file} cannot be loaded: {type(error).__name__}: {error}{line}. Mend the file.") from error

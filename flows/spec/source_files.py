@@ -1,0 +1,250 @@
+"""The source files that a process would import for a problem, a simulator or a dispatcher, found without importing any.
+
+A file's imports are read from its text, wherever in it they stand; what is imported for type checking alone is left
+out. Followed are modules of ours under ``physics`` and ``flows/dispatchers``, and helpers of the operator's: a module
+or package that lies beside a plug-in or between it and the plug-in directory, and what such a one imports in turn.
+Packages of the environment are not followed, nor what a file imports by a name that it makes up while it runs.
+"""
+
+import ast
+import hashlib
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fieldcraft import HOMES
+from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.spec.plugin_files import BARE
+from fieldcraft.flows.spec.registry import available
+from fieldcraft.storage.code import Code
+from fieldcraft.storage.records import digest_of
+
+_ROOT = Path(__file__).resolve().parents[2]
+_FOLLOWED = ("physics/", "flows/dispatchers/")
+_PLACES = tuple(f"{_ROOT / name}{os.sep}" for name in _FOLLOWED)
+_OWN = "fieldcraft"  # what all our files together are called in brief
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement holds others
+_held: dict[str, str] = {}  # our files as this process first saw them, by name
+
+# Leading dots, the names after them, and what is taken from there.
+_Import = tuple[int, tuple[str, ...], tuple[str, ...]]
+
+
+class NotApproved(Exception):
+    """What would run here is not what was approved, and has not begun; the message says which file."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Source files as they are at one moment: each is read once.
+
+    Args:
+        plugins: The operator's directories of plug-ins, in their order.
+    """
+
+    plugins: Sequence[Path]
+    _read: dict[Path, bytes] = field(default_factory=dict, repr=False)
+
+    def of(self, kinds: Mapping[str, str], programs: Mapping[str, Path]) -> Code:
+        """The files behind some kinds, and programs as they are.
+
+        Args:
+            kinds: A kind by its group, such as ``{"problems": "heat"}``.
+            programs: Executables by the names to give them; one that cannot be read is left out.
+
+        Raises:
+            InputError: there is no such kind, or a file cannot be read.
+        """
+        begun = [self._root(available(group, self.plugins), kind, group) for group, kind in kinds.items()]
+        found = dict[Path, Path]()  # file -> the directory that it is searched from
+        while begun:
+            root, file = begun.pop()
+            if file not in found:
+                found[file] = root
+                begun += [*self._imported(root, file), *_packages(root, file)]
+        files = {name: _sha256(self._text(file)) for file, name in self._named(found).items()}
+        return Code(files=dict(sorted({**files, **_programs(programs)}.items())))
+
+    def _root(self, known: Mapping[str, Path], kind: str, group: str) -> tuple[Path, Path]:
+        if kind not in known:
+            raise InputError(
+                f"No kind {kind!r} in {group} here: set FIELDCRAFT_PLUGINS to the directory that has {group}/{kind}.py."
+            )
+        file = known[kind]
+        return next((plugin for plugin in self.plugins if file.is_relative_to(plugin)), _ROOT), file
+
+    def _imported(self, root: Path, file: Path) -> Iterator[tuple[Path, Path]]:
+        for dots, names, taken in _imports(self._text(file)):
+            if not dots and names[0] == "fieldcraft":
+                yield from ((_ROOT, one) for one in _of_ours(names[1:], taken) if _follows(one))
+            elif (dots or root != _ROOT) and (folder := _folder(root, file, dots, (*names, *taken)[:1])) is not None:
+                yield from ((root, one) for one in _loaded(folder, names, taken))
+            elif not dots and names[0] in BARE:
+                yield from ((_ROOT, one) for one in _of_ours(names, taken) if _follows(one))
+
+    def _text(self, file: Path) -> bytes:
+        if file not in self._read:
+            try:
+                self._read[file] = file.read_bytes()
+            except OSError as error:
+                problem = error.strerror or str(error)
+                raise InputError(f"{file}: cannot be read ({problem}). Check the file and your rights to it.") from None
+        return self._read[file]
+
+    def _named(self, found: Mapping[Path, Path]) -> dict[Path, str]:
+        """Names of files within their directories; where two are alike, with the number of the directory."""
+        names = {file: file.relative_to(root).as_posix() for file, root in found.items()}
+        often = Counter(names.values())
+        numbers = {root: number for number, root in enumerate(self.plugins, 1)}
+        return {file: n if often[n] == 1 else f"{n} ({numbers.get(found[file], 0)})" for file, n in names.items()}
+
+
+def brief(code: Code) -> dict[str, str]:
+    """The digests of source files by name, those of ours as one: what a process is told that will import them."""
+    own = {name: digest for name, digest in code.files.items() if _is_own(name)}
+    others = {name: digest for name, digest in code.files.items() if name not in own}
+    return {**others, **({_OWN: digest_of(own)} if own else {})}
+
+
+def require_approved(request: Mapping[str, Any], plugins: Sequence[Path]) -> None:
+    """Accept the request of a job if what this process imports for it, or starts, is what it was told was approved.
+
+    Raises:
+        NotApproved: it is not.
+        InputError: there is no such kind here, or a file cannot be read.
+    """
+    told: Mapping[str, str] | None = request.get("code")
+    if told is None:  # sent by a version whose approvals did not cover it
+        return
+    program = request.get("program")
+    kinds = {} if program else {f"{part}s": request[part]["kind"] for part in ("problem", "simulator")}
+    programs = {name: Path(program["argv"][0]) for name in told} if program else {}
+    found = brief(Sources(plugins).of(kinds, programs))
+    if changed := [name for name in sorted({*told, *found}) if told.get(name) != found.get(name)]:
+        raise NotApproved(
+            f"{', '.join(changed)} is not what was approved: it was changed since, or differs on this machine"
+        )
+
+
+def require_held(code: Code) -> None:
+    """Accept files of ours that are what this process has imported; the operator's plug-ins are imported anew.
+
+    Raises:
+        FieldcraftError: one of them was changed since this process began.
+    """
+    for name, digest in code.files.items():
+        if _is_own(name) and _held.setdefault(name, digest) != digest:
+            raise FieldcraftError(
+                f"{name} has changed since this process began, which still runs what it was then. Nothing is lost: "
+                "run again."
+            )
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith(_FOLLOWED)
+
+
+def _of_ours(names: Sequence[str], taken: Sequence[str]) -> Iterator[Path]:
+    """The files that importing names of the package fieldcraft, or of a module of it, runs."""
+    if names:
+        yield from _loaded(_ROOT, names, taken)
+    for name in taken if not names else ():
+        yield from _located(_ROOT, HOMES.get(name, name).split("."))
+
+
+def _follows(file: Path) -> bool:
+    return str(file).startswith(_PLACES)
+
+
+def _packages(root: Path, file: Path) -> Iterator[tuple[Path, Path]]:
+    """The packages of ours that importing a file of ours runs."""
+    package = file.parent / "__init__.py"
+    while root == _ROOT and _follows(package):
+        if package.is_file():
+            yield root, package
+        package = package.parent.parent / "__init__.py"
+
+
+def _folder(root: Path, file: Path, dots: int, first: Sequence[str]) -> Path | None:
+    """Where a name, the first of an import, is looked for; None where it is no helper of the directory."""
+    above = [folder for folder in file.parents if folder.is_relative_to(root)]
+    if dots:
+        return above[dots - 1] if dots <= len(above) else None
+    if first[0] in sys.stdlib_module_names:
+        return None
+    with_file = (folder for folder in above if any(True for _ in _located(folder, first)))
+    with_folder = (folder for folder in above if (folder / first[0]).is_dir())  # whose modules have no package file
+    return next(with_file, None) or next(with_folder, None)
+
+
+def _loaded(folder: Path, names: Sequence[str], taken: Sequence[str]) -> list[Path]:
+    """The files that ``import NAMES``, or ``from NAMES import TAKEN``, loads from a folder on."""
+    files = list(_located(folder, names))
+    if files and files[-1].name != "__init__.py":
+        return files  # what is taken stands in a module
+    return files + [file for name in taken for file in _located(folder, (*names, name))]
+
+
+def _located(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+    """The files that importing a dotted name runs, from a folder on: packages on the way, and the module."""
+    for name in names:
+        if (package := folder / name / "__init__.py").is_file():
+            yield package
+        elif (module := folder / f"{name}.py").is_file():
+            yield module
+            return
+        elif not (folder / name).is_dir():
+            return
+        folder = folder / name
+
+
+@lru_cache(maxsize=1024)
+def _imports(text: bytes) -> tuple[_Import, ...]:
+    """What a file's text imports; nothing where it is no Python, which whoever loads it will say."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    found, left = list[_Import](), list[ast.AST]([tree])
+    while left:
+        node = left.pop()
+        found += _of_statement(node)
+        blocks = ("orelse",) if _is_for_types(node) else _BLOCKS
+        left += [inner for block in blocks for inner in getattr(node, block, ())]
+    return tuple(dict.fromkeys(found))
+
+
+def _of_statement(node: ast.AST) -> Iterator[_Import]:
+    if isinstance(node, ast.Import):
+        yield from ((0, tuple(alias.name.split(".")), ()) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        module = tuple(node.module.split(".")) if node.module else ()
+        yield node.level, module, tuple(alias.name for alias in node.names)
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    test = node.test if isinstance(node, ast.If) else None
+    return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
+
+
+def _programs(programs: Mapping[str, Path]) -> dict[str, str]:
+    found = ((name, digest_of_program(file)) for name, file in programs.items())
+    return {name: digest for name, digest in found if digest is not None}
+
+
+def digest_of_program(file: Path) -> str | None:
+    """SHA-256 of an executable; None where this account may run it and not read it."""
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def _sha256(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()

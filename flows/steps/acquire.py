@@ -1,0 +1,185 @@
+"""Step 6, acquire: posterior and pending trials become designs, each with its origin."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldcraft.flows.machinery.progress import tell
+from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.flows.machinery.stopwatch import Clock
+from fieldcraft.flows.steps.collocate import points_of
+from fieldcraft.flows.wiring.campaign import as_read, data_of, infeasible, observations, seen_by, standing
+from fieldcraft.flows.wiring.context import ACTOR, Site
+from fieldcraft.flows.wiring.tensors import as_state
+from fieldcraft.models.numerics.scores import scores_of
+from fieldcraft.physics.space import Design, SearchSpace
+from fieldcraft.storage.records import Brief, Certificate, Origin, Product, Proposal, Trial, TrialState
+
+if TYPE_CHECKING:
+    from fieldcraft.models import maximizer
+    from fieldcraft.models.algorithm import Algorithm
+    from fieldcraft.models.observations import Observations
+    from fieldcraft.models.surrogate import Posterior
+
+
+def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
+    """Propose the next q designs of the initial sequence, in which imported trials have no place.
+
+    Where a design that is run again reads the same, one that has a trial gives way to the nearest that has none.
+    """
+    trials = site.ledger.briefs(site.name)
+    proposed = sum(trial.iteration < iteration and not trial.imported for trial in trials)
+    rng = stream(site.campaign.spec.seed, 0, Use.INITIAL)
+    campaign, designs = site.campaign, [trial.design for trial in trials]
+    taken = None if campaign.noisy else _encoded(campaign.space, designs)
+    X = campaign.algorithm.begin(campaign.space, proposed, q, rng, taken)
+    origin = _origin(site, iteration, "initial", trials)
+    return _propose(site, iteration, X, [origin] * len(X))
+
+
+def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
+    """Propose the designs that the iteration's model scores best, or that a peer asks for.
+
+    The time it took is written down before the designs are, as the product of this step.
+    """
+    clock = Clock()
+    X, origins = _chosen(site, iteration, q) if site.campaign.algorithm.peer is None else _asked(site, iteration, q)
+    site.ledger.note(site.name, iteration, "acquire", {"designs": q, **clock.passed}, None)
+    return _propose(site, iteration, X, origins)
+
+
+def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]]:
+    """Designs (q, d) from the iteration's stored model, with their origins."""
+    from fieldcraft.models.numerics.devices import computing_on
+
+    product = site.ledger.product(site.name, iteration, "train")
+    assert product is not None and product.reference is not None  # the pass trains before it acquires
+    campaign, trials = site.campaign, site.ledger.briefs(site.name)
+    seen = seen_by(product, trials, site.ledger.readings(site.name))
+    data = data_of(campaign, product, seen, points_of(site, iteration))
+    posterior = campaign.algorithm.restore(data, as_state(site.fields.read(product.reference)))
+    pending = _unseen(campaign.space, trials, seen)
+    rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
+    with computing_on(campaign.settings.device):
+        found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
+    mean, sd = _prediction(posterior, found.X)
+    base = _origin(site, iteration, "model", trials, product.payload["data_digest"], product)
+    base = base.model_copy(update=_said_of(posterior, found))
+    worth = [{"acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]} for slot in range(q)]
+    # Later places stand beside designs that nobody has read, and so does the first where some are pending.
+    gain = None if len(pending) else _gain(campaign.algorithm, posterior, data, found)
+    gains = [gain, *[None] * (q - 1)]
+    proven = [_proven(each, base, left) for each, left in zip(found.certificates or (), gains, strict=False)]
+    return found.X, [base.model_copy(update=a | b) for a, b in zip(worth, proven or [{}] * q, strict=True)]
+
+
+def _gain(
+    algorithm: "Algorithm", posterior: "Posterior", data: "Observations", found: "maximizer.Candidates"
+) -> float | None:
+    """By how much a design can be expected to improve on the least posterior mean at the observed points.
+
+    By the proof of the first place, in the objective's unit; None where there is none, or its bound is of an
+    approximation or says nothing of it.
+    """
+    from fieldcraft.models.acquisition import Improving
+
+    first = found.certificates[0] if found.certificates else None
+    if first is None or first.bound_of != "exact" or not isinstance(algorithm.acquisition, Improving):
+        return None
+    return posterior.scaling.sd * algorithm.acquisition.improvement(first.bound, posterior, data)
+
+
+def _proven(certificate: "maximizer.Certificate", base: Origin, gain: float | None) -> dict[str, Any]:
+    """A design's certificate as the ledger keeps it; a search that time ended cannot be repeated."""
+    kept = Certificate(
+        bound=certificate.bound,
+        gap=certificate.gap,
+        status=certificate.status,
+        bound_of=certificate.bound_of,
+        nodes=certificate.nodes,
+        improvement=gain,
+    )
+    return {"certificate": kept, "reproducible": base.reproducible and certificate.status != "time_limit"}
+
+
+def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]]:
+    """Designs (q, d) of the campaign's peer, which foresees nothing, with their origins."""
+    campaign, trials = site.campaign, site.ledger.briefs(site.name)
+    seen = as_read(trials, standing(site.ledger.readings(site.name)))
+    data = observations(campaign, seen, None, [trial.actual for trial in infeasible(trials)])
+    rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
+    X = campaign.algorithm.suggest(data, _unseen(campaign.space, trials, seen), campaign.space, q, rng)
+    return X, [_origin(site, iteration, "model", trials, data.digest)] * q
+
+
+def _said_of(posterior: "Posterior", found: "maximizer.Candidates") -> dict[str, dict[str, Any]]:
+    """What posterior and maximizer remark of how they came about, and the scores of what was chosen among."""
+    return {"remarks": {**posterior.remarks, **found.remarks}, "scores": scores_of(posterior.metrics)}
+
+
+def _unseen(space: SearchSpace, trials: Sequence[Brief], seen: Sequence[Brief]) -> np.ndarray:
+    """Encoded designs (k, d) that the model has no reading of and that are not to be proposed again.
+
+    Pending ones, and those that were rejected, failed, given up or retracted: a deterministic acquisition would
+    otherwise propose them for ever. What comes in after the training changes nothing here.
+    """
+    known = {trial.id for trial in seen}
+    return _encoded(space, [trial.design for trial in trials if trial.id not in known])
+
+
+def _encoded(space: SearchSpace, designs: Sequence[Design]) -> np.ndarray:
+    """Encoded designs (k, d); k may be 0."""
+    return space.encode(designs) if designs else np.empty((0, space.dimension))
+
+
+def _prediction(posterior: "Posterior", X: np.ndarray) -> tuple[list[float], list[float]]:
+    """Predicted mean and standard deviation of the objective at X (q, d), in its unit."""
+    import torch
+
+    with torch.no_grad():
+        mean, variance = posterior.mean_var(torch.as_tensor(X))
+    scaling = posterior.scaling
+    return scaling.to_physical(mean.numpy()).tolist(), (scaling.sd * np.sqrt(variance.numpy())).tolist()
+
+
+def _origin(
+    site: Site,
+    iteration: int,
+    kind: str,
+    trials: Sequence[Brief],
+    data_digest: str | None = None,
+    product: Product | None = None,
+) -> Origin:
+    part = site.campaign.spec.algorithm
+    return Origin.model_validate(
+        {
+            "kind": kind,
+            "algorithm": part.start.proposer.kind if kind == "initial" else part.sentence,
+            "seed": site.campaign.spec.seed,
+            "iteration": iteration,
+            "slot": 0,
+            "model": product.ref if product else None,
+            "data_digest": data_digest,
+            "collocation": product.payload.get("collocation") if product else None,
+            "environment": site.campaign.environment,
+            "reproducible": not any(trial.state is TrialState.FAILED for trial in trials),
+        }
+    )
+
+
+def _propose(site: Site, iteration: int, X: np.ndarray, origins: list[Origin]) -> tuple[Trial, ...]:
+    designs = site.campaign.space.decode(X)
+    for design in designs:
+        site.campaign.space.check(design)
+    proposals = [
+        Proposal(
+            design=design,
+            origin=origin.model_copy(update={"slot": slot}),
+            cost=site.campaign.problem.cost(design),
+        )
+        for slot, (design, origin) in enumerate(zip(designs, origins, strict=True))
+    ]
+    trials = site.ledger.propose(site.name, iteration, proposals, ACTOR)
+    tell("proposed", trials=trials)
+    return trials

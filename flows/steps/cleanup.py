@@ -1,0 +1,93 @@
+"""What earlier attempts left behind: results that came late are recorded, strays are stopped, scratch is deleted."""
+
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+
+from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Dispatcher, Finished, Handle, Running
+from fieldcraft.flows.machinery.progress import tell
+from fieldcraft.flows.wiring.context import Site, unfinished
+from fieldcraft.storage.fields import FieldDamaged, FieldError
+from fieldcraft.storage.ledger import StaleTrial, UnknownTrial
+from fieldcraft.storage.records import OUT, Trial, TrialState
+
+_GIVEN_UP = frozenset(TrialState) - OUT - {TrialState.COMPLETED}
+Take = Callable[[Site, Dispatcher, Trial, Handle, int, float], Trial | str]
+"""Records the result of an attempt; ``flows.steps.harvest.take``."""
+
+
+def tidy(site: Site, dispatcher: Dispatcher, take: Take) -> None:
+    """Settle every attempt that is not the present one of a trial that is out.
+
+    A job of such an attempt that still runs is stopped. A result is recorded, with its attempt, for the ledger to
+    judge. The scratch files of a trial that has a result are deleted, and what dead processes left staged. Looks at
+    the folders in the campaign's work folder, and at the last attempt of trials that were given up.
+    """
+    with suppress(FieldError):  # what cannot be deleted does no harm: the next pass tries again
+        site.fields.tidy()
+    present = {path.name for path in site.work.iterdir()} if site.work.is_dir() else set()
+    for trial, attempt in _past(site, present):
+        try:
+            _settle(site, dispatcher, trial, attempt, take, present=f"{trial.id}-{attempt}" in present)
+        except (CannotTell, StaleTrial, FieldcraftError):  # FieldcraftError: a laboratory that could not be told
+            continue
+    for iteration in site.ledger.iterations(site.name, "train"):
+        if unfinished(iteration) in present:
+            shutil.rmtree(site.work / unfinished(iteration), ignore_errors=True)
+
+
+def _past(site: Site, present: set[str]) -> Iterator[tuple[Trial, int]]:
+    """Attempts nobody waits for: those with files, and the last one of each trial that was given up."""
+    for trial in _concerned(site, present):
+        given_up = trial.state in _GIVEN_UP and trial.handle is not None
+        for attempt in range(1, trial.attempt + 1):
+            if attempt == trial.attempt and trial.state in OUT:
+                continue
+            if f"{trial.id}-{attempt}" in present or (given_up and attempt == trial.attempt):
+                yield trial, attempt
+
+
+def _concerned(site: Site, present: Collection[str]) -> list[Trial]:
+    """Trials that were given up, and those with files, by number."""
+    found = {trial.id: trial for trial in site.ledger.trials(site.name, states=_GIVEN_UP)}
+    for key in present:
+        with suppress(UnknownTrial):
+            trial = site.ledger.trial(key.rpartition("-")[0])
+            found[trial.id] = trial
+    return sorted((t for t in found.values() if t.campaign == site.name), key=lambda trial: trial.number)
+
+
+def _settle(site: Site, dispatcher: Dispatcher, trial: Trial, attempt: int, take: Take, *, present: bool) -> None:
+    key = f"{trial.id}-{attempt}"
+    handle = dispatcher.find(key)
+    outcome = dispatcher.look(handle) if handle is not None else None
+    if handle is not None and isinstance(outcome, Running):
+        dispatcher.cancel(handle)
+        tell("cancelled", trial=trial, reason=f"attempt {attempt} still ran")
+        return
+    if handle is not None and isinstance(outcome, Finished):
+        kept = _kept(site, dispatcher, trial, handle, attempt, outcome.seconds, take)
+    else:
+        within_pass = getattr(dispatcher, "within_pass", False)  # a late result of which never comes
+        kept = within_pass or trial.state in (TrialState.COMPLETED, TrialState.ABANDONED)
+    if kept and present:
+        dispatcher.forget(key)
+
+
+def _kept(
+    site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attempt: int, seconds: float, take: Take
+) -> bool:
+    """Whether the attempt's files are not needed any more: its result, recorded now where it was not, is stored."""
+    source = site.campaign.spec.dispatcher.kind
+    if any(result.attempt == attempt and result.source == source for result in site.ledger.results(trial.id)):
+        return True
+    now = site.ledger.trial(trial.id)  # an earlier attempt of it may have been recorded just now
+    try:
+        done = take(site, dispatcher, now, handle, attempt, seconds)
+    except (FieldDamaged, FieldcraftError) as error:
+        done = str(error)
+    if isinstance(done, str):  # nothing to record; as long as the trial has no other result, it stays where it is
+        return now.state is TrialState.COMPLETED
+    tell("late", trial=done, reason=f"a result of attempt {attempt} came late")
+    return True

@@ -1,0 +1,183 @@
+"""Step 3, decide: budget, pending trials and stop rules say whether to propose, to wait or to end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fieldcraft.flows.machinery.progress import tell
+from fieldcraft.flows.rules.budget import exhausted, nearly_spent, obstacle
+from fieldcraft.flows.rules.final_model import given_up
+from fieldcraft.flows.rules.retries import retries
+from fieldcraft.flows.rules.stopping import mendable, nothing_to_learn_from, stop_reason
+from fieldcraft.flows.steps.approve import automatic, ready
+from fieldcraft.flows.steps.dispatch import room_for
+from fieldcraft.flows.wiring.campaign import saw_all, successful
+from fieldcraft.flows.wiring.context import ACTOR, Site
+from fieldcraft.physics.geometry.counting import designs_of
+from fieldcraft.storage.ledger import StaleTrial
+from fieldcraft.storage.records import Brief, Product, Spending, Trial, TrialState, digest_of
+
+_OPEN = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
+
+Wait = Literal["simulations", "retry", "laboratory", "person", "training"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the pass does next: it proposes, waits or ends.
+
+    Args:
+        propose: Number of designs to propose, 0 for none.
+        iteration: The iteration they belong to.
+        model: Whether a surrogate chooses them.
+        wait: What is waited for: ``simulations`` also where a trial is about to be sent, ``retry`` for the pause after
+            a failure in passing, ``laboratory`` where people do the work, ``person`` where one has to decide,
+            ``training`` for a model that is trained elsewhere.
+        due: When the soonest retry may go, in seconds since the epoch.
+        finished: Why the campaign has ended.
+        last: Whether the iteration only trains: the model of all readings that the campaign ends with.
+    """
+
+    propose: int = 0
+    iteration: int = 0
+    model: bool = False
+    wait: Wait | None = None
+    due: float | None = None
+    finished: str | None = None
+    last: bool = False
+
+
+def decide(site: Site) -> Decision:
+    """Look at the ledger and decide; an end is recorded with the name of its rule."""
+    known = site.ledger.campaign(site.name).finished
+    if known is not None:
+        return Decision(finished=known)
+    trials, spending = site.ledger.briefs(site.name), site.ledger.spending(site.name)
+    _warn(site, spending)
+    if reason := stop_reason(site, trials):
+        out = _out(site, trials)
+        return Decision(wait=out) if out else _ended(site, trials, reason)
+    waiting = site.ledger.trials(site.name, states=_OPEN)
+    waits = _waits(site, trials, waiting, spending)
+    if waits is not None:
+        return waits
+    if spent := _spent(site, waiting, spending):
+        return _ended(site, trials, f"budget: {spent}")
+    if reason := nothing_to_learn_from(site.campaign, trials):
+        return Decision(wait="person") if mendable(trials) else _finished(site, reason)
+    return _next(site, trials)
+
+
+def _waits(site: Site, trials: tuple[Brief, ...], waiting: tuple[Trial, ...], spending: Spending) -> Decision | None:
+    """What has to come before anything else is proposed; None where nothing has."""
+    spec, dispatcher = site.campaign.spec, site.campaign.dispatcher
+
+    def affordable(trial: Trial) -> bool:
+        return obstacle(trial, site.campaign.limits, spending, spec.budget) is None
+
+    payable = [trial for trial in waiting if affordable(trial)]
+    goes = automatic(spec.approval, trials) | {trial.id for trial in ready(spec, waiting)}
+    out = _out(site, trials)
+    again = [retry for retry in retries(site.ledger, spec.dispatcher, site.name) if affordable(retry.trial)]
+    due = again[0].due if again else None
+    if any(trial.id in goes for trial in payable) and room_for(site, dispatcher, trials) > 0:
+        return Decision(wait="simulations", due=due)
+    if out == "simulations":
+        return Decision(wait="simulations", due=due)
+    if again:
+        return Decision(wait="retry", due=due)
+    if out is None and payable:
+        return Decision(wait="person")
+    return Decision(wait=out) if out else None
+
+
+def _out(site: Site, trials: tuple[Brief, ...]) -> Wait | None:
+    """For whom to wait because of what is out; None where nothing is."""
+    states = {trial.state for trial in trials}
+    if states & {TrialState.STAGED, TrialState.RUNNING}:
+        return "laboratory" if site.campaign.dispatcher.by_people else "simulations"
+    return "person" if TrialState.HELD in states else None
+
+
+def _spent(site: Site, waiting: tuple[Trial, ...], spending: Spending) -> str | None:
+    """What of the budget is spent, now that nothing is out, so that nothing more can be sent."""
+    limits, budget = site.campaign.limits, site.campaign.spec.budget
+    stuck = [why for trial in waiting if (why := obstacle(trial, limits, spending, budget)) is not None]
+    return exhausted(limits, spending, budget) or next(iter(stuck), None)
+
+
+def _ended(site: Site, trials: tuple[Brief, ...], reason: str) -> Decision:
+    """The end; where readings are noisy, a model of all of them comes before it, which says which design is best.
+
+    Where that model cannot be trained, the best is by the latest there is, or by the readings, and the end comes.
+    What it is trained on is what any iteration's model is, so that a pass that was killed meanwhile goes on with it.
+    """
+    trained = site.ledger.latest(site.name, "train")
+    if _untrained(site, trials, trained) and given_up(site.ledger, site.name) is None:
+        iteration = max(_next_iteration(trials), -1 if trained is None else trained.iteration + 1)
+        return Decision(iteration=iteration, model=True, last=True)
+    return _finished(site, reason)
+
+
+def _untrained(site: Site, trials: tuple[Brief, ...], trained: Product | None) -> bool:
+    """Whether a model is to be asked which design is best, and the latest one trained has not seen all readings."""
+    campaign = site.campaign
+    if not campaign.noisy or campaign.algorithm.surrogate is None or not successful(trials):
+        return False
+    if not campaign.algorithm.learns(len(_counted(trials))):
+        return False
+    return trained is None or not saw_all(trained, trials, site.ledger.standing(site.name).values())
+
+
+def _finished(site: Site, reason: str) -> Decision:
+    """Record the end; what can no longer run is rejected with that reason, so that nothing waits for ever."""
+    for trial in site.ledger.trials(site.name, states=_OPEN):
+        try:
+            site.ledger.move(trial.id, TrialState.REJECTED, trial.expect, ACTOR, reason)
+        except StaleTrial:  # a person was faster: the next pass decides again
+            return Decision(wait="person")
+    site.ledger.finish(site.name, reason, ACTOR)
+    tell("finished", reason=reason)
+    return Decision(finished=reason)
+
+
+def _counted(trials: Sequence[Brief]) -> list[Brief]:
+    """The trials that count: a rejected one leaves its place to another."""
+    return [trial for trial in trials if trial.state is not TrialState.REJECTED]
+
+
+def _left(site: Site, trials: Sequence[Brief]) -> int:
+    """How many more trials may be proposed; imported ones count nothing."""
+    own = [trial for trial in _counted(trials) if not trial.imported]
+    return site.campaign.spec.budget.trials - len(own)
+
+
+def _next(site: Site, trials: tuple[Brief, ...]) -> Decision:
+    spec, known = site.campaign.spec, len(_counted(trials))
+    model = site.campaign.algorithm.learns(known)
+    wanted = spec.algorithm.start.n - known
+    propose = min(wanted if wanted > 0 else spec.batch, _left(site, trials))
+    untried = _untried(site, trials, propose)
+    if propose and not untried:
+        return _ended(site, trials, "space: every design that it has was proposed")
+    return Decision(propose=untried, iteration=_next_iteration(trials), model=model)
+
+
+def _untried(site: Site, trials: Sequence[Brief], wanted: int) -> int:
+    """How many designs no trial has, at most ``wanted``; that many where one may be run again."""
+    designs = None if site.campaign.noisy else designs_of(site.campaign.space)
+    if designs is None or len(designs) - len(trials) >= wanted:
+        return wanted
+    return min(wanted, len({digest_of(design) for design in designs} - {digest_of(trial.design) for trial in trials}))
+
+
+def _next_iteration(trials: Sequence[Brief]) -> int:
+    return 1 + max((trial.iteration for trial in trials), default=-1)
+
+
+def _warn(site: Site, spending: Spending) -> None:
+    """Leave a notice, once, that a limit is nearly spent."""
+    payload = nearly_spent(site.campaign.limits, spending, site.campaign.spec.budget)
+    if payload is None or any(notice.key == "budget" for notice in site.ledger.notices(site.name)):
+        return
+    site.ledger.notify(site.name, "budget nearly spent", "budget", payload)

@@ -1,0 +1,165 @@
+"""Step 2, dispatch: reconcile what may have been sent, retry what may be retried, send what is approved."""
+
+import time
+from collections.abc import Sequence
+
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Dispatcher, Job
+from fieldcraft.flows.machinery.progress import tell
+from fieldcraft.flows.machinery.text import said
+from fieldcraft.flows.rules.budget import obstacle
+from fieldcraft.flows.rules.retries import retries
+from fieldcraft.flows.rules.stopping import stop_reason
+from fieldcraft.flows.steps.approve import lapse, no_longer_holds, ready
+from fieldcraft.flows.wiring.approved_code import Covered, covered
+from fieldcraft.flows.wiring.context import ACTOR, Site
+from fieldcraft.storage.ledger import BudgetSpent, ForbiddenMove, StaleTrial
+from fieldcraft.storage.records import Brief, Trial, TrialState
+
+_WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
+
+
+def attempt_key(trial: Trial) -> str:
+    """The key of a trial's present attempt, under which a result is matched; never used again."""
+    return f"{trial.id}-{trial.attempt}"
+
+
+def attempt_keys(trial: Trial) -> list[str]:
+    """The keys of all attempts of a trial so far."""
+    return [f"{trial.id}-{attempt}" for attempt in range(1, trial.attempt + 1)]
+
+
+def dispatch(site: Site) -> int:
+    """Send approved trials as far as there is room; returns how many were sent.
+
+    While a stop rule holds none is claimed. Trials that a person moved meanwhile, and those that neither budget nor
+    approval covers now, are left as they are.
+    """
+    dispatcher, staged = site.campaign.dispatcher, site.ledger.trials(site.name, states={TrialState.STAGED})
+    if not staged and not _may_go(site):
+        return 0
+    now = covered(site.campaign.spec, site.campaign.settings)
+    sent = sum(_send(site, dispatcher, trial, now) for trial in staged)
+    if site.ledger.campaign(site.name).finished is not None:
+        return sent
+    lapse(site, now.code)
+    if not _may_go(site) or stop_reason(site) is not None:
+        return sent
+    if _retry(site):
+        lapse(site, now.code)
+    room = room_for(site, dispatcher, site.ledger.trials(site.name, states={TrialState.RUNNING}))
+    waiting = site.ledger.trials(site.name, states=_WAITING)
+    for trial in ready(site.campaign.spec, waiting):
+        if room <= 0:
+            break
+        claimed = _claim(site, trial, now)
+        if claimed is not None:
+            room -= 1
+            sent += _send(site, dispatcher, claimed, now)
+    return sent
+
+
+def _may_go(site: Site) -> bool:
+    """Whether anything is approved or to be repeated, so that the stop rules need to be asked."""
+    approved = site.ledger.trials(site.name, states={TrialState.APPROVED})
+    return bool(approved or retries(site.ledger, site.campaign.spec.dispatcher, site.name))
+
+
+def obstacle_to(site: Site, trial: Trial) -> str | None:
+    """Which limit of the budget does not let a trial be sent now; None where all do."""
+    limits, spending = site.campaign.limits, site.ledger.spending(site.name)
+    return obstacle(trial, limits, spending, site.campaign.spec.budget)
+
+
+def room_for(site: Site, dispatcher: Dispatcher, trials: Sequence[Trial | Brief]) -> float:
+    """How many more trials may run at once; people take as many orders as they are given."""
+    if dispatcher.by_people:
+        return float("inf")
+    busy = sum(trial.state is TrialState.RUNNING for trial in trials)
+    return max(0, site.campaign.spec.dispatcher.parallel - busy)
+
+
+def _claim(site: Site, trial: Trial, now: Covered) -> Trial | None:
+    try:
+        return site.ledger.move(trial.id, TrialState.STAGED, trial.expect, ACTOR, "claimed for dispatch", code=now.code)
+    except (StaleTrial, BudgetSpent):
+        return None
+    except ForbiddenMove as error:  # the approval has run out just now, or is not for what would run
+        tell("unsent", trial=trial, reason=str(error))
+        return None
+
+
+def _send(site: Site, dispatcher: Dispatcher, staged: Trial, now: Covered) -> int:
+    """Submit a staged trial unless its key was begun already; after a crash only the dispatcher knows."""
+    key, handle = attempt_key(staged), None
+    try:
+        handle = dispatcher.find(key)
+        reason = "found again after a crash" if handle else "submitted"
+        if handle is None and (why := no_longer_holds(site, staged, now.code)) is not None:
+            return _take_back(site, staged, f"{why} before it was sent")
+        if handle is None:
+            handle = dispatcher.submit(Job(staged.id, key, _request(site, staged, now)))
+        site.ledger.move(staged.id, TrialState.RUNNING, staged.expect, ACTOR, reason, handle=handle)
+    except CannotTell as error:
+        return _hold(site, staged, f"{error}; a person must say")
+    except StaleTrial:  # a person gave it up meanwhile
+        if handle is not None:
+            dispatcher.cancel(handle)
+        return 0
+    tell("started", trial=staged)
+    return 1
+
+
+def _take_back(site: Site, staged: Trial, reason: str) -> int:
+    """Take a trial back that was never sent and may not be any more; to go again it needs another approval."""
+    site.ledger.move(
+        staged.id, TrialState.FAILED, staged.expect, ACTOR, reason, failure="transient", cost=0.0, seconds=0.0
+    )
+    tell("failed", trial=staged, reason=reason)
+    return 0
+
+
+def _hold(site: Site, staged: Trial, why: str) -> int:
+    reason = said(why)
+    try:
+        site.ledger.move(staged.id, TrialState.HELD, staged.expect, ACTOR, reason)
+    except StaleTrial:
+        return 0
+    tell("held", trial=staged, reason=reason)
+    return 0
+
+
+def _request(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
+    spec = site.campaign.spec
+    return {
+        "problem": spec.problem.model_dump(),
+        "simulator": spec.simulator and spec.simulator.model_dump(),
+        "design": dict(trial.design),
+        "units": {v.name: getattr(v, "unit", "") for v in site.campaign.problem.space.variables},
+        "outputs": {output.name: output.unit for output in site.campaign.problem.outputs},
+        "digest": trial.digest,
+        "code": dict(now.run),
+        "seed": spec.seed,
+        "iteration": trial.iteration,
+        "slot": trial.slot,
+    }
+
+
+def _retry(site: Site) -> int:
+    """Failures in passing go back to APPROVED once they are due and the budget covers them; returns how many."""
+    count = 0
+    coming = retries(site.ledger, site.campaign.spec.dispatcher, site.name)
+    due = [retry for retry in coming if retry.due <= time.time()]
+    for retry in due:
+        if obstacle_to(site, retry.trial) is not None:
+            continue
+        reason = f"retry {retry.number} of {retry.allowed} under the same approval"
+        try:
+            site.ledger.move(retry.trial.id, TrialState.APPROVED, retry.trial.expect, ACTOR, reason)
+        except StaleTrial:
+            continue
+        except ForbiddenMove as error:
+            tell("unsent", trial=retry.trial, reason=str(error))
+            continue
+        tell("retry", trial=retry.trial, reason=reason)
+        count += 1
+    return count

@@ -1,0 +1,237 @@
+"""Step 1, harvest: poll what runs, fetch what has finished, evaluate it, and write it down, fields first."""
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+from fieldcraft.flows.dispatchers.lab import Lab
+from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Dispatcher, Failed, Finished, Handle, Lost, Outcome, Running
+from fieldcraft.flows.machinery.progress import tell
+from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.flows.machinery.text import said
+from fieldcraft.flows.recovery.unaccounted import require_known
+from fieldcraft.flows.results.as_run import design_sent
+from fieldcraft.flows.results.inbox import collect
+from fieldcraft.flows.spec.source_files import Sources
+from fieldcraft.flows.steps.cleanup import tidy
+from fieldcraft.flows.steps.dispatch import attempt_key
+from fieldcraft.flows.wiring.approved_code import listed
+from fieldcraft.flows.wiring.context import ACTOR, Site
+from fieldcraft.physics.space import Design
+from fieldcraft.storage.fields import FieldDamaged
+from fieldcraft.storage.ledger import ForbiddenMove, StaleTrial
+from fieldcraft.storage.records import Trial, TrialState
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def harvest(site: Site) -> int:
+    """Settle every trial whose attempt has ended; returns how many were.
+
+    A trial that a person moved meanwhile is left to the next pass.
+
+    Raises:
+        FieldcraftError: the ledger has lost what was last written into it.
+    """
+    require_known(site)
+    dispatcher = site.campaign.dispatcher
+    settled = collect(site, dispatcher) if isinstance(dispatcher, Lab) else 0
+    for trial in site.ledger.trials(site.name, states={TrialState.RUNNING, TrialState.HELD}):
+        try:
+            settled += _settle(site, dispatcher, trial)
+        except StaleTrial:
+            continue
+    tidy(site, dispatcher, take)
+    return settled
+
+
+def _settle(site: Site, dispatcher: Dispatcher, trial: Trial) -> bool:
+    """Ask what became of an attempt and write it down; returns whether it has ended."""
+    running = _reconsidered(site, dispatcher, trial) if trial.state is TrialState.HELD else trial
+    if running is None:
+        return False
+    handle = running.handle
+    assert handle is not None  # RUNNING is entered with a handle
+    try:
+        outcome = dispatcher.poll(handle)
+    except CannotTell as error:
+        _miss(site, running, str(error))
+        return False
+    return _written(site, dispatcher, running, handle, outcome)
+
+
+def _written(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, outcome: Outcome) -> bool:
+    match outcome:
+        case Running():
+            _hear(site, trial)
+            return False
+        case Finished(seconds):
+            _finish(site, dispatcher, trial, handle, seconds)
+        case Failed():
+            _fail(site, trial, outcome)
+        case Lost(reason):
+            _lose(site, trial, reason)
+    return True
+
+
+def _reconsidered(site: Site, dispatcher: Dispatcher, held: Trial) -> Trial | None:
+    """A held trial as RUNNING again where its dispatcher can tell by now what becomes of it; else None."""
+    try:
+        handle = held.handle or dispatcher.find(attempt_key(held))
+        if handle is None:
+            if not dispatcher.by_people:  # people are asked twice on a person's word alone
+                _send_anew(site, held)
+            return None
+        outcome = dispatcher.look(handle)
+        if isinstance(outcome, Finished):
+            dispatcher.fetch(handle)
+    except (CannotTell, FieldDamaged):
+        return None
+    if isinstance(outcome, Lost):
+        return None
+    return site.ledger.move(
+        held.id, TrialState.RUNNING, held.expect, ACTOR, "the dispatcher can tell again", handle=handle
+    )
+
+
+def _send_anew(site: Site, held: Trial) -> None:
+    """Let a held trial be sent again, since its dispatcher says now that it was never begun."""
+    reason = "the dispatcher says now that it was never begun"
+    try:
+        site.ledger.move(held.id, TrialState.APPROVED, held.expect, ACTOR, reason, cost=0.0, seconds=0.0)
+    except ForbiddenMove:  # no attempt is left under its approval: a person must give another
+        return
+
+
+def _last_heard(trial: Trial) -> float:
+    return max(trial.heard or 0.0, trial.updated)
+
+
+def _hear(site: Site, trial: Trial) -> None:
+    if time.time() - _last_heard(trial) > site.campaign.spec.dispatcher.lease_s / 3:
+        site.ledger.hear(trial.id, trial.attempt)
+
+
+def _miss(site: Site, trial: Trial, why: str) -> None:
+    """Hold a running trial once its dispatcher has not told of it for longer than its lease."""
+    silent, lease = time.time() - _last_heard(trial), site.campaign.spec.dispatcher.lease_s
+    if silent <= lease:
+        return
+    _hold(site, trial, f"{why}; nothing was heard of it for {silent:.0f} s (dispatcher.lease_s is {lease:g})")
+
+
+def _finish(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, seconds: float) -> None:
+    try:
+        done = take(site, dispatcher, trial, handle, trial.attempt, seconds)
+    except FieldDamaged as error:
+        _lose(site, trial, str(error))
+        return
+    if isinstance(done, str):
+        _fail(site, trial, Failed("unknown", done, seconds=seconds))
+        return
+    tell("completed", trial=done, seconds=seconds)
+
+
+def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attempt: int, seconds: float) -> Trial | str:
+    """Fetch, evaluate and record the result of an attempt, the present one or an earlier.
+
+    Returns:
+        The trial as it is then, or why its outputs cannot be recorded.
+
+    Raises:
+        storage.fields.FieldDamaged: its fields are not what the job wrote.
+        storage.ledger.StaleTrial: a person moved the trial meanwhile.
+        FieldcraftError: the problem's ``evaluate`` failed.
+    """
+    fields, design = dispatcher.fetch(handle), design_sent(site.ledger, trial, attempt)
+    outputs = _evaluated(site, trial, design, fields)
+    bad = [name for name, value in outputs.items() if not math.isfinite(value)]
+    if bad:
+        return f"evaluate: output {bad[0]!r} is {outputs[bad[0]]}"
+    outputs[site.campaign.objective.output] += _noise(site, trial)
+    done, _ = site.ledger.record(
+        trial.id,
+        trial.expect,
+        outputs,
+        site.fields.write(trial.id, fields),
+        ACTOR,
+        site.campaign.spec.dispatcher.kind,
+        {"seconds": round(seconds, 3), "noise_sd": site.campaign.noise_sd, **_evaluated_by(site, trial)},
+        attempt=attempt,
+        ran=design,
+        seconds=_charged(site, seconds),
+    )
+    return done
+
+
+def _charged(site: Site, seconds: float) -> float:
+    """Wall time that an attempt is charged: at most its limit, at which it is killed, so that no budget is exceeded."""
+    return min(seconds, site.campaign.spec.dispatcher.wall_time_s)
+
+
+def _evaluated(site: Site, trial: Trial, design: Design, fields: "xr.Dataset") -> dict[str, float]:
+    """The outputs of a finished simulation of a design; a dispatcher that answers itself may give them as such.
+
+    Raises:
+        FieldcraftError: the problem's ``evaluate`` failed. The trial stays as it is and its result where it is, so
+            that nothing has to be simulated again once the problem is mended.
+    """
+    try:
+        problem, names = site.campaign.problem, [output.name for output in site.campaign.problem.outputs]
+        if site.campaign.answering is not None and all(name in fields and not fields[name].ndim for name in names):
+            return {name: float(fields[name]) for name in names}
+        found = problem.evaluate(design, fields)
+        return {name: float(found[name]) for name in names}
+    except Exception as error:  # the outermost edge of a user's problem: whatever it raises is one clear error
+        raise FieldcraftError(
+            f"{trial.id}: evaluate of problem {site.campaign.spec.problem.kind!r} failed: {type(error).__name__}: "
+            f"{error}. Its simulation has finished and is kept: mend the problem and run again."
+        ) from error
+
+
+def _evaluated_by(site: Site, trial: Trial) -> dict[str, str]:
+    """A note on a result whose problem has changed since its trial was approved; nothing where it has not."""
+    digests = [approval.code for approval in site.ledger.approvals(trial.id) if approval.code is not None]
+    approved = site.ledger.codes(site.name).get(digests[-1]) if digests else None
+    if approved is None:
+        return {}
+    problem = Sources(site.campaign.settings.plugins).of({"problems": site.campaign.spec.problem.kind}, {})
+    changed = [name for name, digest in problem.files.items() if approved.files.get(name) != digest]
+    return {"note": f"evaluated after {listed(changed)} changed"} if changed else {}
+
+
+def _noise(site: Site, trial: Trial) -> float:
+    if site.campaign.noise_sd == 0:
+        return 0.0
+    rng = stream(site.campaign.spec.seed, trial.iteration, Use.NOISE, trial.slot)
+    return float(rng.normal(0.0, site.campaign.noise_sd))
+
+
+def _fail(site: Site, trial: Trial, outcome: Failed) -> None:
+    reason = said(outcome.reason)
+    site.ledger.move(
+        trial.id,
+        TrialState.FAILED,
+        trial.expect,
+        ACTOR,
+        reason,
+        failure=outcome.kind,
+        cost=None if outcome.cost is None else min(outcome.cost, trial.cost),
+        seconds=None if outcome.seconds is None else _charged(site, outcome.seconds),
+    )
+    tell("failed", trial=trial, reason=reason)
+
+
+def _lose(site: Site, trial: Trial, reason: str) -> None:
+    if site.campaign.idempotent:
+        _fail(site, trial, Failed("transient", f"{reason}; the simulator is idempotent, so it may run again"))
+        return
+    _hold(site, trial, f"{reason}; whether the experiment was done, a person must say")
+
+
+def _hold(site: Site, trial: Trial, why: str) -> None:
+    reason = said(why)
+    site.ledger.move(trial.id, TrialState.HELD, trial.expect, ACTOR, reason)
+    tell("held", trial=trial, reason=reason)

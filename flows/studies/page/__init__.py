@@ -1,0 +1,1 @@
+"""A study as page, text and MLflow runs."""

@@ -1,0 +1,303 @@
+"""The study file as data: problems, algorithms, seeds, and the campaign that each cell of the study is."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fieldcraft.flows.errors import Faults, InputError
+from fieldcraft.flows.files.yaml_data import Page, read_page
+from fieldcraft.flows.machinery.text import suggestion
+from fieldcraft.flows.spec.base import Batch, Finite, Part, Trials, at_most, faults_of, out_of_reach
+from fieldcraft.flows.spec.campaign_file import Budget, Component, Dispatch, Noise
+
+Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_]{0,39}$")]
+Metric = Literal["regret_and_violation", "feasible_regret", "cumulative_regret", "cumulative_violation"]
+Seeds = Annotated[int, Field(ge=1, le=1000, strict=True)]
+_WORDS = ("surrogate", "acquisition", "maximizer", "peer")
+_LONGEST = 60  # characters of a campaign's name
+_MOST_CELLS = 100_000  # each has a folder
+
+
+class StudyStart(Part):
+    """The designs before any model, the same for every algorithm that has no sequence of its own.
+
+    Attributes:
+        n: How many.
+        proposer: Sequence they are taken from; the algorithm's, which mostly is Sobol's, when left out.
+    """
+
+    n: Trials
+    proposer: Component | None = None
+
+
+class StudyProblem(Part):
+    """One problem of a study: what a campaign file says beside its algorithm.
+
+    Attributes:
+        label: Names it in the study; the problem's kind when left out.
+        problem: What is optimised.
+        simulator: What answers a design.
+        sense: Whether the objective is maximised or minimised.
+        space: Narrower bounds of the problem's variables.
+        noise: Noise added to each reading of the objective.
+        start: The designs before any model.
+        budget: What each campaign may spend.
+        batch: Designs per iteration after the start.
+        dispatcher: Where simulations run: within the pass, unless they take long or must not be repeated.
+        seeds: How many campaigns of each algorithm; the study's number when left out.
+        algorithms: Labels of the algorithms that run on it; all of them when left out.
+    """
+
+    label: Label | None = None
+    problem: Component
+    simulator: Component = Component(kind="function")
+    sense: Literal["maximize", "minimize"]
+    space: dict[str, tuple[Finite, Finite]] = Field(default_factory=dict)
+    noise: Noise | None = None
+    start: StudyStart
+    budget: Budget
+    batch: Batch = 1
+    dispatcher: Dispatch = Dispatch(kind="inline", parallel=1000)
+    seeds: Seeds | None = None
+    algorithms: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its label, given or not."""
+        return self.label or self.problem.kind
+
+
+class StudyAlgorithm(BaseModel):
+    """One algorithm of a study: a campaign file's ``algorithm`` section, a sentence or its words, without a start.
+
+    Attributes:
+        label: Names it in the study; the sentence's name when left out.
+        kind: The sentence, if it is one.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    label: Label | None = None
+    kind: str | None = None
+
+    @model_validator(mode="after")
+    def _complete_and_without_start(self) -> Self:
+        given = self.model_extra or {}
+        if self.label is None and self.kind is None:
+            raise ValueError("neither a label nor a kind: give an algorithm in words a label")
+        if "named" in given:
+            raise ValueError("named is what the program notes beside expanded words: give the sentence as kind instead")
+        if "start" in given:
+            raise ValueError("start belongs to the problems of a study, so that all algorithms begin alike: move it")
+        if self.kind is None and not any(given.get(word) for word in _WORDS):
+            raise ValueError(
+                "a label and nothing else: give a kind, or surrogate, acquisition and maximizer, or a peer"
+            )
+        return self
+
+    @property
+    def name(self) -> str:
+        """Its label, given or not."""
+        return self.label or str(self.kind)
+
+
+class Limit(Part):
+    """When a study stops handing out work.
+
+    Attributes:
+        core_hours: CPU time of all its campaigns together, over all runs.
+    """
+
+    core_hours: Annotated[float, Field(gt=0), at_most(1e7, "that is a thousand years of a core")]
+
+
+_Given = TypeVar("_Given", bound=tuple[Any, ...])
+
+
+def _some(given: _Given) -> _Given:
+    """At least one: asked after each is valid, so that a wrong one is not called missing as well."""
+    if not given:
+        raise ValueError("is empty. Give at least one")
+    return given
+
+
+class StudySpec(Part):
+    """One study, whole.
+
+    Attributes:
+        name: Names the study and its folder.
+        problems: On what.
+        algorithms: What is compared.
+        seeds: Campaigns of each algorithm on each problem, with the seeds 1, 2, ...
+        reference: Label of the algorithm that the others are tested against; the first one when left out.
+        metric: By what algorithms are ranked and tested on problems with constraints
+            (``flows.studies.scoring.violation`` says what
+            each is); regret_and_violation when left out. On other problems it is the regret.
+        limit: When to stop early; never when left out.
+        experiment: Name of the MLflow experiment; the study's when left out.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$")
+    problems: Annotated[tuple[StudyProblem, ...], AfterValidator(_some)]
+    algorithms: Annotated[tuple[StudyAlgorithm, ...], AfterValidator(_some)]
+    seeds: Seeds = 5
+    reference: str | None = None
+    metric: Metric | None = None
+    limit: Limit | None = None
+    experiment: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_ -]{0,59}$")
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        for what, names in (("problem", self.problem_names), ("algorithm", self.algorithm_names)):
+            if twice := [name for name, count in Counter(names).items() if count > 1]:
+                raise ValueError(f"two {what}s are labelled {twice[0]!r}: give each its own label")
+        for problem in self.problems:
+            for name in problem.algorithms or ():
+                self._require(name, f"problems.{problem.name}.algorithms")
+            if problem.algorithms == ():
+                raise ValueError(f"problems.{problem.name}.algorithms is empty: name some, or leave it out for all")
+        if self.reference is not None:
+            self._require(self.reference, "reference")
+        count = sum((problem.seeds or self.seeds) * len(self.on(problem)) for problem in self.problems)
+        if count > _MOST_CELLS:
+            raise ValueError(f"the study has {count:,} campaigns, and may have {_MOST_CELLS:,}: leave out some")
+        for cell in cells_of(self):
+            if len(cell.name) > _LONGEST:
+                raise ValueError(f"{cell.name!r} is over {_LONGEST} characters, as a campaign's name: shorten a label")
+        return self
+
+    def _require(self, name: str, where: str) -> None:
+        known = self.algorithm_names
+        if name not in known:
+            hint = suggestion(name, known)
+            raise ValueError(f"{where}: no algorithm is labelled {name!r}.{hint} Known: {', '.join(known)}")
+
+    @property
+    def problem_names(self) -> list[str]:
+        """Labels of the problems, in the file's order."""
+        return [problem.name for problem in self.problems]
+
+    @property
+    def algorithm_names(self) -> list[str]:
+        """Labels of the algorithms, in the file's order."""
+        return [algorithm.name for algorithm in self.algorithms]
+
+    @property
+    def tested(self) -> str:
+        """Label of the algorithm that the others are tested against."""
+        return self.reference or self.algorithm_names[0]
+
+    @property
+    def constrained_metric(self) -> Metric:
+        """By what algorithms are compared on problems with constraints."""
+        return self.metric or "regret_and_violation"
+
+    def on(self, problem: StudyProblem) -> list[StudyAlgorithm]:
+        """The algorithms that run on a problem."""
+        return [each for each in self.algorithms if problem.algorithms is None or each.name in problem.algorithms]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One campaign of a study.
+
+    Args:
+        problem: On what.
+        algorithm: By what.
+        seed: With which seed.
+    """
+
+    problem: StudyProblem
+    algorithm: StudyAlgorithm
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Name of the campaign, and of its folder."""
+        return f"{self.problem.name}-{self.algorithm.name}-{self.seed}"
+
+    @property
+    def campaign(self) -> dict[str, Any]:
+        """The campaign file as data."""
+        of = self.problem.model_dump(
+            mode="json",
+            include={"problem", "simulator", "sense", "space", "noise", "budget", "batch", "dispatcher"},
+            exclude_none=True,
+        )
+        words = self.algorithm.model_dump(mode="json", exclude={"label"}, exclude_none=True)
+        start = self.problem.start.model_dump(mode="json", exclude_none=True)
+        return {"name": self.name, "seed": self.seed, **of, "algorithm": {**words, "start": start}}
+
+
+def cells_of(study: StudySpec) -> list[Cell]:
+    """All cells in the order in which they run: every problem's first seed, then every second one.
+
+    An early stop leaves whole seeds, and one that was begun.
+    """
+    return list(_cells(study))
+
+
+def _cells(study: StudySpec) -> Iterator[Cell]:
+    counts = [problem.seeds or study.seeds for problem in study.problems]
+    for seed in range(1, max(counts) + 1):
+        for problem, count in zip(study.problems, counts, strict=True):
+            if seed <= count:
+                yield from (Cell(problem, algorithm, seed) for algorithm in study.on(problem))
+
+
+def read_study(path: Path) -> StudySpec:
+    """Read and validate a study file (that its campaigns can be, ``flows.studies.running`` asks).
+
+    Raises:
+        InputError: the file cannot be read, is not plain YAML data, or does not describe a study.
+    """
+    page = study_page_of(path)
+    with page.told():
+        return study_of(page.data)
+
+
+def study_page_of(path: Path) -> Page:
+    """The file of a study as plain data.
+
+    Raises:
+        InputError: it cannot be read, or is not plain YAML data.
+    """
+    return read_page(path, "study file", "studies/quick.yaml")
+
+
+def study_of(data: Mapping[str, Any]) -> StudySpec:
+    """The study that data describe.
+
+    Raises:
+        InputError: they describe none.
+    """
+    faults, spec = Faults(), None
+    faults.found += out_of_reach(data, "algorithms")
+    with faults.elsewhere():
+        try:
+            spec = StudySpec.model_validate(data)
+        except ValidationError as error:
+            raise InputError(*faults_of(error, "", _known_keys, data)) from None
+    faults.tell()
+    assert spec is not None  # it has no fault
+    return spec
+
+
+def _known_keys(place: Sequence[int | str]) -> list[str]:
+    """The keys that exist in a place of the file."""
+    parts: dict[str, type[BaseModel]] = {
+        "problems": StudyProblem,
+        "algorithms": StudyAlgorithm,
+        "limit": Limit,
+        "start": StudyStart,
+        "noise": Noise,
+        "budget": Budget,
+        "dispatcher": Dispatch,
+    }
+    model: type[BaseModel] = StudySpec
+    for part in place:
+        model = parts.get(str(part), model)
+    return list(model.model_fields)

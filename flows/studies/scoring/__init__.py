@@ -1,0 +1,1 @@
+"""Regret, violation, certificates, tests and ranks, from finished cells."""

@@ -1,0 +1,42 @@
+"""All outputs of a problem without noise: at a campaign's designs, and how much each varies over the space."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldcraft.flows.views.regret import exact_points
+from fieldcraft.models.numerics.point_sets import sobol_points, take
+from fieldcraft.physics.problem import Problem
+from fieldcraft.physics.space import Design
+
+Array = NDArray[np.float64]
+
+SAMPLE = 4096
+"""Designs over which a spread is taken: the first of one fixed scrambled Sobol sequence of the problem's space."""
+
+
+def exact_outputs(problem: Problem, designs: Sequence[Design]) -> Array | None:
+    """The objective and then each constraint without noise or mesh, in their units, shape (n, 1 + c).
+
+    None where the problem does not know both, or a design has levels or images and so is no point of them.
+    """
+    points = exact_points(problem, designs)
+    if points is None:
+        return None
+    objective, constraints = problem.exact(points), problem.exact_constraints(points)
+    return None if objective is None or constraints is None else np.column_stack([objective, constraints])
+
+
+def spreads(problem: Problem) -> list[float] | None:
+    """Standard deviations of the objective and each constraint over the problem's space, uniformly, in their units.
+
+    The objective's is the one the problem states, where it does; the others are taken over ``SAMPLE`` designs, always
+    the same. None where the problem does not know its outputs without a simulation.
+    """
+    designs = problem.space.decode(take(sobol_points(problem.space, np.random.default_rng(0)), SAMPLE))
+    outputs = exact_outputs(problem, designs)
+    if outputs is None:
+        return None
+    objective, *constraints = outputs.std(axis=0).tolist()
+    return [objective if problem.sd is None else problem.sd, *constraints]

@@ -1,0 +1,1 @@
+"""What a person sees of a campaign, as data, text, table or chart."""

@@ -1,0 +1,41 @@
+"""Campaigns whose trials have all failed: why, so that nobody takes such an end for a success."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from fieldcraft.flows.machinery.text import one_line
+from fieldcraft.flows.views.data import counted
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Brief, TrialState
+
+_ENDED = (TrialState.FAILED, TrialState.ABANDONED)
+
+
+def fruitless(ledger: Ledger, name: str, trials: Sequence[Brief]) -> str | None:
+    """Why each trial of a campaign failed, in words; None where one did not, or none was tried.
+
+    Imported trials and those that people rejected or took back say nothing of that.
+
+    Args:
+        ledger: Where the campaign is.
+        name: The campaign.
+        trials: All its trials, in brief.
+    """
+    own = [trial for trial in trials if not trial.imported and trial.state is not TrialState.REJECTED]
+    if not own or any(trial.state not in _ENDED for trial in own):
+        return None
+    reasons = _reasons(ledger, name)
+    told = Counter(reasons.get(trial.id, trial.state.lower()) for trial in own)
+    reason, times = told.most_common(1)[0]
+    share = "" if times == len(own) else f", {times} of them"
+    all_of = "the only trial" if len(own) == 1 else f"all {counted(len(own), 'trial')}"
+    return f"{all_of} failed{share}: {one_line(reason)}"
+
+
+def _reasons(ledger: Ledger, name: str) -> dict[str, str]:
+    """The reason of the last failure of each trial, by its id."""
+    return {
+        event.trial: event.reason
+        for event in ledger.history(name)
+        if event.trial is not None and event.after is TrialState.FAILED
+    }

@@ -1,0 +1,247 @@
+"""Charts that pictures and pages share: the best so far, the trials over a field, parallel coordinates.
+
+A chart is drawn into a matplotlib axis (``axis``) from records and arrays; nothing here reads a store.
+"""
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fieldcraft.flows.analysis.best import best_trial, objective_of
+from fieldcraft.flows.machinery.text import level_text, one_line
+from fieldcraft.storage.records import Campaign, Trial, TrialState
+
+STYLE: Any = {
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "0.35",
+    "legend.frameon": False,
+    "text.parse_math": False,  # a dollar sign in a unit or a name is a dollar sign
+    "svg.hashsalt": "fieldcraft",  # the same chart is the same bytes
+}
+READING, BEST, INK, ACCENT = "0.55", "#b4371f", "0.2", "#1f5fa8"
+CROWD = 1000  # more marks than this are drawn into an SVG as one picture, whatever their number
+_DPI = 130
+_MARKS = (("initial", "s", "start"), ("model", "o", "proposed"), ("imported", "^", "imported"))
+_BEYOND = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty figure of that size in inches, without any window system; sets matplotlib's style for this process."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    mpl.rcParams.update(STYLE)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def as_data_uri(figure: Any) -> str:
+    """The figure as an SVG in a ``data:`` URI: sharp in print, and nothing outside it is asked for."""
+    made = io.BytesIO()
+    figure.savefig(made, format="svg", dpi=_DPI, metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(made.getvalue()).decode("ascii")
+
+
+def crowded(marks: Sequence[Any]) -> bool:
+    """Whether so many marks are drawn as one picture (``rasterized``): as SVG they would be megabytes and minutes."""
+    return len(marks) > CROWD
+
+
+def bars(
+    axis: Any, at: Sequence[float], heights: Sequence[float], bottom: Sequence[float] | float = 0.0, **style: Any
+) -> None:
+    """A bar for every number ``at``; where they are crowded, a thin line for each."""
+    if not crowded(at):
+        axis.bar(at, heights, bottom=bottom, **style)
+        return
+    low = np.broadcast_to(np.asarray(bottom, dtype=float), len(at))
+    axis.vlines(at, low, low + np.asarray(heights, dtype=float), lw=0.6, rasterized=True, **style)
+
+
+def labelled(name: str, unit: str) -> str:
+    """``temperature (K)``; without a unit, the name."""
+    return one_line(f"{name} ({unit})" if unit else name)
+
+
+def whole_numbers(axis: Any) -> None:
+    """Ticks of the horizontal axis at whole numbers alone: there is no trial 2.5."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def logarithmic(axis: Any, values: Sequence[float]) -> None:
+    """A logarithmic vertical axis for positive values, with plain numbers at its ticks: powers are not typeset here."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    span = max(values) / min(values)
+    between = (1.0,) if span > 100 else (1.0, 2.0, 5.0) if span > 10 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=between, numticks=12))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_formatter("{x:g}")
+
+
+def completed(trials: Sequence[Trial]) -> list[Trial]:
+    """Trials with an accepted result, by number."""
+    return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
+
+
+def progress(axis: Any, campaign: Campaign, trials: Sequence[Trial], optimum: float | None) -> None:
+    """Readings and the best so far by trial, and the true optimum in the objective's unit where it is known."""
+    output, objective = campaign.environment["outputs"][0], objective_of(campaign)
+    for feasible, marker, label in ((True, "o", "reading"), (False, "x", "not feasible")):
+        shown = [trial for trial in completed(trials) if objective.feasible(trial.outputs or {}) is feasible]
+        readings = [(trial.outputs or {})[output["name"]] for trial in shown]
+        if shown or feasible:
+            style: dict[str, Any] = {"color": READING, "label": label, "rasterized": crowded(shown)}
+            axis.plot([trial.number for trial in shown], readings, marker, ms=4.5, **style)
+    numbers, best = best_so_far(campaign, trials)
+    if len(numbers):
+        axis.step(numbers, best, where="post", color=BEST, lw=1.8, label="best so far")
+    if optimum is not None:
+        axis.axhline(optimum, color=INK, linestyle=":", label="true optimum")
+    axis.set(xlabel="trial", ylabel=labelled(output["name"], output["unit"]))
+    whole_numbers(axis)
+    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)  # hides no reading
+
+
+def best_so_far(campaign: Campaign, trials: Sequence[Trial]) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers (n,) of the trials that meet the constraints, and the best reading (n,) up to each, in its unit."""
+    objective = objective_of(campaign)
+    feasible = [trial for trial in completed(trials) if objective.best([trial]) is not None]
+    values = np.array([(trial.outputs or {})[objective.output] for trial in feasible], dtype=float)
+    best = (np.maximum if objective.maximize else np.minimum).accumulate(values)
+    return np.array([trial.number for trial in feasible], dtype=int), best
+
+
+def over_field(axis: Any, campaign: Campaign, trials: Sequence[Trial], field: Any, optimum: float | None) -> None:
+    """The trials over a field (an ``xarray.DataArray`` of two dimensions that are design variables)."""
+    down, across = map(str, field.dims)
+    label = labelled(str(field.name), field.attrs.get("units", ""))
+    limits = colour_ends(campaign, trials, field, optimum)
+    heat_map(axis, (field[down], field[across]), field.values, label, limits=limits)
+    places(axis, campaign, trials, (down, across))
+
+
+def colour_ends(campaign: Campaign, trials: Sequence[Trial], field: Any, optimum: float | None) -> tuple[float, float]:
+    """Ends of a field's colours: 98% of it, and where it is the objective's every reading and the optimum, too.
+
+    At a corner where boundary values jump a few cells of the rest would take all colours.
+    """
+    output = campaign.environment["outputs"][0]["name"]
+    told = list(np.nanquantile(field.values, [0.01, 0.99]))
+    if field.name == output:
+        told += [(trial.outputs or {})[output] for trial in completed(trials)]
+        told += [] if optimum is None else [optimum]
+    return float(min(told)), float(max(told))
+
+
+def heat_map(
+    axis: Any,
+    along: Sequence[Any],
+    values: Any,
+    label: str,
+    *,
+    limits: tuple[float, float] | None = None,
+    colours: str = "inferno",
+) -> None:
+    """Values (n, m) over the two axes ``along``, (n,) and (m,), with a colour bar of these ends (``limits``)."""
+    shown = np.asarray(values).T
+    low, high = limits or (np.nanmin(shown), np.nanmax(shown))
+    image = axis.pcolormesh(*along, shown, cmap=colours, vmin=low, vmax=high, rasterized=True)
+    colour_bar(axis, image, label, _BEYOND[bool(np.nanmin(shown) < low), bool(np.nanmax(shown) > high)])
+
+
+def colour_bar(axis: Any, image: Any, label: str, extend: str = "neither") -> None:
+    """A colour bar of the same height as the axis."""
+    axis.figure.colorbar(image, ax=axis, label=label, extend=extend, shrink=0.85, aspect=24)
+
+
+def places(axis: Any, campaign: Campaign, trials: Sequence[Trial], names: tuple[str, str]) -> None:
+    """Completed trials as open marks in the plane of two variables, which leave what they mark to be seen."""
+    units, done = campaign.environment["units"], completed(trials)
+    for kind, marker, label in _MARKS:
+        points = [[float(trial.actual[name]) for name in names] for trial in done if trial.origin.kind == kind]
+        if points:
+            _open_marks(axis, points, marker, 34, "white", label)
+    if best := best_trial(campaign, done):
+        _open_marks(axis, [[float(best.actual[name]) for name in names]], "o", 190, "cyan", "best")
+    across = [labelled(name, units.get(name, "")) for name in names]
+    axis.set(xlabel=across[0], ylabel=across[1])
+    if len({units.get(name, "") for name in names}) == 1:
+        axis.set_aspect("equal")
+    axis.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=4, handletextpad=0.2)  # hides no trial
+
+
+def _open_marks(
+    axis: Any, points: Sequence[Sequence[float]], marker: str, size: float, colour: str, label: str
+) -> None:
+    """Marks without a face, at their places (n, 2): a light edge on a dark one, to be seen on any colour."""
+    from matplotlib.patheffects import withStroke
+
+    edge = [withStroke(linewidth=1.9, foreground="black")]
+    style: dict[str, Any] = {"marker": marker, "s": size, "facecolors": "none", "edgecolors": colour, "linewidths": 0.9}
+    axis.scatter(
+        *np.array(points).T, **style, label=label, rasterized=crowded(points), path_effects=edge, clip_on=False
+    )
+
+
+def parallel(axis: Any, campaign: Campaign, trials: Sequence[Trial]) -> None:
+    """One line a completed trial through all its variables but images and its objective, coloured by the objective.
+
+    A line is dotted where a constraint is broken, and lies under those that meet all. Of more than ``CROWD`` only the
+    best are drawn, on scales that reach from the least to the greatest of all.
+    """
+    import matplotlib as mpl
+    from matplotlib.collections import LineCollection
+
+    done, output = completed(trials), campaign.environment["outputs"][0]
+    names = [name for name in campaign.environment["units"] if not any(_is_image(trial.actual[name]) for trial in done)]
+    scales = [_scale([trial.actual[name] for trial in done]) for name in names]
+    values = np.array([(trial.outputs or {})[output["name"]] for trial in done], dtype=float)
+    scales.append(_scale(list(values)))
+    heights = np.stack([heights for heights, _ in scales], axis=1)
+    objective = objective_of(campaign)
+    violations = np.array([objective.violation(trial.outputs or {}) for trial in done])
+    order = np.lexsort((values if objective.maximize else -values, -violations))[-CROWD:]  # the best lies on top
+    lines = np.stack(np.broadcast_arrays(np.arange(len(scales)), heights[order]), axis=-1)
+    colours = mpl.colormaps["viridis"](heights[order, -1])
+    styles = np.where(violations[order] > 0, ":", "-").tolist()
+    axis.add_collection(LineCollection(list(lines), colors=colours, linestyles=styles, lw=1.3, alpha=0.85))
+    for place, (_, ticks) in enumerate(scales):
+        axis.axvline(place, color="0.75", lw=0.8, zorder=0)
+        for height, text in ticks:
+            axis.annotate(text, (place, height), (3, 0), textcoords="offset points", fontsize=7.5, va="center")
+    units = campaign.environment["units"]
+    labels = [labelled(name, units[name]) for name in names] + [labelled(output["name"], output["unit"])]
+    axis.set(xticks=range(len(scales)), xticklabels=labels, yticks=[], ylim=(-0.06, 1.06))
+    axis.set_xlim(-0.15, len(scales) - 0.55)
+    axis.spines[["left", "bottom"]].set_visible(False)
+
+
+def _is_image(value: float | int | str) -> bool:
+    return isinstance(value, str) and level_text(value) != one_line(value)
+
+
+def _scale(values: Sequence[Any]) -> tuple[np.ndarray, list[tuple[float, str]]]:
+    """Heights in [0, 1] of values of one variable, and the ticks (height, text) that say what they are."""
+    if any(isinstance(value, str) for value in values):
+        levels = sorted({str(value) for value in values})
+        places = {level: i / max(len(levels) - 1, 1) for i, level in enumerate(levels)}
+        ticks = [(at, one_line(level)) for level, at in places.items()]
+        return np.array([places[str(value)] for value in values]), ticks
+    numbers = np.array(values, dtype=float)
+    low, high = float(numbers.min()), float(numbers.max())
+    if low == high:
+        return np.full(len(numbers), 0.5), [(0.5, f"{low:.4g}")]
+    ticks = [(share, f"{low + share * (high - low):.4g}") for share in (0.0, 0.5, 1.0)]
+    return (numbers - low) / (high - low), ticks

@@ -1,0 +1,159 @@
+"""``fieldcraft compare-runs``: two campaigns of one home, told apart by specification, best so far, regret and cost."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fieldcraft.flows.analysis.best import best_of, objective_of
+from fieldcraft.flows.analysis.feasibility import campaign_feasibility, feasible_text
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.text import one_line
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.campaign_file import differing
+from fieldcraft.flows.views.data import design_text, quantity, quantity_pm
+from fieldcraft.flows.views.regret import regret_of
+from fieldcraft.flows.wiring.campaign import rewire
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Brief, Campaign, Trial, TrialState
+
+_ROWS = 8  # of the best so far in a text
+
+
+def compare(settings: Settings, ledger: Ledger, names: tuple[str, str]) -> dict[str, Any]:
+    """Two campaigns as data.
+
+    Returns:
+        ``campaigns`` (a side for each, in the order asked), ``differences`` of their specifications, ``comparable``
+        (whether both read the same objective of one kind of problem in the same sense) and ``progress``: the best
+        reading of each after equal numbers of completed trials, null where a campaign has none yet or no more trials.
+
+    Raises:
+        InputError: both names are the same.
+        storage.ledger.UnknownCampaign: the ledger holds none of that name.
+    """
+    if names[0] == names[1]:
+        raise InputError(f"{names[0]} and {names[1]} are one campaign. Name two that differ.")
+    campaigns = [ledger.campaign(name) for name in names]
+    curves = [best_after(campaign, ledger.trials(campaign.name)) for campaign in campaigns]
+    longest = max(map(len, curves))
+    progress = [
+        {"trials": n + 1, "best": [curve[n] if n < len(curve) else None for curve in curves]} for n in range(longest)
+    ]
+    return {
+        "campaigns": [_side(settings, ledger, campaign) for campaign in campaigns],
+        "differences": [
+            line for line in differing(campaigns[0].spec, campaigns[1].spec) if not line.startswith("name: ")
+        ],
+        "comparable": _read(campaigns[0]) == _read(campaigns[1]),
+        "progress": progress,
+    }
+
+
+def _read(campaign: Campaign) -> tuple[Any, ...]:
+    """What its readings are of: different problems may have an output of one name, ``value`` most of all."""
+    return campaign.spec["problem"]["kind"], objective_of(campaign), campaign.environment["outputs"]
+
+
+def best_after(campaign: Campaign, trials: Sequence[Trial]) -> list[float | None]:
+    """The best reading after each completed trial, by number; None until one meets the constraints."""
+    objective, best = objective_of(campaign), list[float | None]()
+    better = max if objective.maximize else min
+    for trial in trials:
+        if trial.state is TrialState.COMPLETED and trial.outputs:
+            known = [value for value in (best[-1] if best else None, objective.best([trial])) if value is not None]
+            best.append(better(known, default=None))
+    return best
+
+
+def _side(settings: Settings, ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
+    trials, spending = ledger.briefs(campaign.name), ledger.spending(campaign.name)
+    best, output = best_of(ledger, campaign, trials), campaign.environment["outputs"][0]
+    reading, model = best.reading, best.model if best.by_model else None
+    trained = ledger.extracts(campaign.name, "train", ("seconds",)).values()
+    return {
+        "campaign": campaign.name,
+        "finished": campaign.finished,
+        "objective": output["name"],
+        "unit": output["unit"],
+        "trials": len(trials),
+        "completed": sum(trial.state is TrialState.COMPLETED for trial in trials),
+        "failed": sum(trial.state in (TrialState.FAILED, TrialState.ABANDONED) for trial in trials),
+        "best": reading and (reading.outputs or {})[output["name"]],
+        "best_trial": reading and reading.id,
+        "best_at": reading and design_text(campaign, reading.actual),
+        "best_design": best.trial and best.trial.id,
+        "best_by_model": model and {"trial": model.trial.id, "mean": model.mean, "sd": model.sd},
+        "feasibility": campaign_feasibility(objective_of(campaign), trials),
+        **_regret(settings, campaign, best.trial),
+        "spent": float(spending.spent),
+        "reserved": float(spending.reserved),
+        "cost_unit": campaign.spec["budget"].get("unit") or "units",
+        "seconds": float(spending.seconds),
+        "training_seconds": float(sum(told["seconds"] or 0.0 for told in trained)),
+    }
+
+
+def _regret(settings: Settings, campaign: Campaign, best: Trial | Brief | None) -> dict[str, float | None]:
+    """Regret and true optimum; None where the truth, or the problem's code, is not known."""
+    unknown: dict[str, float | None] = {"regret": None, "optimum": None}
+    if best is None:
+        return unknown
+    try:
+        wired = rewire(campaign.spec, settings, algorithm=False)
+    except InputError:
+        return unknown
+    found = regret_of(wired, best)
+    return unknown if found is None else {"regret": found["value"], "optimum": found["optimum"]}
+
+
+def _by_model(side: Mapping[str, Any]) -> str:
+    model = side["best_by_model"]
+    return "-" if model is None else f"{quantity_pm(model['mean'], model['sd'], side['unit'])} in {model['trial']}"
+
+
+FACTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "ended by": lambda side: side["finished"] or "not yet",
+    "trials": lambda side: f"{side['trials']}: {side['completed']} completed, {side['failed']} failed",
+    "best reading": lambda side: "none yet" if side["best"] is None else quantity(side["best"], side["unit"]),
+    "in trial": lambda side: side["best_trial"] or "-",
+    "design": lambda side: side["best_at"] or "-",
+    "best by the model": _by_model,
+    "feasible": lambda side: "no constraints" if side["feasibility"] is None else feasible_text(side["feasibility"]),
+    "regret": lambda side: (
+        "not known" if side["regret"] is None else f"{quantity(side['regret'], side['unit'])} in {side['best_design']}"
+    ),
+    "spent": lambda side: quantity(side["spent"], side["cost_unit"]),
+    "experiments": lambda side: f"{side['seconds']:.1f} s",
+    "training": lambda side: f"{side['training_seconds']:.1f} s",
+}
+"""What is said of a campaign, by the name of the line: a side of ``compare`` to text."""
+
+NOT_COMPARABLE = (
+    "The two read objectives of different problems, different objectives, or one in different senses: their readings "
+    "do not compare."
+)
+
+
+def milestones(progress: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A few rows of the progress, evenly spread, the last one that both campaigns reached among them."""
+    both = [row for row in progress if None not in row["best"]]
+    step = max(1, -(-len(both) // _ROWS))
+    return [row for place, row in enumerate(both, 1) if place % step == 0 or place == len(both)]
+
+
+def comparison_text(data: Mapping[str, Any]) -> str:
+    """The same as text, the two side by side."""
+    sides = data["campaigns"]
+    rows = [("", *(side["campaign"] for side in sides))]
+    rows += [(name, *(one_line(say(side)) for side in sides)) for name, say in FACTS.items()]
+    if data["comparable"]:
+        unit = sides[0]["unit"]
+        rows += [
+            (f"best after {row['trials']}", *(quantity(float(value), unit) for value in row["best"]))
+            for row in milestones(data["progress"])
+        ]
+    width = [max(len(row[place]) for row in rows) for place in range(2)]
+    lines = [f"{name:<{width[0]}}  {first:<{width[1]}}  {second}".rstrip() for name, first, second in rows]
+    if not data["comparable"]:
+        lines.append(NOT_COMPARABLE)
+    differences = data["differences"] or ["none but the name"]
+    return "\n".join([*lines, "differences", *(f"  {one_line(line)}" for line in differences)])

@@ -1,0 +1,268 @@
+"""What a person sees of a campaign, as data; ``flows.views.text`` has the text.
+
+Reads records alone: no torch, no solver.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
+from fieldcraft.flows.analysis.feasibility import campaign_feasibility, trial_feasibility
+from fieldcraft.flows.analysis.noise import by_people
+from fieldcraft.flows.machinery.text import level_text, one_line
+from fieldcraft.flows.notices.deliver import current
+from fieldcraft.flows.rules.final_model import given_up
+from fieldcraft.flows.rules.retries import retries
+from fieldcraft.flows.spec.campaign_file import Approval, Dispatch
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import (
+    Brief,
+    Campaign,
+    Event,
+    Limits,
+    Origin,
+    Product,
+    Result,
+    Spending,
+    Trial,
+    TrialState,
+)
+
+
+def corrections(trials: Sequence[Trial | Brief], replaced: Collection[str]) -> dict[str, str]:
+    """``corrected`` or ``retracted`` by trial, for the trials whose first accepted result no longer counts.
+
+    Args:
+        trials: The trials.
+        replaced: Those of which a result was replaced, as ``Ledger.corrected`` says.
+    """
+    return {t.id: "retracted" if t.outputs is None else "corrected" for t in trials if t.id in replaced}
+
+
+def quantity(value: float | int | str, unit: str) -> str:
+    """A value with its unit, to six figures; an image by its size."""
+    text = f"{value:.6g}" if isinstance(value, float) else level_text(str(value))
+    return f"{text} {one_line(unit)}" if unit else text
+
+
+def quantity_pm(value: float, sd: float, unit: str) -> str:
+    """A value with its standard deviation and unit: ``50.2 +- 0.8 MPa``; without one where it is 0."""
+    if sd == 0:
+        return quantity(value, unit)
+    return f"{value:.6g} +- {quantity(float(f'{sd:.3g}'), unit)}"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 trial``, ``2 trials``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def design_text(campaign: Campaign, design: Mapping[str, float | int | str]) -> str:
+    """A design with units: ``x 6.18319 m, y 5.92621 m``."""
+    units = campaign.environment["units"]
+    return ", ".join(f"{name} {quantity(value, units.get(name, ''))}" for name, value in design.items())
+
+
+def outputs_text(campaign: Campaign, outputs: Mapping[str, float] | None, sd: Mapping[str, float] | None = None) -> str:
+    """Outputs with units, and standard deviations in the same units: ``strength 51 MPa (sd 0.8)``."""
+    units = {output["name"]: output["unit"] for output in campaign.environment["outputs"]}
+    known = sd or {}
+    texts = [
+        f"{name} {quantity(value, units.get(name, ''))}" + (f" (sd {known[name]:.6g})" if name in known else "")
+        for name, value in (outputs or {}).items()
+    ]
+    return ", ".join(texts) or "-"
+
+
+def clock(at: float) -> str:
+    """Date and time in UTC, and that it is: ``2025-03-01 14:05:09 UTC``."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+
+
+def status_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
+    """Where a campaign stands, what it has spent, and what waits for a person."""
+    name = campaign.name
+    trials = ledger.briefs(name)
+    notices = current(ledger, ledger.notices(name, limit=1000))
+    changed = Counter(corrections(trials, ledger.corrected(name)).values())
+    holder, trainer = ledger.holder(name), ledger.trainer(name)
+    return {
+        "campaign": name,
+        "finished": campaign.finished,
+        "running": holder and {"host": holder.host, "pid": holder.pid},
+        "training": trainer and {"host": trainer.host, "pid": trainer.pid},
+        "trials": len(trials),
+        "budget": campaign.spec["budget"]["trials"],
+        "states": dict(sorted(Counter(str(trial.state) for trial in trials).items())),
+        "iteration": max((trial.iteration for trial in trials), default=None),
+        **best_data(best_of(ledger, campaign, trials)),
+        "untrained": given_up(ledger, name) if campaign.finished else None,
+        "feasibility": campaign_feasibility(objective_of(campaign), trials),
+        "spending": spending_data(campaign, ledger.spending(name)),
+        "imported": sum(trial.imported for trial in trials),
+        "corrected": changed["corrected"],
+        "retracted": changed["retracted"],
+        "waiting": _waiting(ledger, campaign, trials),
+        "notices": {"waiting": len(notices), "failing": sum(notice.tries > 0 for notice in notices)},
+        "untracked": ledger.unexported(name),
+    }
+
+
+def spending_data(campaign: Campaign, spending: Spending) -> dict[str, dict[str, Any]]:
+    """Spent, reserved and limit (None for none) of each thing that a budget counts: trials, cost and wall time in s."""
+    limits, unit = campaign.limits, budget_unit(campaign)
+    return {
+        "trials": _against(spending.trials, 0, _trial_limit(campaign, limits), ""),
+        "cost": _against(spending.spent, spending.reserved, limits.cost, unit),
+        "seconds": _against(spending.seconds, spending.seconds_reserved, limits.seconds, "s"),
+    }
+
+
+def _against(spent: float, reserved: float, limit: float | None, unit: str) -> dict[str, Any]:
+    return {"spent": spent, "reserved": reserved, "limit": limit, "unit": unit}
+
+
+def _trial_limit(campaign: Campaign, limits: Limits) -> int:
+    return int(campaign.spec["budget"]["trials"]) if limits.trials is None else limits.trials
+
+
+def budget_unit(campaign: Campaign) -> str:
+    """Name of the campaign's budget unit; empty where its file names none."""
+    return str(campaign.spec["budget"].get("unit", ""))
+
+
+def _waiting(ledger: Ledger, campaign: Campaign, trials: Sequence[Brief]) -> dict[str, Any]:
+    """Trials that cannot go on by themselves, and those that will be sent again."""
+    policy = Approval.model_validate(campaign.spec.get("approval", {})).policy
+    chosen = Dispatch.model_validate(campaign.spec.get("dispatcher", {}))
+    held = [trial.id for trial in trials if trial.state is TrialState.HELD]
+    return {
+        "approval": [t.id for t in trials if t.state is TrialState.PROPOSED and policy != "auto"],
+        "held": [{"trial": held_id, "reason": ledger.history(campaign.name, held_id)[-1].reason} for held_id in held],
+        "laboratory": [t.id for t in trials if t.state is TrialState.RUNNING and by_people(campaign)],
+        "retries": [{"trial": retry.trial.id, "due": retry.due} for retry in retries(ledger, chosen, campaign.name)],
+    }
+
+
+def next_steps(data: Mapping[str, Any]) -> list[str]:
+    """What a person can do now, each with its command; ``data`` as ``status_data`` has it."""
+    name, waiting = data["campaign"], data["waiting"]
+    queue, record = f"fieldcraft queue {name}", "fieldcraft record TRIAL --value NAME=NUMBER"
+    open_to_people = {
+        f"to approve: {queue}": waiting["approval"],
+        f"held, to retry, record or abandon: {queue}": waiting["held"],
+        f"with the laboratory: {record}": waiting["laboratory"],
+    }
+    steps = [f"{counted(len(trials), 'trial')} {what}" for what, trials in open_to_people.items() if trials]
+    if (away := data["training"]) and not data["running"]:
+        steps.append(f"its model is being trained by pid {away['pid']} on {away['host']}: the next pass goes on")
+    if steps or data["finished"] or data["running"]:
+        return [] if data["finished"] else steps
+    return [f"nobody makes passes over it: 'fieldcraft run FILE' or 'fieldcraft iterate {name}' goes on"]
+
+
+def revisions(history: Sequence[Event]) -> list[dict[str, Any]]:
+    """How a trial's design was edited, oldest first: when, by whom, why, and what the event keeps of it."""
+    return [
+        {"created": event.created, "by": event.by, "reason": event.reason, **event.details}
+        for event in history
+        if event.action == "edit"
+    ]
+
+
+def show_data(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+    """A trial with its approvals, revisions, results and history."""
+    history, objective = ledger.history(trial.campaign, trial.id), objective_of(ledger.campaign(trial.campaign))
+    return {
+        **trial.model_dump(mode="json"),
+        "feasibility": trial_feasibility(objective, trial),
+        "approvals": [approval.model_dump(mode="json") for approval in ledger.approvals(trial.id)],
+        "revisions": revisions(history),
+        "results": [result.model_dump(mode="json") for result in ledger.results(trial.id)],
+        "history": [event.model_dump(mode="json") for event in history],
+    }
+
+
+def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_path: str | None) -> dict[str, Any]:
+    """A trial's lineage, back to seed, code and environment, and forward to its MLflow run and field."""
+    campaign, origin = ledger.campaign(trial.campaign), trial.origin
+    runs = ledger.tracked(trial.campaign)
+    lineage: dict[str, Any] = {
+        "trial": {"id": trial.id, "digest": trial.digest, "state": str(trial.state), "design": dict(trial.design)},
+        "acquisition": {
+            "algorithm": origin.algorithm,
+            "kind": origin.kind,
+            "iteration": origin.iteration,
+            "slot": origin.slot,
+            "value": origin.acquisition,
+            "mean": origin.mean,
+            "sd": origin.sd,
+            "certificate": origin.certificate and origin.certificate.model_dump(),
+            "reproducible": origin.reproducible,
+            "remarks": dict(origin.remarks),
+            "scores": ranked(origin.scores),
+        },
+    }
+    model = ledger.product(trial.campaign, origin.model.iteration, "train") if origin.model else None
+    points = ledger.product(trial.campaign, origin.model.iteration, "collocate") if origin.model else None
+    lineage["model"] = model and _model(model, checkpoint_path, runs)
+    lineage["data"] = model and _data(origin, model)
+    lineage["collocation"] = points and {**points.payload, "digest": points.reference and points.reference.digest}
+    lineage["seed"] = {"seed": origin.seed, "address": [origin.iteration, origin.slot]}
+    environment = model.payload["environment"] if model else campaign.environment
+    lineage["code"] = {
+        "commit": environment.get("commit"),
+        "specification": campaign.digest,
+        **_approved(ledger, trial),
+    }
+    lineage["environment"] = {"digest": origin.environment, **environment}
+    lineage["approvals"] = [approval.model_dump(mode="json") for approval in ledger.approvals(trial.id)]
+    lineage["revisions"] = revisions(ledger.history(trial.campaign, trial.id))
+    lineage["results"] = [_result(result) for result in ledger.results(trial.id)]
+    lineage["feasibility"] = trial_feasibility(objective_of(campaign), trial)
+    lineage["mlflow"] = runs.get(f"trial:{trial.id}")
+    lineage["field"] = trial.field and {"digest": trial.field.digest, "path": field_path}
+    return lineage
+
+
+def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+    """The source files that the trial's last approval covers, by name, with the SHA-256 of each."""
+    digests = [approval.code for approval in ledger.approvals(trial.id) if approval.code is not None]
+    code = ledger.codes(trial.campaign).get(digests[-1]) if digests else None
+    return {"approved": code and dict(code.files)}
+
+
+def ranked(scores: Mapping[str, float]) -> dict[str, float]:
+    """The scores of the surrogates that a model was chosen among, best first."""
+    return dict(sorted(scores.items(), key=lambda item: -item[1]))
+
+
+def _data(origin: Origin, model: Product) -> dict[str, Any]:
+    """What the model had seen; models of the first version do not say which results of their trials."""
+    seen = model.payload.get("results")
+    return {
+        "digest": origin.data_digest,
+        "trials": list(model.payload["trials"]),
+        "results": None if seen is None else list(seen),
+    }
+
+
+def _result(result: Result) -> dict[str, Any]:
+    kept = {"id", "attempt", "verdict", "replaces", "outputs", "ran", "by", "source", "digest"}
+    return result.model_dump(mode="json", include=kept)
+
+
+def _model(product: Product, path: str | None, runs: Mapping[str, str]) -> dict[str, Any]:
+    kept = {key: product.payload[key] for key in ("surrogate", "metrics", "seconds")}
+    trained = product.payload.get("trained")  # older models do not say
+    return {
+        "iteration": product.iteration,
+        "digest": product.digest,
+        **kept,
+        "trained": None if trained is None else dict(trained),
+        "remarks": dict(product.payload.get("remarks", {})),  # older models have none
+        "checkpoint": product.reference and {"digest": product.reference.digest, "path": path},
+        "mlflow": runs.get(f"surrogate:{product.iteration}"),
+    }

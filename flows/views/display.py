@@ -1,0 +1,110 @@
+"""Progress while a run works: iteration, step, trial, value, best and time, one line each, or one JSON object each."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fieldcraft.flows.analysis.best import best_trial, objective_of
+from fieldcraft.flows.analysis.feasibility import trial_feasibility, verdict_text
+from fieldcraft.flows.machinery.text import one_line
+from fieldcraft.flows.views.data import counted, design_text, outputs_text
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Trial
+
+
+class Display:
+    """Prints what a pass tells.
+
+    Args:
+        ledger: Opens the ledger, asked once the campaign exists.
+        as_json: One JSON object a line instead of text.
+        began: When the command began, on the monotonic clock; now, when left out.
+    """
+
+    def __init__(self, ledger: Callable[[], Ledger], as_json: bool, began: float | None = None) -> None:
+        self.open, self.as_json = ledger, as_json
+        self.began = time.monotonic() if began is None else began
+        self.waits = ""
+
+    def __call__(self, event: str, details: dict[str, Any]) -> None:
+        """Show one event."""
+        if self.as_json:
+            print(json.dumps({"event": event, "seconds": self._now(), **_plain(details)}), flush=True)
+            return
+        for line in self._describe(event, details):
+            print(f"{self._now():7.1f} s  {one_line(line)}", flush=True)
+
+    def _now(self) -> float:
+        return round(time.monotonic() - self.began, 1)
+
+    def _describe(self, event: str, details: dict[str, Any]) -> list[str]:
+        match event:
+            case "proposed":
+                return [_row(t, "acquire", self._design(t) + _foreseen(t)) for t in details["trials"]]
+            case "started":
+                return [_row(details["trial"], "dispatch", "sent")]
+            case "completed":
+                return [self._completed(details["trial"], details["seconds"])]
+            case "failed" | "held" | "cancelled" | "late" | "retry" | "unsent" | "approval void":
+                step = "dispatch" if event in ("retry", "unsent", "approval void") else "harvest"
+                return [_row(details["trial"], step, f"{event}: {one_line(details['reason'])}")]
+            case "refused":
+                return [f"laboratory: {one_line(details['file'])} is refused: {one_line(details['reason'])}"]
+            case "taken":
+                return [f"laboratory: {one_line(details['file'])}: {one_line(line)}" for line in details["lines"]]
+            case "untold":
+                return [f"a notice could not be told: {one_line(details['reason'])}"]
+            case "trained":
+                metrics = ", ".join(f"{name} {value:.3g}" for name, value in list(details["metrics"].items())[:4])
+                what = f"{counted(details['trials'], 'trial')} in {details['seconds']:.1f} s: {metrics}"
+                return [f"iteration {details['iteration']:3d}  train      {what}"]
+            case "training elsewhere":
+                line = f"iteration {details['iteration']:3d}  train      {details['what']}: {details['state']}"
+                return self._once(line)
+            case "training here":
+                return [f"iteration {details['iteration']:3d}  train      here: {one_line(details['reason'])}"]
+            case "last training failed":
+                why = f"failed: {one_line(details['reason'])}; the campaign ends without this model"
+                return [f"iteration {details['iteration']:3d}  train      {why}"]
+            case "training resumed":
+                return [f"               train      goes on from step {details['step']}"]
+            case "exported" if details["problem"]:
+                return [f"MLflow: {details['problem']}"]
+        return []
+
+    def _once(self, line: str) -> list[str]:
+        """The line, unless it was the last such one: passes that wait say the same again."""
+        repeated, self.waits = line == self.waits, line
+        return [] if repeated else [line]
+
+    def _design(self, trial: Trial) -> str:
+        return design_text(self.open().campaign(trial.campaign), trial.design)
+
+    def _completed(self, trial: Trial, seconds: float) -> str:
+        ledger = self.open()
+        campaign, trials = ledger.campaign(trial.campaign), ledger.briefs(trial.campaign)
+        best = best_trial(campaign, trials)
+        record = "  <- best" if best is not None and best.id == trial.id else ""
+        best_text = outputs_text(campaign, best.outputs if best else None)
+        found = trial_feasibility(objective_of(campaign), trial)
+        feasible = f"; feasible: {verdict_text(campaign, found)}" if found else ""
+        read = f"{outputs_text(campaign, trial.outputs)} in {seconds:.1f} s"
+        return _row(trial, "harvest", f"{read}{feasible}; best {best_text}{record}")
+
+
+def _row(trial: Trial, step: str, what: str) -> str:
+    return f"iteration {trial.iteration:3d}  {step:<9}  {trial.id}  {what}"
+
+
+def _foreseen(trial: Trial) -> str:
+    return "" if trial.origin.mean is None else f"  (foreseen {trial.origin.mean:.5g})"
+
+
+def _plain(details: dict[str, Any]) -> dict[str, Any]:
+    def plain(value: Any) -> Any:
+        if isinstance(value, Trial):
+            return {"id": value.id, "iteration": value.iteration, "design": value.design, "outputs": value.outputs}
+        return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+    return {key: plain(value) for key, value in details.items()}

@@ -1,0 +1,208 @@
+"""Copies of what the ledger and the field store hold: CSV, one zarr group, MLflow."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TextIO
+
+from fieldcraft.flows.analysis.best import objective_of
+from fieldcraft.flows.analysis.feasibility import trial_feasibility
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.tables import write_rows
+from fieldcraft.flows.machinery.profiling import span
+from fieldcraft.flows.machinery.text import one_line, printable
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.views.data import corrections
+from fieldcraft.flows.wiring.campaign import standing
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import LeaseHeld, Ledger, open_ledger
+from fieldcraft.storage.objective import Objective
+from fieldcraft.storage.records import Result, Trial, TrialState
+from fieldcraft.storage.tracking import Tracker, TrackingError
+
+DRAIN_S = 120.0  # how long a run that has ended waits for tracking to catch up
+_EVERY_S = 1.0
+
+
+def tracker(settings: Settings) -> Tracker:
+    """The tracker of these settings."""
+    return Tracker(settings.mlflow, FieldStore(settings.fields), objective_of)
+
+
+def export_csv(ledger: Ledger, name: str, file: Path) -> int:
+    """Write every trial of a campaign as one row; returns how many.
+
+    Columns: ``trial``, ``state``, ``priority``, ``cost`` (expected of an attempt) and ``spent`` in budget units,
+    ``seconds`` of wall time, ``corrected`` (empty, ``corrected`` or ``retracted``), ``feasible`` (``yes`` or ``no``,
+    empty where nothing says) and ``violation`` (sum of the constraints' positive parts), ``design.NAME`` as asked,
+    ``ran.NAME`` where something else was run, ``output.NAME``, ``sd.NAME`` (of the output, in its unit) and ``note``.
+    Numbers read back to the same bits; a text that a spreadsheet would take for a formula has an apostrophe before it
+    (``flows.files.tables``).
+
+    Raises:
+        InputError: ``file`` cannot be written where it is said to be.
+    """
+    require_place(file)
+    campaign, trials = ledger.campaign(name), ledger.trials(name)
+    outputs = [output["name"] for output in campaign.environment["outputs"]]
+    names = list(campaign.environment["units"])
+    readings = ledger.readings(name)
+    changed, counting = corrections(trials, ledger.corrected(name)), standing(readings)
+    with _whole(file) as out:
+        groups = [("design", names), ("ran", names), ("output", outputs), ("sd", outputs)]
+        titles = (printable(f"{group}.{name}") for group, members in groups for name in members)
+        write_rows(out, [[*_ABOUT, *titles, "note"]])
+        for trial in trials:
+            about, said = _about(trial, changed.get(trial.id, "")), _said(counting.get(trial.id), outputs)
+            feasible = _feasible(objective_of(campaign), trial)
+            write_rows(out, [[*about, *feasible, *_values(trial, names, outputs), *said]])
+    return len(trials)
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[TextIO]:
+    """A text to write, in UTF-8 wherever this runs; the file is there once it is whole, and no draft stays."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with draft.open("w", newline="", encoding="utf-8") as out:
+            yield out
+        os.replace(draft, file)
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+
+
+_ABOUT = ("trial", "state", "priority", "cost", "spent", "seconds", "corrected", "feasible", "violation")
+
+
+def _about(trial: Trial, corrected: str) -> list[str | float]:
+    return [trial.id, str(trial.state), trial.priority, trial.cost, trial.spent, trial.seconds, corrected]
+
+
+def _feasible(objective: Objective, trial: Trial) -> list[str | float]:
+    found = trial_feasibility(objective, trial)
+    if found is None:
+        return ["", ""]
+    return ["yes" if found["feasible"] else "no", "" if found["violation"] is None else found["violation"]]
+
+
+def _values(trial: Trial, names: Sequence[str], outputs: Sequence[str]) -> list[str | float]:
+    ran, read = trial.ran or {}, trial.outputs or {}
+    differing = [ran[name] if name in ran and ran[name] != trial.design[name] else "" for name in names]
+    levels = [*(trial.design[name] for name in names), *differing]
+    texts = [printable(level) if isinstance(level, str) else level for level in levels]
+    return [*texts, *(read.get(name, "") for name in outputs)]
+
+
+def _said(result: Result | None, outputs: Sequence[str]) -> list[str | float]:
+    """Standard deviations and note of the result that counts."""
+    details = {} if result is None else result.details
+    sd = details.get("sd", {})
+    return [*(sd.get(name, "") for name in outputs), one_line(str(details.get("note", "")))]
+
+
+def require_place(file: Path) -> None:
+    """Accept a file that a command is to write if its folder is there.
+
+    Raises:
+        InputError: it is not, or a folder stands where the file should.
+    """
+    if not file.parent.is_dir():
+        raise InputError(f"{file}: there is no folder {file.parent}. Make it first, or name another place.")
+    if file.is_dir():
+        raise InputError(f"{file}: is a folder. Name a file in it.")
+
+
+def export_fields(ledger: Ledger, fields: FieldStore, name: str, folder: Path) -> int:
+    """Write the fields of all completed trials as one zarr group along ``trial``; returns how many.
+
+    Raises:
+        storage.fields.FieldError: there is none, they differ in shape, or ``folder`` exists.
+    """
+    done = ledger.trials(name, states={TrialState.COMPLETED})
+    refs = {trial.id: trial.field for trial in done if trial.field}
+    fields.export(refs, folder)
+    return len(refs)
+
+
+def export_mlflow(settings: Settings, name: str | None) -> int:
+    """Show in MLflow what the outbox holds, each item exactly once; returns how many.
+
+    Raises:
+        InputError: tracking is off.
+    """
+    if settings.mlflow == "off":
+        raise InputError("FIELDCRAFT_MLFLOW is 'off', so there is no MLflow to export to. Unset it or name a store.")
+    return tracker(settings).export(open_ledger(settings.ledger), name)
+
+
+class BackgroundExport:
+    """Exports to MLflow beside a run, in a process of its own, which ends with the run and is never waited for before.
+
+    Attributes:
+        problem: What kept MLflow from showing everything, or None.
+    """
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self.settings, self.name = settings, name
+        self.problem: str | None = None
+
+    def __enter__(self) -> Self:
+        if self.settings.mlflow == "off":
+            return self
+        self.child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "fieldcraft.flows.views.export", str(self.settings.home), self.name],
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.settings.mlflow == "off":
+            return
+        if kind is not None:  # the user waits for nothing; the exporter ends by itself when it has caught up
+            assert self.child.stdin is not None  # piped above
+            self.child.stdin.close()
+            return
+        try:
+            with span("export"):
+                _, said = self.child.communicate(timeout=DRAIN_S)
+        except subprocess.TimeoutExpired:
+            self.problem = f"MLflow has not caught up after {DRAIN_S:g} s; it goes on in the background"
+            return
+        if self.child.returncode:
+            self.problem = (said.strip().splitlines() or ["the exporter ended without a word"])[-1]
+
+
+def _follow(settings: Settings, name: str) -> int:
+    """Export again and again until the pipe from the run closes, and then once more."""
+    import select
+
+    os.nice(10)  # the campaign comes first
+    ended = False
+    while True:
+        try:
+            export_mlflow(settings, name)
+        except TrackingError as error:
+            print(one_line(str(error)), file=sys.stderr)
+            return 1
+        except LeaseHeld as error:  # another exporter is at work on the same outbox: there is a next time, or a word
+            if ended:
+                print(one_line(str(error)), file=sys.stderr)
+                return 1
+        if ended:
+            return 0
+        ended = bool(select.select([sys.stdin], [], [], _EVERY_S)[0])
+
+
+if __name__ == "__main__":
+    from fieldcraft.flows.settings import settings_from
+
+    raise SystemExit(_follow(settings_from(home=Path(sys.argv[1])), sys.argv[2]))

@@ -1,0 +1,186 @@
+"""What waits, as data and as text: proposals for a person, approved trials for their turn, work orders, retries."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fieldcraft.flows.analysis.noise import by_people
+from fieldcraft.flows.machinery.text import one_line
+from fieldcraft.flows.people.decisions import ago
+from fieldcraft.flows.people.trial_labels import label
+from fieldcraft.flows.rules.retries import Retry, retries
+from fieldcraft.flows.spec.campaign_file import stored
+from fieldcraft.flows.steps.approve import voided
+from fieldcraft.flows.steps.dispatch import attempt_key
+from fieldcraft.flows.views.data import design_text, quantity
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Approval, Campaign, Trial, TrialState
+
+_WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED, TrialState.RUNNING, TrialState.HELD})
+
+
+def queue_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
+    """What waits in a campaign, each list in the order in which trials are sent."""
+    spec, trials = stored(campaign.spec, f"campaign {campaign.name}"), ledger.trials(campaign.name, _WAITING)
+    by_state = sorted(trials, key=lambda trial: (-trial.priority, trial.number))
+
+    def listed(state: TrialState, more: Callable[[Trial], Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{**_entry(campaign, trial), **more(trial)} for trial in by_state if trial.state is state]
+
+    return {
+        "campaign": campaign.name,
+        "unit": spec.budget.unit,
+        "policy": spec.approval.policy,
+        "expires_h": spec.approval.expires_h,
+        "waiting": listed(TrialState.PROPOSED, lambda trial: _asked(ledger, trial)),
+        "approved": listed(TrialState.APPROVED, lambda trial: _approved(ledger, trial)),
+        "laboratory": (
+            listed(TrialState.RUNNING, lambda trial: _ordered(ledger, trial)) if by_people(campaign) else []
+        ),
+        "held": listed(TrialState.HELD, lambda trial: _held(ledger, trial)),
+        "retries": [_retry(ledger, campaign, retry) for retry in retries(ledger, spec.dispatcher, campaign.name)],
+    }
+
+
+def queue_text(data: Mapping[str, Any], now: float) -> str:
+    """The same as text; ``now`` in seconds since the epoch."""
+    parts: dict[str, list[str]] = {
+        f"waiting for a decision (approval: {data['policy']})": [
+            line for entry in data["waiting"] for line in _lines(data, entry, _asked_text(entry))
+        ],
+        "approved, not sent yet": [
+            line for entry in data["approved"] for line in _lines(data, entry, _approved_text(entry, now))
+        ],
+        "with the laboratory": [
+            line for entry in data["laboratory"] for line in _lines(data, entry, _ordered_text(entry, now))
+        ],
+        "held: a person must say what became of them": [
+            line for entry in data["held"] for line in _lines(data, entry, [entry["reason"], *entry["remedies"]])
+        ],
+        "failed in passing, to be sent again": [
+            line for entry in data["retries"] for line in _lines(data, entry, _retry_text(entry, now))
+        ],
+    }
+    filled = [line for heading, lines in parts.items() if lines for line in (f"  {heading}", *lines)]
+    return "\n".join([f"{data['campaign']}:" if filled else f"{data['campaign']}: nothing waits", *filled])
+
+
+def _entry(campaign: Campaign, trial: Trial) -> dict[str, Any]:
+    objective = campaign.environment["outputs"][0]
+    return {
+        "trial": trial.id,
+        "label": label(trial),
+        "digest": trial.digest,
+        "version": trial.version,
+        "revision": trial.revision,
+        "iteration": trial.iteration,
+        "priority": trial.priority,
+        "design": dict(trial.design),
+        "units": {name: campaign.environment["units"].get(name, "") for name in trial.design},
+        "design_text": design_text(campaign, trial.design),
+        "foreseen": (
+            trial.revision == 1  # a model foresaw what it proposed, not what was made of it
+            and trial.origin.mean is not None
+            and {
+                "output": objective["name"],
+                "mean": trial.origin.mean,
+                "sd": trial.origin.sd,
+                "unit": objective["unit"],
+            }
+        )
+        or None,
+        "cost": trial.cost,
+        "attempt": trial.attempt,
+    }
+
+
+def _asked(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+    """Who edited the proposal, and why it is asked about again where it was approved before."""
+    void = {"void": voided(ledger, trial) or None}
+    if trial.revision == 1:
+        return {"edited": None, **void}
+    event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.action == "edit")
+    return {"edited": {"by": event.by, "at": event.created, "reason": event.reason}, **void}
+
+
+def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+    approval = _live(ledger, trial)
+    kept = {"by", "comment", "policy", "attempts", "expires", "created"}
+    return {"approval": approval and approval.model_dump(mode="json", include=kept)}
+
+
+def _ordered(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+    event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.after is TrialState.RUNNING)
+    return {"order": attempt_key(trial), "since": event.created}
+
+
+def _held(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+    event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.after is TrialState.HELD)
+    return {
+        "reason": event.reason,
+        "since": event.created,
+        "remedies": [
+            f"'fieldcraft record {trial.id}' takes its result, where it was done",
+            f"'fieldcraft retry {trial.id}' sends it again, where it was not",
+            f"'fieldcraft abandon {trial.id}' gives it up",
+        ],
+    }
+
+
+def _retry(ledger: Ledger, campaign: Campaign, retry: Retry) -> dict[str, Any]:
+    failures = [e for e in ledger.history(campaign.name, retry.trial.id) if e.after is TrialState.FAILED]
+    return {
+        **_entry(campaign, retry.trial),
+        "reason": failures[-1].reason,
+        "due": retry.due,
+        "number": retry.number,
+        "allowed": retry.allowed,
+    }
+
+
+def _live(ledger: Ledger, trial: Trial) -> Approval | None:
+    return next((approval for approval in ledger.approvals(trial.id) if approval.live), None)
+
+
+def _lines(data: Mapping[str, Any], entry: Mapping[str, Any], notes: Iterable[str]) -> list[str]:
+    head = [f"iteration {entry['iteration']}", f"cost {quantity(float(entry['cost']), data['unit'])}"]
+    if entry["priority"]:
+        head.append(f"priority {entry['priority']}")
+    lines = [f"    {entry['label']}  {', '.join(head)}", f"        {entry['design_text']}"]
+    if foreseen := entry["foreseen"]:
+        mean, sd = (quantity(foreseen[key] or 0.0, foreseen["unit"]) for key in ("mean", "sd"))
+        lines.append(f"        foreseen {foreseen['output']} {mean} +- {sd}")
+    return lines + [f"        {one_line(note)}" for note in notes]
+
+
+def _asked_text(entry: Mapping[str, Any]) -> list[str]:
+    edited = entry["edited"]
+    why = f": {edited['reason']}" if edited and edited["reason"] else ""
+    lines = [f"edited by {edited['by']}, revision {entry['revision']}{why}"] if edited else []
+    return [*lines, f"approval void: {entry['void']}"] if entry["void"] else lines
+
+
+def _approved_text(entry: Mapping[str, Any], now: float) -> list[str]:
+    approval = entry["approval"]
+    if approval is None:
+        return []
+    comment = f": {approval['comment']}" if approval["comment"] else ""
+    expires = approval["expires"]
+    until = "" if expires is None else f"; expires in {ago(expires, now)}" if expires > now else "; has expired"
+    return [f"approved by {approval['by']}{comment}{until}"]
+
+
+def _ordered_text(entry: Mapping[str, Any], now: float) -> list[str]:
+    asked = f"order {entry['order']}, given {ago(entry['since'], now)} ago"
+    return [f"{asked}: 'fieldcraft record {entry['trial']} --value NAME=NUMBER' takes its result"]
+
+
+def _retry_text(entry: Mapping[str, Any], now: float) -> list[str]:
+    when = f"in {ago(entry['due'], now)}" if entry["due"] > now else "in the next pass"
+    return [f"{entry['reason']}; retry {entry['number']} of {entry['allowed']} {when}"]
+
+
+def queue_of(ledger: Ledger, campaigns: Iterable[Campaign]) -> tuple[list[dict[str, Any]], Callable[[], str]]:
+    """What waits in several campaigns: the data, and what makes the text."""
+    data = [queue_data(ledger, campaign) for campaign in campaigns]
+    return data, lambda: "\n".join(queue_text(one, time.time()) for one in data) or "No campaign yet."

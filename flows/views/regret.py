@@ -1,0 +1,71 @@
+"""How far a campaign is from the truth: the optimum among its own designs, and what is true of one of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.physics.problem import Optimum, Problem, Sense
+from fieldcraft.physics.space import Design, SpaceError
+from fieldcraft.storage.records import Brief, Trial
+
+
+def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None:
+    """The known best design for a sense, the campaign's when left out; None where its space does not hold that design.
+
+    Of a problem's optima that are equally good only the one it states is looked at.
+    """
+    known = campaign.problem.optimum(sense or campaign.spec.sense)
+    if known is None:
+        return None
+    try:
+        campaign.space.check(known.design)
+    except SpaceError:
+        return None
+    return known
+
+
+def exact_value(problem: Problem, trial: Trial | Brief) -> float | None:
+    """The objective without noise or mesh at the design that was really run; None where it is not known."""
+    point = exact_points(problem, [trial.actual])
+    found = None if point is None else problem.exact(point)
+    return None if found is None else float(found[0])
+
+
+def _truly_infeasible(problem: Problem, trial: Trial | Brief) -> bool:
+    """Whether the design breaks a constraint where that is known without noise or mesh: its regret may be negative."""
+    point = exact_points(problem, [trial.actual])
+    found = None if point is None else problem.exact_constraints(point)
+    return found is not None and bool((found > 0).any())
+
+
+def exact_points(problem: Problem, designs: Sequence[Design]) -> NDArray[np.float64] | None:
+    """Designs as points (n, d) of ``Problem.exact``; None where one has levels or images."""
+    names = problem.domain.names if problem.domain else problem.space.names
+    places = [[design[name] for name in names] for design in designs]
+    if any(isinstance(value, str) for place in places for value in place):
+        return None
+    return np.array(places, dtype=np.float64)
+
+
+def regret_of(campaign: Campaign, best: Trial | Brief) -> dict[str, Any] | None:
+    """How far the best trial is from the true optimum; None where that is not known, or the design truly infeasible.
+
+    Returns:
+        ``value``, the regret; ``true``, the objective at the design, without noise where it is known, else its
+        reading; ``noise_free``, which of the two; and ``optimum``. All in the objective's unit.
+    """
+    optimum, problem = optimum_of(campaign), campaign.problem
+    if optimum is None or _truly_infeasible(problem, best):
+        return None
+    exact = exact_value(problem, best)
+    value = float((best.outputs or {})[problem.outputs[0].name]) if exact is None else exact
+    sign = 1.0 if campaign.objective.maximize else -1.0
+    return {
+        "value": sign * (optimum.value - value),
+        "true": value,
+        "optimum": optimum.value,
+        "noise_free": exact is not None,
+    }

@@ -1,0 +1,78 @@
+"""What ``fieldcraft run`` says at its end: the best designs, the regret where the truth is known, where things lie."""
+
+from pathlib import Path
+from typing import Any
+
+from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
+from fieldcraft.flows.analysis.feasibility import campaign_feasibility
+from fieldcraft.flows.run import Ran
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.views.all_failed import fruitless
+from fieldcraft.flows.views.data import design_text, outputs_text, quantity
+from fieldcraft.flows.views.regret import regret_of
+from fieldcraft.flows.views.text import standing_lines
+from fieldcraft.flows.wiring.campaign import rewire
+from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.urls import without_password
+
+
+def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
+    """The end of a run as data."""
+    ledger = open_ledger(settings.ledger)
+    campaign, trials = ledger.campaign(ran.name), ledger.briefs(ran.name)
+    best = best_of(ledger, campaign, trials)
+    standing = {**best_data(best), "feasibility": campaign_feasibility(objective_of(campaign), trials)}
+    wired = rewire(campaign.spec, settings, algorithm=False)
+    return {
+        "campaign": ran.name,
+        "reason": ran.reason,
+        "anew": ran.anew,
+        "seconds": round(ran.seconds, 1),
+        "trials": len(trials),
+        "fruitless": fruitless(ledger, ran.name, trials),
+        **standing,
+        "best": (reading := best.reading)
+        and {
+            **standing["best"],
+            "text": f"{outputs_text(campaign, reading.outputs)} in {reading.id}",
+            "at": design_text(campaign, reading.actual),
+        },
+        "lines": standing_lines(campaign, standing, width=9),
+        "regret": best.trial and regret_of(wired, best.trial),
+        "unit": wired.problem.outputs[0].unit,
+        "ledger": settings.ledger_shown,
+        "fields": str(settings.fields),
+        "mlflow": without_password(settings.mlflow),
+        "prefect": str(settings.home / "prefect"),
+        "home": str(settings.home),
+    }
+
+
+def summary_text(data: dict[str, Any], file: Path) -> str:
+    """The same as text, ending with the three commands a user wants next."""
+    state = "ended" if data["anew"] else "had ended before; nothing was changed. It ended"
+    lines = ["", f"Campaign {data['campaign']!r} {state} by {data['reason']}; {data['seconds']:.0f} s."]
+    lines += [f"  no result {data['fruitless']}"] if data["fruitless"] else []
+    lines += [f"  {line}" for line in data["lines"]]
+    if regret := data["regret"]:
+        unit = data["unit"]
+        how = "without noise " if regret["noise_free"] else ""
+        where = f"in {data['best_design']}" if data["best_by_model"] else "there"
+        lines.append(
+            f"  regret    {quantity(regret['value'], unit)}: {quantity(regret['true'], unit)} {how}{where}, "
+            f"the true optimum is {quantity(regret['optimum'], unit)}"
+        )
+    lines += [
+        f"  ledger    {data['ledger']}",
+        f"  fields    {data['fields']}",
+        f"  MLflow    {data['mlflow']}",
+        "Next:",
+        f"  fieldcraft plot {data['campaign']} {data['campaign']}.png",
+        f"  fieldcraft trace {data['best_design']}"
+        if data["best_design"]
+        else f"  fieldcraft status {data['campaign']}",
+        f"  mlflow ui --backend-store-uri {data['mlflow']}"
+        if data["mlflow"].startswith("sqlite:")
+        else "  fieldcraft doctor",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,296 @@
+"""What a person sees of a campaign, as text; ``flows.views.data`` has the same as data.
+
+Comments, reasons and notes were written by people and simulators: whatever could move a cursor is escaped.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fieldcraft.flows.analysis.best import objective_of
+from fieldcraft.flows.analysis.feasibility import feasible_text, trial_feasibility, verdict_text, violation_text
+from fieldcraft.flows.machinery.text import one_line
+from fieldcraft.flows.notices.deliver import due_at, text_of
+from fieldcraft.flows.views.data import (
+    budget_unit,
+    clock,
+    counted,
+    design_text,
+    next_steps,
+    outputs_text,
+    quantity,
+    quantity_pm,
+    ranked,
+    revisions,
+    status_data,
+)
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Approval, Campaign, Event, Notice, Origin, Result, Trial, TrialState
+
+_TIMES = frozenset({"created", "expires"})  # keys of a lineage, in seconds since the epoch
+
+
+def status_text(ledger: Ledger, campaign: Campaign, *, telling: bool = True) -> str:
+    """Where a campaign stands, what it has spent, and what a person can do next.
+
+    Args:
+        ledger: Where it is.
+        campaign: The campaign.
+        telling: Whether anybody is told of notices; those that wait for nobody are not spoken of.
+    """
+    return status_lines(campaign, status_data(ledger, campaign), telling=telling)
+
+
+def status_lines(campaign: Campaign, data: Mapping[str, Any], *, telling: bool) -> str:
+    """``status_text`` of what ``status_data`` found."""
+    lines = [f"{campaign.name}: {_condition(data)}", _trials(data), *_costs(data)]
+    lines += [f"  {line}" for line in standing_lines(campaign, data)]
+    if data["untrained"]:
+        lines.append(f"  model    none of all readings: its training failed ({one_line(data['untrained'])})")
+    if data["corrected"] or data["retracted"]:
+        lines.append(f"  results  {data['corrected']} corrected, {data['retracted']} retracted")
+    lines += [f"  held     {item['trial']}: {one_line(item['reason'])}" for item in data["waiting"]["held"]]
+    lines += [f"  retry    {item['trial']} {_until(item['due'])}" for item in data["waiting"]["retries"]]
+    lines += _notices(data, telling)
+    if data["untracked"]:
+        lines.append(f"  MLflow   {counted(data['untracked'], 'event')} not shown yet: 'fieldcraft export mlflow' does")
+    return "\n".join([*lines, *(f"  next     {step}" for step in next_steps(data))])
+
+
+def standing_lines(campaign: Campaign, data: Mapping[str, Any], width: int = 8) -> list[str]:
+    """The best designs and how many are feasible.
+
+    Args:
+        campaign: Theirs.
+        data: What ``flows.analysis.best.best_data`` has, and ``feasibility``.
+        width: Of the labels.
+    """
+    return [*_best(campaign, data, width), *_feasible(campaign, data["feasibility"], width)]
+
+
+def _best(campaign: Campaign, data: Mapping[str, Any], width: int) -> list[str]:
+    """The best reading, and where a model says more than readings the best by the model."""
+    model, reading, lines = data["best_by_model"], data["best"], list[str]()
+    width = 17 if model else width
+    if model:
+        what = "best by the model" if model["feasible"] else "none is feasible "
+        lines += [f"{what} {_expected(campaign, model)}", f"{'':17} at {design_text(campaign, model['design'])}"]
+    if reading:
+        lines.append(f"{'best reading' if model else 'best':<{width}} {_read(campaign, reading)}")
+        lines.append(f"{'':{width}} at {design_text(campaign, reading['design'])}")
+    return lines
+
+
+def _read(campaign: Campaign, found: Mapping[str, Any]) -> str:
+    return f"{outputs_text(campaign, found['outputs'])} in {found['trial']}"
+
+
+def _expected(campaign: Campaign, model: Mapping[str, Any]) -> str:
+    """``strength 50.2 +- 0.8 MPa, porosity -0.2 +- 0.1 % in oven-0003 (model of iteration 4, of 5 readings)``."""
+    objective, *_ = campaign.environment["outputs"]
+    said = {objective["name"]: model, **model["constraints"]}
+    units = {output["name"]: output["unit"] for output in campaign.environment["outputs"]}
+    parts = [f"{name} {quantity_pm(each['mean'], each['sd'], units.get(name, ''))}" for name, each in said.items()]
+    about = f"model of iteration {model['iteration']}, of {counted(model['readings'], 'reading')}"
+    if model["probability"] is not None and model["probability"] < 1:
+        about += f"; feasible with probability {model['probability']:.3g}"
+    surely = "" if model["feasible"] else "by the model; most probably "
+    return f"{surely}{', '.join(parts)} in {model['trial']} ({about})"
+
+
+def _feasible(campaign: Campaign, found: Mapping[str, Any] | None, width: int) -> list[str]:
+    """How many designs are feasible, and while none is the one that comes closest."""
+    if found is None:
+        return []
+    lines = [f"{'feasible':<{width}} {feasible_text(found)}"]
+    if closest := found["least_violation"]:
+        violation = violation_text(campaign, closest["each"])
+        lines.append(f"{'closest':<{width}} violation {violation} in {closest['trial']}; no reading is feasible yet")
+        lines.append(f"{'':{width}} at {design_text(campaign, closest['design'])}")
+    return lines
+
+
+def _condition(data: Mapping[str, Any]) -> str:
+    if data["finished"]:
+        return f"finished ({one_line(data['finished'])})"
+    if data["running"]:
+        return f"running (pid {data['running']['pid']} on {data['running']['host']})"
+    waiting = data["waiting"]
+    waits = data["training"] or waiting["approval"] or waiting["held"] or waiting["laboratory"]
+    return "waits" if waits else "stopped"
+
+
+def _trials(data: Mapping[str, Any]) -> str:
+    sent = data["spending"]["trials"]
+    states = ", ".join(f"{count} {state.lower()}" for state, count in data["states"].items()) or "none yet"
+    imported = f"; {data['imported']} imported, which count to no limit" if data["imported"] else ""
+    return f"  trials   {sent['spent']} of {sent['limit']} sent: {states}{imported}"
+
+
+def _costs(data: Mapping[str, Any]) -> list[str]:
+    """Cost and wall time, where they have a limit, or a unit and a value."""
+    lines = []
+    for label, what in (("cost", "cost"), ("time", "seconds")):
+        sums = data["spending"][what]
+        spent, reserved, limit = (
+            None if sums[key] is None else quantity(float(sums[key]), sums["unit"])
+            for key in ("spent", "reserved", "limit")
+        )
+        if limit is None and not (sums["unit"] and sums["spent"]):
+            continue
+        more = f", {reserved} reserved" if sums["reserved"] else ""
+        lines.append(f"  {label:<8} {spent}{f' of {limit}' if limit else ''} spent{more}")
+    return lines
+
+
+def _notices(data: Mapping[str, Any], telling: bool) -> list[str]:
+    name, failing, waiting = data["campaign"], data["notices"]["failing"], data["notices"]["waiting"]
+    if failing:
+        return [f"  notices  {failing} could not be told; 'fieldcraft notices {name} --deliver' tries and says why"]
+    return [f"  notices  {waiting} not told; 'fieldcraft notices {name}' shows them"] if waiting and telling else []
+
+
+def show_text(ledger: Ledger, trial: Trial) -> str:
+    """A trial with its approvals, revisions, results and history."""
+    campaign, history = ledger.campaign(trial.campaign), ledger.history(trial.campaign, trial.id)
+    lines = [_title(trial), *_facts(campaign, trial)]
+    sections = {
+        "approvals": [_approval(approval) for approval in ledger.approvals(trial.id)],
+        "revisions": [_revision(campaign, revision) for revision in revisions(history)],
+        "results": [_result(campaign, result) for result in ledger.results(trial.id)],
+        "history": [_event(event) for event in history],
+    }
+    for name, rows in sections.items():
+        lines += [f"  {name}", *(f"    {row}" for row in rows)] if rows else []
+    return "\n".join(lines)
+
+
+def _title(trial: Trial) -> str:
+    place = f"iteration {trial.iteration}, slot {trial.slot}, attempt {trial.attempt}"
+    title = f"{trial.id}: {trial.state.lower()}, {place}"
+    if trial.failure:
+        title += f", failure {trial.failure}"
+    if trial.revision > 1:
+        title += f", revision {trial.revision}"
+    return f"{title}, priority {trial.priority}" if trial.priority else title
+
+
+def _facts(campaign: Campaign, trial: Trial) -> list[str]:
+    retracted = trial.state is TrialState.COMPLETED and trial.outputs is None
+    outputs, objective = trial.outputs or {}, objective_of(campaign)
+    first = {name: value for name, value in outputs.items() if name not in objective.constraints}
+    facts = [("design", design_text(campaign, trial.design))]
+    facts.append(("outputs", "retracted" if retracted else outputs_text(campaign, first)))
+    if (found := trial_feasibility(objective, trial)) is not None:
+        limits = [outputs_text(campaign, {name: outputs[name]}) for name in found["constraints"]]
+        facts += [("g <= 0", ", ".join(limits))] if limits else []
+        facts.append(("feasible", verdict_text(campaign, found)))
+    if differing := _differing(trial):
+        facts.insert(1, ("ran", f"{design_text(campaign, differing)}, other than asked"))
+    if trial.origin.mean is not None:
+        facts.append(("foreseen", _foreseen(campaign.environment["outputs"][0]["unit"], trial)))
+    facts += _model(trial.origin, campaign.environment["outputs"][0]["unit"])
+    cost, spent = (quantity(value, budget_unit(campaign)) for value in (trial.cost, trial.spent))
+    facts.append(("cost", f"{cost} expected of an attempt, {spent} spent in {trial.seconds:.1f} s"))
+    if trial.field:
+        facts.append(("field", f"{trial.field.digest[:16]}... ({trial.field.size} bytes)"))
+    return [f"  {label:<8} {fact}" for label, fact in facts]
+
+
+def _foreseen(unit: str, trial: Trial) -> str:
+    """The prediction, which is of the design that was proposed, whatever was made of it since."""
+    predicted = f"{quantity(trial.origin.mean or 0.0, unit)} +- {quantity(trial.origin.sd or 0.0, unit)}"
+    return f"{predicted} by {trial.origin.algorithm}{' before the edit' if trial.revision > 1 else ''}"
+
+
+def _model(origin: Origin, unit: str) -> list[tuple[str, str]]:
+    """What is worth knowing of the model behind a design: what it was chosen among, and its remarks."""
+    scores = [f"{one_line(name)} {value:.1f}" for name, value in ranked(origin.scores).items()]
+    facts = [("scores", ", ".join(scores))] if scores else []
+    if (proven := origin.certificate) is not None:
+        text = f"{proven.status}: no acquisition of the space exceeds this one's by more than {proven.gap:.3g}"
+        if proven.improvement is not None:
+            gain = quantity(float(f"{proven.improvement:.3g}"), unit)
+            text += f"; no design can be expected to improve on the best by more than {gain}"
+        exact = "" if proven.bound_of == "exact" else ", as it was approximated"
+        facts.append(("proven", f"{text}{exact} ({counted(proven.nodes, 'node')})"))
+    said = [f"{one_line(name)}: {one_line(text)}" for name, text in origin.remarks.items()]
+    return facts + ([("model", "; ".join(said))] if said else [])
+
+
+def _differing(trial: Trial) -> dict[str, float | int | str]:
+    return {name: value for name, value in trial.actual.items() if value != trial.design.get(name)}
+
+
+def _approval(approval: Approval) -> str:
+    text = f"{clock(approval.created)}  {one_line(approval.by)}, policy {one_line(approval.policy)}"
+    text += f", revision {approval.revision}, {counted(approval.attempts, 'attempt')}"
+    if approval.expires is not None:
+        text += f", until {clock(approval.expires)}"
+    if approval.code is not None:
+        text += f", code {approval.code[:16]}"
+    if approval.comment:
+        text += f": {one_line(approval.comment)}"
+    return text if approval.voided is None else f"{text} [void: {one_line(approval.voided)}]"
+
+
+def _revision(campaign: Campaign, revision: Mapping[str, Any]) -> str:
+    was, now = revision["was"], revision["design"]
+    changed = [name for name in now if now[name] != was.get(name)]
+    old, new = ({name: design[name] for name in changed if name in design} for design in (was, now))
+    moved = f"{design_text(campaign, old)} -> {design_text(campaign, new)}"
+    return f"{clock(revision['created'])}  {one_line(revision['by'])}: {moved}: {one_line(revision['reason'])}"
+
+
+def _result(campaign: Campaign, result: Result) -> str:
+    verdict = str(result.verdict)
+    if result.replaces is not None:
+        verdict = f"{'retraction' if verdict == 'retraction' else 'correction'} of {result.replaces}"
+    text = f"{result.id}  {clock(result.created)}  {verdict}, attempt {result.attempt}"
+    if result.outputs:
+        text += f": {outputs_text(campaign, result.outputs, result.details.get('sd'))}"
+    text += f", by {one_line(result.by)} ({one_line(result.source)})"
+    note = result.details.get("note")
+    return f"{text}: {one_line(str(note))}" if note else text
+
+
+def _event(event: Event) -> str:
+    moved = f"{event.before or ''} -> {event.after}" if event.after and event.after != event.before else event.action
+    return f"{clock(event.created)}  {moved.strip():<24} {one_line(event.by)}: {one_line(event.reason)}"
+
+
+def trace_text(data: Mapping[str, Any]) -> str:
+    """A trial's lineage as indented text."""
+    return "\n".join(_lines(data, 0))
+
+
+def _lines(data: Mapping[str, Any], depth: int) -> list[str]:
+    lines = []
+    for key, value in data.items():
+        if isinstance(value, Mapping) and value:
+            lines += [f"{'  ' * depth}{key}", *_lines(value, depth + 1)]
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            for number, item in enumerate(value):
+                lines += [f"{'  ' * depth}{key} {number + 1}", *_lines(item, depth + 1)]
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            if key in _TIMES and value is not None:
+                text = clock(value)
+            empty = text is None or isinstance(text, Mapping)
+            lines.append(f"{'  ' * depth}{key:<14} {'-' if empty else one_line(str(text))}")
+    return lines
+
+
+def notices_text(notices: Sequence[Notice]) -> str:
+    """The notices that nobody was told of yet."""
+    return "\n".join(_notice(notice) for notice in notices) or "Nothing waits to be told."
+
+
+def _notice(notice: Notice) -> str:
+    tried = f" [could not be told; tries: {notice.tries}; next try {_until(due_at(notice))}]" if notice.tries else ""
+    return f"{notice.id}  {clock(notice.created)}  {text_of(notice)}{tried}"
+
+
+def _until(at: float) -> str:
+    left = at - time.time()
+    return "with the next pass" if left <= 0 else f"in {left:.0f} s"

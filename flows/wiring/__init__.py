@@ -1,0 +1,1 @@
+"""The one border: a specification becomes components, records become arrays."""

@@ -1,0 +1,82 @@
+"""A campaign file becomes a campaign, or every fault of it is told at once, with its line."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fieldcraft.flows.errors import Faults, InputError
+from fieldcraft.flows.files.yaml_data import Page, read_page
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.campaign_file import CampaignSpec, ConstraintsSpec, Dispatch, NamedSpec, parse
+from fieldcraft.flows.spec.registry import build
+from fieldcraft.flows.wiring.campaign import Campaign, dispatcher_of, wire
+from fieldcraft.flows.wiring.named_algorithms import MODEL, sentence_of
+
+
+def read(file: Path, settings: Settings) -> Campaign:
+    """The campaign of a file.
+
+    Raises:
+        InputError: the file cannot be read, is not plain YAML data, or describes no campaign that could be run.
+    """
+    return campaign_on(read_page(file), settings)
+
+
+def campaign_on(page: Page, settings: Settings) -> Campaign:
+    """The campaign that a page describes.
+
+    Raises:
+        InputError: it describes none that could be run; tells all that is wrong.
+    """
+    spec: CampaignSpec | NamedSpec | None = None
+    with page.told():
+        faults = Faults()
+        with faults.noted():
+            spec = parse(page.data)
+        for built in _components(page.data, settings):
+            with faults.elsewhere():
+                built()
+        faults.tell()
+        assert spec is not None  # it has no fault
+        return wire(spec, settings)
+
+
+def _components(data: Mapping[str, Any], settings: Settings) -> Iterator[Callable[[], object]]:
+    """What builds each component that the file has in full, whatever else is wrong with it."""
+    algorithm = _mapping(data.get("algorithm"))
+    of_kind = [("problems", "problem", data.get("problem")), ("simulators", "simulator", data.get("simulator"))]
+    for group, where, component in (*of_kind, *_words(algorithm)):
+        if isinstance(component, Mapping) and isinstance(component.get("kind"), str):
+            made = partial(build, group, component, settings.plugins, where)
+            yield partial(_known, made) if "kind" in algorithm and where.startswith("algorithm") else made
+    if isinstance(algorithm.get("kind"), str):
+        yield partial(sentence_of, algorithm, settings.plugins)
+    dispatcher = _mapping(data.get("dispatcher"))
+    if isinstance(dispatcher.get("kind", "local"), str):
+        own = {name: value for name, value in dispatcher.items() if name == "kind" or name not in Dispatch.model_fields}
+        yield partial(dispatcher_of, "campaign", Dispatch.model_validate(own), settings)
+
+
+def _words(algorithm: Mapping[str, Any]) -> Iterator[tuple[str, str, object]]:
+    """Group, place and component of each word of an algorithm."""
+    for word in MODEL:
+        yield f"{word}s", f"algorithm.{word}", algorithm.get(word)
+    constraints = _mapping(algorithm.get("constraints"))
+    for word in ConstraintsSpec.model_fields:
+        yield f"{word}s", f"algorithm.constraints.{word}", constraints.get(word)
+    yield "proposers", "algorithm.start.proposer", _mapping(algorithm.get("start")).get("proposer")
+
+
+def _known(build: Callable[[], object]) -> None:
+    """Build a word that a sentence may complete: only what no sentence could change is a fault of it."""
+    try:
+        build()
+    except InputError as error:
+        wrong = [fault for fault in error.faults if ": unknown key " in fault or ": No kind " in fault]
+        if wrong:
+            raise InputError(*wrong) from None
+
+
+def _mapping(given: object) -> Mapping[str, Any]:
+    return given if isinstance(given, Mapping) else {}

@@ -1,0 +1,87 @@
+"""What a step works with: the campaign's components and its stores, opened from references alone."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fieldcraft.flows.identity import ACTOR as ACTOR
+from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
+from fieldcraft.flows.spec.source_files import Sources, require_held
+from fieldcraft.flows.wiring.campaign import Campaign, rewire
+from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.records import Lease, canonical
+
+
+@dataclass(frozen=True)
+class Site:
+    """A campaign with its stores.
+
+    Args:
+        campaign: Specification and components.
+        ledger: Every write is refused once the pass has lost its lease.
+        fields: Fields, checkpoints and collocation sets.
+    """
+
+    campaign: Campaign
+    ledger: Ledger
+    fields: FieldStore
+
+    @property
+    def name(self) -> str:
+        """The campaign's name."""
+        return self.campaign.name
+
+    @property
+    def work(self) -> Path:
+        """Scratch folder of the campaign."""
+        return self.campaign.settings.work / self.name
+
+
+def site_of(home: str, name: str, lease: Mapping[str, Any] | None) -> Site:
+    """Open a campaign's stores; everything is named, nothing is carried, so a step may run on any machine.
+
+    Args:
+        home: The stores' folder.
+        name: Campaign.
+        lease: The lease under which to write, as JSON; None to read.
+    """
+    settings = settings_from(home=Path(home))
+    ledger = open_ledger(settings.ledger)
+    campaign = _campaign(canonical(ledger.campaign(name).spec), settings)
+    fenced = ledger if lease is None else ledger.fenced(Lease.model_validate(lease))
+    return Site(campaign, fenced, FieldStore(settings.fields))
+
+
+def unfinished(iteration: int) -> str:
+    """Name of the scratch folder of an iteration's training."""
+    return f"train-{iteration:04d}"
+
+
+def _campaign(text: str, settings: Settings) -> Campaign:
+    """The campaign with the code that its files hold now.
+
+    Raises:
+        FieldcraftError: this process holds code of ours that has changed since.
+    """
+    spec = _specification(text)
+    parts = {"problems": spec.problem, "simulators": spec.simulator, "dispatchers": spec.dispatcher}
+    kinds = {group: part.kind for group, part in parts.items() if part is not None}
+    code = Sources(settings.plugins).of(kinds, {})
+    require_held(code)
+    return _rewired(text, settings, code.digest)
+
+
+@lru_cache(maxsize=8)
+def _specification(text: str) -> CampaignSpec:
+    data = json.loads(text)
+    return stored(data, f"campaign {data.get('name')}")
+
+
+@lru_cache(maxsize=8)
+def _rewired(text: str, settings: Settings, code: str) -> Campaign:
+    return rewire(json.loads(text), settings)

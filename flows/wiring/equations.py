@@ -1,0 +1,99 @@
+"""The equation that a problem states for its objective: who learns from it, and who cannot."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.physics.collocation import collocate
+from fieldcraft.physics.domain import Domain
+from fieldcraft.physics.operators import Equation, System
+from fieldcraft.physics.space import Continuous, SearchSpace
+
+if TYPE_CHECKING:
+    from fieldcraft.flows.wiring.campaign import Campaign
+    from fieldcraft.models.observations import Physics
+
+
+def same_axes(domain: Domain, space: SearchSpace) -> bool:
+    """Whether an equation's axes are the design's variables: the same, continuous and in the same order."""
+    return domain.names == space.names and all(isinstance(variable, Continuous) for variable in space.variables)
+
+
+def physics_at(equation: Equation | System, space: SearchSpace, points: np.ndarray) -> "Physics":
+    """The equation over a space of real variables, imposed at points (r, d) in physical units."""
+    from fieldcraft.models.observations import Physics
+
+    low, high = np.array([[v.low, v.high] for v in space.variables if isinstance(v, Continuous)]).T
+    return Physics(equation, points, (low + high) / 2, (high - low) / 2)
+
+
+def require_equation(campaign: "Campaign") -> None:
+    """Accept a surrogate that needs an equation if the problem states one over its variables that it can learn from.
+
+    Raises:
+        InputError: the problem states none, its axes are not the design's variables, or the surrogate needs another
+            kind of equation.
+    """
+    surrogate, problem = campaign.algorithm.surrogate, campaign.problem
+    if surrogate is None or not surrogate.needs_physics:
+        return
+    part = campaign.spec.algorithm
+    place = (
+        f"algorithm.kind: {part.named.kind!r}"
+        if part.named
+        else f"algorithm.surrogate: {part.surrogate and part.surrogate.kind!r}"
+    )
+    if problem.equation is None or problem.domain is None:
+        raise InputError(
+            f"{place} needs an equation and problem {campaign.spec.problem.kind!r} states none. Use auto or exact_gp, "
+            "or give the problem an `equation` and a `domain`."
+        )
+    if not same_axes(problem.domain, campaign.space):
+        raise InputError(
+            f"problem {campaign.spec.problem.kind!r}: {_axes(problem.domain, campaign.space)} They must be the same, "
+            "continuous and in the same order."
+        )
+    if (reason := _refusal(campaign)) is not None:
+        raise InputError(f"{place} cannot learn from the problem's equation. {reason}")
+
+
+def unused(campaign: "Campaign") -> str | None:
+    """Why a campaign does not learn from the equation that its problem states; None where it does, or there is none."""
+    surrogate, problem, part = campaign.algorithm.surrogate, campaign.problem, campaign.spec.algorithm
+    if problem.equation is None or problem.domain is None:
+        return None
+    said = f"problem {campaign.spec.problem.kind!r} states an equation for its objective, and it is not used:"
+    if not same_axes(problem.domain, campaign.space):
+        return f"{said} {_axes(problem.domain, campaign.space)}"
+    if surrogate is None:
+        return f"{said} {part.sentence} does not learn from equations. auto and pinn_bo do."
+    if not surrogate.uses_physics:
+        kind = part.surrogate and part.surrogate.kind
+        return f"{said} the surrogate {kind!r} learns from readings alone. auto and pinn_bo learn from both."
+    if (reason := _refusal(campaign)) is not None:
+        return f"{said} {reason}"
+    return None
+
+
+def _axes(domain: Domain, space: SearchSpace) -> str:
+    return (
+        f"the equation's domain has the axes {', '.join(domain.names)} and the design the variables "
+        f"{', '.join(space.names)}."
+    )
+
+
+def _refusal(campaign: "Campaign") -> str | None:
+    """Why the campaign's surrogate, which learns from equations, cannot learn from this one; None where it can."""
+    surrogate, settings = campaign.algorithm.surrogate, campaign.spec.algorithm.collocation
+    refuse, known = getattr(surrogate, "refuse", None), campaign.known_physics
+    if refuse is None or known is None:
+        return None
+    equation, domain = known
+    points = collocate(domain, settings.n, settings.scheme, stream(campaign.spec.seed, 0, Use.COLLOCATE))
+    try:
+        refuse(physics_at(equation, campaign.space, points))
+    except ValueError as error:
+        return str(error)
+    return None

@@ -1,0 +1,88 @@
+"""A sentence by its name (``algorithm: {kind: sto_bnts}``) becomes the words it stands for; what is given wins."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.spec.campaign_file import AlgorithmSpec, CampaignSpec, NamedSpec, stored
+from fieldcraft.flows.spec.registry import build, options_of
+from fieldcraft.models.named_algorithm import Sentence
+
+WORDS = tuple(name for name in AlgorithmSpec.model_fields if name != "named")
+MODEL = ("surrogate", "acquisition", "maximizer", "peer")
+"""The words that say how designs are chosen after the start."""
+TRUE = (*MODEL, "constraints")
+"""What a sentence by its name stands for, beside start and collocation points."""
+
+
+def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> CampaignSpec:
+    """The specification with its algorithm in words, and beside them as ``named`` what makes them up again.
+
+    That is the sentence with its options and what the file gave in the place of its surrogate, acquisition, maximizer,
+    peer or constraints; a start and collocation points are not told again.
+
+    A word that the file gives is merged into the sentence's option by option; of another kind, it replaces it whole.
+    The start's number leaves at least half of the budget to the model where the file does not give it.
+
+    Args:
+        spec: The specification as it was read.
+        dimension: Encoded coordinates of its search space.
+        plugins: The operator's directories.
+
+    Raises:
+        InputError: no such sentence, an unknown key, or words that make no algorithm.
+    """
+    kind, given = spec.algorithm.kind, spec.algorithm.model_dump(exclude={"kind"})
+    words = {name: value for name, value in given.items() if name in WORDS}
+    sentence = sentence_of(spec.algorithm.model_dump(), plugins)
+    said = _said(kind, sentence, dimension, spec)
+    data = spec.model_dump(mode="json", exclude={"algorithm"})
+    own = {name: value for name, value in words.items() if name in TRUE}
+    data["algorithm"] = {"named": {**options_of(kind, sentence), **own}, **_merged(said, words)}
+    return stored(data, f"campaign {spec.name}: sentence {kind!r}")
+
+
+def _said(kind: str, sentence: Sentence, dimension: int, spec: NamedSpec) -> dict[str, Any]:
+    """The sentence's words: its start at most half of the budget, and told to an acquisition that counts it."""
+    said = copy.deepcopy(sentence.words(dimension, spec.batch))  # it may give the same data each time
+    start = said.get("start") if isinstance(said, dict) else None
+    if not isinstance(start, dict) or type(start.get("n")) is not int:
+        raise InputError(
+            f"algorithm: the sentence {kind!r} has the start {start!r}: its words must have 'start: {{n: NUMBER}}'."
+        )
+    start["n"] = max(1, min(start["n"], spec.budget.trials // 2))
+    if isinstance(acquisition := said.get("acquisition"), dict) and "start" in acquisition:
+        given = spec.algorithm.model_dump().get("start")
+        acquisition["start"] = given.get("n", start["n"]) if isinstance(given, Mapping) else start["n"]
+    return said
+
+
+def sentence_of(algorithm: Mapping[str, Any], plugins: Sequence[Path] = ()) -> Sentence:
+    """The sentence that an ``algorithm`` section with a kind names; words that are given beside it are left out.
+
+    Raises:
+        InputError: no such sentence, an unknown key, or an option that it refuses.
+    """
+    options = {name: value for name, value in algorithm.items() if name not in WORDS}
+    made: Sentence = build("sentences", options, plugins, "algorithm", beside=WORDS)
+    return made
+
+
+def _merged(said: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said, with what is given in its place; a peer given replaces the three words, and they a peer."""
+    rivals = {"peer"} if given.keys() & {"surrogate", "acquisition", "maximizer"} else set()
+    rivals |= {"surrogate", "acquisition", "maximizer"} if "peer" in given else set()
+    merged = {name: value for name, value in said.items() if name not in rivals}
+    for name, value in given.items():
+        merged[name] = _one_merged(merged.get(name), value)
+    return merged
+
+
+def _one_merged(said: Any, given: Any) -> Any:
+    if not (isinstance(said, Mapping) and isinstance(given, Mapping)):
+        return given
+    if "kind" in given and given["kind"] != said.get("kind"):
+        return given
+    return {**said, **{name: _one_merged(said.get(name), value) for name, value in given.items()}}

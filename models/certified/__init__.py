@@ -1,0 +1,1 @@
+"""Global search with a proof: boxes, bounds, piecewise kernels, the MIQP."""

@@ -1,0 +1,1 @@
+"""Beliefs under constraints: constrained posterior, success classifier, pending points, ADMM."""

@@ -1,0 +1,165 @@
+"""Beliefs about an objective and about which designs are feasible, each from a surrogate of its own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.feasibility.classifier import FeasibilityPosterior, log_success
+from fieldcraft.models.numerics.batching import Moments, jointly
+from fieldcraft.models.observations import Scaling
+from fieldcraft.models.surrogate import Function, Posterior
+
+# Standard deviations of a constraint below this, in those of its readings, count as this.
+_LEAST_SD = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals:
+    """What is believed of feasibility at n points.
+
+    Args:
+        mean: Means of the noise-free g_k, zero where g_k = 0, shape (n, c).
+        sd: Their standard deviations, shape (n, c).
+        latent: Mean and variance of the classifier's latent function, each (n,); None where no design has failed.
+    """
+
+    mean: Tensor
+    sd: Tensor
+    latent: tuple[Tensor, Tensor] | None
+
+    def log_feasible(self) -> Tensor:
+        """See ``ConstrainedPosterior.log_feasible``."""
+        total = torch.as_tensor(torch.special.log_ndtr(-self.mean / self.sd)).sum(dim=1)
+        return total if self.latent is None else total + log_success(*self.latent)
+
+    def lower(self, widths: float | Sequence[float]) -> Tensor:
+        """See ``ConstrainedPosterior.lower_excess``."""
+        c = self.mean.shape[1]
+        granted = torch.as_tensor(widths, dtype=self.mean.dtype).expand(c + (self.latent is not None))
+        lower = self.mean - granted[:c] * self.sd
+        if self.latent is None:
+            return lower
+        latent, variance = self.latent
+        return torch.cat([lower, -(latent + granted[-1] * variance.sqrt())[:, None]], dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class ConstrainedPosterior:
+    """The objective's posterior, which knows where the constraints g_k(x) <= 0 are believed to hold.
+
+    Each constraint is measured in standard deviations of its own readings, so that the sum of several is no sum of
+    units.
+
+    Args:
+        objective: Beliefs about the minimised objective.
+        constraints: Beliefs about each g_k.
+        hidden: Beliefs about which designs give a result at all; None where none has failed.
+        kept: Its state.
+    """
+
+    objective: Posterior
+    constraints: tuple[Posterior, ...]
+    hidden: FeasibilityPosterior | None
+    kept: Mapping[str, Tensor]
+
+    @property
+    def scaling(self) -> Scaling:
+        """How the objective's values become physical ones."""
+        return self.objective.scaling
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The objective's, and with ``constraint1.`` ... and ``hidden.`` before them those of the others."""
+        return {**self.objective.metrics, **self._others("metrics")}
+
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """The objective's, and with ``constraint1.`` ... and ``hidden.`` before them those of the others."""
+        return {**self.objective.remarks, **self._others("remarks")}
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) of the noise-free objective at X (n, d), in targets."""
+        return self.objective.mean_var(X)
+
+    def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
+        """q functions of the objective's posterior."""
+        return self.objective.draw(q, rng)
+
+    def believe(self, X: Tensor) -> "ConstrainedPosterior":
+        """The same, had objective and constraints at X (k, d) been read at their means; no point teaches success."""
+        believed = tuple(posterior.believe(X) for posterior in self.constraints)
+        return replace(self, objective=self.objective.believe(X), constraints=believed)
+
+    def state(self) -> dict[str, Tensor]:
+        """The states of all parts."""
+        return dict(self.kept)
+
+    def excess(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Means (n, c) and standard deviations (n, c) of the noise-free g_k at X (n, d), zero where g_k = 0."""
+        if not self.constraints:
+            return X.new_zeros(len(X), 0), X.new_zeros(len(X), 0)
+        means, variances = self._moments(X)
+        return means.mT - self._zeros, variances.mT.clamp_min(_LEAST_SD**2).sqrt()
+
+    def marginals(self, X: Tensor) -> Marginals:
+        """All that is believed of feasibility at X (n, d)."""
+        return Marginals(*self.excess(X), None if self.hidden is None else self.hidden.latent(X))
+
+    def log_feasible(self, X: Tensor) -> Tensor:
+        """Logarithm of the probability that all constraints hold at X (n, d) and that there is a result, shape (n,).
+
+        sum_k log Phi(-mean_k / sd_k) (Gardner et al., 2014), which takes the constraints as independent.
+        """
+        return self.marginals(X).log_feasible()
+
+    def lower_excess(self, X: Tensor, widths: float | Sequence[float]) -> Tensor:
+        """Optimistic excesses at X (n, d): what must be <= 0 for the point to be possibly feasible.
+
+        mean_k - width_k sd_k of each constraint and, where designs have failed, -(mean + width sd) of the classifier's
+        latent function with the last width; shape (n, c) or (n, c + 1).
+
+        Args:
+            X: Encoded points, shape (n, d).
+            widths: Standard deviations that are granted, or taken where < 0: one number, or one for each column.
+        """
+        return self.marginals(X).lower(widths)
+
+    @property
+    def columns(self) -> int:
+        """Number of things that can be infeasible: the constraints, and failing where designs have failed."""
+        return len(self.constraints) + (self.hidden is not None)
+
+    def believed_feasible(self, X: Tensor) -> Tensor:
+        """Whether at X (n, d) every constraint's mean is <= 0 and success is as likely as not; bool, shape (n,)."""
+        with torch.no_grad():
+            return torch.as_tensor((self.lower_excess(X, 0.0) <= 0).all(dim=1))
+
+    def read_feasible(self, X: Tensor) -> Tensor:
+        """Whether at X (n, d), designs that did give a result, every constraint's mean is <= 0; bool, shape (n,)."""
+        return replace(self, hidden=None).believed_feasible(X)
+
+    @cached_property
+    def _moments(self) -> Moments:
+        """Those of the constraints, (c, n)."""
+        return jointly(self.constraints)
+
+    @cached_property
+    def _zeros(self) -> Tensor:
+        """The target of each constraint at which it is zero, shape (c,)."""
+        zeros = [float(posterior.scaling.to_target(0.0)) for posterior in self.constraints]
+        return torch.tensor(zeros, dtype=torch.float64)
+
+    def _others(self, attribute: str) -> dict[str, Any]:
+        named = {f"constraint{k}": posterior for k, posterior in enumerate(self.constraints, start=1)}
+        parts = named if self.hidden is None else {**named, "hidden": self.hidden}
+        return {f"{part}.{name}": value for part, of in parts.items() for name, value in getattr(of, attribute).items()}
+
+
+def about_objective(beliefs: Posterior) -> Posterior:
+    """Of beliefs under unknown constraints those about the objective; others as they are."""
+    return beliefs.objective if isinstance(beliefs, ConstrainedPosterior) else beliefs

@@ -1,0 +1,1 @@
+"""Exact, additive and grouped Gaussian processes: kernels, fits, draws, box bounds."""

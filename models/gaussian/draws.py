@@ -1,0 +1,92 @@
+"""Further ways to draw functions from an exact Gaussian process, each one sum of kernels or of features."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from fieldcraft.models.gaussian.process import ExactPosterior
+from fieldcraft.models.linear.fourier_features import FourierFeatures
+from fieldcraft.models.linear.linear_model import LinearModel
+from fieldcraft.models.numerics.point_sets import sobol_points, take
+from fieldcraft.models.surrogate import Function
+from fieldcraft.physics.space import SearchSpace
+
+# Directions of a covariance below this share of its largest eigenvalue are rounding.
+_RANK = 1e-10
+
+
+def joint(
+    posterior: ExactPosterior, q: int, rng: np.random.Generator, n_skeleton: int, space: SearchSpace | None = None
+) -> list[Function]:
+    """q exact joint normal draws at Sobol points of [-1, 1]^d or a space, continued between them by their kriging.
+
+    With C the posterior covariance, V diag(e) V^T = C(S, S) and z ~ N(0, I):
+    f(x) = mean(x) + C(x, S) V diag(e)^-1/2 z, whose distribution at S is exactly the posterior's; elsewhere the
+    variance that S does not explain is missing.
+    """
+    X, factor = posterior.fit.X, posterior.factor
+    with torch.no_grad():
+        skeleton = _sobol(X.shape[1], n_skeleton, rng, space)
+        cross = posterior.kernel(X, skeleton)
+        explained = factor.half_solve(cross)
+        covariance = posterior.kernel(skeleton, skeleton) - explained.mT @ explained
+        root = _inverse_root(covariance)
+        centres = torch.cat([X, skeleton])
+        mean = factor.solve(posterior.fit.targets - posterior.constant)
+        functions = []
+        for _ in range(q):
+            weights = root @ torch.from_numpy(rng.standard_normal(root.shape[1]))
+            functions.append(_sum(posterior, centres, torch.cat([mean - factor.solve(cross @ weights), weights])))
+        return functions
+
+
+def _sobol(dimension: int, n: int, rng: np.random.Generator, space: SearchSpace | None) -> Tensor:
+    """Scrambled Sobol points of [-1, 1]^d, or of a space where one is given, shape (n, d)."""
+    if space is not None:
+        return torch.from_numpy(take(sobol_points(space, rng), n))
+    seed = int(rng.integers(2**31 - 1))
+    engine = SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    cube: Tensor = engine.draw(n, dtype=torch.float64)
+    points: Tensor = 2 * cube - 1
+    return points
+
+
+def _inverse_root(covariance: Tensor) -> Tensor:
+    """V diag(e)^-1/2 over the eigenvalues e that are no rounding, shape (m, rank)."""
+    values, vectors = torch.linalg.eigh(covariance)
+    kept = values > _RANK * values[-1].clamp_min(torch.finfo(values.dtype).tiny)
+    root: Tensor = vectors[:, kept] / values[kept].sqrt()
+    return root
+
+
+def _sum(posterior: ExactPosterior, centres: Tensor, weights: Tensor) -> Function:
+    def function(X: Tensor) -> Tensor:
+        return posterior.constant + posterior.kernel(X, centres) @ weights
+
+    return function
+
+
+def features(posterior: ExactPosterior, q: int, rng: np.random.Generator, n_features: int) -> list[Function]:
+    """q draws of the Bayesian linear regression on random Fourier features of the kernel, fresh features for each."""
+    return [_regressed(posterior, n_features, rng) for _ in range(q)]
+
+
+def _regressed(posterior: ExactPosterior, n_features: int, rng: np.random.Generator) -> Function:
+    fit = posterior.fit
+    phi = FourierFeatures.drawn(fit.kernel, length_scales(fit.metrics), n_features, rng)
+    model = LinearModel.of(phi(fit.X), posterior.noise_variance)
+    theta = model.drawn(fit.targets - posterior.constant, rng)
+
+    def function(X: Tensor) -> Tensor:
+        return posterior.constant + phi(X) @ theta
+
+    return function
+
+
+def length_scales(metrics: Mapping[str, float]) -> Tensor:
+    """Length scales in encoded coordinates, shape (d,), from the metrics of a fit."""
+    count = sum(name.startswith("length_scale_") for name in metrics)
+    return torch.tensor([metrics[f"length_scale_{i}"] for i in range(count)], dtype=torch.float64)

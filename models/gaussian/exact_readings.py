@@ -1,0 +1,111 @@
+"""Beliefs that pass through readings which would come out the same again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
+from fieldcraft.models.linear.conditioning import Factor
+from fieldcraft.models.observations import Observations, Scaling
+from fieldcraft.models.surrogate import Function, Posterior
+
+REACH = 0.01
+"""How far a reading is felt, as the root mean square over the encoded coordinates: half a percent of their range."""
+_JITTER = 1e-8
+_LEAST_VARIANCE = 1e-10  # of a standardised target; below it GPyTorch warns
+
+
+@dataclass(frozen=True, eq=False)
+class ThroughReadings:
+    """Beliefs that are certain of each reading at its design, and as they were beyond ``REACH`` of it.
+
+    What a surrogate cannot represent it takes for noise, and then hopes for a better reading of the same design, or of
+    one a hair's breadth away, as often as it is asked. Where a design that is read again gives the same number, what is
+    left of a reading belongs to the place (the nugget as variation on the least scale: Cressie, 1993, section 3.2):
+
+        mean'(x) = mean(x) + k(x)^T K^-1 (t - mean(X)),    k(x, x') = exp(-|x - x'|^2 / (2 d REACH^2)),    K = k(X, X).
+
+    The error of the beliefs hardly changes over so short a way. With x_i the nearest of the designs read the variance
+    is that of e(x) - k_i e(x_i), where Cov(e(x), e(x_i)) = Var(e(x_i)): variance(x) - variance(x_i) (1 - (1 - k_i)^2).
+
+    Args:
+        beliefs: What the surrogate made of the readings.
+        X: Encoded designs that were read, shape (n, d).
+        targets: Their readings in targets, shape (n,).
+    """
+
+    beliefs: Posterior
+    X: Tensor
+    targets: Tensor
+
+    @property
+    def scaling(self) -> Scaling:
+        """That of the beliefs."""
+        return self.beliefs.scaling
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Those of the beliefs."""
+        return self.beliefs.metrics
+
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """Those of the beliefs."""
+        return self.beliefs.remarks
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) at X (n, d)."""
+        mean, variance = self.beliefs.mean_var(X)
+        near = self._likeness(X)
+        closest, which = near.max(dim=1)
+        known = self._variances[which] * (1 - (1 - closest).square())
+        return mean + near @ self._weights, (variance - known).clamp_min(_LEAST_VARIANCE)
+
+    def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
+        """q functions of the beliefs, each led through the readings."""
+        return [self._led(function) for function in self.beliefs.draw(q, rng)]
+
+    def believe(self, X: Tensor) -> "ThroughReadings":
+        """The beliefs had X (k, d) been read at their mean."""
+        return replace(self, beliefs=self.beliefs.believe(X))
+
+    def state(self) -> dict[str, Tensor]:
+        """That of the beliefs."""
+        return self.beliefs.state()
+
+    @cached_property
+    def _factor(self) -> Factor:
+        return Factor.of(self._likeness(self.X), _JITTER)
+
+    @cached_property
+    def _weights(self) -> Tensor:
+        """K^-1 (t - mean(X)), shape (n,)."""
+        with torch.no_grad():
+            return self._factor.solve(self.targets - self.beliefs.mean_var(self.X)[0])
+
+    @cached_property
+    def _variances(self) -> Tensor:
+        """The beliefs' variances at the designs read, shape (n,)."""
+        with torch.no_grad():
+            return self.beliefs.mean_var(self.X)[1]
+
+    def _likeness(self, X: Tensor) -> Tensor:
+        """k at X (m, d) and the designs read, shape (m, n); differentiable also where two points are one."""
+        apart = (X[:, None, :] - self.X).square().sum(dim=2)
+        return torch.exp(-apart / (2 * self.X.shape[1] * REACH**2))
+
+    def _led(self, function: Function) -> Function:
+        with torch.no_grad():
+            weights = self._factor.solve(self.targets - function(self.X))
+        return lambda X: function(X) + self._likeness(X) @ weights
+
+
+def through_readings(posterior: Posterior, data: Observations) -> Posterior:
+    """Beliefs about the objective, led through its readings; those about constraints stay as they are."""
+    if isinstance(posterior, ConstrainedPosterior):
+        return replace(posterior, objective=through_readings(posterior.objective, data))
+    return ThroughReadings(posterior, torch.tensor(data.X), torch.tensor(data.targets))

@@ -1,0 +1,1 @@
+"""Bayesian linear regression on given features: conditioning, evidence, Fourier features."""

@@ -1,0 +1,56 @@
+"""Bayesian linear regression on given features, theta ~ N(0, I), on the smaller of its two sides."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.linear.conditioning import Factor, Primal, leave_one_out, smaller_side
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """Readings y = Phi theta + noise with theta ~ N(0, I).
+
+    Args:
+        rows: Phi, shape (n, p).
+        noise: Variance of a reading, positive.
+        side: The factor of the smaller side.
+    """
+
+    rows: Tensor
+    noise: float
+    side: Factor | Primal
+
+    @classmethod
+    def of(cls, rows: Tensor, noise: float) -> "LinearModel":
+        """Condition on rows (n, p), in O(n p min(n, p))."""
+        if smaller_side(*rows.shape) == "dual":
+            return cls(rows, noise, Factor.of(rows @ rows.mT, noise))
+        return cls(rows, noise, Primal.of(rows, noise))
+
+    def direction(self, y: Tensor) -> Tensor:
+        """Posterior mean of theta, shape (p,), for readings y (n,)."""
+        return self.side.direction(y) if isinstance(self.side, Primal) else self.rows.mT @ self.side.solve(y)
+
+    def variance(self, features: Tensor) -> Tensor:
+        """Posterior variance of the noise-free value at features (c, p), shape (c,)."""
+        if isinstance(self.side, Primal):
+            return self.side.variance(features)
+        return self.side.variance(features.square().sum(1), self.rows @ features.mT)
+
+    def information_gain(self) -> float:
+        """1/2 log det(I + Phi Phi^T / noise) of the readings, in nats."""
+        return 0.5 * (float(self.side.logdet()) - len(self.rows) * math.log(self.noise))
+
+    def drawn(self, y: Tensor, rng: np.random.Generator) -> Tensor:
+        """One exact posterior draw of theta, shape (p,), by Matheron's rule (methods.md section 0)."""
+        prior = torch.from_numpy(rng.standard_normal(self.rows.shape[1]))
+        error = math.sqrt(self.noise) * torch.from_numpy(rng.standard_normal(len(y)))
+        return prior + self.direction(y - self.rows @ prior - error)
+
+    def log_predictive(self, y: Tensor) -> Tensor:
+        """log density of each reading y (n,) given the others, shape (n,)."""
+        return leave_one_out(self.side, y)

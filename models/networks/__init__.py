@@ -1,0 +1,1 @@
+"""Networks and their least-squares training, without tangent features."""

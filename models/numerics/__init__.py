@@ -1,0 +1,1 @@
+"""Devices, seeds, limits, digests, point sets."""

@@ -1,0 +1,73 @@
+"""Neighbours of a point in its discrete variables: the moves that gradients cannot make."""
+
+from fractions import Fraction
+from itertools import permutations
+
+import numpy as np
+
+from fieldcraft.models.observations import Array
+from fieldcraft.physics.geometry.mixtures import Mixture
+from fieldcraft.physics.space import Categorical, Integer, SearchSpace, Variable
+
+# Whole numbers that are exchanged in ratios of larger numbers are not exchanged.
+_LARGEST_RATIO = 100
+_PARALLEL = 1e-9
+
+
+def neighbours(space: SearchSpace, x: Array) -> Array:
+    """Feasible points (n, d) that differ from the encoded x (d,) in one discrete variable, or in two that are tied.
+
+    An integer goes 1, 2, 4, ... steps up and down, a category to every other level. Continuous variables stay where
+    they are, unless a known constraint moves them (see SearchSpace.repair). Integers that an equality ties to each
+    other are exchanged, so many of one for so many of another.
+    """
+    moved, columns = list[Array](), space.columns
+    tied = {int(one) for mixture in space.mixtures if not mixture.filled for one in mixture.columns}
+    for variable in space.variables:
+        at = columns[variable.name]
+        for values in _others(variable, x[at]) if at.start not in tied else ():
+            moved.append(x.copy())
+            moved[-1][at] = values
+    for mixture in space.mixtures:
+        moved += _exchanged(mixture, x)
+    return space.repair(np.array(moved)) if moved else np.empty((0, space.dimension))
+
+
+def _others(variable: Variable, values: Array) -> Array:
+    """Encoded values, shape (n, width), to which one move takes a variable."""
+    if isinstance(variable, Categorical):
+        levels = np.eye(variable.width)
+        return np.asarray(levels[np.argmax(values) != np.arange(variable.width)])
+    if not isinstance(variable, Integer) or variable.high == variable.low:
+        return np.empty((0, variable.width))
+    here, spread = float(values[0]), variable.high - variable.low
+    sizes = 2.0 ** np.arange(spread.bit_length()) * 2 / spread
+    there = np.concatenate([here - sizes, here + sizes])
+    return np.asarray(there[np.abs(there) <= 1 + 1 / spread][:, None])
+
+
+def _exchanged(mixture: Mixture, x: Array) -> list[Array]:
+    """Points to which x (d,) goes by more of one whole number and as much less of another, within their bounds."""
+    found, whole = list[Array](), np.flatnonzero(mixture.steps > 0)
+    for more, other in permutations(whole.tolist(), 2):
+        if (steps := _ratio(mixture, more, other)) is None:
+            continue
+        moves = np.array(steps) * mixture.steps[[more, other]]
+        columns, (low, high) = mixture.columns[[more, other]], (mixture.low[[more, other]], mixture.high[[more, other]])
+        there = x[columns] + moves
+        while np.all((there >= low - _PARALLEL) & (there <= high + _PARALLEL)):
+            found.append(x.copy())
+            found[-1][columns] = there
+            moves = 2 * moves
+            there = x[columns] + moves
+    return found
+
+
+def _ratio(mixture: Mixture, more: int, other: int) -> tuple[int, int] | None:
+    """The fewest steps of two whole numbers, the first upwards, that keep the equalities; None where there are none."""
+    one, two = (mixture.E[:, column] * mixture.steps[column] for column in (more, other))
+    ratio = -float(one @ two) / float(two @ two)
+    steps = Fraction(ratio).limit_denominator(_LARGEST_RATIO)
+    if abs(steps.numerator) > _LARGEST_RATIO or np.abs(one + float(steps) * two).max() > _PARALLEL:
+        return None
+    return steps.denominator, steps.numerator

@@ -1,0 +1,137 @@
+"""Sequences of feasible points of a search space, from points of the unit cube."""
+
+import math
+from collections.abc import Iterator
+from itertools import chain, islice, product
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.quasirandom import SobolEngine
+
+from fieldcraft.models.observations import Array
+from fieldcraft.physics.geometry.quadrics import Quadrics
+from fieldcraft.physics.space import Categorical, Image, Integer, SearchSpace, Variable
+
+# Size of the blocks in which points are tried; part of the sequence's definition, as is the fallback's threshold.
+_BLOCK = 256
+_LEAST_ACCEPTED = 4
+ROUNDING = 1e-9
+"""Known constraints hold to this, relative to the size of their terms."""
+
+
+def take(points: Iterator[Array], n: int) -> Array:
+    """The next n points of a sequence, shape (n, d)."""
+    return np.array(list(islice(points, n)))
+
+
+def sobol_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array]:
+    """Feasible points of a scrambled Sobol sequence (Owen, 1998), one dimension a variable or pixel, without end.
+
+    Variables that equalities tie have one dimension less for each of these (see ``physics.geometry.mixtures``).
+    """
+    seed = int(rng.integers(2**31 - 1))
+    engine = SobolEngine(_cube_dimension(space), scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    cubes = (engine.draw(_BLOCK, dtype=torch.float64).numpy() for _ in iter(int, 1))
+    return _feasible_points(space, cubes, rng)
+
+
+def uniform_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array]:
+    """Feasible independent uniform points, without end."""
+    cubes = (rng.random((_BLOCK, _cube_dimension(space))) for _ in iter(int, 1))
+    return _feasible_points(space, cubes, rng)
+
+
+def every_point(space: SearchSpace, limit: int) -> Array | None:
+    """All feasible points of a wholly discrete space, shape (n, d); None for others and for more than ``limit``."""
+    levels = [_levels(variable) for variable in space.variables]
+    if any(n is None for n in levels):
+        return None
+    counts = [n for n in levels if n is not None]
+    if math.prod(counts) > limit:
+        return None
+    cube = (np.array(list(product(*(range(n) for n in counts)))) + 0.5) / np.array(counts)
+    X = np.concatenate([_values(v, cube[:, [i]]) for i, v in enumerate(space.variables)], axis=1)
+    return space.repair(X[is_feasible(space, X)])
+
+
+def is_feasible(space: SearchSpace, X: Array) -> NDArray[np.bool_]:
+    """Whether each encoded point of X (n, d) is within the bounds and satisfies the known constraints, shape (n,)."""
+    (A, b), (E, e), (low, high) = space.linear, space.equalities, space.bounds
+    within = np.all(np.abs(X - np.clip(X, low, high)) <= ROUNDING, axis=1)
+    straight = np.all(X @ A.T - b <= line_slack(A, b), axis=1)
+    tied = np.all(np.abs(X @ E.T - e) <= line_slack(E, e), axis=1)
+    curved = np.all(space.quadratic.excess(X) <= quadric_slack(space.quadratic), axis=1)
+    return np.asarray(within & straight & tied & curved)
+
+
+def line_slack(A: Array, b: Array) -> Array:
+    """By how much points may be off each of the rows A u = b or A u <= b, shape (c,)."""
+    return np.asarray(ROUNDING * (np.abs(b) + np.abs(A).sum(axis=1) + 1))
+
+
+def quadric_slack(curved: Quadrics) -> Array:
+    """By how much points may exceed each quadratic constraint, shape (c,)."""
+    terms = np.abs(curved.Q).sum(axis=(1, 2)) + np.abs(curved.a).sum(axis=1)
+    return np.asarray(ROUNDING * (np.abs(curved.b) + terms + 1))
+
+
+def _cube_dimension(space: SearchSpace) -> int:
+    tied = sum(mixture.dimension for mixture in space.mixtures)
+    return sum(_coordinates(variable) for variable in _untied(space)) + tied
+
+
+def _untied(space: SearchSpace) -> list[Variable]:
+    """The variables that no equality ties to others."""
+    tied = {int(column) for mixture in space.mixtures for column in mixture.columns}
+    return [v for v, at in zip(space.variables, space.columns.values(), strict=True) if at.start not in tied]
+
+
+def _coordinates(variable: Variable) -> int:
+    """Coordinates of the unit cube that a variable takes."""
+    return variable.width if isinstance(variable, Image) else 1
+
+
+def _levels(variable: Variable) -> int | None:
+    """Number of values of a discrete variable; None for one whose values are not counted."""
+    if isinstance(variable, Integer):
+        return variable.high - variable.low + 1
+    return len(variable.levels) if isinstance(variable, Categorical) else None
+
+
+def _from_cube(space: SearchSpace, cube: Array) -> Array:
+    """Encoded points (n, d) from the unit cube (n, c): uniform in every interval and over all levels.
+
+    What equalities tie is on their planes, and may be out of bounds.
+    """
+    X, first, columns = np.empty((len(cube), space.dimension)), 0, space.columns
+    for variable in _untied(space):
+        last = first + _coordinates(variable)
+        X[:, columns[variable.name]] = _values(variable, cube[:, first:last])
+        first = last
+    for mixture in space.mixtures:
+        X[:, mixture.columns] = mixture.from_cube(cube[:, first : first + mixture.dimension])
+        first += mixture.dimension
+    return X
+
+
+def _values(variable: Variable, u: Array) -> Array:
+    """Encoded values of a variable (n, width) from its coordinates of the unit cube."""
+    levels = _levels(variable)
+    if levels is None:
+        return 2 * u - 1
+    index = np.minimum((u[:, 0] * levels).astype(int), levels - 1)
+    if isinstance(variable, Categorical):
+        return np.asarray(np.eye(levels)[index])
+    return np.asarray((2 * index - (levels - 1))[:, None] / max(levels - 1, 1))
+
+
+def _feasible_points(space: SearchSpace, cubes: Iterator[Array], rng: np.random.Generator) -> Iterator[Array]:
+    """Points of the cubes that satisfy the constraints; a space too thin for that gives points of its own sampler."""
+    return chain.from_iterable(_feasible_block(space, cube, rng) for cube in cubes)
+
+
+def _feasible_block(space: SearchSpace, cube: Array, rng: np.random.Generator) -> Array:
+    X = _from_cube(space, cube)
+    X = X[is_feasible(space, X)]
+    return space.repair(X) if len(X) >= _LEAST_ACCEPTED else space.sample(_BLOCK, rng)

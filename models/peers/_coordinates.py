@@ -1,0 +1,90 @@
+"""A search space as other packages see one: named parameters that are real, whole or a choice between levels."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldcraft.models.observations import Array
+from fieldcraft.physics.space import Categorical, Integer, SearchSpace
+
+Value = float | int | str
+_ROUNDING = 1e-9  # encoded points this close are one design
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One parameter of another package.
+
+    Args:
+        name: ``x`` and the number of its first encoded column: a name that every package accepts.
+        column: Its first encoded column.
+        kind: ``real`` in encoded units, ``whole`` in its own, or ``choice`` between levels.
+        low: Least value of a real or whole one.
+        high: Greatest value of a real or whole one.
+        levels: Levels of a choice.
+        scale: Middle and half-width of a whole one.
+    """
+
+    name: str
+    column: int
+    kind: Literal["real", "whole", "choice"]
+    low: float = -1.0
+    high: float = 1.0
+    levels: tuple[str, ...] = ()
+    scale: tuple[float, float] = (0.0, 1.0)
+
+    def of(self, x: Array) -> Value:
+        """The parameter's value at an encoded point (d,); one that rounding has put beyond a bound is the bound."""
+        if self.kind == "choice":
+            return self.levels[int(np.argmax(x[self.column : self.column + len(self.levels)]))]
+        if self.kind == "whole":
+            return round(self.scale[0] + self.scale[1] * float(x[self.column]))
+        value = float(x[self.column])
+        bounded = min(max(value, self.low), self.high)
+        return bounded if abs(value - bounded) < _ROUNDING else value
+
+    def into(self, x: Array, value: Value) -> None:
+        """Write the parameter's value into an encoded point (d,)."""
+        if self.kind == "choice":
+            x[self.column : self.column + len(self.levels)] = [level == value for level in self.levels]
+        elif self.kind == "whole":
+            x[self.column] = (float(value) - self.scale[0]) / self.scale[1]
+        else:
+            x[self.column] = float(value)
+
+
+def coordinates(space: SearchSpace) -> tuple[Coordinate, ...]:
+    """The parameters of a space; a variable that can take one value only is none."""
+    found, column = list[Coordinate](), 0
+    for variable in space.variables:
+        if isinstance(variable, Categorical):
+            found.append(Coordinate(f"x{column}", column, "choice", levels=variable.levels))
+        elif isinstance(variable, Integer):
+            ends, scale = (float(variable.low), float(variable.high)), variable.scale
+            found.append(Coordinate(f"x{column}", column, "whole", *ends, scale=scale))
+        else:
+            found += [Coordinate(f"x{at}", at, "real") for at in range(column, column + variable.width)]
+        column += variable.width
+    return tuple(one for one in found if (len(one.levels) > 1 if one.kind == "choice" else one.low < one.high))
+
+
+def told(space: SearchSpace, X: Array) -> list[dict[str, Value]]:
+    """The encoded points (n, d) as values by parameter."""
+    return [{one.name: one.of(x) for one in coordinates(space)} for x in X]
+
+
+def encoded(space: SearchSpace, points: Sequence[Mapping[str, Value]]) -> Array:
+    """Encoded feasible points of values by parameter, shape (q, d)."""
+    X = np.zeros((len(points), space.dimension))
+    for x, point in zip(X, points, strict=True):
+        for one in coordinates(space):
+            one.into(x, point[one.name])
+    return space.repair(X)
+
+
+def inside(space: SearchSpace, X: Array) -> NDArray[np.bool_]:
+    """Which encoded points (n, d) are designs of the space, shape (n,): others were read before it was narrowed."""
+    return np.asarray(np.all(np.abs(space.repair(X) - X) < _ROUNDING, axis=1)) if len(X) else np.zeros(0, dtype=bool)

@@ -1,0 +1,1 @@
+"""Surrogates that know a differential equation: residuals, solution bases, joint GPs, PINNs."""

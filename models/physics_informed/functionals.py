@@ -1,0 +1,120 @@
+"""Linear functionals of a field at points: its value, or a second-order differential operator of it.
+
+Readings and the rows of a linear equation are both of this kind, so one covariance serves them together.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.physics_informed.residuals import LinearRow
+
+
+@dataclass(frozen=True)
+class Functionals:
+    """c f(x) + b . grad f(x) + sum_ij A_ij f_ij(x) at each of n points.
+
+    Args:
+        points: Shape (n, d).
+        zeroth: c, shape (n,).
+        first: b, shape (n, d); None where every b is zero.
+        second: A, symmetric, shape (n, d, d); None where every A is zero.
+    """
+
+    points: Tensor
+    zeroth: Tensor
+    first: Tensor | None = None
+    second: Tensor | None = None
+
+    @classmethod
+    def values(cls, X: Tensor) -> "Functionals":
+        """The field itself at X (n, d)."""
+        return cls(X, torch.ones_like(X[:, 0]))
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def is_value(self) -> bool:
+        """Whether no derivative occurs."""
+        return self.first is None and self.second is None
+
+    @property
+    def slopes(self) -> Tensor:
+        """b, zeros included, shape (n, d)."""
+        return torch.zeros_like(self.points) if self.first is None else self.first
+
+    @property
+    def bends(self) -> Tensor:
+        """A, zeros included, shape (n, d, d)."""
+        n, d = self.points.shape
+        return self.points.new_zeros(n, d, d) if self.second is None else self.second
+
+    def scaled(self, scales: Tensor) -> "Functionals":
+        """The same functionals of the field as a function of u = scales * x (d,), differentiable in the scales."""
+        first = None if self.first is None else self.first * scales
+        second = None if self.second is None else self.second * scales * scales[:, None]
+        return Functionals(self.points * scales, self.zeroth, first, second)
+
+    def after(self, count: int) -> "Functionals":
+        """All but the first ``count``."""
+        first = None if self.first is None else self.first[count:]
+        second = None if self.second is None else self.second[count:]
+        return Functionals(self.points[count:], self.zeroth[count:], first, second)
+
+    def joined(self, other: "Functionals") -> "Functionals":
+        """These and then others of the same field."""
+        pairs = [(self.points, other.points), (self.zeroth, other.zeroth)]
+        if not (self.is_value and other.is_value):
+            pairs += [(self.slopes, other.slopes), (self.bends, other.bends)]
+        return Functionals(*(torch.cat(pair) for pair in pairs))
+
+
+@dataclass(frozen=True)
+class JointRows:
+    """The rows of the joint model: r E rows of the equations, then n readings, as functionals of F fields.
+
+    Row j reads sum_i functional_ij[field_i] = target_j; field 0 is the objective. Readings come last: a factor of the
+    equations' rows is then the leading block of the factor of all, and a further reading is one more row.
+
+    Args:
+        fields: The functionals of each field, each over all N = r E + n rows.
+        targets: Shape (N,).
+        equations: r E.
+    """
+
+    fields: tuple[Functionals, ...]
+    targets: Tensor
+    equations: int
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def with_values(self, X: Tensor, targets: Tensor) -> "JointRows":
+        """And further readings (k,) of the objective at X (k, d)."""
+        more = Functionals.values(X)
+        nothing = Functionals(X, torch.zeros_like(more.zeroth))
+        fields = tuple(field.joined(nothing if i else more) for i, field in enumerate(self.fields))
+        return JointRows(fields, torch.cat([self.targets, targets]), self.equations)
+
+
+def joint_rows(data: Observations, physics: Physics, rows: tuple[LinearRow, ...]) -> JointRows:
+    """Linear equations at the collocation points and readings, in encoded coordinates and standardised targets."""
+    Z = torch.from_numpy(physics.encode(physics.points))
+    fields = tuple(_functionals(Z, rows, i) for i in range(len(rows[0].blocks)))
+    sources = torch.cat([torch.from_numpy(row.source.copy()) for row in rows])
+    X, targets = torch.from_numpy(data.X.copy()), torch.from_numpy(data.targets.copy())
+    return JointRows(fields, sources, len(sources)).with_values(X, targets)
+
+
+def _functionals(Z: Tensor, rows: tuple[LinearRow, ...], field: int) -> Functionals:
+    """One field's part of each equation at Z (r, d), equation by equation."""
+    blocks = [row.blocks[field] for row in rows]
+    zeroth, first, second = (
+        torch.cat([torch.from_numpy(getattr(block, name).copy()) for block in blocks])
+        for name in ("zeroth", "first", "second")
+    )
+    points = Z.repeat(len(rows), 1)
+    return Functionals(points, zeroth, first if bool(first.any()) else None, second if bool(second.any()) else None)

@@ -1,0 +1,232 @@
+"""The engines that condition a Gaussian process on readings and on a linear equation's rows at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.networks.perceptron import Activation, Network, Streams, hessian_forms
+from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
+from fieldcraft.models.numerics.digests import stamped
+from fieldcraft.models.numerics.memory import refuse_memory
+from fieldcraft.models.numerics.randomness import torch_generator
+from fieldcraft.models.observations import Observations, Physics, Scaling
+from fieldcraft.models.physics_informed.engines import equation_rows
+from fieldcraft.models.physics_informed.functionals import JointRows, joint_rows
+from fieldcraft.models.physics_informed.joint_evidence import Belief, choose_hyper
+from fieldcraft.models.physics_informed.joint_posterior import JointPosterior, condition, information
+from fieldcraft.models.physics_informed.joint_process import Covariance, Hyper, JointProcess
+from fieldcraft.models.physics_informed.operator_kernels import Kernel as KernelName
+from fieldcraft.models.physics_informed.operator_kernels import Stationary
+from fieldcraft.models.physics_informed.residuals import LinearRow, linear_rows, linearised_rows, system_of
+from fieldcraft.models.physics_informed.tangent_covariance import Tangent
+from fieldcraft.models.surrogate import Report
+
+_HYPER = ("scales", "sds", "noise", "slack")
+# Length scales of half the box's width, which few readings move far.
+_BELIEF = Belief(scales=(0.0, 0.5))
+# Matrices of the size of a field's covariance that are alive at once: a gradient keeps its intermediates.
+_COPIES = 60
+
+
+@dataclass(frozen=True)
+class JointModel:
+    """What an engine hands over: everything but the hyper-parameters.
+
+    Args:
+        rows: Equations and readings.
+        covariances: kappa of each field.
+        belief: About the hyper-parameters before any data.
+        scaling: How targets become readings.
+        remarks: What is worth knowing.
+        kept: Tensors the engine needs to build this again.
+    """
+
+    rows: JointRows
+    covariances: tuple[Covariance, ...]
+    belief: Belief
+    scaling: Scaling
+    remarks: Mapping[str, str]
+    kept: Mapping[str, Tensor]
+
+    def fitted(self, noise_variance: float | None) -> JointPosterior:
+        """The posterior at the likeliest hyper-parameters.
+
+        Raises:
+            ValueError: none gives a covariance that is positive definite to rounding.
+        """
+        hyper, evidence = choose_hyper(self.covariances, self.rows, self.belief, noise_variance)
+        metrics = {"log_evidence": evidence, **_named(hyper)}
+        metrics |= information(JointProcess(self.covariances, hyper), self.rows)
+        state = {f"hyper.{name}": getattr(hyper, name) for name in _HYPER}
+        state |= {f"metric.{name}": torch.tensor(value, dtype=torch.float64) for name, value in metrics.items()}
+        return self._posterior(hyper, metrics, {**self.kept, **state})
+
+    def restored(self, state: Mapping[str, Tensor]) -> JointPosterior:
+        """The posterior whose ``state`` this was, computed again in the same way: identical to the bit."""
+        hyper = Hyper(**{name: state[f"hyper.{name}"] for name in _HYPER})
+        metrics = {name.removeprefix("metric."): float(v) for name, v in state.items() if name.startswith("metric.")}
+        return self._posterior(hyper, metrics, state)
+
+    def _posterior(self, hyper: Hyper, metrics: Mapping[str, float], state: Mapping[str, Tensor]) -> JointPosterior:
+        process = JointProcess(self.covariances, hyper)
+        return condition(process, self.rows, self.scaling, metrics, self.remarks, state)
+
+
+def _refuse_memory(data: Observations, physics: Physics, memory_gb: float) -> None:
+    n, rows, fields = len(data), equation_rows(physics), 1 + len(system_of(physics).sizes)
+    what = f"Conditioning on {n} trials and {rows} rows of the equation"
+    remedy = "take fewer collocation points"
+    refuse_memory(_COPIES * fields * (n + rows) ** 2, memory_gb, what, remedy)
+
+
+def _named(hyper: Hyper) -> dict[str, float]:
+    """The objective's hyper-parameters, in encoded coordinates and target units."""
+    lengths = (-hyper.scales[0]).exp().tolist()
+    named = {f"length_scale_{i}": length for i, length in enumerate(lengths)}
+    noise_sd, slack_sd = float((hyper.noise / 2).exp()), float((hyper.slack / 2).exp())
+    return {**named, "output_sd": float(hyper.sds[0].exp()), "noise_sd": noise_sd, "slack_sd": slack_sd}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An ordinary covariance with the operator applied on both sides (methods, section 3, `engine: kernel`).
+
+    One length scale a coordinate, the output scale, the noise where it is not known and the equation's slack are
+    chosen by marginal likelihood; each auxiliary field of a system has its own.
+
+    Args:
+        kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones).
+        memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
+    """
+
+    kernel: KernelName = "rbf"
+    memory_gb: float = 4.0
+
+    def __post_init__(self) -> None:
+        refuse_non_positive("memory_gb", self.memory_gb)
+        if self.kernel not in ("rbf", "matern52"):
+            raise ValueError(f"kernel is {self.kernel!r}: choose rbf or matern52.")
+
+    def refuse(self, physics: Physics) -> None:
+        """Accept a linear equation or system.
+
+        Raises:
+            ValueError: it is not linear.
+        """
+        if not system_of(physics).linear:
+            raise ValueError("The equation is not linear and engine kernel needs a linear one: use ntk or trained.")
+
+    def fit(
+        self,
+        data: Observations,
+        physics: Physics,
+        rng: np.random.Generator,
+        start: Mapping[str, Tensor] | None,
+        report: Report,
+    ) -> JointPosterior:
+        """Fit, without randomness; the only checkpoint is the finished fit.
+
+        Raises:
+            ValueError: the equation is not linear, no hyper-parameters give a finite likelihood, or the fit would need
+                more than ``memory_gb``.
+        """
+        _refuse_memory(data, physics, self.memory_gb)
+        if start is not None:
+            return self.restore(data, physics, start)
+        posterior = self._model(data, physics).fitted(data.noise_variance)
+        report(1, posterior.metrics, posterior.state)
+        return posterior
+
+    def restore(self, data: Observations, physics: Physics, state: Mapping[str, Tensor]) -> JointPosterior:
+        """The posterior whose ``state`` this was."""
+        return self._model(data, physics).restored(state)
+
+    def _model(self, data: Observations, physics: Physics) -> JointModel:
+        self.refuse(physics)
+        rows = joint_rows(data, physics, linear_rows(physics, data.scaling, physics.points))
+        covariances = (Stationary(self.kernel),) * len(rows.fields)
+        return JointModel(rows, covariances, _BELIEF, data.scaling, {}, stamped(data))
+
+
+@dataclass(frozen=True)
+class NTK:
+    """The tangent kernel of a smooth network, readings and equation rows alike (methods, section 3, `engine: ntk`).
+
+    The network's first weights are drawn afresh for each fit; its input scales, output scale and noises are chosen by
+    marginal likelihood. An equation that is not linear is linearised at the network of the first weights.
+
+    Args:
+        width: Neurons in a hidden layer.
+        depth: Hidden layers.
+        activation: tanh or sine.
+        frequency: Factor on the first layer's weights; larger means rougher functions before any data.
+        memory_gb: See ``Kernel``.
+    """
+
+    width: int = 200
+    depth: int = 1
+    activation: Activation = "sine"
+    frequency: float = 1.0
+    memory_gb: float = 4.0
+
+    def __post_init__(self) -> None:
+        for name in ("width", "depth"):
+            refuse_below(name, getattr(self, name))
+        for name in ("frequency", "memory_gb"):
+            refuse_non_positive(name, getattr(self, name))
+
+    def refuse(self, physics: Physics) -> None:
+        """Accept any equation."""
+
+    def fit(
+        self,
+        data: Observations,
+        physics: Physics,
+        rng: np.random.Generator,
+        start: Mapping[str, Tensor] | None,
+        report: Report,
+    ) -> JointPosterior:
+        """Draw the first weights and fit; the only checkpoint is the finished fit.
+
+        Raises:
+            ValueError: no hyper-parameters give a finite likelihood, or the fit would need more than ``memory_gb``.
+        """
+        _refuse_memory(data, physics, self.memory_gb)
+        if start is not None:
+            return self.restore(data, physics, start)
+        network = self._network(data)
+        theta = network.initial(1 + len(system_of(physics).sizes), torch_generator(rng))
+        posterior = self._model(data, physics, theta).fitted(data.noise_variance)
+        report(1, posterior.metrics, posterior.state)
+        return posterior
+
+    def restore(self, data: Observations, physics: Physics, state: Mapping[str, Tensor]) -> JointPosterior:
+        """The posterior whose ``state`` this was."""
+        return self._model(data, physics, state["theta"]).restored(state)
+
+    def _network(self, data: Observations) -> Network:
+        return Network(data.X.shape[1], self.width, self.depth, self.activation, self.frequency)
+
+    def _model(self, data: Observations, physics: Physics, theta: Tensor) -> JointModel:
+        network, remarks = self._network(data), {}
+        if system_of(physics).linear:
+            found = linear_rows(physics, data.scaling, physics.points)
+        else:
+            found = _at_first_weights(network, theta, data.scaling, physics)
+            remarks["linearised"] = "the equation is not linear: it was linearised at the network's first weights"
+        covariances = tuple(Tangent(network, row) for row in theta)
+        rows = joint_rows(data, physics, found)
+        kept = {**stamped(data), "theta": theta}
+        return JointModel(rows, covariances, _BELIEF, data.scaling, remarks, kept)
+
+
+def _at_first_weights(network: Network, theta: Tensor, scaling: Scaling, physics: Physics) -> tuple[LinearRow, ...]:
+    """The equation linearised at h(x; theta_0) of each field, theta (F, p)."""
+    Z = torch.from_numpy(physics.encode(physics.points))
+    with torch.no_grad():
+        streams = network.streams(theta, Z, hessian_forms(Z.shape[1], Z))
+    at = Streams(*(part[None] for part in (streams.value, streams.gradient, streams.second)))
+    return linearised_rows(physics, scaling, at)

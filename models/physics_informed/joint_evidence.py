@@ -1,0 +1,113 @@
+"""Hyper-parameters of the joint process by marginal likelihood, with exact gradients, under weak normal beliefs.
+
+What is maximised is p(y | u), the likelihood of the readings given the equation's rows, and not p(y, u): the equation
+is a fact to condition on and no sample of the prior. Hundreds of rows that all read exactly zero would else choose the
+prior in which they are likeliest, the flattest, whatever the few readings say.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from fieldcraft.models.observations import Array
+from fieldcraft.models.physics_informed.functionals import JointRows
+from fieldcraft.models.physics_informed.joint_process import Covariance, Hyper, JointProcess
+
+# Of a target's variance: below it a covariance of close points has no factor in float64.
+LEAST_NOISE = 1e-6
+_SCALES = (-3.0, 3.0)
+_SDS = (-3.0, 4.0)
+_NOISE = (math.log(LEAST_NOISE), 0.0)
+_SLACK = (-16.0, 5.0)
+_ITERATIONS = 40
+# What L-BFGS-B is told where there is no factor: it then shortens its step.
+_REFUSED = 1e12
+
+
+@dataclass(frozen=True)
+class Belief:
+    """Normal (mean, sd) of each logarithm before any data.
+
+    Args:
+        scales: Of an input scale (``Hyper.scales``).
+        sds: Of an output scale.
+        noise: Of a reading's noise variance, where it is not known.
+        slack: Of an equation's.
+        starts: Added to the mean of ``scales`` for each start of the search.
+    """
+
+    scales: tuple[float, float]
+    sds: tuple[float, float] = (1.0, 1.0)
+    noise: tuple[float, float] = (-6.0, 3.0)
+    slack: tuple[float, float] = (-10.0, 3.0)
+    starts: tuple[float, ...] = (0.0, 0.7)
+
+    def log_density(self, hyper: Hyper) -> Tensor:
+        """Up to a constant, shape ()."""
+        parts = [(getattr(hyper, name), *getattr(self, name)) for name in ("scales", "sds", "noise", "slack")]
+        terms = [((value - mean) / sd).square().sum() for value, mean, sd in parts]
+        return -0.5 * torch.stack(terms).sum()
+
+
+def log_evidence(process: JointProcess, rows: JointRows) -> Tensor:
+    """log p(y | u) of the readings given the equations' rows, shape ().
+
+    Raises:
+        ValueError: the covariance is not positive definite to rounding.
+    """
+    factor = process.factor(rows)
+    # The equations' rows lead the factor: what comes after them is already conditioned on them.
+    white = factor.half_solve(rows.targets)[rows.equations :]
+    spread = factor.lower.diagonal()[rows.equations :]
+    return -0.5 * (white.square() + math.log(2 * math.pi)).sum() - spread.log().sum()
+
+
+def choose_hyper(
+    covariances: tuple[Covariance, ...], rows: JointRows, belief: Belief, noise_variance: float | None
+) -> tuple[Hyper, float]:
+    """The likeliest hyper-parameters under ``belief``, by L-BFGS-B from its starts, and the log evidence there.
+
+    Args:
+        covariances: kappa of each field.
+        rows: Equations and readings.
+        belief: Before any data.
+        noise_variance: Of a reading, in squared target units, where it is known; None to fit it.
+
+    Raises:
+        ValueError: no start has a covariance that is positive definite to rounding.
+    """
+    fields, d = len(rows.fields), rows.fields[0].points.shape[1]
+    known = None if noise_variance is None else math.log(max(noise_variance, LEAST_NOISE))
+    noise, noise_bounds = (belief.noise[0], _NOISE) if known is None else (known, (known, known))
+    bounds = [_SCALES] * (fields * d) + [_SDS] * fields + [noise_bounds, _SLACK]
+    starts = [
+        np.array([belief.scales[0] + shift] * (fields * d) + [belief.sds[0]] * fields + [noise, belief.slack[0]])
+        for shift in belief.starts
+    ]
+    loss = _loss(covariances, rows, belief)
+    options = {"maxiter": _ITERATIONS, "ftol": 1e-7}
+    found = [minimize(loss, s, jac=True, method="L-BFGS-B", bounds=bounds, options=options) for s in starts]
+    best = min(found, key=lambda result: float(result.fun))
+    hyper = Hyper.of(torch.from_numpy(best.x), fields)
+    return hyper, float(log_evidence(JointProcess(covariances, hyper), rows))
+
+
+def _loss(
+    covariances: tuple[Covariance, ...], rows: JointRows, belief: Belief
+) -> Callable[[Array], tuple[float, Array]]:
+    def loss(flat: Array) -> tuple[float, Array]:
+        x = torch.tensor(flat, requires_grad=True)
+        hyper = Hyper.of(x, len(rows.fields))
+        try:
+            total = -log_evidence(JointProcess(covariances, hyper), rows) - belief.log_density(hyper)
+        except ValueError:
+            return _REFUSED, np.zeros_like(flat)
+        (slope,) = torch.autograd.grad(total, x)
+        return total.item(), slope.numpy()
+
+    return loss

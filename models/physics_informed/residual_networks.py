@@ -1,0 +1,242 @@
+"""Networks trained on readings and on the residual of an equation: the rows of their loss, and what they become."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.networks.perceptron import Network, Streams
+from fieldcraft.models.observations import Scaling
+from fieldcraft.models.physics_informed.residuals import LinearResidual, Residual
+from fieldcraft.models.surrogate import Function
+
+_NOTHING = torch.zeros(0, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What k trainings hold fixed: all their randomness.
+
+    Args:
+        anchor: Initial weights theta_0, shape (k, F p): those of each field's network, one after the other.
+        tangent: The second draw theta_0', zero in the last layers, shape (k, F p); (0,) where none is added.
+        data_noise: Perturbation of the targets, shape (k, n); zeros where they are trusted.
+        residual_noise: Perturbation of the right-hand sides, shape (k, E r).
+    """
+
+    anchor: Tensor
+    tangent: Tensor
+    data_noise: Tensor
+    residual_noise: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As tensors by name."""
+        return {name: getattr(self, name) for name in ("anchor", "tangent", "data_noise", "residual_noise")}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> "Fixed":
+        """What ``tensors`` gave."""
+        return cls(**{name: tensors[name] for name in ("anchor", "tangent", "data_noise", "residual_noise")})
+
+    @classmethod
+    def plain(cls, anchor: Tensor, n: int, r: int) -> "Fixed":
+        """The paper's: fresh weights and nothing else."""
+        k = len(anchor)
+        return cls(anchor, _NOTHING, anchor.new_zeros(k, n), anchor.new_zeros(k, r))
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The numbers in the loss: of the prediction, of a squared residual, of ||theta - theta_0||^2."""
+
+    nu: float
+    weight: float
+    ridge: float
+
+
+def initial(network: Network, k: int, fields: int, generator: torch.Generator) -> Tensor:
+    """Standard normal weights of k trainings of one network a field, shape (k, fields p)."""
+    return network.initial(k * fields, generator).reshape(k, -1)
+
+
+def exact_draw(
+    network: Network, anchor: Tensor, n: int, r: int, noise_sd: float, residual_sd: float, generator: torch.Generator
+) -> Fixed:
+    """The randomness that makes a wide network's minimiser a draw from the joint posterior (methods, section 3)."""
+    k = len(anchor)
+    tangent = initial(network, k, anchor.shape[1] // network.size, generator)
+    tangent.view(-1, network.size)[:, -network.width :] = 0.0
+    data_noise = noise_sd * torch.randn(k, n, generator=generator, dtype=torch.float64)
+    residual_noise = residual_sd * torch.randn(k, r, generator=generator, dtype=torch.float64)
+    return Fixed(anchor, tangent, data_noise, residual_noise)
+
+
+def tangent_value(network: Network, anchor: Tensor, tangent: Tensor, X: Tensor) -> Tensor:
+    """<grad h(x; theta_0), theta_0'> at X (n, d), shape (k, n), differentiable in X."""
+
+    def at(theta: Tensor) -> Tensor:
+        return network.value(theta, X)
+
+    found: Tensor = torch.func.jvp(at, (anchor,), (tangent,))[1]
+    return found
+
+
+class ResidualLoss:
+    """sum (y + eps - nu F(x))^2 + weight sum (N[nu F](z) - g + eps')^2 + ridge ||theta - theta_0||^2 for k trainings.
+
+    F is one network for each field, or these plus the tangent term of an exact draw; only the first is observed. Data
+    and collocation points go through the networks together, so a step costs one pass whatever is asked of it.
+    """
+
+    def __init__(
+        self, network: Network, X: Tensor, targets: Tensor, residual: Residual, fixed: Fixed, factors: Factors
+    ) -> None:
+        """Lay out the rows for encoded X (n, d) and standardised targets (n,), on the device of ``fixed``."""
+        self.network = network
+        self.residual = residual
+        self.n = len(X)
+        self.nu = factors.nu
+        self.root = factors.weight**0.5
+        self.ridge = factors.ridge
+        self.anchor = fixed.anchor
+        self.targets = targets + fixed.data_noise
+        self.shift = fixed.residual_noise
+        self.points = torch.cat([X, residual.points])
+        self.forms = residual.forms
+        if residual.forms.shape[1] > 1:
+            # Data rows use no second derivative: any form serves there.
+            idle = residual.forms[:, :1].expand(-1, self.n, -1, -1)
+            self.forms = torch.cat([idle, residual.forms], dim=1)
+        self.offset = self._tangent_rows(fixed) if len(fixed.tangent) else torch.zeros_like(self.targets[:, :0])
+
+    def rows(self, theta: Tensor) -> Tensor:
+        """Rows at theta (k, F p), shape (k, n + E r)."""
+        streams, _ = self.network.propagated(self._split(theta), self.points, self.forms)
+        return self._rows(*self._data_and_residuals(streams))
+
+    def linearised(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows (k, n + E r) and their Jacobian (k, n + E r, F p)."""
+        with torch.enable_grad():
+            start = self._split(theta).detach().requires_grad_()
+            streams, passed = self.network.propagated(start, self.points, self.forms)
+            data, missed = self._data_and_residuals(streams)
+            jacobian = self._jacobian(passed, data, missed)
+            rows = self._rows(data, missed)
+        return rows.detach(), jacobian
+
+    def metrics(self, theta: Tensor) -> dict[str, float]:
+        """Root mean square of the misfit of the data (target sd) and of the residual (relative), over all trainings."""
+        rows = self.rows(theta).detach()
+        data, physics = rows[:, : self.n], rows[:, self.n :] / self.root
+        return {"misfit": float(data.square().mean().sqrt()), "residual": float(physics.square().mean().sqrt())}
+
+    def _split(self, theta: Tensor) -> Tensor:
+        """Weights (k, F p) as those of k F networks, (k F, p)."""
+        return theta.reshape(-1, self.network.size)
+
+    def _rows(self, data: Tensor, missed: Tensor) -> Tensor:
+        residuals = self.root * (missed.flatten(1) + self.shift)
+        rows = torch.cat([data - self.targets, residuals], dim=1)
+        return rows + self.offset if self.offset.shape[1] else rows
+
+    def _data_and_residuals(self, streams: Streams) -> tuple[Tensor, Tensor]:
+        """nu F at the data (k, n), and N[nu F] - g of each equation (k, E, r)."""
+        later = self._later(streams)
+        return self._observed(streams), self.residual.rows(later)
+
+    def _observed(self, streams: Streams) -> Tensor:
+        return self.nu * streams.value[:: self.residual.fields, : self.n]
+
+    def _later(self, streams: Streams) -> Streams:
+        """nu F and its derivatives at the collocation points, (k, F, r, ...)."""
+        fields, n = self.residual.fields, self.n
+        parts = (streams.value, streams.gradient, streams.second)
+        return Streams(*(self.nu * part[:, n:].reshape(-1, fields, *part[:, n:].shape[1:]) for part in parts))
+
+    def _jacobian(self, passed: list[Tensor], data: Tensor, missed: Tensor) -> Tensor:
+        """Derivatives of all rows by theta, (k, n + E r, F p): one reverse pass for each equation."""
+        blocks = []
+        for e, residual in enumerate(missed.unbind(1)):
+            rows = torch.cat([data, self.root * residual], dim=1)
+            found = self.network.jacobian(passed, rows)  # (k F, n + r, p)
+            # To (k, n + r, F p); the data rows are kept once.
+            block = found.reshape(len(data), -1, *found.shape[1:]).transpose(1, 2).flatten(2)
+            blocks.append(block if e == 0 else block[:, self.n :])
+        return torch.cat(blocks, dim=1)
+
+    def _tangent_rows(self, fixed: Fixed) -> Tensor:
+        """The tangent term's share of the rows; it is linear, so its N-image is J(theta_0) theta_0'."""
+        assert isinstance(self.residual, LinearResidual)  # an exact draw of another is refused before any fit
+        with torch.enable_grad():
+            start = self._split(fixed.anchor).detach().clone().requires_grad_()
+            streams, passed = self.network.propagated(start, self.points, self.forms)
+            image = self.residual.image(self._later(streams))
+            jacobian = self._jacobian(passed, self._observed(streams), image)
+        return (jacobian @ fixed.tangent[..., None])[..., 0]
+
+
+@dataclass(frozen=True)
+class NetworkPosterior:
+    """k trained networks, each one draw; means and variances are over them.
+
+    Args:
+        network: Their shape.
+        theta: Trained weights, shape (k, F p), float64 on the CPU; the first p are the objective's.
+        fixed: What their training held fixed.
+        nu: Factor of the prediction.
+        scaling: How targets become readings.
+        metrics: What the training achieved.
+        remarks: Restarts, where there were any.
+        rest: The last checkpoint of the training, as tensors.
+    """
+
+    network: Network
+    theta: Tensor
+    fixed: Fixed
+    nu: float
+    scaling: Scaling
+    metrics: Mapping[str, float]
+    remarks: Mapping[str, str]
+    rest: Mapping[str, Tensor]
+
+    def _values(self, X: Tensor, which: slice) -> Tensor:
+        p = self.network.size
+        values = self.network.value(self.theta[which, :p], X)
+        if len(self.fixed.tangent):
+            anchor, tangent = self.fixed.anchor[which, :p], self.fixed.tangent[which, :p]
+            values = values + tangent_value(self.network, anchor, tangent, X)
+        return self.nu * values
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance over the networks at X (n, d); one network has variance 0."""
+        values = self._values(X, slice(None))
+        mean = values.mean(0)
+        return mean, (values - mean).square().sum(0) / max(len(values) - 1, 1)
+
+    def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
+        """Networks 0 to q - 1: each is an independent draw already, so rng is not used.
+
+        Raises:
+            ValueError: there are fewer networks than q.
+        """
+        if q > len(self.theta):
+            raise ValueError(
+                f"{q} draws were asked of {len(self.theta)} trained networks: set `networks` to the batch size or more."
+            )
+        return [self._function(i) for i in range(q)]
+
+    def _function(self, i: int) -> Function:
+        def function(X: Tensor) -> Tensor:
+            return self._values(X, slice(i, i + 1))[0]
+
+        return function
+
+    def believe(self, X: Tensor) -> "NetworkPosterior":
+        """This posterior itself: its draws are independent by construction, so a pending point changes none of them."""
+        return self
+
+    def state(self) -> dict[str, Tensor]:
+        """The last checkpoint of the training."""
+        return dict(self.rest)

@@ -1,0 +1,159 @@
+"""The posterior over solutions of an equation: Gaussian in their coefficients."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.linear.basis_evidence import Prior, Weights, choose_prior
+from fieldcraft.models.observations import Observations, Physics, Scaling
+from fieldcraft.models.physics_informed.solutions import (
+    NullSpace,
+    Polynomials,
+    Solutions,
+    enclosing_box,
+    particular,
+    solutions,
+)
+from fieldcraft.models.surrogate import Function
+
+
+@dataclass(frozen=True)
+class Background:
+    """A particular solution for the target: polynomials and their coefficients (P,)."""
+
+    polynomials: Polynomials
+    coefficients: Tensor
+
+    def value(self, X: Tensor) -> Tensor:
+        """At X (n, d), shape (n,)."""
+        return self.polynomials.features(X) @ self.coefficients
+
+
+@dataclass(frozen=True)
+class SolutionPosterior:
+    """t(x) = particular(x) + psi(x)^T (sizes * w) with Gaussian w.
+
+    Args:
+        solutions: psi.
+        sizes: Prior standard deviation of each coefficient, shape (K,).
+        weights: The posterior of w.
+        background: The particular solution; None where it is zero.
+        scaling: How targets become readings.
+        metrics: Evidence and hyper-parameters.
+        digest: Of the data, as bytes, shape (32,).
+    """
+
+    solutions: Solutions
+    sizes: Tensor
+    weights: Weights
+    background: Background | None
+    scaling: Scaling
+    metrics: Mapping[str, float]
+    digest: Tensor
+
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """None."""
+        return {}
+
+    def _rows(self, X: Tensor) -> Tensor:
+        return self.solutions.features(X) * self.sizes
+
+    def _values(self, X: Tensor, w: Tensor) -> Tensor:
+        values = self._rows(X) @ w
+        return values if self.background is None else values + self.background.value(X)
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the noise-free target at X (n, d), each (n,)."""
+        return self._values(X, self.weights.mean), (self._rows(X) @ self.weights.spread).square().sum(1)
+
+    def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
+        """q exact draws: each is itself a solution of the equation."""
+        return [self._drawn(torch.from_numpy(rng.standard_normal(len(self.sizes)))) for _ in range(q)]
+
+    def _drawn(self, white: Tensor) -> Function:
+        w = self.weights.mean + self.weights.spread @ white
+
+        def function(X: Tensor) -> Tensor:
+            return self._values(X, w)
+
+        return function
+
+    def believe(self, X: Tensor) -> "SolutionPosterior":
+        """Conditioned on readings at X (k, d) equal to the mean, with the noise of the data."""
+        if len(X) == 0:
+            return self
+        return replace(self, weights=self.weights.believe(self._rows(X.detach())))
+
+    def log_predictive(self) -> Tensor:
+        """log density of each reading given the others, shape (n,): exact for the linear model of the weights."""
+        return self.weights.log_predictive()
+
+    def state(self) -> dict[str, Tensor]:
+        """Hyper-parameters, weights and, where they were computed numerically, the functions themselves."""
+        state = {
+            "mean": self.weights.mean,
+            "spread": self.weights.spread,
+            "rows": self.weights.rows,
+            "sizes": self.sizes,
+            "digest": self.digest,
+            "metrics": torch.tensor([self.metrics[name] for name in _METRICS], dtype=torch.float64),
+        }
+        if isinstance(self.solutions, NullSpace):
+            state |= {"basis": self.solutions.basis, "degrees": self.solutions.degrees}
+        if self.background is not None:
+            state["background"] = self.background.coefficients
+        return state
+
+
+_METRICS = ("log_evidence", "log_scale", "log_decay", "log_noise", "functions")
+
+
+def fit_solutions(data: Observations, physics: Physics, degree: int, digest: Tensor) -> SolutionPosterior:
+    """Condition the prior over exact solutions on the readings, its hyper-parameters chosen by evidence.
+
+    Raises:
+        ValueError: the equation is not linear, or polynomials of this degree do not solve it.
+    """
+    space = solutions(physics, degree)
+    found = particular(physics, data.scaling, degree)
+    background = None if found is None else Background(*found)
+    left = _left(data, background)
+    features = space.features(torch.from_numpy(data.X.copy()))
+    prior, evidence = choose_prior(features.numpy(), space.degrees.numpy(), left.numpy(), data.noise_variance)
+    sizes = torch.from_numpy(prior.sizes(space.degrees.numpy()))
+    numbers = (evidence, prior.log_scale, prior.log_decay, prior.log_noise, float(len(sizes)))
+    return SolutionPosterior(
+        solutions=space,
+        sizes=sizes,
+        weights=Weights.of(features * sizes, left, prior.noise),
+        background=background,
+        scaling=data.scaling,
+        metrics=dict(zip(_METRICS, numbers, strict=True)),
+        digest=digest,
+    )
+
+
+def _left(data: Observations, background: Background | None) -> Tensor:
+    """Targets less the particular solution, shape (n,)."""
+    y = torch.from_numpy(data.targets.copy())
+    return y if background is None else y - background.value(torch.from_numpy(data.X.copy()))
+
+
+def restore_solutions(
+    data: Observations, physics: Physics, degree: int, state: Mapping[str, Tensor]
+) -> SolutionPosterior:
+    """The posterior whose ``state`` this was."""
+    metrics = dict(zip(_METRICS, state["metrics"].tolist(), strict=True))
+    box = enclosing_box(physics)
+    if "basis" in state:
+        space: Solutions = NullSpace(Polynomials(box, degree), state["basis"], state["degrees"])
+    else:
+        space = solutions(physics, degree)
+    background = Background(Polynomials(box, degree), state["background"]) if "background" in state else None
+    noise = Prior(metrics["log_scale"], metrics["log_decay"], metrics["log_noise"]).noise
+    weights = Weights(state["mean"], state["spread"], state["rows"], _left(data, background), noise)
+    return SolutionPosterior(space, state["sizes"], weights, background, data.scaling, metrics, state["digest"])

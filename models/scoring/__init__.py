@@ -1,0 +1,1 @@
+"""What acquisitions share: analytic scores, incumbent, separable sums."""

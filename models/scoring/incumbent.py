@@ -1,0 +1,64 @@
+"""The level that an improvement is measured from."""
+
+import torch
+from torch import Tensor
+
+from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
+from fieldcraft.models.maximizer import SAME
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import Posterior
+
+
+def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tensor]:
+    """Least posterior mean among the observed points, and the doubt about it; two numbers.
+
+    The doubt is the standard deviation there where the noise of the readings is stated, and else 0. Under unknown
+    constraints only points believed feasible count, and all of them where none is.
+
+    Args:
+        posterior: Beliefs from the data.
+        data: At least one observation.
+    """
+    with torch.no_grad():
+        X = torch.tensor(data.X)
+        mean, variance = posterior.mean_var(X)
+        if isinstance(posterior, ConstrainedPosterior):
+            feasible = posterior.read_feasible(X)
+            mean = mean.where(feasible, torch.inf) if feasible.any() else mean
+        best = mean.argmin()
+        return mean[best], variance[best].sqrt() if data.noise_sd else torch.zeros_like(mean[best])
+
+
+def incumbent(posterior: Posterior, data: Observations, points: Tensor, doubts: float = 1.0) -> Tensor:
+    """The best belief less the doubt about it, or the least mean among points that are believed, a number.
+
+    Under noise the best point is itself in doubt. Measured from its mean, the points beside it, in as much doubt and
+    as good, promise an improvement for ever and can hold the search where it is. A mean and no reading, so that one
+    lucky reading does not stop the search. Noise that is not stated counts as none.
+
+    Points that count as read at their mean (Ginsbourger et al., 2010: the Kriging believer) count here, too, where they
+    are believed feasible: measured from a worse level, the points right beside them would promise their improvement
+    once more.
+
+    Args:
+        posterior: Beliefs from the data.
+        data: At least one observation.
+        points: Encoded points without a reading that are believed, shape (k, d).
+        doubts: How many times the doubt is taken off; 0 measures from the best mean.
+    """
+    best, doubt = best_belief(posterior, data)
+    return torch.cat([(best - doubts * doubt)[None], _reached(posterior, data, points)]).min()
+
+
+def hopeful(data: Observations, points: Tensor) -> Tensor:
+    """Those of points (k, d) that are not known to give no result, shape (h, d)."""
+    return points[(torch.cdist(points, torch.tensor(data.failed), p=torch.inf) >= SAME).all(dim=1)]
+
+
+def _reached(posterior: Posterior, data: Observations, points: Tensor) -> Tensor:
+    """Means (r,) at those of points (k, d) that are believed feasible."""
+    with torch.no_grad():
+        points = hopeful(data, points)
+        if isinstance(posterior, ConstrainedPosterior):
+            points = points[posterior.believed_feasible(points)]
+        return posterior.mean_var(points)[0] if len(points) else points.new_empty(0)

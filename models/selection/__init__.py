@@ -1,0 +1,1 @@
+"""Choosing among surrogates by predictive evidence (``auto``)."""

@@ -1,0 +1,189 @@
+"""The standing of a contest between surrogates, and the posterior of its winner; both can be stored as tensors."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.numerics.digests import refuse_other_data, stamped
+from fieldcraft.models.numerics.scores import SCORE
+from fieldcraft.models.numerics.states import named, part
+from fieldcraft.models.observations import Observations, Scaling
+from fieldcraft.models.surrogate import Function, Posterior, Report, Surrogate
+
+OUT = "out."
+"""Begins the names of the remarks that hold the reasons of the candidates that are out."""
+
+MARGIN = 3.0
+"""By how many nats a doubted candidate has to predict better: as odds, 20 to 1."""
+
+_LEADER, _POSTERIOR, _RUNNING, _RUNS = "leader", "posterior.", "running.", "runs"
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The posterior of the candidate that was chosen, which knows how the others did.
+
+    Args:
+        name: Of the candidate.
+        posterior: Its own.
+        scores: Of every candidate that was judged, in nats.
+        refused: Why the others were not.
+        kept: Its state.
+    """
+
+    name: str
+    posterior: Posterior
+    scores: Mapping[str, float]
+    refused: Mapping[str, str]
+    kept: Mapping[str, Tensor]
+
+    @property
+    def scaling(self) -> Scaling:
+        """How its values become physical ones."""
+        return self.posterior.scaling
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The chosen posterior's own, and ``score.NAME`` of every candidate."""
+        return {**self.posterior.metrics, **{SCORE + name: value for name, value in self.scores.items()}}
+
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """The chosen posterior's own, ``chosen``, and ``out.NAME`` with the reason for every candidate that is out."""
+        out = {OUT + name: reason for name, reason in self.refused.items()}
+        return {**self.posterior.remarks, "chosen": self.name, **out}
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) of the noise-free target at X (n, d)."""
+        return self.posterior.mean_var(X)
+
+    def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
+        """q functions, as the chosen posterior draws them."""
+        return self.posterior.draw(q, rng)
+
+    def believe(self, X: Tensor) -> "Chosen":
+        """The same choice, conditioned on X (k, d) having been read at the mean."""
+        return replace(self, posterior=self.posterior.believe(X))
+
+    def state(self) -> dict[str, Tensor]:
+        """The choice, the scores, and the chosen posterior's own state."""
+        return dict(self.kept)
+
+
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """Who was judged so far, and who leads.
+
+    Args:
+        data: What the candidates learn from.
+        doubted: Candidates that lead only by more than ``MARGIN`` before one that is not doubted.
+        scores: Of the candidates judged, in nats.
+        refused: Why others were not judged.
+        leader: The best so far, of equals the first, with its posterior.
+        running: The candidate whose fit was interrupted, and its checkpoint.
+    """
+
+    data: Observations
+    doubted: frozenset[str] = frozenset()
+    scores: Mapping[str, float] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    leader: tuple[str, Posterior] | None = None
+    running: tuple[str, Mapping[str, Tensor]] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        data: Observations,
+        state: Mapping[str, Tensor],
+        surrogates: Mapping[str, Surrogate],
+        doubted: frozenset[str] = frozenset(),
+    ) -> "Contest":
+        """The contest whose ``state`` this was.
+
+        Raises:
+            ValueError: the state is of other data, or of another surrogate.
+        """
+        refuse_other_data(data, state)
+        contest = cls(
+            data,
+            doubted,
+            {name: float(value) for name, value in part(state, SCORE).items()},
+            {name: _text(value) for name, value in part(state, OUT).items()},
+        )
+        if _LEADER in state:
+            name = _text(state[_LEADER])
+            posterior = surrogates[name].restore(data, part(state, _POSTERIOR))
+            contest = replace(contest, leader=(name, posterior))
+        if _RUNS in state:
+            contest = replace(contest, running=(_text(state[_RUNS]), part(state, _RUNNING)))
+        return contest
+
+    def knows(self, name: str) -> bool:
+        """Whether a candidate was judged or refused."""
+        return name in self.scores or name in self.refused
+
+    def begun(self, name: str) -> Mapping[str, Tensor] | None:
+        """The checkpoint of a candidate's interrupted fit; None to begin anew."""
+        return self.running[1] if self.running is not None and self.running[0] == name else None
+
+    def judged(self, name: str, posterior: Posterior, score: float) -> "Contest":
+        """With one more candidate, which leads where it is better than the one that did."""
+        contest = replace(self, scores={**self.scores, name: score}, running=None)
+        leads = self.leader is None or contest._worth(name) > self._worth(self.leader[0])
+        return replace(contest, leader=(name, posterior)) if leads else contest
+
+    def _worth(self, name: str) -> float:
+        return self.scores[name] - (MARGIN if name in self.doubted else 0.0)
+
+    def without(self, name: str, reason: str) -> "Contest":
+        """With one more candidate out."""
+        return replace(self, refused={**self.refused, name: reason}, running=None)
+
+    def relayed(self, name: str, report: Report) -> Report:
+        """A report for one candidate's fit: metrics bear its name, checkpoints hold the contest too."""
+
+        def relay(step: int, metrics: Mapping[str, float], checkpoint: Callable[[], dict[str, Tensor]]) -> None:
+            told = {f"{name}.{metric}": value for metric, value in metrics.items()}
+            report(step, told, lambda: replace(self, running=(name, checkpoint())).state())
+
+        return relay
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The scores so far."""
+        return {SCORE + name: value for name, value in self.scores.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything, as tensors; words as their bytes."""
+        state = stamped(self.data)
+        state |= {name: torch.tensor(value, dtype=torch.float64) for name, value in self.metrics.items()}
+        state |= {OUT + name: _bytes(reason) for name, reason in self.refused.items()}
+        if self.leader is not None:
+            name, posterior = self.leader
+            state |= {_LEADER: _bytes(name), **named(_POSTERIOR, posterior.state())}
+        if self.running is not None:
+            state |= {_RUNS: _bytes(self.running[0]), **named(_RUNNING, self.running[1])}
+        return state
+
+    def chosen(self) -> Chosen:
+        """The leader's posterior.
+
+        Raises:
+            ValueError: no candidate was judged.
+        """
+        if self.leader is None:
+            reasons = " ".join(f"{name}: {reason}" for name, reason in self.refused.items())
+            raise ValueError(f"None of the candidates can be fitted to these {len(self.data)} trials. {reasons}")
+        name, posterior = self.leader
+        return Chosen(name, posterior, self.scores, self.refused, replace(self, running=None).state())
+
+
+def _bytes(text: str) -> Tensor:
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
+
+
+def _text(values: Tensor) -> str:
+    return bytes(values.tolist()).decode()

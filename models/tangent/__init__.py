@@ -1,0 +1,1 @@
+"""Tangent (neural) processes: features, kernel, evidence, posterior, training."""

@@ -1,0 +1,232 @@
+"""Hyper-parameters of a tangent kernel: most probable given the readings, and a function of the readings alone.
+
+The log marginal likelihood plus log-normal priors, maximised by L-BFGS-B with gradients through the layerwise Gram
+matrix. A campaign fits them anew at every trial to 50 and then whenever it has grown by 10%; since they are a function
+of the trials to that point, a campaign that was killed finds the same ones again, bit for bit.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
+from fieldcraft.models.linear.conditioning import marginal_slope
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.tangent.features import Init, TangentNetwork, fixed, gram
+from fieldcraft.models.tangent.kernel import LEAST_NOISE, Hyperparameters, TangentKernel
+
+FIT_ROWS = 1000
+"""Most trials the hyper-parameters are fitted to, evenly thinned: beyond it they hardly move and cost minutes."""
+
+# Prior of log l: wide enough to drop a coordinate that does not matter, tight enough that twenty trials in ten
+# dimensions cannot explain themselves by chance (1.7, as BoTorch has, was overconfident by four deviations).
+_SCALE_SD = 0.5
+_OUTPUT_SD = 1.0
+_NOISE_MIDDLE, _NOISE_SD = -5.0, 3.0
+_BOUNDS = {"scale": (-6.0, 8.0), "output": (-4.0, 6.0), "noise": (math.log(LEAST_NOISE), 1.0)}
+_REFERENCE_SEED = 7
+_EVERY_TRIAL_TO = 50
+_FIRST_PARENT = 8
+
+
+def columns(data: Observations) -> NDArray[np.intp]:
+    """Which length scale each coordinate has, shape (d,): the pixels of one image share one."""
+    group = np.arange(data.X.shape[1])
+    for image in data.images:
+        group[image.first : image.first + math.prod(image.shape)] = image.first
+    found: NDArray[np.intp] = np.unique(group, return_inverse=True)[1].reshape(-1)
+    return found
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Minus the log posterior of the hyper-parameters, as a function of their logarithms.
+
+    Parameters are v = (log l by group, log s_f^2, log noise), without the last where the noise is known. The prior is
+    log-normal: l about ``centre`` (deviation 0.5), s_f^2 about 1, noise about e^-5 (deviation 3).
+
+    Args:
+        network: Shape of the network.
+        theta: Its weights, shape (p,).
+        X: Shape (n, d).
+        y: Targets, shape (n,).
+        groups: Length scale of each coordinate, shape (d,).
+        centre: Length scale before any data, dimensionless.
+        noise: Known noise variance of a target, or None.
+        normalised: See ``TangentKernel``.
+    """
+
+    network: TangentNetwork
+    theta: Tensor
+    X: Tensor
+    y: Tensor
+    groups: NDArray[np.intp]
+    centre: float
+    noise: float | None
+    normalised: bool = True
+
+    @property
+    def middle(self) -> Array:
+        """The prior's mode."""
+        scales = [math.log(self.centre)] * (int(self.groups.max()) + 1)
+        return np.array([*scales, 0.0, *([] if self.noise is not None else [_NOISE_MIDDLE])])
+
+    @property
+    def bounds(self) -> list[tuple[float, float]]:
+        """Of each parameter."""
+        kinds = ["scale"] * (int(self.groups.max()) + 1) + ["output", "noise"]
+        return [_BOUNDS[kind] for kind in kinds[: len(self.middle)]]
+
+    def at(self, v: Array) -> tuple[float, Array]:
+        """The value and its gradient (g,) at v (g,); infinite with no gradient where the matrix has no factor."""
+        point = torch.tensor(v, dtype=torch.float64, requires_grad=True)
+        K, noise = self._gram(point), self._noise(point)
+        try:
+            likelihood, by_gram = marginal_slope(K, noise.detach(), self.y)
+        except ValueError:
+            return math.inf, np.zeros_like(v)
+        deviation = (point - torch.from_numpy(self.middle)) / torch.from_numpy(self._spread)
+        prior = 0.5 * deviation.square().sum()
+        # K has a graph on one side only: its gradient counts twice. A known noise has none.
+        value = prior - (2 * by_gram * K).sum() - by_gram.trace() * noise
+        (slope,) = torch.autograd.grad(value, point)
+        return float(prior.detach() - likelihood), slope.numpy()
+
+    def found(self, v: Array) -> Hyperparameters:
+        """The hyper-parameters of v."""
+        scales, output = np.exp(v[self.groups]), math.exp(v[int(self.groups.max()) + 1])
+        noise = math.exp(v[-1]) if self.noise is None else self.noise
+        return Hyperparameters(torch.from_numpy(scales), output, 1.0, noise)
+
+    @property
+    def _spread(self) -> Array:
+        scales = [_SCALE_SD] * (int(self.groups.max()) + 1)
+        return np.array([*scales, _OUTPUT_SD, _NOISE_SD])[: len(self.middle)]
+
+    def _gram(self, v: Tensor) -> Tensor:
+        output = v[int(self.groups.max()) + 1].exp()
+        kernel = TangentKernel(self.network, self.theta, v.exp()[self.groups], output, 1.0, self.normalised)
+        rows = kernel.rows(self.X)
+        return gram(rows, fixed(rows))
+
+    def _noise(self, v: Tensor) -> Tensor:
+        return v[-1].exp() if self.noise is None else torch.tensor(self.noise, dtype=torch.float64)
+
+
+def scheduled(n: int) -> int:
+    """Number of first trials that the hyper-parameters for n trials are fitted to: n to 50, then at growths of 10%."""
+    size = min(n, _EVERY_TRIAL_TO)
+    while n > _EVERY_TRIAL_TO and _grown(size) <= n:
+        size = _grown(size)
+    return size
+
+
+def _grown(size: int) -> int:
+    """The size that is at least 10% larger, in whole numbers: 1.1 * 50 is not 55 in floating point."""
+    return -(-11 * size // 10)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the hyper-parameters are a function of: nothing else, so that an interrupted campaign finds them again.
+
+    Args:
+        network: Shape of the network; its weights are fixed ones.
+        digest: Of the trials.
+        centres: Length scales before any data, each the middle of a prior of its own (see ``Evidence``).
+        normalised: See ``TangentKernel``.
+        init: How those weights are drawn: a last layer of zeros leaves other rows, which want other hyper-parameters.
+        data: The trials themselves, which the digest stands for when questions are compared.
+    """
+
+    network: TangentNetwork
+    digest: str
+    centres: tuple[float, ...]
+    normalised: bool
+    init: Init
+    data: Observations = field(compare=False)
+
+    def of_first(self, n: int) -> "Question":
+        """The same question about the first n trials."""
+        data = self.data
+        first = Observations(data.X[:n], data.y[:n], data.maximize, data.noise_sd, images=data.images)
+        return replace(self, digest=first.digest, data=first)
+
+
+def hyperparameters(
+    network: TangentNetwork,
+    data: Observations,
+    centres: tuple[float, ...],
+    *,
+    normalised: bool = True,
+    init: Init = "gaussian",
+) -> tuple[Hyperparameters, float]:
+    """The hyper-parameters for data, in its target units, and their log posterior for the trials they were fitted to.
+
+    They are a function of the first ``scheduled(n)`` trials alone, or of all where the readings of those are constant
+    and tell of no scale: L-BFGS-B from the prior's mode and from the fit to the first half of those (to the largest
+    power of two below), which is the warm start. Of several priors the one counts whose end is the most probable, of
+    equals the first. A process keeps what it found; another process finds the same numbers again.
+    """
+    whole = Question(network, data.digest, centres, normalised, init, data)
+    question = whole.of_first(scheduled(len(data)))
+    if question.data.constant and not data.constant:
+        question = whole.of_first(len(data))
+    answer = _answer(question)
+    here = answer.found.times((question.data.scaling.sd / data.scaling.sd) ** 2)
+    known = data.noise_variance
+    noise = here.noise if known is None else max(known, LEAST_NOISE)
+    return replace(here, noise=noise), answer.log_posterior
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The hyper-parameters, the logarithms v they come from, and their log posterior."""
+
+    found: Hyperparameters
+    logarithms: Array
+    log_posterior: float
+
+
+@lru_cache(maxsize=512)
+def _answer(question: Question) -> _Answer:
+    evidence, n = _evidence(question), len(question.data)
+    half = 2 ** math.ceil(math.log2(n) - 1) if n > 1 else 0
+    warm = [_answer(question.of_first(half)).logarithms] if half >= _FIRST_PARENT else []
+    priors = [replace(evidence, centre=centre) for centre in question.centres]
+    ends = [_descend(prior, start) for prior in priors for start in (prior.middle, *warm)]
+    v, value = min(ends, key=lambda end: end[1])
+    if not math.isfinite(value):
+        raise ValueError(
+            f"No hyper-parameters of the tangent kernel give a finite likelihood ({n} trials): look for extreme "
+            "readings, or set hyperparameters to fixed."
+        )
+    return _Answer(evidence.found(v), v, -value)
+
+
+def _evidence(question: Question) -> Evidence:
+    data = question.data
+    known = data.noise_variance
+    thinned = np.unique(np.linspace(0, len(data) - 1, min(len(data), FIT_ROWS)).round().astype(int))
+    return Evidence(
+        network=question.network,
+        theta=question.network.initial(torch.Generator().manual_seed(_REFERENCE_SEED), question.init),
+        X=torch.tensor(data.X[thinned]),
+        y=torch.tensor(data.targets[thinned]),
+        groups=columns(data),
+        centre=question.centres[0],
+        noise=None if known is None else max(known, LEAST_NOISE),
+        normalised=question.normalised,
+    )
+
+
+def _descend(evidence: Evidence, start: Array) -> tuple[Array, float]:
+    result = minimize(
+        evidence.at, start, jac=True, method="L-BFGS-B", bounds=evidence.bounds, options={"maxiter": 60, "ftol": 1e-7}
+    )
+    return np.asarray(result.x), float(result.fun)

@@ -1,0 +1,166 @@
+"""The Gaussian process of a tangent kernel, conditioned: what every tangent surrogate knows of its uncertainty."""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.linear.conditioning import leave_one_out
+from fieldcraft.models.numerics.randomness import torch_generator
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.surrogate import Function
+from fieldcraft.models.tangent.features import Layer, Passes, combine, explicit, project
+from fieldcraft.models.tangent.kernel import Hyperparameters, TangentKernel, column
+from fieldcraft.models.tangent.weight_draws import Regression, in_blocks
+
+
+@dataclass(frozen=True, eq=False)
+class TangentProcess:
+    """t(x) = <row(x), v>, v ~ N(0, I), given readings with noise.
+
+    ``stacked`` makes one of c of them, whose moments have an axis for them: (c, n) for X (n, d).
+
+    Args:
+        kernel: Of one network.
+        regression: The readings' rows on the smaller side.
+        y: The readings in targets, shape (n,), and the mean at points believed.
+        noise: Variance of a reading.
+        mean_direction: Posterior mean of v, shape (p + 1,); points believed later leave it as it is.
+    """
+
+    kernel: TangentKernel
+    regression: Regression
+    y: Tensor
+    noise: float | Tensor
+    mean_direction: Tensor
+
+    @classmethod
+    def of(cls, kernel: TangentKernel, found: Hyperparameters, data: Observations) -> "TangentProcess":
+        """Condition on data, in O(n^3) or O(n p^2 + p^3), whichever is less.
+
+        Raises:
+            ValueError: the Gram matrix has no factor at this noise.
+        """
+        y = torch.tensor(data.targets)
+        regression = Regression.of(kernel.rows(torch.tensor(data.X)), found.noise)
+        return cls(kernel, regression, y, found.noise, regression.direction(y))
+
+    @classmethod
+    def stacked(cls, parts: "Sequence[TangentProcess]") -> "TangentProcess":
+        """c processes of one ``form`` as one."""
+        return cls(
+            kernel=TangentKernel.stacked([each.kernel for each in parts]),
+            regression=Regression.stacked([each.regression for each in parts]),
+            y=torch.stack([each.y for each in parts]),
+            noise=column(each.noise for each in parts),
+            mean_direction=torch.stack([each.mean_direction for each in parts]),
+        )
+
+    @property
+    def form(self) -> Hashable:
+        """What processes have in common that can be ``stacked``."""
+        kernel, side = self.kernel, self.regression.side
+        return kernel.network, kernel.normalised, len(kernel.theta), len(self.y), type(side)
+
+    @property
+    def numbers(self) -> int:
+        """Numbers that one of it takes in a stack."""
+        side = self.regression.side.lower.numel()
+        return side + sum(each.inputs.numel() + each.sensitivities.numel() for each in self.regression.rows.layers)
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) >= 0 of the noise-free target at X (n, d)."""
+        rows = self.kernel.rows(X)
+        return project(rows, self.mean_direction), self.regression.variance(rows)
+
+    def diagonal_variance(self, X: Tensor) -> Tensor:
+        """noise sum_j row_j(x)^2 / U_jj, shape (n,), with U = noise I + sum_i row(x_i) row(x_i)^T (Neural-UCB)."""
+        return self.diagonal_of(self.kernel.rows(X))
+
+    def diagonal_of(self, rows: Passes) -> Tensor:
+        """``diagonal_variance`` at points whose rows are known."""
+        return self.noise * project(_squared(rows), 1 / self._diagonal)
+
+    def deviations(self, q: int, rng: np.random.Generator, *, perturbed: bool = True) -> Tensor:
+        """q draws of v less its mean, shape (q, p + 1), by Matheron's rule (methods.md section 0).
+
+        Args:
+            q: Number of draws.
+            rng: The only source of randomness.
+            perturbed: Draw the noise of the readings too, which makes them exact; without it their covariance lacks
+                noise k(x, X) (K + noise I)^-2 k(X, x').
+        """
+        generator = torch_generator(rng)
+        n = len(self.y)
+        starts, noises = [], []
+        for _ in range(q):
+            starts.append(torch.randn(self.kernel.size, generator=generator, dtype=torch.float64))
+            noises.append(self.noise**0.5 * torch.randn(n, generator=generator, dtype=torch.float64))
+        eps = torch.stack(noises) * float(perturbed)
+        return self.regression.draws(torch.zeros_like(self.y), torch.stack(starts), eps)
+
+    def function(self, direction: Tensor) -> Function:
+        """x -> <row(x), v>, one pass of the network a candidate whatever n, differentiable."""
+        return in_blocks(lambda X: self.kernel.along(X, direction))
+
+    def believe(self, X: Tensor) -> "TangentProcess":
+        """Conditioned on readings at X (k, d) equal to the mean, in O(k n^2).
+
+        Raises:
+            ValueError: the extended matrix has no factor at this noise.
+        """
+        if len(X) == 0:
+            return self
+        with torch.no_grad():
+            rows = self.kernel.rows(X.detach())
+            y = torch.cat([self.y, project(rows, self.mean_direction)])
+            return replace(self, regression=self.regression.append(rows, self.noise), y=y)
+
+    def log_predictive(self) -> Tensor:
+        """log density of each reading, believed ones too, given the others at these hyper-parameters, shape (n,)."""
+        return leave_one_out(self.regression.side, self.y)
+
+    def information_gain(self) -> float:
+        """1/2 log det(I + K / noise) of the readings, believed ones too, in nats."""
+        return 0.5 * (float(self.regression.side.logdet()) - len(self.y) * math.log(self.noise))
+
+    @cached_property
+    def _diagonal(self) -> Tensor:
+        rows = _squared(self.regression.rows)
+        return self.noise + combine(rows, torch.ones_like(self.y))
+
+
+def _squared(rows: Passes) -> Passes:
+    """Rows whose every entry is squared: layer by layer where a row is one product, else written out."""
+    if all(layer.inputs.shape[-2] == 1 for layer in rows.layers):
+        return Passes(
+            tuple(
+                Layer(layer.inputs.square(), layer.sensitivities.square(), layer.factor**2, layer.bias**2)
+                for layer in rows.layers
+            )
+        )
+    entries = explicit(rows).square()
+    return Passes((Layer(entries[..., None, :], torch.ones_like(entries[..., :1, None]), 1.0),))
+
+
+def normals(X: Array, seed: int) -> Array:
+    """One standard normal number for each row of X (n, d), a function of the row's bits and the seed, shape (n,)."""
+    bits = np.ascontiguousarray(X + 0.0).view(np.uint64)
+    mixed = np.full(len(X), seed, dtype=np.uint64)
+    for numbers in bits.T:
+        mixed = _mix(mixed ^ numbers)
+    first, second = _mix(mixed ^ np.uint64(1)), _mix(mixed ^ np.uint64(2))
+    unit = [((number >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53 for number in (first, second)]
+    return np.asarray(np.sqrt(-2 * np.log(unit[0])) * np.cos(2 * np.pi * unit[1]))
+
+
+def _mix(x: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

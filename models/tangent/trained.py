@@ -1,0 +1,174 @@
+"""What the tangent surrogates with trained networks share: how a fit goes, is interrupted and is restored."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.networks.training import Schedule
+from fieldcraft.models.numerics.checks import refuse_non_positive
+from fieldcraft.models.numerics.digests import refuse_other_data, stamped
+from fieldcraft.models.numerics.randomness import torch_generator
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.surrogate import Function, Report
+from fieldcraft.models.tangent.features import TangentNetwork
+from fieldcraft.models.tangent.kernel import Hyperparameters
+from fieldcraft.models.tangent.posteriors import TangentBelief, TangentPosterior
+from fieldcraft.models.tangent.settings import TangentSettings
+from fieldcraft.models.tangent.training import Family, Start, trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedTangent(TangentSettings):
+    """Options of a tangent surrogate whose networks are trained: Levenberg-Marquardt on the n x n Gram matrix, or Adam.
+
+    Args:
+        steps: Adam steps (the papers' gradient descent); 0 for none.
+        rate: Adam's step size.
+        refinements: Levenberg-Marquardt steps, after Adam.
+
+    Raises:
+        ValueError: an option is out of range (see ``TangentSettings`` for the others).
+    """
+
+    steps: int = 0
+    rate: float = 0.001
+    refinements: int = 30
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_non_positive("rate", self.rate)
+        if min(self.steps, self.refinements) < 0 or self.steps + self.refinements == 0:
+            raise ValueError(
+                f"steps is {self.steps} and refinements is {self.refinements}: give numbers >= 0, not both 0."
+            )
+
+    @property
+    def trainings(self) -> int:
+        """One network."""
+        return 1
+
+    def length(self, data: Observations) -> int:
+        """Number of the last step that a fit to data reports."""
+        return self.steps + self.refinements
+
+    @abstractmethod
+    def begin(self, data: Observations, shape: TangentNetwork, noise: float, generator: torch.Generator) -> Start:
+        """The randomness of all trainings."""
+
+    @abstractmethod
+    def finished(self, linear: TangentPosterior, start: Start, members: "Members | None") -> TangentBelief:
+        """The posterior, from the linear model's and the trained networks (None above ``n_exact`` trials)."""
+
+    def fit(
+        self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
+    ) -> TangentBelief:
+        """Fit the hyper-parameters and train, or go on from the checkpoint ``start`` (see Surrogate.fit).
+
+        A network whose training stays non-finite is replaced by the linear model's closed form, and a remark says so.
+        Above ``n_exact`` trials nothing is trained: the linear model stands in. From the state of a finished fit it is
+        restored.
+
+        Raises:
+            ValueError: ``start`` is of other data, the fit would need more than ``memory_gb``, or no hyper-parameters
+                have a finite likelihood.
+        """
+        if start is not None:
+            refuse_other_data(data, start)
+            if "linear" in start:
+                return self.restore(data, start)
+        shape = self.shape(data)
+        found, reached = self.fit_kernel(data, shape)
+        begun = self.begin(data, shape, found.noise, torch_generator(rng)) if start is None else Start.of(start)
+        number = torch.tensor([reached], dtype=torch.float64)
+        kept = {**stamped(data), **found.tensors(), "log_posterior": number, **begun.tensors()}
+        if len(data) <= self.n_exact:
+            kept |= self._train(data, Family(self.kernel(shape, begun.theta, found), begun), found, kept, start, report)
+        posterior = self.restore(data, kept)
+        report(self.length(data), posterior.metrics, posterior.state)
+        return posterior
+
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> TangentBelief:
+        """The posterior whose state this was (see Surrogate.restore)."""
+        refuse_other_data(data, state)
+        shape, found, start = self.shape(data), Hyperparameters.of(state), Start.of(state)
+        linear = TangentPosterior(
+            process=self.process(data, shape, start.theta[0, : shape.size], found),
+            factor=1.0,
+            perturbed=True,
+            scaling=data.scaling,
+            metrics={"log_posterior": float(state["log_posterior"]), **found.metrics(), **_achieved(state)},
+            remarks={**self.remarks(data, shape), **_mishaps(state)},
+            kept=dict(state),
+        )
+        members = None
+        if "linear" in state:
+            family = Family(self.kernel(shape, start.theta, found), start)
+            members = Members(family, state["theta"], state["linear"].expand(len(state["theta"])))
+        return self.finished(linear, start, members)
+
+    def _train(
+        self,
+        data: Observations,
+        family: Family,
+        found: Hyperparameters,
+        kept: Mapping[str, Tensor],
+        start: Mapping[str, Tensor] | None,
+        report: Report,
+    ) -> dict[str, Tensor]:
+        schedule = Schedule(self.steps, self.rate, 1.0, self.refinements)
+        X, y = torch.tensor(data.X), torch.tensor(data.targets)
+        return trained(
+            family,
+            X,
+            y,
+            found.noise,
+            schedule,
+            start if start is not None and "counts" in start else None,
+            lambda step, metrics, checkpoint: report(step, metrics, lambda: {**kept, **checkpoint()}),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Trained networks as functions.
+
+    Args:
+        family: Their form.
+        weights: (theta, a), shape (k, p + 1).
+        linear: Whether a network's weights are the linear model's, numbers 0 and 1, shape (k,).
+    """
+
+    family: Family
+    weights: Tensor
+    linear: Tensor
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def function(self, i: int) -> Function:
+        """Network i, (n, d) to (n,)."""
+        alone, own = self.family.member(i), self.weights[i : i + 1]
+        values = alone.linear if self.linear[i] else alone.values
+        return lambda X: values(own, X)[0]
+
+
+def _achieved(state: Mapping[str, Tensor]) -> dict[str, float]:
+    if "linear" not in state:
+        return {}
+    return {"loss": float(state["loss"].mean()), "restarts": float(state["counts"][1])}
+
+
+def _mishaps(state: Mapping[str, Tensor]) -> dict[str, str]:
+    """What went wrong in training, in words."""
+    if "linear" not in state or not int(state["counts"][1]):
+        return {}
+    restarts = f"training became non-finite and began again {int(state['counts'][1])} times"
+    lost, k = int(state["linear"].sum()), len(state["linear"])
+    if not lost:
+        return {"training": restarts}
+    which = "" if lost == k else f" for {lost} of {k} networks"
+    return {"training": f"{restarts}; the linear model's closed form stands in{which}"}

@@ -1,0 +1,187 @@
+"""Training of k networks about their tangent rows: Levenberg-Marquardt in the dual, the rows never written out.
+
+    f(x; theta, a) = s(x) (h(x/l; theta) + <phi_0(x/l), theta_0'>) + sqrt(c) a,    s(x) = s_f / |phi_0(x/l)|
+    loss = sum (y + eps - f)^2 + noise (||theta - theta_0||^2 + (a - a_0)^2)
+
+with phi_0 the rows at theta_0: at the start the rows of f are exactly those of the tangent kernel, so that one undamped
+step from there is the closed form of the linear model. With theta_0, theta_0' (zero in the last layer) and a_0 drawn
+and eps ~ N(0, noise), a wide network's minimiser is a posterior draw (STO-BNTS: Dai et al., 2022); with theta_0' = 0,
+a_0 = 0 and eps = 0 it is the posterior mean (Neural-BO: Phan-Trong et al., 2023).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fieldcraft.models.linear.conditioning import Factor
+from fieldcraft.models.networks.training import Schedule, State, attempt
+from fieldcraft.models.numerics.devices import device
+from fieldcraft.models.surrogate import Report
+from fieldcraft.models.tangent.features import Passes, combine, gram, project
+from fieldcraft.models.tangent.kernel import TangentKernel
+
+
+@dataclass(frozen=True)
+class Start:
+    """All the randomness of k trainings.
+
+    Args:
+        theta: theta_0, shape (k, p), or (k, 2p) for antisymmetric pairs.
+        tangent: theta_0', as long.
+        constant: a_0, shape (k,).
+        perturbation: eps, shape (k, n).
+    """
+
+    theta: Tensor
+    tangent: Tensor
+    constant: Tensor
+    perturbation: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As tensors by name."""
+        return {f"start_{name}": getattr(self, name) for name in _PARTS}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> "Start":
+        """What ``tensors`` gave."""
+        return cls(**{name: tensors[f"start_{name}"] for name in _PARTS})
+
+    def to(self, device: torch.device) -> "Start":
+        """The same on another device."""
+        return Start(**{name: getattr(self, name).to(device) for name in _PARTS})
+
+
+_PARTS = ("theta", "tangent", "constant", "perturbation")
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """The functions f of k networks.
+
+    Args:
+        kernel: At theta_0 of all of them, (k, p) or (k, 2p).
+        start: What they started from.
+    """
+
+    kernel: TangentKernel
+    start: Start
+
+    @property
+    def anchor(self) -> Tensor:
+        """(theta_0, a_0), shape (k, p + 1)."""
+        return torch.cat([self.start.theta, self.start.constant[:, None]], dim=1)
+
+    def values(self, weights: Tensor, X: Tensor) -> Tensor:
+        """f at X (n, d) for weights (theta, a) (k, p + 1), shape (k, n), differentiable in both."""
+        return self.moved(weights, X, *self.fixed(X))
+
+    def fixed(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """What training does not change at X: s(x) and s(x) <phi_0(x), theta_0'>, each (k, n)."""
+        passes = self.kernel.passes(X)
+        factors = self.kernel.factors(passes)
+        if not self.start.tangent.any():
+            return factors, torch.zeros_like(factors)
+        return factors, factors * project(passes, self.start.tangent)
+
+    def moved(self, weights: Tensor, X: Tensor, factors: Tensor, added: Tensor) -> Tensor:
+        """As ``values``, with what ``fixed`` gives already known."""
+        inner = self.kernel.network.value(weights[:, :-1], X / self.kernel.scales)
+        return factors * inner + added + self.kernel.root_constant * weights[:, -1:]
+
+    def linear(self, weights: Tensor, X: Tensor) -> Tensor:
+        """f linearised in the weights about the start: what stands in where training diverged, shape (k, n)."""
+        return self.values(self.anchor, X) + project(self.kernel.rows(X), weights - self.anchor)
+
+    def member(self, i: int) -> "Family":
+        """Network i alone."""
+        alone = Start(**{name: getattr(self.start, name)[i : i + 1] for name in _PARTS})
+        return Family(replace(self.kernel, theta=self.kernel.theta[i : i + 1]), alone)
+
+    def to(self, device: torch.device) -> "Family":
+        """The same on another device."""
+        kernel = replace(self.kernel, theta=self.kernel.theta.to(device), scales=self.kernel.scales.to(device))
+        return Family(kernel, self.start.to(device))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Derivatives of the rows of f by its weights, layer by layer."""
+
+    passes: Passes
+
+    def gram(self) -> Tensor:
+        return gram(self.passes, self.passes)
+
+    def along(self, directions: Tensor) -> Tensor:
+        return project(self.passes, directions[..., 0])[..., None]
+
+    def combined(self, weights: Tensor) -> Tensor:
+        return combine(self.passes, weights[..., 0])[..., None]
+
+    def slope(self, rows: Tensor) -> Tensor:
+        return combine(self.passes, rows)
+
+
+class TangentLoss:
+    """The loss of ``Family`` over readings (see ``models.networks.training.LeastSquares``)."""
+
+    def __init__(self, family: Family, X: Tensor, y: Tensor, noise: float) -> None:
+        """Lay out the rows for encoded X (n, d) and targets y (n,), on the family's device."""
+        self.family, self.X, self.ridge = family, X, noise
+        self.anchor = family.anchor
+        self._targets = y + family.start.perturbation
+        self._factors, self._added = family.fixed(X)
+
+    def rows(self, theta: Tensor) -> Tensor:
+        """f - y - eps, shape (k, n)."""
+        return self.family.moved(theta, self.X, self._factors, self._added) - self._targets
+
+    def linearised(self, theta: Tensor) -> tuple[Tensor, _Rows]:
+        """Rows and their derivatives."""
+        kernel = self.family.kernel
+        passes = kernel.network.passes(theta[:, :-1], self.X / kernel.scales)
+        return self.rows(theta), _Rows(kernel.joined(passes, self._factors))
+
+    def closed_form(self) -> tuple[Tensor, Tensor]:
+        """The linear model's minimiser (k, p + 1) and its loss (k,).
+
+        Raises:
+            ValueError: the Gram matrix has no factor at this noise.
+        """
+        rows, jacobian = self.linearised(self.anchor)
+        solved = Factor.of(jacobian.gram(), self.ridge).solve(rows)
+        # Of the ridge regression's rows, ridge * solved is left, and the weights have moved by J^T solved.
+        return self.anchor - jacobian.slope(solved), self.ridge * (rows * solved).sum(-1)
+
+
+def trained(
+    family: Family,
+    X: Tensor,
+    y: Tensor,
+    noise: float,
+    schedule: Schedule,
+    start: Mapping[str, Tensor] | None,
+    report: Report,
+) -> dict[str, Tensor]:
+    """Train all networks together, or go on from the checkpoint ``start``.
+
+    Returns:
+        ``models.networks.training.State`` as tensors, and ``linear``, shape (k,): 1 for a network whose training
+        diverged for good and whose weights are the closed form's, which is finite.
+
+    Raises:
+        ValueError: a training diverged for good and the closed form has no factor at this noise.
+    """
+    place = device()
+    problem = TangentLoss(family.to(place), X.to(place), y.to(place), noise)
+    kept = family.start.tensors()
+    begun = State.begin(problem.anchor) if start is None else State.of(start, problem.anchor)
+    state = attempt(problem, begun, schedule, report, lambda state: {**kept, **state.tensors()})
+    lost = state.lost
+    if bool(lost.any()):
+        weights, loss = problem.closed_form()
+        theta = torch.where(lost[:, None], weights, state.theta)
+        state = replace(state, theta=theta, loss=torch.where(lost, loss, state.loss))
+    return {**kept, **state.tensors(), "linear": lost.float().cpu()}

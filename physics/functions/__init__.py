@@ -1,0 +1,1 @@
+"""Elementary functions that problems are written with: interpolation, harmonics, cosines."""

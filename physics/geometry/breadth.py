@@ -1,0 +1,118 @@
+"""Whether the constraints of a space leave anything to choose, and a volume to choose from, by linear programs."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldcraft.physics.geometry.lines import Lines, combined
+from fieldcraft.physics.geometry.polytope import EmptyPolytopeError, Polytope
+from fieldcraft.physics.variables import Array, SpaceError
+
+if TYPE_CHECKING:
+    from fieldcraft.physics.space import SearchSpace
+
+# Encoded values this close together are one: ten times the tolerance of a linear program.
+_SAME = 1e-6
+
+
+def require_breadth(space: "SearchSpace", lines: Lines, X: Array) -> None:
+    """Accept a space of more than one design that has a volume within its equalities.
+
+    Of quadratic constraints only two that are opposite are looked at.
+
+    Args:
+        space: The space.
+        lines: Its linear constraints.
+        X: Some of its designs, encoded, at least one, shape (n, d); programs are solved only where they leave doubt.
+
+    Raises:
+        SpaceError: it is none; says which designs or constraints leave no choice.
+    """
+    _refuse_opposite(space)
+    if _roomy(space, lines, X):
+        return
+    polytope = Polytope(lines.A, lines.b, space.bounds[0], space.bounds[1], 0.0, lines.E, lines.e)
+    try:
+        breadth = polytope.breadth(space.steps)
+        if breadth == np.inf:
+            if _others(space, lines) or any(wide for _, wide in _widths(space, lines, polytope)):
+                return
+        elif breadth > 0:
+            return
+        pinned = [column for column, wide in _widths(space, lines, polytope) if not wide]
+        tight = _tight(lines, polytope, space.steps)
+    except EmptyPolytopeError:  # but for the tolerance to which constraints hold
+        pinned, tight = [], list(lines.limits)
+    raise SpaceError(_said(space, lines, X[0], pinned, tight))
+
+
+def _roomy(space: "SearchSpace", lines: Lines, X: Array) -> bool:
+    """Whether two of X (n, d) are different, and well inside all inequalities."""
+    (low, high), free = space.bounds, ~space.discrete
+    room = np.column_stack([lines.b - X @ lines.A.T, (high - X)[:, free], (X - low)[:, free]])
+    return len(np.unique(np.round(X[np.all(room > _SAME, axis=1)], 6), axis=0)) > 1
+
+
+def _held(lines: Lines) -> list[int]:
+    """Numbers of the coordinates that a linear constraint holds."""
+    return list(map(int, np.flatnonzero(np.any(lines.A != 0, axis=0) | np.any(lines.E != 0, axis=0))))
+
+
+def _others(space: "SearchSpace", lines: Lines) -> bool:
+    """Whether a variable that no linear constraint holds has more than one value."""
+    held, (low, high) = _held(lines), space.bounds
+    return any(
+        columns.stop - columns.start > 1 or (columns not in space.groups and low[columns] < high[columns])
+        for columns in space.columns.values()
+        if columns.start not in held
+    )
+
+
+def _widths(space: "SearchSpace", lines: Lines, polytope: Polytope) -> Iterator[tuple[int, bool]]:
+    """Each coordinate that a constraint holds, and whether it has more than one value among the designs."""
+    for column in _held(lines):
+        least, most = polytope.extent(np.eye(len(space.steps))[column], space.steps)
+        yield column, most - least > _SAME
+
+
+def _tight(lines: Lines, polytope: Polytope, steps: Array) -> list[str]:
+    """Inequalities that every design keeps as equalities, none that follows from others of them."""
+    found, rows = list[str](), lines.E
+    for row, offset, name in zip(lines.A, lines.b, lines.limits, strict=True):
+        if offset - polytope.extent(row, steps)[0] <= _SAME and combined(row, rows)[1] > _SAME:
+            found.append(name)
+            rows = np.vstack([rows, row])
+    return found
+
+
+def _said(space: "SearchSpace", lines: Lines, first: Array, pinned: list[int], tight: list[str]) -> str:
+    """What is wrong with a space in which there is nothing to choose, or no volume to choose from."""
+    (design,) = space.decode(np.round(first[None], 9))
+    stated = "; ".join(map(str, space.constraints))
+    if len(pinned) == len(_held(lines)) and not _others(space, lines):
+        return f"The only design that satisfies {stated} within the bounds is {design}: relax a constraint."
+    fixed = {name: design[name] for name, columns in space.columns.items() if columns.start in pinned}
+    if fixed:
+        values = ", ".join(f"{name} = {value:.6g}" for name, value in fixed.items())
+        return (
+            f"Every design that satisfies {stated} within the bounds has {values}, to a millionth of its bounds: take "
+            "what is constant out of the space, or relax a constraint."
+        )
+    remedy = "state it so (LinearEquality)" if len(tight) == 1 else "state them so (LinearEquality)"
+    told = f"keeps {'; '.join(tight)} as an equality: {remedy}" if tight else "lies in a set without volume: widen it"
+    return f"Every design that satisfies {stated} within the bounds {told}, or relax a constraint."
+
+
+def _refuse_opposite(space: "SearchSpace") -> None:
+    """Refuse two quadratic constraints that are an equality together."""
+    curved = space.quadratic
+    for second in range(len(curved)):
+        for first in range(second):
+            parallel = max(np.abs(part[first] + part[second]).max() for part in (curved.Q, curved.a))
+            if parallel <= _SAME and abs(curved.b[first] + curved.b[second]) <= _SAME:
+                one, other = (space.curves[number] for number in (first, second))
+                raise SpaceError(
+                    f"{one} and {other} are an equality together, and only linear ones are kept: solve it for one of "
+                    "the variables, and take that one out of the space."
+                )

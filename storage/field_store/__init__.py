@@ -1,0 +1,1 @@
+"""How a field lies on disk or in an object store."""

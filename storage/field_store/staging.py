@@ -1,0 +1,331 @@
+"""Directories that appear whole or not at all: staged, listed in a manifest with checksums, flushed, renamed.
+
+    FOLDER/.staging/KEY-PID.START@HOST-N/...   being written, or left by a killed process
+    TARGET/manifest.json                 {format, digest, size, files: {relative path: {sha256, size}}}
+
+``storage.fields`` puts a zarr group into such a directory; nothing here knows what the files mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+import shutil
+import socket
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fieldcraft.storage.failpoints import commit_point
+from fieldcraft.storage.processes import is_alive, start_time
+
+FORMAT = 1
+MANIFEST, STAGING = "manifest.json", ".staging"
+_counter = itertools.count()
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
+
+
+class FieldError(Exception):
+    """A field cannot be written or read; the message names the value, the problem and the remedy."""
+
+
+class FieldDamaged(FieldError):
+    """What is stored under a digest is missing, or is not what was written."""
+
+
+class StoreAway(FieldError):
+    """The store itself cannot be used now; of what is in it nothing is said."""
+
+
+class StoredFile(BaseModel):
+    """Checksum and length in bytes of one file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    sha256: str
+    size: int
+
+
+class Manifest(BaseModel):
+    """What a published directory holds: content digest, size of the content in bytes, and every file.
+
+    In an object store the files lie in ``folder``, whose writer committed them; on a disk beside the manifest.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    format: int
+    digest: str
+    size: int
+    files: dict[str, StoredFile]
+    folder: str = ""
+
+
+@contextmanager
+def disk(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` of the block into a ``FieldError`` about ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise FieldError(
+            f"The disk refused {path}: {error.strerror or error}. Nothing was published. Check the free space and the "
+            "permissions there, then run again."
+        ) from error
+
+
+@contextmanager
+def staged(folder: Path, key: str) -> Iterator[Path]:
+    """A new directory in ``folder/.staging``, gone when the block ends unless it was renamed away."""
+    label, process = _UNSAFE.sub("_", key), f"{os.getpid()}.{100 * start_time(os.getpid()):.0f}"
+    (folder / STAGING).mkdir(parents=True, exist_ok=True)
+    while True:
+        path = folder / STAGING / f"{label}-{process}@{_host()}-{next(_counter)}"
+        try:
+            path.mkdir()
+            break
+        except FileExistsError:  # left by a killed process that had the same pid
+            continue
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def seal(path: Path, digest: str, size: int) -> None:
+    """Write the manifest of all files under ``path`` and flush files and directories to the disk."""
+    files = {}
+    for file in sorted(found for found in path.rglob("*") if found.is_file()):
+        sync(file)
+        files[str(file.relative_to(path))] = stored_file(file)
+    manifest = Manifest(format=FORMAT, digest=digest, size=size, files=files)
+    (path / MANIFEST).write_text(manifest.model_dump_json(indent=1, exclude_defaults=True))
+    sync(path / MANIFEST)
+    for directory in (*(found for found in path.rglob("*") if found.is_dir()), path):
+        sync(directory)
+
+
+def publish(path: Path, target: Path, *, point: str) -> None:
+    """Rename a sealed directory to ``target``, durably; raises ``OSError`` when ``target`` is there already."""
+    if not target.parent.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        sync(target.parent.parent)
+    commit_point(f"{point}.rename.before")
+    os.rename(path, target)
+    sync(target.parent)
+    commit_point(f"{point}.rename.after")
+
+
+def read_manifest(path: Path, digest: str | None) -> Manifest:
+    """Manifest of a published directory, checked to belong to ``digest`` where one is given.
+
+    Raises:
+        FieldDamaged: Missing, not a manifest, or of another digest.
+        FieldError: Written by a newer format.
+    """
+    try:
+        text = (path / MANIFEST).read_bytes()
+    except OSError as error:
+        raise damaged(path, MANIFEST, "is missing") from error
+    return parsed(path, text, digest)
+
+
+def parsed(place: Path | str, text: bytes, digest: str | None) -> Manifest:
+    """The manifest of ``place``; raises as ``read_manifest``."""
+    try:
+        manifest = Manifest.model_validate_json(text)
+    except ValidationError as error:
+        raise damaged(place, MANIFEST, f"is broken ({error.errors()[0]['msg']})") from error
+    if manifest.format > FORMAT:
+        raise FieldError(f"{place} has field format {manifest.format}, newer than {FORMAT}. Upgrade fieldcraft.")
+    if digest is not None and manifest.digest != digest:
+        raise damaged(place, MANIFEST, f"belongs to the digest {manifest.digest}")
+    return manifest
+
+
+def sealed(files: Mapping[str, bytes], digest: str, size: int, folder: str) -> Manifest:
+    """The manifest of files that are in memory."""
+    listed = {
+        name: StoredFile(sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+        for name, content in sorted(files.items())
+    }
+    return Manifest(format=FORMAT, digest=digest, size=size, files=listed, folder=folder)
+
+
+def check_sizes(path: Path, manifest: Manifest) -> None:
+    """Raise ``FieldDamaged`` for the first listed file that is missing or of another length."""
+    for name, expected in manifest.files.items():
+        try:
+            size = (path / name).stat().st_size
+        except OSError as error:
+            raise damaged(path, name, "is missing") from error
+        if size != expected.size:
+            raise damaged(path, name, f"has {size} bytes instead of {expected.size} (truncated or altered)")
+
+
+def check_sums(path: Path, manifest: Manifest, names: Collection[str]) -> None:
+    """Raise ``FieldDamaged`` for the first of the files ``names`` that is not what was written."""
+    check_sizes(path, manifest)
+    for name in names:
+        if _sha256(path / name) != manifest.files[name].sha256:
+            raise damaged(path, name, "does not have the checksum of the manifest (altered)")
+
+
+def check_extra(path: Path, manifest: Manifest) -> None:
+    """Raise ``FieldDamaged`` for the first file that the manifest does not list."""
+    found = {str(file.relative_to(path)) for file in path.rglob("*") if not file.is_dir()}
+    if extra := sorted(found - {MANIFEST} - manifest.files.keys()):
+        raise damaged(path, extra[0], "is not in the manifest")
+
+
+def check_all(path: Path, digest: str) -> Manifest:
+    """Manifest of a published directory, once every file was found to be what was written; else ``FieldDamaged``."""
+    manifest = read_manifest(path, digest)
+    check_sums(path, manifest, manifest.files)
+    check_extra(path, manifest)
+    return manifest
+
+
+def take(folder: Path, target: Path, path: Path, digest: str) -> bool:
+    """Publish a copy of the published directory ``path`` at ``target``; whatever is damaged there gives way to it.
+
+    Args:
+        folder: Where it is staged.
+        target: Where it shall be; read through first, and left alone where it is sound.
+        path: What is copied.
+        digest: What both hold.
+
+    Returns:
+        Whether it was copied.
+
+    Raises:
+        FieldDamaged: ``path`` is not what was written.
+        FieldError: The disk refused.
+    """
+    with suppress(FieldDamaged):
+        check_all(target, digest)
+        return False
+    check_sizes(path, read_manifest(path, digest))
+    with disk(target), staged(folder, "copy") as staging:
+        for file in sorted(found for found in path.rglob("*") if found.is_file()):
+            copy_file(file, staging / file.relative_to(path))
+        try:
+            check_all(staging, digest)
+        except FieldDamaged:
+            check_all(path, digest)  # names the file where it is damaged
+            raise
+        if target.exists():
+            with staged(folder, "damaged") as aside:
+                os.rename(target, aside / digest)
+        publish(staging, target, point="field")
+    return True
+
+
+def copy_file(file: Path, target: Path) -> StoredFile:
+    """Copy one file, making the folders for it, and flush it to the disk; its checksum as it was copied."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, target)
+    sync(target)
+    sync(target.parent)
+    return stored_file(target)
+
+
+def stored_file(file: Path) -> StoredFile:
+    """Checksum and length of a file as it is."""
+    return StoredFile(sha256=_sha256(file), size=file.stat().st_size)
+
+
+def is_sound(path: Path, digest: str) -> bool:
+    """Whether ``path`` holds the content of ``digest``, by its manifest and the sizes of its files."""
+    try:
+        check_sizes(path, read_manifest(path, digest))
+    except FieldDamaged:
+        return False
+    return True
+
+
+def damaged(place: Path | str, file: str, problem: str) -> FieldDamaged:
+    """The error for one file of a published directory, or of a folder of an object store by its URL."""
+    return FieldDamaged(
+        f"Field {str(place).rpartition('/')[2]} is damaged: {place}/{file} {problem}. 'fieldcraft repair' says whether "
+        "it can be had again."
+    )
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A published directory on a disk, as ``storage.field_store.objects.ObjectFolder`` is one of an object store."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        """Its last part, which is the digest of a stored field."""
+        return self.path.name
+
+    def manifest(self, digest: str | None) -> Manifest:
+        """See ``read_manifest``."""
+        return read_manifest(self.path, digest)
+
+    def check_sizes(self, manifest: Manifest) -> None:
+        """See ``check_sizes``."""
+        check_sizes(self.path, manifest)
+
+    def source(self, manifest: Manifest, names: Collection[str]) -> Path:
+        """The directory, once these files in it were checked; see ``check_sums``."""
+        check_sums(self.path, manifest, names)
+        return self.path
+
+    def check_all(self, manifest: Manifest) -> None:
+        """Check every file, and that there is no other."""
+        check_sums(self.path, manifest, manifest.files)
+        check_extra(self.path, manifest)
+
+
+def stray_staging(folder: Path) -> list[Path]:
+    """Staging directories in ``folder`` whose process is gone from this host."""
+    staging = folder / STAGING
+    return sorted(path for path in staging.iterdir() if not _is_live(path)) if staging.is_dir() else []
+
+
+def _host() -> str:
+    return _UNSAFE.sub("_", socket.gethostname())
+
+
+def _is_live(path: Path) -> bool:
+    """Whether the process that made a staging directory still runs; one that started later only reuses the pid.
+
+    Of another host nothing is known, so yes. Earlier versions did not write down when the process started, and the
+    directory's time has to tell; it says nothing once a clock was set, here or on the disk's server.
+    """
+    match = re.fullmatch(r".*-(\d+)(?:\.(\d+))?(?:@(.+))?-\d+", path.name)
+    if match is None:
+        return False
+    if match[3] not in (None, _host()):
+        return True
+    if match[2] is not None:
+        return is_alive(int(match[1]), int(match[2]) / 100)
+    try:
+        return psutil.Process(int(match[1])).create_time() <= path.stat().st_mtime + 1.0
+    except (psutil.NoSuchProcess, FileNotFoundError):
+        return False
+
+
+def sync(path: Path) -> None:
+    """Flush one file or directory to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,1 @@
+"""What a transaction does, one file a concern."""

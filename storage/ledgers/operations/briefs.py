@@ -1,0 +1,84 @@
+"""Reads of a whole campaign that look at the few columns they need, so that thousands of trials cost little."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, func, or_, select
+
+from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.ledgers.tables.rows import record_of
+from fieldcraft.storage.records import COUNTING, SETTLED, Brief, Retriable, Step, Trial, TrialState
+
+
+def briefs(connection: Connection, campaign: str) -> tuple[Brief, ...]:
+    """All trials in brief, by number; see ``Ledger.briefs``."""
+    table = schema.trials
+    imported = table.c.origin["kind"].as_string() == "imported"
+    columns = [imported.label(name) if name == "imported" else table.c[name] for name in Brief._fields]
+    rows = connection.execute(select(*columns).where(table.c.campaign == campaign).order_by(table.c.number))
+    place, states = Brief._fields.index("state"), {state.value: state for state in TrialState}
+    return tuple(Brief._make((*row[:place], states[row[place]], *row[place + 1 :])) for row in rows)
+
+
+def extracts(connection: Connection, campaign: str, step: Step, keys: Sequence[str]) -> Mapping[int, Mapping[str, Any]]:
+    """Entries of the payloads of a step's products, by iteration; see ``Ledger.extracts``."""
+    table = schema.products
+    columns = [table.c.payload[key].label(key) for key in keys]
+    query = select(table.c.iteration, *columns).where(table.c.campaign == campaign, table.c.step == step)
+    rows = connection.execute(query.order_by(table.c.iteration))
+    return {iteration: dict(zip(keys, values, strict=True)) for iteration, *values in rows}
+
+
+def settled(connection: Connection, campaign: str) -> Mapping[str, int]:
+    """The event that settled each trial; see ``Ledger.settled``."""
+    table = schema.events
+    moved = or_(table.c.before.is_(None), table.c.before != table.c.after)
+    came = and_(table.c.campaign == campaign, table.c.after.in_([state.value for state in SETTLED]), moved)
+    query = select(table.c.trial, func.max(table.c.id)).where(came).group_by(table.c.trial)
+    return {trial: event for trial, event in connection.execute(query)}
+
+
+def standing(connection: Connection, campaign: str) -> Mapping[str, int]:
+    """The result that counts of each trial; see ``Ledger.standing``."""
+    table, trials = schema.results, schema.trials
+    query = select(table.c.trial, table.c.id, table.c.verdict).join(trials, trials.c.id == table.c.trial)
+    query = query.where(trials.c.campaign == campaign, table.c.verdict.in_(COUNTING)).order_by(table.c.id)
+    last = {trial: (number, verdict) for trial, number, verdict in connection.execute(query)}
+    return {trial: number for trial, (number, verdict) in last.items() if verdict != "retraction"}
+
+
+def corrected(connection: Connection, campaign: str) -> frozenset[str]:
+    """The trials with a result that replaces another; see ``Ledger.corrected``."""
+    table, trials = schema.results, schema.trials
+    query = select(table.c.trial).join(trials, trials.c.id == table.c.trial)
+    query = query.where(trials.c.campaign == campaign, table.c.replaces.is_not(None))
+    return frozenset(connection.execute(query).scalars())
+
+
+def retriable(connection: Connection, campaign: str) -> tuple[Retriable, ...]:
+    """What failed in passing and may go again; see ``Ledger.retriable``."""
+    trials, approvals, events = schema.trials, schema.approvals, schema.events
+    of_trial = events.c.trial == trials.c.id
+    staged = (events.c.action == "move", events.c.after == TrialState.STAGED.value)
+    used = select(func.count()).where(of_trial, *staged, events.c.version > approvals.c.version).scalar_subquery()
+    failed = select(func.max(events.c.created)).where(of_trial, events.c.after == TrialState.FAILED.value)
+    attempts = approvals.c.attempts.label("attempts_approved")
+    more = (used.label("used"), attempts, approvals.c.expires, failed.scalar_subquery().label("failed"))
+    query = select(trials, *more).join(approvals, approvals.c.trial == trials.c.id)
+    transient = (trials.c.state == TrialState.FAILED.value, trials.c.failure == "transient")
+    query = query.where(trials.c.campaign == campaign, *transient, approvals.c.voided.is_(None))
+    rows = connection.execute(query.where(used < approvals.c.attempts).order_by(trials.c.number)).mappings()
+    return tuple(
+        Retriable(record_of(Trial, row), row["used"], row["attempts_approved"], row["expires"], row["failed"])
+        for row in rows
+    )
+
+
+def tracked(connection: Connection, campaign: str) -> Mapping[str, str]:
+    """Tracking runs by what they show; the campaign's own run also shows its end. See ``Ledger.tracked``."""
+    table = schema.outbox
+    payload = (table.c.payload["id"].as_string(), table.c.payload["iteration"].as_string())
+    query = select(table.c.kind, *payload, table.c.run_id).order_by(table.c.id)
+    rows = connection.execute(query.where(table.c.campaign == campaign, table.c.run_id.is_not(None)))
+    keys = {"trial": "trial:{0}", "surrogate": "surrogate:{1}"}
+    return {keys.get(kind, "campaign").format(trial, iteration): run for kind, trial, iteration, run in rows}

@@ -1,0 +1,124 @@
+"""What a campaign may spend: reserved when a trial is staged, settled when its attempt ends.
+
+Reserved is the expected cost of all trials that are out (STAGED, RUNNING, HELD), and spent what ended attempts have
+cost; of wall time each attempt is expected to take its limit. What is staged has room by ``storage.limits``.
+"""
+
+from typing import Any
+
+from pydantic import Field
+from sqlalchemy import ColumnElement, Connection, Integer, case, func, select
+
+from fieldcraft.storage.ledger import BudgetSpent
+from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.ledgers.tables.rows import checked
+from fieldcraft.storage.limits import LARGEST, refused
+from fieldcraft.storage.records import OUT, Limits, Number, Record, Spending, Trial, TrialState
+
+_UNITS = {"trials": "trials", "cost": "budget units", "seconds": "s of wall time"}
+
+
+class Settlement(Record):
+    """What one attempt came to; kept in the details of the event that ended it."""
+
+    spent: Number = Field(ge=0)  # budget units
+    seconds: Number = Field(ge=0)
+
+
+def settlement(
+    connection: Connection, before: Trial, to: TrialState, cost: float | None, seconds: float | None
+) -> Settlement | None:
+    """What the attempt that a move to ``to`` ends came to: what was reserved, where it is not known.
+
+    Returns:
+        None when the move ends no attempt.
+    """
+    if before.state not in OUT or to in OUT:
+        return None
+    spent = before.cost if cost is None else cost
+    time = _limits(connection, before.campaign).attempt_seconds if seconds is None else seconds
+    return checked(Settlement, f"What attempt {before.attempt} of {before.id} came to", spent=spent, seconds=time)
+
+
+def supplement(connection: Connection, before: Trial, cost: float | None, seconds: float | None) -> Settlement | None:
+    """What a late result adds to its attempt, which has ended: as much as it came to beyond what was charged.
+
+    Returns:
+        None when nothing is added, as where nothing new is known, or the attempt ended under schema 1.
+    """
+    charged = _charged(connection, before)
+    if charged is None:
+        return None
+    spent, time = (charged.spent if cost is None else cost), (charged.seconds if seconds is None else seconds)
+    said = checked(Settlement, f"What attempt {before.attempt} of {before.id} came to", spent=spent, seconds=time)
+    more = Settlement(spent=max(0.0, said.spent - charged.spent), seconds=max(0.0, said.seconds - charged.seconds))
+    return more if more.spent or more.seconds else None
+
+
+def _charged(connection: Connection, trial: Trial) -> Settlement | None:
+    """What the last settlement of a trial came to."""
+    events = schema.events
+    query = select(events.c.details).where(events.c.trial == trial.id).order_by(events.c.id.desc())
+    for told in connection.execute(query).scalars():
+        if "spent" in told:
+            return Settlement(spent=told["spent"], seconds=told["seconds"])
+    return None
+
+
+def added(before: Trial, ended: Settlement | None) -> dict[str, float]:
+    """The columns of a trial that an ended attempt changes."""
+    return {} if ended is None else {"spent": before.spent + ended.spent, "seconds": before.seconds + ended.seconds}
+
+
+def details(ended: Settlement | None) -> dict[str, Any]:
+    """What the event that ended an attempt keeps of it."""
+    return {} if ended is None else ended.model_dump()
+
+
+def reserve(connection: Connection, trial: Trial) -> None:
+    """Raise ``BudgetSpent`` unless the campaign's limits leave room for one more attempt of ``trial``."""
+    limits = _limits(connection, trial.campaign, lock=True)
+    if limits.trials is limits.cost is limits.seconds is None:
+        return
+    now = spending(connection, trial.campaign, limits)
+    found = refused(limits, now, trials=0 if trial.attempt else 1, cost=trial.cost)
+    if found is not None:
+        raise BudgetSpent(
+            f"{trial.id} cannot be sent: {found.used:g} of the {found.limit:g} {_UNITS[found.of]} of "
+            f"{trial.campaign!r} are spent or reserved, and it could take {found.more:g} more. Wait for what is out, "
+            "or start a campaign with more."
+        )
+
+
+def spending(connection: Connection, campaign: str, limits: Limits | None = None) -> Spending:
+    """What a campaign has spent and reserved; see ``Ledger.spending``."""
+    table = schema.trials
+    limits = limits or _limits(connection, campaign)
+    out = table.c.state.in_([state.value for state in OUT])
+    query = select(
+        func.coalesce(func.sum(case((table.c.attempt > 0, 1), else_=0), type_=Integer), 0).label("trials"),
+        func.coalesce(func.sum(_counted(table.c.spent)), 0.0).label("spent"),
+        func.coalesce(func.sum(case((out, _counted(table.c.cost)), else_=0.0)), 0.0).label("reserved"),
+        func.coalesce(func.sum(_counted(table.c.seconds)), 0.0).label("seconds"),
+        func.coalesce(func.sum(case((out, 1), else_=0), type_=Integer), 0).label("out"),
+    ).where(table.c.campaign == campaign)
+    row = connection.execute(query).mappings().one()
+    return Spending(
+        trials=row["trials"],
+        spent=row["spent"],
+        reserved=row["reserved"],
+        seconds=row["seconds"],
+        seconds_reserved=row["out"] * min(limits.attempt_seconds, LARGEST),
+    )
+
+
+def _counted(column: ColumnElement[float]) -> ColumnElement[float]:
+    """An amount as it is summed up: one beyond ``LARGEST``, of a simulation's own, as that."""
+    return case((column > LARGEST, LARGEST), else_=column)
+
+
+def _limits(connection: Connection, campaign: str, *, lock: bool = False) -> Limits:
+    table = schema.campaigns
+    query = select(table.c.limits).where(table.c.name == campaign)
+    row = connection.execute(query.with_for_update() if lock else query).scalar_one()
+    return Limits(**row)

@@ -1,0 +1,66 @@
+"""The compare-and-swap under every change of a trial, and what a change is held against."""
+
+import time
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from fieldcraft.storage.ledger import ForbiddenMove, StaleTrial
+from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.ledgers.tables.rows import get_trial, record_of
+from fieldcraft.storage.records import TRANSITIONS, Expect, Trial, TrialState, digest_of, trial_digest
+
+_SPEC = select(schema.campaigns.c.spec).where(schema.campaigns.c.name == bindparam("campaign"))
+_VOID = update(schema.approvals).where(
+    schema.approvals.c.trial == bindparam("voided_trial"), schema.approvals.c.voided.is_(None)
+)
+_CLEARS_FAILURE = frozenset({TrialState.APPROVED, TrialState.COMPLETED})
+
+
+def expected(trial: Trial, expect: Expect) -> Trial:
+    """The trial, if it has the state and version expected; otherwise ``StaleTrial`` saying which it has."""
+    state, version = expect
+    if trial.expect != (state, version):
+        raise StaleTrial(
+            f"{trial.id} is no longer {state} at version {version}: it is {trial.state} at version {trial.version}. "
+            "Nothing was changed; read it again and decide again.",
+            now=trial.expect,
+        )
+    return trial
+
+
+def permitted(trial: Trial, to: TrialState) -> None:
+    """Raise ``ForbiddenMove`` unless ``TRANSITIONS`` has the move."""
+    if to not in TRANSITIONS[trial.state]:
+        ways = ", ".join(sorted(TRANSITIONS[trial.state])) or "nowhere: it is final"
+        raise ForbiddenMove(
+            f"{trial.id} cannot go from {trial.state} to {to}. From {trial.state} it may go to: {ways}."
+        )
+
+
+def what_runs(connection: Connection, trial: Trial) -> str:
+    """Digest of what would run, computed afresh: nothing runs that was changed behind the ledger's back."""
+    spec = connection.execute(_SPEC, {"campaign": trial.campaign}).scalar_one()
+    return trial_digest(trial.design, digest_of(spec))
+
+
+def swap(connection: Connection, before: Trial, to: TrialState, **changes: object) -> Trial:
+    """The one statement that changes a trial's version: it takes effect only on the row that was read."""
+    table = schema.trials
+    if to in _CLEARS_FAILURE:
+        changes["failure"] = None
+    query = (
+        update(table)
+        .where(table.c.id == before.id, table.c.state == before.state.value, table.c.version == before.version)
+        .values(state=to.value, version=before.version + 1, updated=time.time(), **changes)
+        .returning(*table.c)
+    )
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        now = get_trial(connection, before.id)
+        return expected(now, before.expect)
+    return record_of(Trial, row)
+
+
+def void(connection: Connection, trial_id: str, reason: str) -> None:
+    """Let no approval of the trial hold any longer."""
+    connection.execute(_VOID, {"voided_trial": trial_id, "voided": reason})

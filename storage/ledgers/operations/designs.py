@@ -1,0 +1,145 @@
+"""What happens to a trial before it is sent: proposed, adopted, edited, put in order. In an open write transaction."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, func, select, update
+
+from fieldcraft.storage.ledger import ForbiddenMove, InvalidRecord
+from fieldcraft.storage.ledgers.operations.compare_and_swap import expected, swap, void
+from fieldcraft.storage.ledgers.operations.results import Reading, append, new_result
+from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.ledgers.tables.rows import (
+    add_event,
+    add_outbox,
+    checked,
+    get_campaign,
+    get_trial,
+    insert_trial,
+    many,
+)
+from fieldcraft.storage.records import (
+    SETTLED,
+    Campaign,
+    Expect,
+    Known,
+    Level,
+    Origin,
+    Proposal,
+    Trial,
+    TrialState,
+    trial_digest,
+)
+
+_EDITABLE = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
+
+
+def propose(
+    connection: Connection, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str
+) -> tuple[Trial, ...]:
+    """Write the trials of an iteration down, unless it has some; see ``Ledger.propose``."""
+    trials = schema.trials
+    owner = get_campaign(connection, campaign)
+    there = select(trials).where(trials.c.campaign == campaign, trials.c.iteration == iteration).order_by(trials.c.slot)
+    if existing := many(connection, Trial, there):
+        return existing
+    if not proposals:
+        raise InvalidRecord(f"Iteration {iteration} of {campaign!r} has no proposals: propose at least one design.")
+    last, _ = _last(connection, campaign)
+    for slot, proposal in enumerate(proposals):
+        values = {"design": proposal.design, "origin": proposal.origin, "cost": proposal.cost}
+        trial = insert_trial(connection, owner, last + 1 + slot, iteration, slot, state=TrialState.PROPOSED, **values)
+        add_event(connection, campaign, "propose", by, proposal.origin.algorithm, trial=trial)
+    return many(connection, Trial, there)
+
+
+def adopt(
+    connection: Connection, campaign: str, known: Sequence[Known], digest: str, algorithm: str, by: str
+) -> tuple[Trial, ...]:
+    """Write measurements from before the campaign down, unless it has them; see ``Ledger.adopt``."""
+    trials = schema.trials
+    owner = get_campaign(connection, campaign)
+    imported = trials.c.origin["kind"].as_string() == "imported"
+    same = trials.c.origin["data_digest"].as_string() == digest
+    there = select(trials).where(trials.c.campaign == campaign, imported, same).order_by(trials.c.number)
+    if existing := many(connection, Trial, there):
+        return existing
+    if not known:
+        raise InvalidRecord(f"Nothing was given to import into {campaign!r}: give at least one measurement.")
+    last, iteration = _last(connection, campaign)
+    for slot, one in enumerate(known):
+        values = {"algorithm": algorithm, "iteration": iteration + 1, "slot": slot, "data_digest": digest}
+        origin = checked(Origin, f"Source of measurement {slot}", kind="imported", **values)
+        _adopt_one(connection, owner, last + 1 + slot, one, origin, by)
+    return many(connection, Trial, there)
+
+
+def _adopt_one(connection: Connection, owner: Campaign, number: int, known: Known, origin: Origin, by: str) -> None:
+    values = {"design": known.design, "origin": origin, "outputs": known.outputs, "cost": 0.0}
+    state = TrialState.COMPLETED
+    trial = insert_trial(connection, owner, number, origin.iteration, origin.slot, state=state, **values)
+    reading = Reading(known.outputs, None, None, "import", known.details)
+    result = new_result(trial, trial.attempt, reading, by)
+    result = append(connection, result.model_copy(update={"verdict": "accepted"}))
+    details = {"result": result.id, "verdict": result.verdict, "digest": result.digest}
+    add_event(connection, owner.name, "import", by, origin.algorithm, trial=trial, details=details)
+    add_outbox(connection, owner.name, "trial", trial)
+
+
+def _last(connection: Connection, campaign: str) -> tuple[int, int]:
+    """The greatest number and the greatest iteration that the campaign has given out: 0 and -1 where it has none."""
+    trials = schema.trials
+    number, iteration = func.max(trials.c.number), func.max(trials.c.iteration)
+    query = select(func.coalesce(number, 0), func.coalesce(iteration, -1)).where(trials.c.campaign == campaign)
+    last, latest = connection.execute(query).one()
+    return last, latest
+
+
+def edit(
+    connection: Connection,
+    trial_id: str,
+    expect: Expect,
+    design: Mapping[str, Level],
+    cost: float,
+    by: str,
+    reason: str,
+) -> Trial:
+    """Give a trial another design, for which no approval holds yet; see ``Ledger.edit``."""
+    before = expected(get_trial(connection, trial_id), expect)
+    if before.state not in _EDITABLE:
+        raise ForbiddenMove(
+            f"{trial_id} is {before.state} and cannot be edited: only what is PROPOSED or APPROVED can. "
+            "Approve it afresh first, or let another trial be proposed."
+        )
+    if set(design) != set(before.design):
+        raise InvalidRecord(
+            f"The design of {trial_id} has the variables {', '.join(before.design)}, and the edited one has "
+            f"{', '.join(design) or 'none'}. Give each of them, and no other."
+        )
+    proposal = checked(Proposal, f"Edited design of {trial_id}", design=design, cost=cost, origin=before.origin)
+    edited = {name: proposal.design[name] for name in before.design}
+    digest = trial_digest(edited, get_campaign(connection, before.campaign).digest)
+    if digest == before.digest:
+        raise ForbiddenMove(f"The design of {trial_id} is this one already, so there is nothing to edit.")
+    revision = before.revision + 1
+    changes = {"design": edited, "digest": digest, "revision": revision, "cost": proposal.cost}
+    after = swap(connection, before, TrialState.PROPOSED, **changes)
+    void(connection, trial_id, f"edited: {reason}")
+    details = {**changes, "was": dict(before.design)}
+    add_event(connection, after.campaign, "edit", by, reason, trial=after, before=before.expect, details=details)
+    return after
+
+
+def prioritise(connection: Connection, trial_id: str, priority: int, by: str, reason: str) -> Trial:
+    """Set a trial's place in the order of sending; see ``Ledger.prioritise``."""
+    table = schema.trials
+    before = get_trial(connection, trial_id)
+    if before.state in SETTLED:
+        raise ForbiddenMove(f"{trial_id} is {before.state}: it is sent no more, so its priority says nothing.")
+    after = checked(Trial, trial_id, **(before.model_dump() | {"priority": priority}))
+    if after.priority != before.priority:
+        connection.execute(update(table).where(table.c.id == trial_id).values(priority=after.priority))
+        details = {"priority": after.priority, "was": before.priority}
+        add_event(
+            connection, after.campaign, "prioritise", by, reason, trial=after, before=before.expect, details=details
+        )
+    return after

@@ -1,0 +1,110 @@
+"""Leases: which process may write for a campaign, how a dead holder is noticed, and the fence against a late one."""
+
+import os
+import socket
+import time
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, insert, select, update
+
+from fieldcraft.storage.ledger import EXPORTER, TRAINER, LeaseHeld, LeaseLost, PassServed
+from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.ledgers.tables.rows import add_event, get_campaign, one, record_of
+from fieldcraft.storage.processes import is_alive, start_time
+from fieldcraft.storage.records import Lease, digest_of
+
+_LONGEST = 60  # characters of a campaign's name that its trainer's lease shows; the column holds 100
+
+
+def acquire(
+    connection: Connection, name: str, break_lease: bool, due: float | None, held: Lease | None = None
+) -> Lease:
+    """Take the lease for this process, from a dead holder if need be; see ``Ledger.acquire``."""
+    if of_passes(name):
+        get_campaign(connection, name)
+    table = schema.leases
+    row = one(connection, select(table).where(table.c.campaign == name).with_for_update())
+    holder = None if row is None or row["host"] is None else record_of(Lease, row)
+    if held is not None and (holder is None or holder.token != held.token):
+        now = "free" if holder is None else f"held by pid {holder.pid} on {holder.host} (token {holder.token})"
+        raise LeaseLost(
+            f"The lease on {name!r} of pid {held.pid} on {held.host} (token {held.token}) is none any more: it is "
+            f"{now}. It was left so; look again who holds it."
+        )
+    if holder is not None and not break_lease and lives(holder):
+        raise LeaseHeld(_held(holder), holder=holder)
+    began = None if row is None else row["acquired"]
+    # A pass that began in the future was made under a clock that has been set back since: it served nothing.
+    if holder is None and due is not None and began is not None and due < began <= time.time():
+        raise PassServed(f"A pass over {name!r} that began {began - due:.1f} s after this one was due has served it.")
+    lease = _mine(name, token=1 if row is None else row["token"] + 1)
+    if row is None:
+        connection.execute(insert(table).values(lease.model_dump()))
+    else:
+        connection.execute(update(table).where(table.c.campaign == name).values(lease.model_dump()))
+    if holder is not None and of_passes(name):
+        reason = "the lease was broken" if break_lease else "its holder no longer lives"
+        details = {"from": holder.model_dump(), "to": lease.model_dump()}
+        add_event(connection, name, "lease", f"pid {lease.pid} on {lease.host}", reason, details=details)
+    return lease
+
+
+def holder(connection: Connection, name: str) -> Lease | None:
+    """The lease of a process that may still be at work; see ``Ledger.holder``."""
+    row = one(connection, select(schema.leases).where(schema.leases.c.campaign == name))
+    lease = None if row is None or row["host"] is None else record_of(Lease, row)
+    return lease if lease is not None and lives(lease) else None
+
+
+def of_passes(name: str) -> bool:
+    """Whether a lease is that of a campaign, and not its trainer's or the exporter's."""
+    return not name.startswith((EXPORTER, TRAINER))
+
+
+def trainer_of(campaign: str) -> str:
+    """Name of the lease under which a campaign's model is trained outside a pass."""
+    return f"{TRAINER}{campaign[:_LONGEST]}:{digest_of(campaign)[:16]}"
+
+
+def release(connection: Connection, lease: Lease, done: bool) -> None:
+    """Free the lease, if it is still the one given; the row stays, with its token and, of passes done, its time."""
+    table = schema.leases
+    ours = update(table).where(table.c.campaign == lease.campaign, table.c.token == lease.token)
+    connection.execute(ours.values(host=None, pid=None, started=None, **({} if done else {"acquired": None})))
+
+
+def hold(connection: Connection, lease: Lease) -> None:
+    """Raise ``LeaseLost`` unless the lease is still held; part of every fenced write, in the same transaction."""
+    table = schema.leases
+    row = one(connection, select(table).where(table.c.campaign == lease.campaign).with_for_update())
+    holder = None if row is None or row["host"] is None else record_of(Lease, row)
+    if holder is None or holder.token != lease.token:
+        raise LeaseLost.to(lease, holder)
+
+
+def lives(holder: Lease) -> bool:
+    """Whether the process that took a lease may still be at work; of another host nothing is known, so yes."""
+    if holder.host != socket.gethostname():
+        return True
+    return is_alive(holder.pid, holder.started)
+
+
+def _mine(name: str, token: int) -> Lease:
+    return Lease(
+        campaign=name,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started=start_time(os.getpid()),
+        token=token,
+        acquired=time.time(),
+    )
+
+
+def _held(holder: Lease) -> str:
+    since = datetime.fromtimestamp(holder.acquired, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    work = f"is being worked on by pid {holder.pid} on host {holder.host}, since {since}. Wait for it to end; "
+    if holder.campaign.startswith(TRAINER):
+        shown = holder.campaign.removeprefix(TRAINER).rpartition(":")[0]
+        return f"The model of {shown!r} {work}if that machine is gone for good, cancel its flow run in Prefect."
+    what = "The export to tracking" if holder.campaign == EXPORTER else f"The campaign {holder.campaign!r}"
+    return f"{what} {work}if that machine is gone for good, repeat with --break-lease."

@@ -1,0 +1,191 @@
+"""What comes back of trials: appended, judged, corrected, never overwritten. In an open write transaction."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from fieldcraft.storage.ledger import ForbiddenMove, InvalidRecord
+from fieldcraft.storage.ledgers.operations import budget
+from fieldcraft.storage.ledgers.operations.compare_and_swap import expected, swap
+from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.ledgers.tables.rows import add_event, add_outbox, checked, get_trial, many
+from fieldcraft.storage.records import (
+    COUNTING,
+    TRANSITIONS,
+    Expect,
+    FieldRef,
+    Level,
+    Result,
+    Trial,
+    TrialState,
+    Verdict,
+    result_digest,
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What came back, as ``Ledger.record`` or ``Ledger.correct`` was given it; no outputs retract."""
+
+    outputs: Mapping[str, float] | None
+    field: FieldRef | None
+    ran: Mapping[str, Level] | None
+    source: str
+    details: Mapping[str, Any]
+
+
+def record(
+    connection: Connection,
+    trial_id: str,
+    expect: Expect,
+    reading: Reading,
+    by: str,
+    attempt: int | None,
+    cost: float | None,
+    seconds: float | None,
+    *,
+    partial: bool,
+) -> tuple[Trial, Result]:
+    """Append a result, judge it, and complete the trial if it is accepted; see ``Ledger.record``."""
+    before = expected(get_trial(connection, trial_id), expect)
+    attempt = _known_attempt(before, before.attempt if attempt is None else attempt)
+    result = new_result(before, attempt, reading, by)
+    verdict, repeated = _judge(before, result, stored_results(connection, trial_id), partial=partial)
+    if repeated is not None:
+        return before, repeated.model_copy(update={"verdict": verdict})
+    result = append(connection, result.model_copy(update={"verdict": verdict}))
+    after, ended = before, None
+    if verdict == "accepted":
+        ended = budget.settlement(connection, before, TrialState.COMPLETED, cost, seconds)
+        ended = ended or budget.supplement(connection, before, cost, seconds)
+        after = swap(connection, before, TrialState.COMPLETED, **_counted(result), **budget.added(before, ended))
+        add_outbox(connection, after.campaign, "trial", after)
+    told = {"result": result.id, "attempt": result.attempt, "verdict": verdict, "digest": result.digest}
+    told |= budget.details(ended)
+    add_event(connection, after.campaign, "record", by, reading.source, trial=after, before=before.expect, details=told)
+    return after, result
+
+
+def correct(
+    connection: Connection, trial_id: str, expect: Expect, replaces: int, reading: Reading, by: str, reason: str
+) -> tuple[Trial, Result]:
+    """Append a result in place of the one that counts; see ``Ledger.correct``."""
+    before = expected(get_trial(connection, trial_id), expect)
+    counting = _counting(before, stored_results(connection, trial_id), replaces)
+    result = new_result(before, counting.attempt, reading, by)
+    verdict: Verdict = "retraction" if reading.outputs is None else "accepted"
+    if (result.digest, verdict) == (counting.digest, counting.verdict):
+        raise ForbiddenMove(f"Result {replaces} of {trial_id} says this already, so there is nothing to correct.")
+    result = append(connection, result.model_copy(update={"verdict": verdict, "replaces": replaces}))
+    after = swap(connection, before, TrialState.COMPLETED, **_counted(result))
+    add_outbox(connection, after.campaign, "trial", after)
+    told = {"result": result.id, "replaces": replaces, "verdict": verdict, "digest": result.digest}
+    add_event(connection, after.campaign, "correct", by, reason, trial=after, before=before.expect, details=told)
+    return after, result
+
+
+def new_result(trial: Trial, attempt: int, reading: Reading, by: str) -> Result:
+    """A result with its digest, not judged and not stored yet.
+
+    Raises:
+        InvalidRecord: No outputs, NaN or infinity, or a design that was run with other variables than the trial's.
+    """
+    retracted = reading.outputs is None
+    if not retracted and not reading.outputs:
+        raise InvalidRecord(f"A result of {trial.id} without outputs says nothing: give at least the objective.")
+    if retracted and (reading.field is not None or reading.ran is not None):
+        raise InvalidRecord(f"A retraction of {trial.id} with a field or a design says two things: give neither.")
+    result = checked(
+        Result,
+        f"Result of {trial.id}",
+        id=0,
+        trial=trial.id,
+        attempt=attempt,
+        outputs=reading.outputs or {},
+        field=reading.field,
+        ran=_differing(trial, reading.ran),
+        digest="0" * 64,
+        verdict="superseded",
+        replaces=None,
+        by=by,
+        source=reading.source,
+        details=reading.details,
+        created=time.time(),
+    )
+    return result.model_copy(update={"digest": result_digest(result.outputs, result.field, result.ran)})
+
+
+def _differing(trial: Trial, ran: Mapping[str, Level] | None) -> Mapping[str, Level] | None:
+    if ran is None:
+        return None
+    if set(ran) != set(trial.design):
+        raise InvalidRecord(
+            f"The design of {trial.id} has the variables {', '.join(trial.design)}, and what was run is said to have "
+            f"{', '.join(ran) or 'none'}. Give each of them, and no other."
+        )
+    return None if dict(ran) == dict(trial.design) else {name: ran[name] for name in trial.design}
+
+
+def append(connection: Connection, result: Result) -> Result:
+    """Store a result as it was judged; returns it with its id."""
+    values = result.model_dump(mode="json", exclude={"id"})
+    number = connection.execute(insert(schema.results).values(values).returning(schema.results.c.id)).scalar_one()
+    return result.model_copy(update={"id": number})
+
+
+def stored_results(connection: Connection, trial_id: str) -> tuple[Result, ...]:
+    """All results of a trial, oldest first."""
+    table = schema.results
+    return many(connection, Result, select(table).where(table.c.trial == trial_id).order_by(table.c.id))
+
+
+def _counted(result: Result) -> dict[str, Any]:
+    """The columns of a trial that follow from the result that counts."""
+    return {
+        "outputs": None if result.verdict == "retraction" else dict(result.outputs),
+        "field": result.field and result.field.model_dump(),
+        "ran": result.ran and dict(result.ran),
+    }
+
+
+def _known_attempt(trial: Trial, attempt: int) -> int:
+    """The attempt a result is said to be of; an imported trial was never sent, and has the attempt 0."""
+    first = 0 if trial.origin.kind == "imported" else 1
+    if not first <= attempt <= trial.attempt:
+        raise ForbiddenMove(
+            f"A result of attempt {attempt} of {trial.id} cannot be recorded: it has been sent {trial.attempt} times."
+        )
+    return attempt
+
+
+def _judge(trial: Trial, result: Result, stored: tuple[Result, ...], *, partial: bool) -> tuple[Verdict, Result | None]:
+    """Verdict on a result, and the stored row that it repeats, if any."""
+    present = result.attempt == trial.attempt
+    if present and trial.state is TrialState.STAGED:
+        raise ForbiddenMove(f"{trial.id} is only STAGED: move it to RUNNING with its handle, then record its result.")
+    counts = present and TrialState.COMPLETED in TRANSITIONS[trial.state]
+    if counts and not partial:
+        return "accepted", None
+    same = [other for other in stored if other.digest == result.digest]
+    twins = [o for o in same if o.attempt == result.attempt and o.details == result.details]
+    repeated = next((other for other in twins if (other.verdict == "partial") == counts), None)
+    if counts:
+        return "partial", repeated
+    counting = next((other for other in reversed(stored) if other.verdict in COUNTING), None)
+    return "duplicate" if counting in same else "superseded", repeated
+
+
+def _counting(trial: Trial, stored: tuple[Result, ...], replaces: int) -> Result:
+    """The result that a correction replaces, if it is the one that counts."""
+    if trial.state is not TrialState.COMPLETED:
+        raise ForbiddenMove(f"{trial.id} is {trial.state}: only a COMPLETED trial has a result to correct. Record one.")
+    counting = next(other for other in reversed(stored) if other.verdict in COUNTING)
+    if counting.id != replaces:
+        raise ForbiddenMove(
+            f"Result {replaces} of {trial.id} cannot be corrected: result {counting.id} is the one that counts. "
+            "Look at it again and correct that one."
+        )
+    return counting

@@ -1,0 +1,324 @@
+"""What the ledger tells, over any SQL database: reads, each of one instant, which create nothing."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
+
+from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy.exc import DBAPIError
+
+from fieldcraft.storage.code import Code
+from fieldcraft.storage.ledger import InvalidRecord, LedgerError, NotALedger, UnreadableRow
+from fieldcraft.storage.ledgers.operations import audit, briefs, budget, codes, custody, leases
+from fieldcraft.storage.ledgers.operations.results import stored_results
+from fieldcraft.storage.ledgers.tables import schema, unreadable
+from fieldcraft.storage.ledgers.tables.rows import get_campaign, get_product, get_trial, many, require_campaign
+from fieldcraft.storage.records import (
+    Approval,
+    Brief,
+    Campaign,
+    Event,
+    Lease,
+    Notice,
+    OutboxItem,
+    Product,
+    Result,
+    Retriable,
+    Spending,
+    Step,
+    Trial,
+    TrialState,
+)
+
+
+class ReadingLedger(ABC):
+    """The reads of a ``storage.ledger.Ledger`` on an SQLAlchemy engine; all of them go through ``_reading``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    @abstractmethod
+    def shown(self) -> str:
+        """Where the ledger is, as it may be shown: without a password."""
+
+    @abstractmethod
+    def _explain(self, error: DBAPIError) -> LedgerError:
+        """Say in the ledger's terms what the database complained about, and the remedy."""
+
+    def _is_of_a_row(self, error: DBAPIError) -> bool:
+        """Whether the database may have complained about what a row holds."""
+        return False
+
+    @abstractmethod
+    def _integrity(self, connection: Connection) -> list[str]:
+        """What the database itself finds wrong with its files."""
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """One read transaction: everything read in it is of one instant."""
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise unstorable(error) from error
+        except unreadable.FAULTS as error:
+            self._raise(error)
+
+    def _raise(self, error: Exception) -> NoReturn:
+        """Raise what is to be said of an error: which row cannot be read, else what the database complained about."""
+        if not isinstance(error, DBAPIError) or self._is_of_a_row(error):
+            with suppress(DBAPIError), self._engine.connect() as connection:
+                if rows := tuple(unreadable.find(connection)):
+                    raise UnreadableRow(_unreadable(self.shown, rows)) from error
+        if isinstance(error, DBAPIError):
+            raise self._explain(error) from error
+        raise error
+
+    def campaign(self, name: str) -> Campaign:
+        """Return the campaign of that name."""
+        with self._reading() as connection:
+            return get_campaign(connection, name)
+
+    def campaigns(self) -> tuple[Campaign, ...]:
+        """All campaigns, oldest first."""
+        table = schema.campaigns
+        with self._reading() as connection:
+            return many(connection, Campaign, select(table).order_by(table.c.created, table.c.name))
+
+    def holder(self, name: str) -> Lease | None:
+        """Who makes passes over a campaign now."""
+        with self._reading() as connection:
+            get_campaign(connection, name)
+            return leases.holder(connection, name)
+
+    def trainer(self, campaign: str) -> Lease | None:
+        """Who trains a campaign's model outside a pass now."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return leases.holder(connection, leases.trainer_of(campaign))
+
+    def product(self, campaign: str, iteration: int, step: Step) -> Product | None:
+        """What the step of that iteration made, or None."""
+        with self._reading() as connection:
+            require_campaign(connection, campaign)
+            return get_product(connection, campaign, iteration, step)
+
+    def products(self, campaign: str) -> tuple[Product, ...]:
+        """All products of a campaign, oldest first."""
+        table = schema.products
+        query = select(table).where(table.c.campaign == campaign)
+        with self._reading() as connection:
+            require_campaign(connection, campaign)
+            return many(connection, Product, query.order_by(table.c.iteration, table.c.step))
+
+    def extracts(self, campaign: str, step: Step, keys: Sequence[str]) -> Mapping[int, Mapping[str, Any]]:
+        """These entries of the payloads of a step's products, by iteration."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return briefs.extracts(connection, campaign, step, keys)
+
+    def latest(self, campaign: str, step: Step) -> Product | None:
+        """What the step made last, or None."""
+        table = schema.products
+        query = select(table).where(table.c.campaign == campaign, table.c.step == step)
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return next(iter(many(connection, Product, query.order_by(table.c.iteration.desc()).limit(1))), None)
+
+    def iterations(self, campaign: str, step: Step) -> tuple[int, ...]:
+        """The iterations in which the step made something, in order."""
+        table = schema.products
+        query = select(table.c.iteration).where(table.c.campaign == campaign, table.c.step == step)
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return tuple(connection.execute(query.order_by(table.c.iteration)).scalars())
+
+    def trials(
+        self, campaign: str, states: Collection[TrialState] | None = None, iteration: int | None = None
+    ) -> tuple[Trial, ...]:
+        """Trials of a campaign by number."""
+        table = schema.trials
+        query = select(table).where(table.c.campaign == campaign).order_by(table.c.number)
+        if states is not None:
+            query = query.where(table.c.state.in_([state.value for state in states]))
+        if iteration is not None:
+            query = query.where(table.c.iteration == iteration)
+        with self._reading() as connection:
+            require_campaign(connection, campaign)
+            return many(connection, Trial, query)
+
+    def briefs(self, campaign: str) -> tuple[Brief, ...]:
+        """All trials of a campaign in brief, by number."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return briefs.briefs(connection, campaign)
+
+    def settled(self, campaign: str) -> Mapping[str, int]:
+        """The event with which each trial came to its settled state, by trial."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return briefs.settled(connection, campaign)
+
+    def standing(self, campaign: str) -> Mapping[str, int]:
+        """Id of the result that counts of each trial, by trial."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return briefs.standing(connection, campaign)
+
+    def corrected(self, campaign: str) -> frozenset[str]:
+        """The trials of which a result was corrected or retracted."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return briefs.corrected(connection, campaign)
+
+    def retriable(self, campaign: str) -> tuple[Retriable, ...]:
+        """The trials that failed in passing and have attempts left under a live approval."""
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return briefs.retriable(connection, campaign)
+
+    def trial(self, trial_id: str) -> Trial:
+        """Return the trial of that id."""
+        with self._reading() as connection:
+            return get_trial(connection, trial_id)
+
+    def history(self, campaign: str, trial: str | None = None) -> tuple[Event, ...]:
+        """Events of a campaign, or of one of its trials, oldest first."""
+        table = schema.events
+        query = select(table).where(table.c.campaign == campaign).order_by(table.c.id)
+        with self._reading() as connection:
+            require_campaign(connection, campaign)
+            if trial is not None:
+                query = query.where(table.c.trial == get_trial(connection, trial).id)
+            return many(connection, Event, query)
+
+    def results(self, trial_id: str) -> tuple[Result, ...]:
+        """All results of a trial, oldest first."""
+        with self._reading() as connection:
+            return stored_results(connection, get_trial(connection, trial_id).id)
+
+    def readings(self, campaign: str) -> tuple[Result, ...]:
+        """All results of a campaign, oldest first."""
+        table, trials = schema.results, schema.trials
+        query = select(table).join(trials, trials.c.id == table.c.trial).where(trials.c.campaign == campaign)
+        with self._reading() as connection:
+            require_campaign(connection, campaign)
+            return many(connection, Result, query.order_by(table.c.id))
+
+    def spending(self, campaign: str) -> Spending:
+        """What a campaign has spent and reserved."""
+        with self._reading() as connection:
+            require_campaign(connection, campaign)
+            return budget.spending(connection, campaign)
+
+    def approvals(self, trial_id: str) -> tuple[Approval, ...]:
+        """All approvals of a trial, oldest first."""
+        table = schema.approvals
+        with self._reading() as connection:
+            trial = get_trial(connection, trial_id)
+            return many(connection, Approval, codes.GRANTED.where(table.c.trial == trial.id).order_by(table.c.id))
+
+    def granted(self, campaign: str) -> tuple[Approval, ...]:
+        """All approvals of a campaign, oldest first."""
+        table, trials = schema.approvals, schema.trials
+        query = codes.GRANTED.join(trials, trials.c.id == table.c.trial).where(trials.c.campaign == campaign)
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return many(connection, Approval, query.order_by(table.c.id))
+
+    def unused(self, campaign: str) -> Mapping[str, Approval]:
+        """The approvals under which trials wait to be sent."""
+        table, trials = schema.approvals, schema.trials
+        query = codes.GRANTED.join(trials, trials.c.id == table.c.trial).where(table.c.voided.is_(None))
+        query = query.where(trials.c.campaign == campaign, trials.c.state == TrialState.APPROVED.value)
+        with self._reading() as connection:
+            require_campaign(connection, campaign)
+            return {approval.trial: approval for approval in many(connection, Approval, query.order_by(table.c.id))}
+
+    def last_approved(self, campaign: str) -> Event | None:
+        """The event of the latest approval of a campaign."""
+        with self._reading() as connection:
+            require_campaign(connection, campaign)
+            return codes.latest(connection, campaign)
+
+    def codes(self, campaign: str) -> Mapping[str, Code]:
+        """Every code that was ever approved in a campaign."""
+        with self._reading() as connection:
+            require_campaign(connection, campaign)
+            return codes.known(connection, campaign)
+
+    def pending(self, campaign: str | None = None, limit: int = 1000) -> tuple[OutboxItem, ...]:
+        """The oldest outbox items not exported yet."""
+        table = schema.outbox
+        query = select(table).where(table.c.exported.is_(None)).order_by(table.c.id).limit(limit)
+        if campaign is not None:
+            query = query.where(table.c.campaign == campaign)
+        with self._reading() as connection:
+            return many(connection, OutboxItem, query)
+
+    def unexported(self, campaign: str) -> int:
+        """How many outbox items of a campaign were not exported yet."""
+        table = schema.outbox
+        query = select(func.count()).where(table.c.campaign == campaign, table.c.exported.is_(None))
+        with self._reading() as connection:
+            get_campaign(connection, campaign)
+            return connection.execute(query).scalar_one()
+
+    def tracked(self, campaign: str) -> Mapping[str, str]:
+        """Tracking runs by what they show."""
+        with self._reading() as connection:
+            return briefs.tracked(connection, campaign)
+
+    def notices(self, campaign: str | None = None, limit: int = 100) -> tuple[Notice, ...]:
+        """The oldest notices that were not told yet."""
+        table = schema.notices
+        query = select(table).where(table.c.told.is_(None)).order_by(table.c.id).limit(limit)
+        if campaign is not None:
+            query = query.where(table.c.campaign == campaign)
+        with self._reading() as connection:
+            return many(connection, Notice, query)
+
+    def noticed(self, campaign: str, event: str) -> tuple[Notice, ...]:
+        """All notices of one kind that a campaign ever had, oldest first."""
+        table = schema.notices
+        query = select(table).where(table.c.campaign == campaign, table.c.event == event).order_by(table.c.id)
+        with self._reading() as connection:
+            return many(connection, Notice, query)
+
+    def sealed(self) -> str | None:
+        """Where the campaigns were moved to; None while they are here."""
+        with self._reading() as connection:
+            return custody.sealed_to(connection)
+
+    def created(self) -> float:
+        """When the ledger was made."""
+        with self._reading() as connection:
+            return float(connection.execute(select(schema.store.c.created)).scalar_one())
+
+    def check(self) -> list[str]:
+        """Read everything and return what is wrong."""
+        found = list[str]()
+        try:
+            with self._reading() as connection:
+                found += self._integrity(connection)
+                found += audit.audit(connection)
+        except NotALedger as error:  # damaged so badly that the check could not come to its end
+            found.append(str(error))
+        return found
+
+
+def _unreadable(place: str, rows: Sequence[unreadable.Unreadable]) -> str:
+    """What is said of rows that cannot be read where they were needed."""
+    more = f" Nor can {len(rows) - 1} more." if len(rows) > 1 else ""
+    return (
+        f"The ledger {place} was altered or damaged. {rows[0]}{more} Nothing was changed. `fieldcraft doctor` names "
+        "all that is wrong; `fieldcraft restore` makes a home of a backup."
+    )
+
+
+def unstorable(error: OverflowError | UnicodeEncodeError) -> InvalidRecord:
+    """What is said of a number or a text that no database takes, whether it is to be stored or looked up."""
+    value = f"The text {error.object!r}"[:200] if isinstance(error, UnicodeEncodeError) else "A number"
+    return InvalidRecord(f"{value} cannot be in a ledger ({error}). Nothing was changed; name it as it is.")

@@ -1,0 +1,1 @@
+"""Schema and the row/record conversion."""

@@ -1,0 +1,1 @@
+"""MLflow details behind tracking.py."""

@@ -1,0 +1,50 @@
+"""What counted in a campaign at each moment: read once from the ledger, asked many times by an export."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import COUNTING, Brief, Result, TrialState
+
+
+@dataclass(frozen=True)
+class Readings:
+    """A campaign's results that count or once counted, and its trials, as the ledger has them at one moment.
+
+    Args:
+        counting: Those results, oldest first.
+        trials: All trials in brief, by number.
+        ruled_out: When each infeasible design failed, in seconds since the epoch.
+    """
+
+    counting: tuple[Result, ...]
+    trials: tuple[Brief, ...]
+    ruled_out: tuple[float, ...]
+
+    @classmethod
+    def of(cls, ledger: Ledger, campaign: str) -> Readings:
+        """Read them."""
+        counting = tuple(result for result in ledger.readings(campaign) if result.verdict in COUNTING)
+        failed = ledger.trials(campaign, {TrialState.FAILED, TrialState.ABANDONED})
+        ruled_out = tuple(trial.updated for trial in failed if trial.failure == "infeasible")
+        return cls(counting, ledger.briefs(campaign), ruled_out)
+
+    def until(self, result_id: int) -> list[Result]:
+        """The results up to one of them, by id."""
+        return list(self.counting[: bisect_right(self.counting, result_id, key=lambda result: result.id)])
+
+    def count(self, at: float) -> int:
+        """How many results there were at a time, in seconds since the epoch."""
+        return sum(result.created <= at for result in self.counting)
+
+    def failed_by(self, at: float) -> int:
+        """How many designs had failed as infeasible by a time, in seconds since the epoch."""
+        return sum(failed <= at for failed in self.ruled_out)
+
+    def totals(self, among: Collection[str]) -> dict[str, float]:
+        """Wall time and budget units that the completed trials among these have taken."""
+        back = [t for t in self.trials if t.state is TrialState.COMPLETED and t.id in among]
+        return {"total.seconds": sum(t.seconds for t in back), "total.spent": sum(t.spent for t in back)}
