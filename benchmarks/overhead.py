@@ -28,14 +28,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from fieldcraft.flows.machinery.prefect_server import Server, one_client, without_heartbeats
 from fieldcraft.flows.machinery.profiling import profiled, span
-from fieldcraft.flows.run import created, pause
+from fieldcraft.flows.run import pause
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps.one_pass import Ref, directly, make_pass
-from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.physics.problems.branin import Branin
 from fieldcraft.physics.space import Continuous
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 AIM_MS = 50.0
 FLUSHED = "5 commits of the ledger and a field, whose files and folders are flushed one by one"

@@ -117,7 +117,7 @@ def settings_in(folder: Path) -> Any:
 
 def fill(folder: Path, trials: int) -> None:
     """Write a campaign of so many completed trials, every one through the ledger's own door, and a short one."""
-    from fieldcraft.storage.ledger import open_ledger
+    from fieldcraft.storage.open_ledger import open_ledger
 
     settings = settings_in(folder)
     ledger = open_ledger(settings.ledger, create=True)
@@ -129,9 +129,9 @@ def _fill(ledger: Any, settings: Any, file: Path, name: str, trials: int) -> Non
     import numpy as np
     import torch
 
-    from fieldcraft.flows.run import created
     from fieldcraft.flows.spec.campaign_file import read_campaign
-    from fieldcraft.flows.wiring.campaign import wire
+    from fieldcraft.flows.wiring.build import wire
+    from fieldcraft.flows.wiring.create import created
     from fieldcraft.flows.wiring.tensors import as_dataset
     from fieldcraft.storage.fields import FieldStore
 
@@ -247,7 +247,7 @@ class Clock:
 def measure_pass(folder: Path, clock: Clock, passes: int = 3) -> dict[str, Any]:
     """Passes step by step; the first one imports, too."""
     from fieldcraft.flows.steps.one_pass import Ref, make_pass
-    from fieldcraft.storage.ledger import open_ledger
+    from fieldcraft.storage.open_ledger import open_ledger
 
     settings = settings_in(folder)
     ledger = open_ledger(settings.ledger)

@@ -13,15 +13,16 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import deployment, flow_run
 from prefect.states import Completed
 
-from fieldcraft.flows.machinery.leases import held
 from fieldcraft.flows.machinery.profiling import measured, step_name
-from fieldcraft.flows.machinery.text import one_line
 from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.steps.leases import held
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
 from fieldcraft.flows.steps.schedule import CatchUp, Tick, tick
 from fieldcraft.flows.steps.train import train_outside
+from fieldcraft.flows.text import one_line
 from fieldcraft.flows.views.export import export_mlflow
-from fieldcraft.storage.ledger import LeaseHeld, LeaseLost, open_ledger
+from fieldcraft.storage.ledger import LeaseHeld, LeaseLost
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Lease
 
 P = ParamSpec("P")
@@ -115,7 +116,7 @@ def export(name: str | None = None, home: str | None = None) -> State[Any]:
 
     Raises:
         flows.errors.InputError: FIELDCRAFT_MLFLOW is ``off``.
-        storage.tracking.TrackingError: MLflow does not answer; the next export catches up.
+        storage.trackers.campaigns.TrackingError: MLflow does not answer; the next export catches up.
     """
     try:
         count = export_mlflow(settings_from(home=Path(home) if home else None), name)

@@ -16,11 +16,12 @@ from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.identity import bearer
-from fieldcraft.flows.machinery.text import one_line
 from fieldcraft.flows.people import decisions
-from fieldcraft.flows.people.trial_labels import Choice
+from fieldcraft.flows.rules.trial_labels import Choice
 from fieldcraft.flows.settings import settings_from
-from fieldcraft.storage.ledger import LedgerError, open_ledger
+from fieldcraft.flows.text import one_line
+from fieldcraft.storage.ledger import LedgerError
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Trial
 
 BLANK = "(blanked)"

@@ -1,52 +1,34 @@
 """``fieldcraft run``: passes inside one Prefect context until a rule ends the campaign, or it waits for people."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fieldcraft.flows.errors import InputError, Unfinished
+from fieldcraft.flows.errors import Unfinished
 from fieldcraft.flows.files.yaml_data import read_page
-from fieldcraft.flows.identity import acting
-from fieldcraft.flows.machinery.leases import held
 from fieldcraft.flows.machinery.prefect_server import Server, one_client, without_heartbeats
 from fieldcraft.flows.machinery.profiling import span
 from fieldcraft.flows.machinery.progress import Listener, listening, tell
 from fieldcraft.flows.notices.deliver import deliver
 from fieldcraft.flows.rules.stopping import mendable, nothing_to_learn_from
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.spec.campaign_file import differing
 from fieldcraft.flows.steps.decide import Decision
+from fieldcraft.flows.steps.leases import held
+from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.all_failed import fruitless
-from fieldcraft.flows.views.data import counted
 from fieldcraft.flows.views.export import BackgroundExport
-from fieldcraft.flows.wiring.campaign import Campaign, rewire
+from fieldcraft.flows.views.outcome import Ran
+from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.campaign_file import campaign_on
-from fieldcraft.storage.ledger import Ledger, SpecChanged, open_ledger
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import OUT, Brief, Lease, TrialState
 
 WAIT_S = 2.0  # between looks at running simulations when none reports its end
 MODEL_S = 30.0  # between passes that ask after a model that is trained elsewhere
 _OPEN = OUT | {TrialState.PROPOSED}  # what somebody else has to act on
-
-
-@dataclass(frozen=True)
-class Ran:
-    """How a run ended.
-
-    Args:
-        name: Campaign.
-        reason: Why it ended.
-        anew: Whether anything was done; False for a campaign that had ended before.
-        seconds: Wall time of this command.
-    """
-
-    name: str
-    reason: str
-    anew: bool
-    seconds: float
 
 
 def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = False) -> Ran:
@@ -74,50 +56,6 @@ def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = 
                 reason = _passes(campaign, ledger, lease, server)
             tell("exported", problem=export.problem)
     return Ran(campaign.name, reason, True, time.monotonic() - began)
-
-
-def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:
-    """Create the campaign, or find it unchanged; returns why it has ended, where it has.
-
-    A specification stored by an earlier version is unchanged if it says the same, read by this one.
-
-    Raises:
-        identity.Refused: whoever acts may not create campaigns.
-        InputError: the ledger's campaign of that name has another specification; names the keys that differ.
-    """
-    from fieldcraft.flows.wiring.environment import environment_of
-
-    person = acting(campaign.settings, "operate")
-    try:
-        known = ledger.create_campaign(
-            campaign.name,
-            campaign.data,
-            campaign.digest,
-            {
-                **environment_of(campaign.problem, campaign.settings.plugins),
-                "by_people": campaign.dispatcher.by_people,
-            },
-            person.name,
-            campaign.limits,
-        )
-    except SpecChanged as error:
-        stored = _said_now(error.stored, campaign.settings)
-        if stored == campaign.data:
-            return ledger.campaign(campaign.name).finished
-        keys = "; ".join(differing(stored, campaign.data))
-        raise InputError(
-            f"{file}: campaign {campaign.name!r} was started with another specification ({keys}). "
-            "Restore these keys to go on, or give the file another name to start anew."
-        ) from None
-    return known.finished
-
-
-def _said_now(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
-    """A stored specification as this version would store it; as it is where this version cannot read it."""
-    try:
-        return rewire(stored, settings).data
-    except InputError:
-        return stored
 
 
 def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) -> str:

@@ -37,8 +37,8 @@ from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.machinery.text import quoted
-from fieldcraft.storage.urls import without_password
+from fieldcraft.flows.text import quoted
+from fieldcraft.storage.text import without_password
 
 _LONGEST_S = 1e8  # three years
 Device = Literal["auto", "cpu", "cuda"]

@@ -7,7 +7,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from fieldcraft.flows.jobs.remote_jobs import run_job
-from fieldcraft.flows.machinery.text import one_line
+from fieldcraft.flows.text import one_line
 
 
 @flow(name="simulate", persist_result=False, retries=0)

@@ -6,6 +6,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fieldcraft.physics.space import SearchSpace
+from fieldcraft.physics.variables import Continuous
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -73,3 +76,8 @@ class Domain:
             raise ValueError(f"Points have the shape {points.shape}: give (n, {len(self.axes)}), one column an axis.")
         low, high = self.bounds
         return np.asarray(np.all((points >= low) & (points <= high), axis=1))
+
+
+def same_axes(domain: Domain, space: SearchSpace) -> bool:
+    """Whether an equation's axes are the design's variables: the same, continuous and in the same order."""
+    return domain.names == space.names and all(isinstance(variable, Continuous) for variable in space.variables)

@@ -5,7 +5,6 @@ wrong stands in ``storage.ledger_errors``.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 from fieldcraft.storage.code import Code
@@ -54,8 +53,6 @@ from fieldcraft.storage.records import (
 
 __all__ = [
     "COMMIT_POINTS",
-    "EXPORTER",
-    "TRAINER",
     "TRANSACTIONS",
     "BudgetSpent",
     "ForbiddenMove",
@@ -78,7 +75,6 @@ __all__ = [
     "UnknownCampaign",
     "UnknownTrial",
     "UnreadableRow",
-    "open_ledger",
 ]
 
 TRANSACTIONS: tuple[str, ...] = (
@@ -112,8 +108,6 @@ TRANSACTIONS: tuple[str, ...] = (
     "outbox.forgotten",
 )
 COMMIT_POINTS: tuple[str, ...] = tuple(f"ledger.{name}.{when}" for name in TRANSACTIONS for when in ("before", "after"))
-EXPORTER = ":exporter"  # the lease under which one process exports; no campaign can bear this name
-TRAINER = ":train:"  # how the leases begin under which a process that makes no pass trains a campaign's model
 
 
 class Ledger(LedgerReads, Protocol):
@@ -459,11 +453,11 @@ class Ledger(LedgerReads, Protocol):
         """Mark a notice as told, or count a try that failed; one that was told stays told."""
         ...
 
-    def copy_to(self, place: str | Path) -> None:
-        """Write everything, as it is at one instant, into the ledger at ``place``, which is made; whole or not at all.
+    def copy_to(self, target: "Ledger") -> None:
+        """Write everything, as it is at one instant, into another ledger that holds nothing yet; whole or not at all.
 
         Raises:
-            LedgerError: The ledger at ``place`` holds campaigns already, or a row of this one cannot be read.
+            LedgerError: ``target`` holds campaigns already, or a row of this one cannot be read.
         """
         ...
 
@@ -504,37 +498,3 @@ class Ledger(LedgerReads, Protocol):
     def close(self) -> None:
         """Close what this process keeps open of it; its files can then be moved. The next use opens it again."""
         ...
-
-
-def open_ledger(place: str | Path, create: bool = False, upgrade: bool = True) -> Ledger:
-    """Open the ledger at a path or URL; one of an older schema is upgraded in place, in one transaction.
-
-    Args:
-        place: A file path, ``sqlite:///`` followed by one, or ``postgresql://USER@HOST/DATABASE``.
-        create: Make the ledger (a file's folder, too) when there is none; otherwise opening creates nothing.
-        upgrade: Upgrade a ledger of an older schema; otherwise it is left as it is.
-
-    Raises:
-        NoLedger: There is none and ``create`` is false, or the server has no such database.
-        NotALedger: The file or database is something else.
-        NewerSchema: It was written by a newer schema.
-        OldSchema: It was written by an older schema, and a live process holds a lease, it may only be read, or
-            ``upgrade`` is false.
-        NetworkFileSystem: It lies on a network file system.
-        LedgerBusy: Its server does not answer.
-        LedgerError: The URL is none, or its scheme is unknown.
-    """
-    scheme, found, rest = str(place).partition("://")
-    # The back ends are imported here, so that importing this module does not import SQLAlchemy.
-    if found and scheme == "postgresql":
-        from fieldcraft.storage.ledgers import postgresql
-
-        return postgresql.open_ledger(str(place), create=create, upgrade=upgrade)
-    if found and scheme != "sqlite":
-        raise LedgerError(
-            f"No ledger back end for this URL: the scheme {scheme!r} is unknown. Use a path, sqlite:///PATH or "
-            "postgresql://USER@HOST/DATABASE."
-        )
-    from fieldcraft.storage.ledgers import sqlite
-
-    return sqlite.open_ledger(Path(rest.removeprefix("/") if found else place), create=create, upgrade=upgrade)

@@ -5,6 +5,7 @@ through ``printable``, so that no character of it can do more than stand there: 
 direction of the text around it, or be there without being seen.
 """
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
@@ -41,3 +42,8 @@ def _shown(character: str) -> str:
     if character == "\n" or (unicodedata.category(character) not in _ESCAPED and character not in _UNSEEN):
         return character
     return character.encode("unicode_escape").decode()
+
+
+def without_password(text: str) -> str:
+    """A URL, or a message with some, without the user and the password that one may carry, which end at its last @."""
+    return re.sub(r"(?<=://)[^/\s]\S*@", "", text)

@@ -55,8 +55,8 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
 
 def _create(options: argparse.Namespace, settings: Settings) -> int:
     reading(options.file)
-    from fieldcraft.flows.run import created
     from fieldcraft.flows.wiring.campaign_file import read
+    from fieldcraft.flows.wiring.create import created
 
     campaign = read(options.file, settings)
     ended = created(open_ledger(settings.ledger, create=True), campaign, options.file)
@@ -93,9 +93,9 @@ def _ran(options: argparse.Namespace, settings: Settings, began: float) -> int:
 
 def _iterate(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.identity import acting
-    from fieldcraft.flows.machinery.leases import held
     from fieldcraft.flows.machinery.prefect_server import Server, without_heartbeats
     from fieldcraft.flows.machinery.progress import listening
+    from fieldcraft.flows.steps.leases import held
     from fieldcraft.flows.views.all_failed import fruitless
     from fieldcraft.flows.views.display import Display
 

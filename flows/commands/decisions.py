@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from fieldcraft.flows.commands.shared import Add, campaign_of, open_ledger, real, show, whole
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.machinery.text import quoted
 from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.text import quoted
 
 if TYPE_CHECKING:
-    from fieldcraft.flows.people.trial_labels import Choice
+    from fieldcraft.flows.rules.trial_labels import Choice
     from fieldcraft.storage.ledger import Ledger
     from fieldcraft.storage.records import Trial, TrialState
 
@@ -88,9 +88,9 @@ def _reject(options: argparse.Namespace, settings: Settings) -> int:
 def _edit(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.identity import acting
     from fieldcraft.flows.people import decisions
-    from fieldcraft.flows.people.trial_labels import Choice
+    from fieldcraft.flows.rules.approval_policy import automatic
+    from fieldcraft.flows.rules.trial_labels import Choice
     from fieldcraft.flows.spec.campaign_file import stored
-    from fieldcraft.flows.steps.approve import automatic
     from fieldcraft.flows.views.data import design_text
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
@@ -140,7 +140,7 @@ def _token(options: argparse.Namespace, settings: Settings) -> int:
 
 def _choices(ledger: "Ledger", options: argparse.Namespace, states: "Collection[TrialState]") -> list["Choice"]:
     from fieldcraft.flows.people.decisions import batch
-    from fieldcraft.flows.people.trial_labels import Choice
+    from fieldcraft.flows.rules.trial_labels import Choice
 
     words, digests = options.trials, options.digest or []
     if (options.batch is None) == (not words):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from fieldcraft.flows.commands.shared import Add, campaign_of, open_ledger, show
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.machinery.text import one_line
 from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.text import one_line
 
 if TYPE_CHECKING:
     from fieldcraft.storage.ledger import Ledger
@@ -47,7 +47,7 @@ def _status(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _show(options: argparse.Namespace, settings: Settings) -> int:
-    from fieldcraft.flows.people.trial_labels import Choice
+    from fieldcraft.flows.rules.trial_labels import Choice
     from fieldcraft.flows.views.data import show_data
     from fieldcraft.flows.views.text import show_text
 
@@ -58,7 +58,7 @@ def _show(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _trace(options: argparse.Namespace, settings: Settings) -> int:
-    from fieldcraft.flows.people.trial_labels import Choice
+    from fieldcraft.flows.rules.trial_labels import Choice
     from fieldcraft.flows.views.data import trace_data
     from fieldcraft.flows.views.text import trace_text
     from fieldcraft.storage.fields import FieldStore

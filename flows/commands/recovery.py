@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.commands.shared import Add, show
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.machinery.text import one_line, remark
 from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.text import one_line, remark
 
 if TYPE_CHECKING:
     from fieldcraft.flows.recovery.backup import BackedUp
@@ -73,7 +73,7 @@ def _tell_copy(options: argparse.Namespace, done: "BackedUp", what: str, then: s
     }
 
     def text() -> str:
-        from fieldcraft.flows.views.data import counted
+        from fieldcraft.flows.text import counted
 
         fields = f"{counted(len(manifest.fields), 'field')} ({done.copied} new)"
         lost = [one_line(f"NOT in it: {problem}") for problem in manifest.missing.values()]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from fieldcraft.flows.commands.shared import Add, campaign_of, open_ledger, real, show
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.machinery.text import quoted
 from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.text import quoted
 
 if TYPE_CHECKING:
     from fieldcraft.flows.files.tables import Reading

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fieldcraft.flows.errors import InputError, Unfinished
-from fieldcraft.flows.machinery.text import one_line, printable, quoted, suggestion
 from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.text import one_line, printable, quoted, suggestion
 
 if TYPE_CHECKING:
     from fieldcraft.storage.ledger import Ledger
@@ -32,7 +32,7 @@ class Add(Protocol):
 
 def open_ledger(place: str | Path, create: bool = False) -> "Ledger":
     """The ledger of that place (``storage.ledger.open_ledger``, imported when a command needs it)."""
-    from fieldcraft.storage.ledger import open_ledger as opened
+    from fieldcraft.storage.open_ledger import open_ledger as opened
 
     return opened(place, create=create)
 
@@ -142,7 +142,8 @@ def doubt(settings: Settings) -> Iterator[None]:
 
 
 def _problems(settings: Settings) -> list[str]:
-    from fieldcraft.storage.ledger import LedgerError, open_ledger
+    from fieldcraft.storage.ledger import LedgerError
+    from fieldcraft.storage.open_ledger import open_ledger
 
     try:
         return open_ledger(settings.ledger, upgrade=False).check()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fieldcraft.flows.commands.shared import Add, begin, show, whole
 from fieldcraft.flows.settings import Settings
-from fieldcraft.storage.urls import without_password
+from fieldcraft.storage.text import without_password
 
 
 def add(command: Add) -> None:

@@ -10,12 +10,12 @@ from fieldcraft.flows.analysis.feasibility import is_infeasible
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import unguarded
-from fieldcraft.flows.machinery.text import printable, quoted
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import Dispatch
-from fieldcraft.flows.wiring.campaign import standing
+from fieldcraft.flows.text import printable, quoted
+from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.physics.space import Design
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import FieldRef, Trial, TrialState
 
 _REL = 1e-9  # numbers closer than this, relative to their size, are the same

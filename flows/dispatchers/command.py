@@ -19,7 +19,7 @@ from fieldcraft.flows.dispatchers.local import Local
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.jobs.dispatcher import Handle, Job, NotSent
 from fieldcraft.flows.machinery.random_streams import Use, stream
-from fieldcraft.flows.machinery.text import quoted
+from fieldcraft.flows.text import quoted
 from fieldcraft.physics.space import Categorical, Design
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from fieldcraft.flows.files.tables import unguarded, write_rows
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Handle, Job, Lost, NotSent, Outcome, Place, Running
 from fieldcraft.flows.jobs.job_folder import read_json, write_json
 from fieldcraft.flows.jobs.order_folder import OrderFolder
-from fieldcraft.flows.machinery.text import printable
 from fieldcraft.flows.machinery.webhooks import NotDelivered, post
+from fieldcraft.flows.text import printable
 from fieldcraft.storage.failpoints import commit_point
 from fieldcraft.storage.field_store.staging import sync
 from fieldcraft.storage.fields import FieldDamaged

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fieldcraft.flows.dispatchers._known_results import Record, campaign_records, nearest, same, table_records
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Outcome, Place
-from fieldcraft.flows.machinery.text import quoted
+from fieldcraft.flows.text import quoted
 from fieldcraft.storage.fields import FieldDamaged, FieldStore
 
 if TYPE_CHECKING:

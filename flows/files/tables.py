@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.machinery.text import HUGE, printable, quoted
+from fieldcraft.flows.text import HUGE, printable, quoted
 from fieldcraft.physics.space import Categorical, Continuous, Design, Integer, SpaceError, Variable
 
 MAX_BYTES = 50_000_000

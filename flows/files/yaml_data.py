@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from fieldcraft.flows.errors import InputError, first_of
-from fieldcraft.flows.machinery.text import quoted, shown
+from fieldcraft.flows.text import quoted, shown
 
 MAX_BYTES = 1_000_000
 _MOST_BITS = 256  # of a whole number: beyond, it measures and counts nothing, and an error could not quote it

@@ -18,6 +18,9 @@ from fieldcraft.flows.jobs.job_folder import read_json, write_json
 _MARK = "campaign.json"
 
 
+PIN = "orders.json"  # beside the jobs: which folder of orders is the campaign's
+
+
 @dataclass(frozen=True)
 class OrderFolder:
     """A campaign's folder of orders.

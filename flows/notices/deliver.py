@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from fieldcraft.flows.machinery.progress import tell
-from fieldcraft.flows.machinery.text import one_line
 from fieldcraft.flows.machinery.webhooks import NotDelivered, post
 from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.text import one_line
 from fieldcraft.storage.ledger import Ledger, LedgerError
 from fieldcraft.storage.records import Campaign, Notice, TrialState, digest_of
 from fieldcraft.storage.text import shown

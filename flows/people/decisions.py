@@ -13,13 +13,13 @@ from contextlib import contextmanager
 
 from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.identity import Person, Refused
-from fieldcraft.flows.machinery.text import one_line, quoted, remark
-from fieldcraft.flows.people.trial_labels import Choice, label
+from fieldcraft.flows.rules.approval_policy import expiry
+from fieldcraft.flows.rules.approved_code import covered
+from fieldcraft.flows.rules.trial_labels import Choice, label
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
-from fieldcraft.flows.steps.approve import expiry
-from fieldcraft.flows.wiring.approved_code import covered
-from fieldcraft.flows.wiring.campaign import rewire
+from fieldcraft.flows.text import ago, one_line, quoted, remark
+from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.physics.space import Categorical, Integer, SearchSpace
 from fieldcraft.storage.ledger import Ledger, StaleTrial
 from fieldcraft.storage.records import Event, Grant, Level, Trial, TrialState
@@ -160,15 +160,6 @@ def batch(ledger: Ledger, word: str, states: Collection[TrialState]) -> list[Cho
     if not chosen:
         raise _overtaken(ledger, trials[0])
     return chosen
-
-
-def ago(at: float, now: float) -> str:
-    """The time between the two, in words: ``3 s``, ``5 min``, ``3 h``, ``4 d``."""
-    seconds = abs(now - at)
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _seen(ledger: Ledger, choices: Sequence[Choice], states: Collection[TrialState]) -> list[Trial]:

@@ -10,13 +10,13 @@ from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Handle
-from fieldcraft.flows.machinery.text import remark
 from fieldcraft.flows.people.decisions import one_winner, require_seen
-from fieldcraft.flows.people.trial_labels import Choice
+from fieldcraft.flows.rules.approval_policy import expiry
+from fieldcraft.flows.rules.approved_code import covered
+from fieldcraft.flows.rules.trial_labels import Choice
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
-from fieldcraft.flows.steps.approve import expiry
-from fieldcraft.flows.wiring.approved_code import covered
+from fieldcraft.flows.text import remark
 from fieldcraft.flows.wiring.campaign import dispatcher_of
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Trial, TrialState

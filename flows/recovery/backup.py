@@ -10,7 +10,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,21 @@ from typing import Any
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Running
-from fieldcraft.flows.jobs.order_folder import OrderFolder
-from fieldcraft.flows.machinery.leases import held
+from fieldcraft.flows.jobs.keys import attempt_key
+from fieldcraft.flows.jobs.order_folder import PIN, OrderFolder
 from fieldcraft.flows.recovery.field_references import mentions
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import Dispatch
-from fieldcraft.flows.steps.dispatch import attempt_key
+from fieldcraft.flows.steps.leases import held
 from fieldcraft.flows.wiring.campaign import dispatcher_of
 from fieldcraft.storage.backups import LEDGER, Backup, BackupManifest, copy_moving, copy_tree
 from fieldcraft.storage.field_store.staging import copy_file
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import OUT, TrialState
 
 LAB = "lab/"
-PIN = "orders.json"  # beside the jobs: which folder of orders is the campaign's
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def back_up(settings: Settings, destination: Path, person: Person, *, sealed: bo
     with backup.writing(ledger.created()) as state, tempfile.TemporaryDirectory() as folder:
         made = time.time()
         # SQLite's file is made on a local disk: the destination may be a network file system.
-        ledger.copy_to(Path(folder) / LEDGER)
+        with closing(open_ledger(Path(folder) / LEDGER, create=True)) as target:
+            ledger.copy_to(target)
         copy_tree(Path(folder), state)
         copy = open_ledger(Path(folder) / LEDGER)
         try:

@@ -9,18 +9,18 @@ from pathlib import Path
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Dispatcher, Failed, Finished, Lost
-from fieldcraft.flows.machinery.text import one_line
+from fieldcraft.flows.jobs.keys import attempt_key, attempt_keys
 from fieldcraft.flows.notices.deliver import current
 from fieldcraft.flows.recovery.field_references import Mention, mentions
-from fieldcraft.flows.recovery.unaccounted import begun, lost
+from fieldcraft.flows.rules.unaccounted import begun, lost
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import Dispatch
-from fieldcraft.flows.steps.dispatch import attempt_key, attempt_keys
-from fieldcraft.flows.views.data import counted
+from fieldcraft.flows.text import counted, one_line
 from fieldcraft.flows.wiring.campaign import dispatcher_of
 from fieldcraft.flows.wiring.context import unfinished
 from fieldcraft.storage.fields import FieldDamaged, FieldStore
-from fieldcraft.storage.ledger import Ledger, NotALedger, UnreadableRow, open_ledger
+from fieldcraft.storage.ledger import Ledger, NotALedger, UnreadableRow
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Campaign, Lease, Trial, TrialState
 
 WAITING = "waiting"  # the kind of finding that is no damage: somebody is expected to do something

@@ -16,17 +16,18 @@ from typing import Any
 
 from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.identity import Person
-from fieldcraft.flows.machinery.leases import trainer_held
 from fieldcraft.flows.recovery.doctor import WAITING, Finding, examine
 from fieldcraft.flows.recovery.field_references import Mention, mentions
 from fieldcraft.flows.recovery.reproduce import remade
 from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.steps.leases import trainer_held
 from fieldcraft.flows.wiring.context import site_of
 from fieldcraft.storage.backups import Backup
 from fieldcraft.storage.failpoints import commit_point
 from fieldcraft.storage.field_store.staging import disk, read_manifest
 from fieldcraft.storage.fields import FieldDamaged, FieldError, FieldStore, save_group
-from fieldcraft.storage.ledger import Ledger, LedgerError, open_ledger
+from fieldcraft.storage.ledger import Ledger, LedgerError
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Campaign, FieldRef, Lease, Product, Result, digest_of
 
 COMMIT_POINTS = ("repair.remove.before", "repair.remove.after")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.steps.collocate import points_for, points_of
-from fieldcraft.flows.wiring.campaign import data_of, seen_by
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.observations import data_of, seen_by
 from fieldcraft.flows.wiring.tensors import as_dataset
 from fieldcraft.storage.records import Product
 

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,16 +13,17 @@ from fieldcraft.flows.dispatchers.lab import STATES
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.jobs.job_folder import read_json, write_json
-from fieldcraft.flows.jobs.order_folder import OrderFolder
-from fieldcraft.flows.recovery.backup import PIN, here, origin_of
+from fieldcraft.flows.jobs.keys import attempt_key
+from fieldcraft.flows.jobs.order_folder import PIN, OrderFolder
+from fieldcraft.flows.recovery.backup import here, origin_of
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import load
-from fieldcraft.flows.steps.dispatch import attempt_key
 from fieldcraft.storage.backups import LEDGER, RESTORED, Backup, BackupError, BackupManifest, copy_tree, replace_text
 from fieldcraft.storage.failpoints import commit_point
 from fieldcraft.storage.field_store.staging import copy_file
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import Ledger, NoLedger, open_ledger
+from fieldcraft.storage.ledger import Ledger, NoLedger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import OUT, Campaign, FieldRef, Trial, TrialState
 
 _SCRATCH = ".restoring-"
@@ -74,7 +76,8 @@ def restore(settings: Settings, folder: Path, person: Person) -> Restored:
             commit_point("restore.files.after")
             _take(backup, manifest, settings, person)
             ledger.take_over(person.name, f"restored from {backup.folder.resolve()}", dict(origin_of(manifest)))
-            ledger.copy_to(settings.ledger)
+            with closing(open_ledger(settings.ledger, create=True)) as target:
+                ledger.copy_to(target)
             names = tuple(campaign.name for campaign in ledger.campaigns())
         finally:
             ledger.close()

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.flows.steps.collocate import points_of
-from fieldcraft.flows.wiring.campaign import data_of, seen_by
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.observations import data_of, seen_by
 from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.physics.operators import Jet, System, as_system, residuals
 from fieldcraft.physics.space import Continuous, Design, Integer, SearchSpace

@@ -8,8 +8,9 @@ from fieldcraft.flows.analysis.feasibility import is_infeasible, violation_text
 from fieldcraft.flows.report.markup import Content, Markup, element, note, picture, section, table
 from fieldcraft.flows.report.material import Material
 from fieldcraft.flows.report.sections import number
+from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.charts import ACCENT, BEST, as_data_uri, bars, completed, crowded, new_figure, whole_numbers
-from fieldcraft.flows.views.data import counted, design_text
+from fieldcraft.flows.views.data import design_text
 
 
 def feasibility_section(material: Material) -> Markup | None:

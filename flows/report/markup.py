@@ -8,7 +8,7 @@ import html
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from fieldcraft.flows.machinery.text import printable
+from fieldcraft.flows.text import printable
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _VOID = frozenset({"img", "meta", "br", "hr"})

@@ -14,8 +14,8 @@ from fieldcraft.flows.rules.final_model import given_up
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.plot import field_of_places
 from fieldcraft.flows.views.regret import regret_of
+from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.campaign import Campaign as Wired
-from fieldcraft.flows.wiring.campaign import rewire
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.field_store.staging import FieldError
 from fieldcraft.storage.fields import FieldStore

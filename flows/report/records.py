@@ -11,7 +11,8 @@ from fieldcraft.flows.report.material import Material, Model
 from fieldcraft.flows.report.sections import beside_values, number, when
 from fieldcraft.flows.report.thinning import ROWS, newest
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.views.data import counted, design_text, outputs_text
+from fieldcraft.flows.text import counted
+from fieldcraft.flows.views.data import design_text, outputs_text
 from fieldcraft.flows.wiring.context import ACTOR
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.storage.records import Approval, Event, Result, TrialState

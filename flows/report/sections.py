@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from fieldcraft.flows.analysis.feasibility import trial_feasibility
-from fieldcraft.flows.machinery.text import level_text
 from fieldcraft.flows.report.belief import Belief, Missed, Slice
 from fieldcraft.flows.report.markup import Content, Markup, element, facts, joined, note, picture, section, table
 from fieldcraft.flows.report.material import Material
@@ -21,9 +20,10 @@ from fieldcraft.flows.report.panels import (
     trials_chart,
 )
 from fieldcraft.flows.report.thinning import trials_shown
+from fieldcraft.flows.text import clock, counted, level_text
 from fieldcraft.flows.views.charts import CROWD, completed, crowded
-from fieldcraft.flows.views.data import clock, counted, design_text, outputs_text, quantity, quantity_pm, spending_data
-from fieldcraft.flows.wiring.campaign import standing
+from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm, spending_data
+from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.storage.records import Result, Trial, TrialState
 
 _ROUNDING = 1e-10  # of the second derivatives: what a residual may be and still be rounding

@@ -23,7 +23,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.export import require_place, tracker
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Campaign
-from fieldcraft.storage.tracking import TrackingError
+from fieldcraft.storage.trackers.campaigns import TrackingError
 
 
 @dataclass(frozen=True)

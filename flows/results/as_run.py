@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import Reading, differs
-from fieldcraft.flows.machinery.text import quoted
 from fieldcraft.flows.spec.registry import suggestion
+from fieldcraft.flows.text import quoted
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.physics.space import Design, SpaceError
 from fieldcraft.storage.ledger import Ledger

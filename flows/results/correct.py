@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.machinery.text import remark
 from fieldcraft.flows.results.as_run import design_sent, run_design
 from fieldcraft.flows.results.record import Finding, kept, persistently
-from fieldcraft.flows.wiring.campaign import standing
+from fieldcraft.flows.text import remark
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Product, Result, Trial, TrialState
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import Row, Table, level, number, read_bytes, table_of
-from fieldcraft.flows.machinery.text import quoted, shown
-from fieldcraft.flows.run import created
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
+from fieldcraft.flows.text import quoted, shown
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.campaign_file import read
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.physics.space import SpaceError
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Known, Trial
 
 

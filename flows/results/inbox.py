@@ -19,12 +19,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from fieldcraft.flows.dispatchers.lab import Lab
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import OWN_COLUMNS, Reading, Row, Table, level, number, read_json_results, read_table
+from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.machinery.progress import tell
-from fieldcraft.flows.machinery.text import HUGE, one_line, quoted
 from fieldcraft.flows.machinery.webhooks import NotDelivered
 from fieldcraft.flows.results.record import NotYet, Recorded, check, kept, known_trial, record
 from fieldcraft.flows.spec.base import faults_of, no_truth
-from fieldcraft.flows.steps.dispatch import attempt_key
+from fieldcraft.flows.text import HUGE, one_line, quoted
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.storage.failpoints import commit_point

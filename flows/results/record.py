@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.files.tables import Reading
-from fieldcraft.flows.machinery.text import quoted, remark
+from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.as_run import design_sent, run_design, said_to_be_run, unusual
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
-from fieldcraft.flows.steps.dispatch import attempt_keys
-from fieldcraft.flows.wiring.campaign import Campaign, rewire, standing
+from fieldcraft.flows.text import quoted, remark
+from fieldcraft.flows.wiring.build import rewire
+from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import Ledger, StaleTrial, UnknownTrial, open_ledger
+from fieldcraft.storage.ledger import Ledger, StaleTrial, UnknownTrial
 from fieldcraft.storage.limits import LARGEST
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TRANSITIONS, FieldRef, Result, Trial, TrialState
 
 if TYPE_CHECKING:

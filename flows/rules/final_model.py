@@ -1,7 +1,7 @@
 """The model that a campaign of noisy readings ends with, where it could not be trained: said, and no obstacle."""
 
 from fieldcraft.flows.machinery.progress import tell
-from fieldcraft.flows.machinery.text import one_line
+from fieldcraft.flows.text import one_line
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import digest_of

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from fieldcraft.flows.rules.retries import retries
-from fieldcraft.flows.wiring.campaign import Campaign, saw_all, successful
+from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.observations import saw_all, successful
 from fieldcraft.storage.records import SETTLED, Brief, TrialState
 
 

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from fieldcraft.flows.errors import MOST_FAULTS
-from fieldcraft.flows.machinery.text import HUGE, QUOTED, nearest, quoted, shown, suggestion
+from fieldcraft.flows.text import HUGE, QUOTED, nearest, quoted, shown, suggestion
 
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _MISSING = ("missing", "missing_argument")

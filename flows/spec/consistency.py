@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fieldcraft.flows.machinery.text import quoted
+from fieldcraft.flows.text import quoted
 
 
 def reversed_bounds(data: Mapping[str, Any]) -> Iterator[str]:

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.machinery.text import quoted, said
 from fieldcraft.flows.spec.plugin_files import is_plugin, line_of
+from fieldcraft.flows.text import quoted, said
 from fieldcraft.physics.problem import Output, Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
 

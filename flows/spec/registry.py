@@ -17,11 +17,11 @@ from typing import Any, get_args
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fieldcraft.flows.errors import InputError, at
-from fieldcraft.flows.machinery.text import QUOTED, quoted, shown
-from fieldcraft.flows.machinery.text import suggestion as suggestion
 from fieldcraft.flows.spec.base import faults_of, is_number
 from fieldcraft.flows.spec.contracts import asked, require_problem, require_whole
 from fieldcraft.flows.spec.plugin_files import line_of, module_of
+from fieldcraft.flows.text import QUOTED, quoted, shown
+from fieldcraft.flows.text import suggestion as suggestion
 
 PACKAGES = {
     "problems": "fieldcraft.physics.problems",

@@ -9,8 +9,8 @@ from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.machinery.stopwatch import Clock
 from fieldcraft.flows.steps.collocate import points_of
-from fieldcraft.flows.wiring.campaign import as_read, data_of, infeasible, observations, seen_by, standing
 from fieldcraft.flows.wiring.context import ACTOR, Site
+from fieldcraft.flows.wiring.observations import as_read, data_of, infeasible, observations, seen_by, standing
 from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.physics.space import Design, SearchSpace

@@ -1,17 +1,17 @@
 """Step 7, approve: the campaign's policy decides, and writes the same record as a person would."""
 
 import time
-from collections.abc import Sequence
 
 from fieldcraft.flows.identity import AUTOMATIC
 from fieldcraft.flows.machinery.progress import tell
-from fieldcraft.flows.spec.campaign_file import Approval, CampaignSpec
-from fieldcraft.flows.wiring.approved_code import covered, listed, uncovered
+from fieldcraft.flows.rules.approval_policy import automatic, voided
+from fieldcraft.flows.rules.approved_code import covered, listed, uncovered
+from fieldcraft.flows.spec.campaign_file import CampaignSpec
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.storage.code import Code
-from fieldcraft.storage.ledger import ForbiddenMove, Ledger, StaleTrial
+from fieldcraft.storage.ledger import ForbiddenMove, StaleTrial
 from fieldcraft.storage.records import Approval as Granted
-from fieldcraft.storage.records import Brief, Trial, TrialState, digest_of
+from fieldcraft.storage.records import Trial, TrialState, digest_of
 
 EXPIRED = "approval expired"
 _WAITING = "approval waiting"
@@ -33,23 +33,6 @@ def approve(site: Site) -> tuple[Trial, ...]:
     approved = tuple(done for trial in chosen if (done := _approve(site, trial, code, since)) is not None)
     _notify(site)
     return approved
-
-
-def automatic(approval: Approval, trials: Sequence[Trial | Brief]) -> frozenset[str]:
-    """Ids of the proposals that the policy approves by itself; ``after_first`` counts, so it needs all trials."""
-    own = sorted((trial for trial in trials if not trial.imported), key=lambda trial: trial.number)
-    proposed = [trial for trial in own if trial.state is TrialState.PROPOSED]
-    match approval.policy:
-        case "auto":
-            return frozenset(trial.id for trial in proposed)
-        case "auto_below_cost":
-            assert approval.cost is not None  # this policy's option
-            return frozenset(trial.id for trial in proposed if trial.cost < approval.cost)
-        case "after_first":
-            later = {trial.id for trial in own[approval.first :]}
-            return frozenset(trial.id for trial in proposed if trial.id in later)
-        case "human" | "batch":
-            return frozenset()
 
 
 def lapse(site: Site, code: Code) -> tuple[Trial, ...]:
@@ -87,27 +70,6 @@ def _why_void(site: Site, approval: Granted, code: Code) -> str | None:
     return None if approval.code == code.digest else uncovered(approval, code, site.ledger.codes(site.name))
 
 
-def expiry(spec: CampaignSpec, now: float) -> float | None:
-    """Until when an approval that a person gives now may be used, in seconds since the epoch; None for ever."""
-    hours = spec.approval.expires_h
-    return None if hours is None else now + 3600.0 * hours
-
-
-def ready(spec: CampaignSpec, trials: Sequence[Trial]) -> list[Trial]:
-    """The approved trials that may be sent, in the order in which to send them: by priority, then by number.
-
-    Under the policy ``batch`` no trial of an iteration goes while one of its trials waits for a decision.
-
-    Args:
-        spec: The campaign's specification.
-        trials: Those proposed and approved, or more.
-    """
-    undecided = {trial.iteration for trial in trials if trial.state is TrialState.PROPOSED}
-    blocked = undecided if spec.approval.policy == "batch" else set()
-    approved = [t for t in trials if t.state is TrialState.APPROVED and t.iteration not in blocked]
-    return sorted(approved, key=lambda trial: (-trial.priority, trial.number))
-
-
 def _approve(site: Site, trial: Trial, code: Code, since: str) -> Trial | None:
     """Approve by policy; None where a person was faster, whose word holds, or the ledger finds the trial altered.
 
@@ -138,15 +100,6 @@ def _changed_since(site: Site, code: Code) -> str:
         return ""
     before = site.ledger.codes(site.name).get(latest.details["code"])
     return "" if before is None else f"{listed(before.differing(code))} changed since {latest.trial} was approved"
-
-
-def voided(ledger: Ledger, trial: Trial) -> str:
-    """Why a proposal that was approved as it is has to be approved again; empty for any other."""
-    if trial.version == 1:
-        return ""
-    changes = [event for event in ledger.history(trial.campaign, trial.id) if event.action in ("move", "edit")]
-    last = changes[-1] if changes else None
-    return last.reason if last and last.action == "move" and last.after is TrialState.PROPOSED else ""
 
 
 def _reason(spec: CampaignSpec, trial: Trial) -> str:

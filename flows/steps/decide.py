@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fieldcraft.flows.machinery.progress import tell
+from fieldcraft.flows.rules.approval_policy import automatic, ready
 from fieldcraft.flows.rules.budget import exhausted, nearly_spent, obstacle
 from fieldcraft.flows.rules.final_model import given_up
 from fieldcraft.flows.rules.retries import retries
 from fieldcraft.flows.rules.stopping import mendable, nothing_to_learn_from, stop_reason
-from fieldcraft.flows.steps.approve import automatic, ready
 from fieldcraft.flows.steps.dispatch import room_for
-from fieldcraft.flows.wiring.campaign import saw_all, successful
 from fieldcraft.flows.wiring.context import ACTOR, Site
-from fieldcraft.physics.geometry.counting import designs_of
+from fieldcraft.flows.wiring.observations import saw_all, successful
+from fieldcraft.physics.counting import designs_of
 from fieldcraft.storage.ledger import StaleTrial
 from fieldcraft.storage.records import Brief, Product, Spending, Trial, TrialState, digest_of
 

@@ -4,28 +4,20 @@ import time
 from collections.abc import Sequence
 
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Dispatcher, Job
+from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.machinery.progress import tell
-from fieldcraft.flows.machinery.text import said
+from fieldcraft.flows.rules.approval_policy import ready
+from fieldcraft.flows.rules.approved_code import Covered, covered
 from fieldcraft.flows.rules.budget import obstacle
 from fieldcraft.flows.rules.retries import retries
 from fieldcraft.flows.rules.stopping import stop_reason
-from fieldcraft.flows.steps.approve import lapse, no_longer_holds, ready
-from fieldcraft.flows.wiring.approved_code import Covered, covered
+from fieldcraft.flows.steps.approve import lapse, no_longer_holds
+from fieldcraft.flows.text import said
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.storage.ledger import BudgetSpent, ForbiddenMove, StaleTrial
 from fieldcraft.storage.records import Brief, Trial, TrialState
 
 _WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
-
-
-def attempt_key(trial: Trial) -> str:
-    """The key of a trial's present attempt, under which a result is matched; never used again."""
-    return f"{trial.id}-{trial.attempt}"
-
-
-def attempt_keys(trial: Trial) -> list[str]:
-    """The keys of all attempts of a trial so far."""
-    return [f"{trial.id}-{attempt}" for attempt in range(1, trial.attempt + 1)]
 
 
 def dispatch(site: Site) -> int:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from fieldcraft.flows.dispatchers.lab import Lab
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Dispatcher, Failed, Finished, Handle, Lost, Outcome, Running
+from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.random_streams import Use, stream
-from fieldcraft.flows.machinery.text import said
-from fieldcraft.flows.recovery.unaccounted import require_known
 from fieldcraft.flows.results.as_run import design_sent
 from fieldcraft.flows.results.inbox import collect
+from fieldcraft.flows.rules.approved_code import listed
+from fieldcraft.flows.rules.unaccounted import require_known
 from fieldcraft.flows.spec.source_files import Sources
 from fieldcraft.flows.steps.cleanup import tidy
-from fieldcraft.flows.steps.dispatch import attempt_key
-from fieldcraft.flows.wiring.approved_code import listed
+from fieldcraft.flows.text import said
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.fields import FieldDamaged

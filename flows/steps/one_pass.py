@@ -17,7 +17,7 @@ from fieldcraft.flows.steps import acquire, approve, collocate, decide, dispatch
 from fieldcraft.flows.steps.decide import Decision
 from fieldcraft.flows.steps.remote_training import Awaited
 from fieldcraft.flows.wiring.context import site_of
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 P = ParamSpec("P")
 T = TypeVar("T")

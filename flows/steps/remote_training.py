@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fieldcraft.flows.machinery.text import one_line
+from fieldcraft.flows.text import one_line
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.records import Campaign, Lease, digest_of
 

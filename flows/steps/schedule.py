@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from fieldcraft.flows.machinery.leases import held
+from fieldcraft.flows.steps.leases import held
 from fieldcraft.flows.steps.one_pass import Passed
 from fieldcraft.storage.ledger import LeaseHeld, Ledger, PassServed
 from fieldcraft.storage.records import Lease

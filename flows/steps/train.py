@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.analysis.noise import noisy_constraints
 from fieldcraft.flows.errors import FieldcraftError
-from fieldcraft.flows.machinery.leases import trainer_held
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.machinery.stopwatch import Clock
 from fieldcraft.flows.rules.final_model import give_up, subject
 from fieldcraft.flows.steps.collocate import points_of
+from fieldcraft.flows.steps.leases import trainer_held
 from fieldcraft.flows.steps.recommend import recommended
 from fieldcraft.flows.steps.remote_training import Awaited, ask
-from fieldcraft.flows.wiring.campaign import as_read, infeasible, observations, standing
 from fieldcraft.flows.wiring.context import Site, site_of, unfinished
 from fieldcraft.flows.wiring.environment import environment_of
+from fieldcraft.flows.wiring.observations import as_read, infeasible, observations, standing
 from fieldcraft.flows.wiring.tensors import as_dataset, as_state
 from fieldcraft.storage.fields import FieldError, load_group, save_group
 from fieldcraft.storage.ledger import LedgerError

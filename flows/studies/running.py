@@ -21,7 +21,8 @@ from fieldcraft.flows.studies.plan.folder import StudyFolder
 from fieldcraft.flows.studies.plan.spec import Cell, StudySpec, cells_of
 from fieldcraft.flows.studies.scoring.results import results
 from fieldcraft.flows.studies.worker_pool import Crew, Heard
-from fieldcraft.flows.wiring.campaign import Campaign, wire
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.campaign import Campaign
 
 INTERRUPTED = "the run was interrupted: the same command goes on"
 

@@ -24,15 +24,18 @@ from typing import IO, Any, ParamSpec, TypeVar
 
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.jobs.job_folder import write_json
-from fieldcraft.flows.machinery.leases import held
-from fieldcraft.flows.run import awaited, created, pause
+from fieldcraft.flows.run import awaited, pause
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps.leases import held
 from fieldcraft.flows.steps.one_pass import Passed, Ref, acquire_step, collocate_step, make_pass, train_step
 from fieldcraft.flows.studies.plan.folder import add_spent
 from fieldcraft.flows.studies.scoring.truth import measured
-from fieldcraft.flows.wiring.campaign import Campaign, wire
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 P = ParamSpec("P")
 T = TypeVar("T")

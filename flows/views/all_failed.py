@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from fieldcraft.flows.machinery.text import one_line
-from fieldcraft.flows.views.data import counted
+from fieldcraft.flows.text import counted, one_line
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Brief, TrialState
 

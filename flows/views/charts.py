@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fieldcraft.flows.analysis.best import best_trial, objective_of
-from fieldcraft.flows.machinery.text import level_text, one_line
+from fieldcraft.flows.text import level_text, one_line
 from fieldcraft.storage.records import Campaign, Trial, TrialState
 
 STYLE: Any = {

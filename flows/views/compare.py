@@ -6,12 +6,12 @@ from typing import Any
 from fieldcraft.flows.analysis.best import best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, feasible_text
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.machinery.text import one_line
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import differing
+from fieldcraft.flows.text import one_line
 from fieldcraft.flows.views.data import design_text, quantity, quantity_pm
 from fieldcraft.flows.views.regret import regret_of
-from fieldcraft.flows.wiring.campaign import rewire
+from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Brief, Campaign, Trial, TrialState
 

@@ -3,7 +3,6 @@
 Reads records alone: no torch, no solver.
 """
 
-import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -11,11 +10,11 @@ from typing import Any
 from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, trial_feasibility
 from fieldcraft.flows.analysis.noise import by_people
-from fieldcraft.flows.machinery.text import level_text, one_line
 from fieldcraft.flows.notices.deliver import current
 from fieldcraft.flows.rules.final_model import given_up
 from fieldcraft.flows.rules.retries import retries
 from fieldcraft.flows.spec.campaign_file import Approval, Dispatch
+from fieldcraft.flows.text import counted, level_text, one_line
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import (
     Brief,
@@ -54,11 +53,6 @@ def quantity_pm(value: float, sd: float, unit: str) -> str:
     return f"{value:.6g} +- {quantity(float(f'{sd:.3g}'), unit)}"
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 trial``, ``2 trials``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def design_text(campaign: Campaign, design: Mapping[str, float | int | str]) -> str:
     """A design with units: ``x 6.18319 m, y 5.92621 m``."""
     units = campaign.environment["units"]
@@ -74,11 +68,6 @@ def outputs_text(campaign: Campaign, outputs: Mapping[str, float] | None, sd: Ma
         for name, value in (outputs or {}).items()
     ]
     return ", ".join(texts) or "-"
-
-
-def clock(at: float) -> str:
-    """Date and time in UTC, and that it is: ``2025-03-01 14:05:09 UTC``."""
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
 
 
 def status_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:

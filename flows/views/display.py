@@ -7,8 +7,8 @@ from typing import Any
 
 from fieldcraft.flows.analysis.best import best_trial, objective_of
 from fieldcraft.flows.analysis.feasibility import trial_feasibility, verdict_text
-from fieldcraft.flows.machinery.text import one_line
-from fieldcraft.flows.views.data import counted, design_text, outputs_text
+from fieldcraft.flows.text import counted, one_line
+from fieldcraft.flows.views.data import design_text, outputs_text
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Trial
 

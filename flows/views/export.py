@@ -14,15 +14,16 @@ from fieldcraft.flows.analysis.feasibility import trial_feasibility
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import write_rows
 from fieldcraft.flows.machinery.profiling import span
-from fieldcraft.flows.machinery.text import one_line, printable
 from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.text import one_line, printable
 from fieldcraft.flows.views.data import corrections
-from fieldcraft.flows.wiring.campaign import standing
+from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import LeaseHeld, Ledger, open_ledger
+from fieldcraft.storage.ledger import LeaseHeld, Ledger
 from fieldcraft.storage.objective import Objective
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Result, Trial, TrialState
-from fieldcraft.storage.tracking import Tracker, TrackingError
+from fieldcraft.storage.trackers.campaigns import Tracker, TrackingError
 
 DRAIN_S = 120.0  # how long a run that has ended waits for tracking to catch up
 _EVERY_S = 1.0

@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fieldcraft.flows.analysis.noise import by_people
-from fieldcraft.flows.machinery.text import one_line
-from fieldcraft.flows.people.decisions import ago
-from fieldcraft.flows.people.trial_labels import label
+from fieldcraft.flows.jobs.keys import attempt_key
+from fieldcraft.flows.rules.approval_policy import voided
 from fieldcraft.flows.rules.retries import Retry, retries
+from fieldcraft.flows.rules.trial_labels import label
 from fieldcraft.flows.spec.campaign_file import stored
-from fieldcraft.flows.steps.approve import voided
-from fieldcraft.flows.steps.dispatch import attempt_key
+from fieldcraft.flows.text import ago, one_line
 from fieldcraft.flows.views.data import design_text, quantity
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Approval, Campaign, Trial, TrialState

@@ -10,7 +10,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.charts import new_figure, over_field, progress
 from fieldcraft.flows.views.export import require_place
 from fieldcraft.flows.views.regret import optimum_of
-from fieldcraft.flows.wiring.campaign import rewire
+from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.storage.fields import FieldStore
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Campaign, Trial

@@ -5,15 +5,15 @@ from typing import Any
 
 from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility
-from fieldcraft.flows.run import Ran
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.all_failed import fruitless
 from fieldcraft.flows.views.data import design_text, outputs_text, quantity
+from fieldcraft.flows.views.outcome import Ran
 from fieldcraft.flows.views.regret import regret_of
 from fieldcraft.flows.views.text import standing_lines
-from fieldcraft.flows.wiring.campaign import rewire
-from fieldcraft.storage.ledger import open_ledger
-from fieldcraft.storage.urls import without_password
+from fieldcraft.flows.wiring.build import rewire
+from fieldcraft.storage.open_ledger import open_ledger
+from fieldcraft.storage.text import without_password
 
 
 def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:

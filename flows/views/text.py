@@ -9,12 +9,10 @@ from typing import Any
 
 from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.feasibility import feasible_text, trial_feasibility, verdict_text, violation_text
-from fieldcraft.flows.machinery.text import one_line
 from fieldcraft.flows.notices.deliver import due_at, text_of
+from fieldcraft.flows.text import clock, counted, one_line
 from fieldcraft.flows.views.data import (
     budget_unit,
-    clock,
-    counted,
     design_text,
     next_steps,
     outputs_text,

@@ -10,7 +10,8 @@ from fieldcraft.flows.files.yaml_data import Page, read_page
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, ConstraintsSpec, Dispatch, NamedSpec, parse
 from fieldcraft.flows.spec.registry import build
-from fieldcraft.flows.wiring.campaign import Campaign, dispatcher_of, wire
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.campaign import Campaign, dispatcher_of
 from fieldcraft.flows.wiring.named_algorithms import MODEL, sentence_of
 
 

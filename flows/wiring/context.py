@@ -11,9 +11,11 @@ from fieldcraft.flows.identity import ACTOR as ACTOR
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
 from fieldcraft.flows.spec.source_files import Sources, require_held
-from fieldcraft.flows.wiring.campaign import Campaign, rewire
+from fieldcraft.flows.wiring.build import rewire
+from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Lease, canonical
 
 

@@ -7,18 +7,13 @@ import numpy as np
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.physics.collocation import collocate
-from fieldcraft.physics.domain import Domain
+from fieldcraft.physics.domain import Domain, same_axes
 from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.space import Continuous, SearchSpace
 
 if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign
     from fieldcraft.models.observations import Physics
-
-
-def same_axes(domain: Domain, space: SearchSpace) -> bool:
-    """Whether an equation's axes are the design's variables: the same, continuous and in the same order."""
-    return domain.names == space.names and all(isinstance(variable, Continuous) for variable in space.variables)
 
 
 def physics_at(equation: Equation | System, space: SearchSpace, points: np.ndarray) -> "Physics":

@@ -9,10 +9,10 @@ import numpy as np
 
 from fieldcraft.flows.errors import InputError, at
 from fieldcraft.flows.machinery.random_streams import Use, stream
-from fieldcraft.flows.machinery.text import said
 from fieldcraft.flows.settings import no_secrets
 from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.spec.plugin_files import line_of
+from fieldcraft.flows.text import said
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.physics.problem import Infeasible, Transient
 from fieldcraft.physics.space import Design

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from fieldcraft.models.acquisition import Scale
 from fieldcraft.models.gaussian.process import ExactPosterior, exact_process, pathwise, to_unit
+from fieldcraft.models.maximizers._descent import minimiser
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.scoring.gp_score import ConditionedScore, minimiser, on_encoded, unit_box
+from fieldcraft.models.scoring.gp_score import ConditionedScore, on_encoded, unit_box
 from fieldcraft.models.surrogate import Function, Posterior
 from fieldcraft.physics.space import SearchSpace
 

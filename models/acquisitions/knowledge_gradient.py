@@ -15,9 +15,10 @@ from torch import Tensor
 
 from fieldcraft.models.acquisition import Scale
 from fieldcraft.models.gaussian.process import ExactPosterior, exact_process
+from fieldcraft.models.maximizers._descent import minimiser
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.scoring.gp_score import ConditionedScore, minimiser, spread_points, unit_box
+from fieldcraft.models.scoring.gp_score import ConditionedScore, spread_points, unit_box
 from fieldcraft.models.surrogate import Function, Posterior
 from fieldcraft.physics.space import SearchSpace
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from fieldcraft.models.gaussian.process import ExactPosterior, to_unit
-from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.numerics.point_sets import sobol_points, take
 from fieldcraft.models.numerics.randomness import seeded
 from fieldcraft.models.surrogate import Function
@@ -38,31 +37,12 @@ def spread_points(space: SearchSpace | None, dimension: int, n: int) -> Tensor:
     """Points of [0, 1]^d as ``unit_points`` gives them, shape (n, d); of a space where one is given."""
     if space is None:
         return unit_points(dimension, n)
-    return to_unit(torch.from_numpy(take(sobol_points(space, _ambient()), n)))
+    return to_unit(torch.from_numpy(take(sobol_points(space, ambient()), n)))
 
 
-def minimiser(function: Function, space: SearchSpace, n_points: int, n_starts: int) -> Tensor:
-    """The least point (1, d) of a function in a space, encoded, of many and of where gradients lead from the best.
-
-    By torch's ambient generator.
-    """
-    found = Multistart(n_points, n_starts).maximize(_Depth(function), space, 1, _ambient())
-    return torch.from_numpy(found.X)
-
-
-def _ambient() -> np.random.Generator:
+def ambient() -> np.random.Generator:
+    """A generator seeded by torch's ambient one."""
     return np.random.default_rng(int(torch.randint(2**31 - 1, ())))
-
-
-@dataclass(frozen=True, eq=False)
-class _Depth:
-    """Minus a function, as a score."""
-
-    function: Function
-
-    def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
-        """At X (n, d), shape (n,)."""
-        return -self.function(X)
 
 
 @dataclass(frozen=True, eq=False)

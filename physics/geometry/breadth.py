@@ -1,22 +1,60 @@
 """Whether the constraints of a space leave anything to choose, and a volume to choose from, by linear programs."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fieldcraft.physics.geometry.lines import Lines, combined
 from fieldcraft.physics.geometry.polytope import EmptyPolytopeError, Polytope
+from fieldcraft.physics.geometry.quadrics import Quadrics
 from fieldcraft.physics.variables import Array, SpaceError
-
-if TYPE_CHECKING:
-    from fieldcraft.physics.space import SearchSpace
 
 # Encoded values this close together are one: ten times the tolerance of a linear program.
 _SAME = 1e-6
 
 
-def require_breadth(space: "SearchSpace", lines: Lines, X: Array) -> None:
+class Space(Protocol):
+    """What is asked here of a ``physics.space.SearchSpace``, whose members these are."""
+
+    @property
+    def constraints(self) -> Sequence[object]:
+        """All of its constraints, each with its formula as text."""
+
+    @property
+    def curves(self) -> Sequence[object]:
+        """The quadratic ones."""
+
+    @property
+    def quadratic(self) -> Quadrics:
+        """The quadratic ones in encoded coordinates."""
+
+    @property
+    def bounds(self) -> Array:
+        """Lower and upper bounds of the coordinates, shape (2, d)."""
+
+    @property
+    def discrete(self) -> NDArray[np.bool_]:
+        """Whether a coordinate takes separate values only, shape (d,)."""
+
+    @property
+    def steps(self) -> Array:
+        """Distance between its values, shape (d,); 0 where they are not separate."""
+
+    @property
+    def columns(self) -> dict[str, slice]:
+        """The coordinates of each variable."""
+
+    @property
+    def groups(self) -> tuple[slice, ...]:
+        """The coordinates of each category."""
+
+    def decode(self, X: ArrayLike) -> list[dict[str, float | int | str]]:
+        """The designs of points (n, d)."""
+
+
+def require_breadth(space: Space, lines: Lines, X: Array) -> None:
     """Accept a space of more than one design that has a volume within its equalities.
 
     Of quadratic constraints only two that are opposite are looked at.
@@ -47,7 +85,7 @@ def require_breadth(space: "SearchSpace", lines: Lines, X: Array) -> None:
     raise SpaceError(_said(space, lines, X[0], pinned, tight))
 
 
-def _roomy(space: "SearchSpace", lines: Lines, X: Array) -> bool:
+def _roomy(space: Space, lines: Lines, X: Array) -> bool:
     """Whether two of X (n, d) are different, and well inside all inequalities."""
     (low, high), free = space.bounds, ~space.discrete
     room = np.column_stack([lines.b - X @ lines.A.T, (high - X)[:, free], (X - low)[:, free]])
@@ -59,7 +97,7 @@ def _held(lines: Lines) -> list[int]:
     return list(map(int, np.flatnonzero(np.any(lines.A != 0, axis=0) | np.any(lines.E != 0, axis=0))))
 
 
-def _others(space: "SearchSpace", lines: Lines) -> bool:
+def _others(space: Space, lines: Lines) -> bool:
     """Whether a variable that no linear constraint holds has more than one value."""
     held, (low, high) = _held(lines), space.bounds
     return any(
@@ -69,7 +107,7 @@ def _others(space: "SearchSpace", lines: Lines) -> bool:
     )
 
 
-def _widths(space: "SearchSpace", lines: Lines, polytope: Polytope) -> Iterator[tuple[int, bool]]:
+def _widths(space: Space, lines: Lines, polytope: Polytope) -> Iterator[tuple[int, bool]]:
     """Each coordinate that a constraint holds, and whether it has more than one value among the designs."""
     for column in _held(lines):
         least, most = polytope.extent(np.eye(len(space.steps))[column], space.steps)
@@ -86,7 +124,7 @@ def _tight(lines: Lines, polytope: Polytope, steps: Array) -> list[str]:
     return found
 
 
-def _said(space: "SearchSpace", lines: Lines, first: Array, pinned: list[int], tight: list[str]) -> str:
+def _said(space: Space, lines: Lines, first: Array, pinned: list[int], tight: list[str]) -> str:
     """What is wrong with a space in which there is nothing to choose, or no volume to choose from."""
     (design,) = space.decode(np.round(first[None], 9))
     stated = "; ".join(map(str, space.constraints))
@@ -104,7 +142,7 @@ def _said(space: "SearchSpace", lines: Lines, first: Array, pinned: list[int], t
     return f"Every design that satisfies {stated} within the bounds {told}, or relax a constraint."
 
 
-def _refuse_opposite(space: "SearchSpace") -> None:
+def _refuse_opposite(space: Space) -> None:
     """Refuse two quadratic constraints that are an equality together."""
     curved = space.quadratic
     for second in range(len(curved)):

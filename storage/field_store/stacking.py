@@ -14,7 +14,7 @@ from fieldcraft.storage.field_store.staging import FieldError
 if TYPE_CHECKING:
     import xarray as xr
 
-    from fieldcraft.storage.fields import Opened
+    from fieldcraft.storage.field_store.opened import Opened
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,14 @@ from weakref import WeakSet
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from fieldcraft.storage.ledger import InvalidRecord, LedgerBusy, LedgerError, NoLedger, NotALedger, OutcomeUnknown
+from fieldcraft.storage.ledger_errors import (
+    InvalidRecord,
+    LedgerBusy,
+    LedgerError,
+    NoLedger,
+    NotALedger,
+    OutcomeUnknown,
+)
 from fieldcraft.storage.ledgers.opening import make_tables, settle_schema
 from fieldcraft.storage.ledgers.sql import SqlLedger
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from fieldcraft.storage.code import Code
-from fieldcraft.storage.ledger import InvalidRecord, LedgerError, NotALedger, UnreadableRow
+from fieldcraft.storage.ledger_errors import InvalidRecord, LedgerError, NotALedger, UnreadableRow
 from fieldcraft.storage.ledgers.operations import audit, briefs, budget, codes, custody, leases
 from fieldcraft.storage.ledgers.operations.results import stored_results
 from fieldcraft.storage.ledgers.tables import schema, unreadable

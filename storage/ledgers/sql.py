@@ -3,7 +3,6 @@
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, Table, insert, select, update
@@ -11,8 +10,10 @@ from sqlalchemy.exc import StatementError
 
 from fieldcraft.storage.code import Code
 from fieldcraft.storage.failpoints import commit_point
-from fieldcraft.storage.ledger import EXPORTER, InvalidRecord, LedgerError, SpecChanged, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.ledger_errors import InvalidRecord, LedgerError, SpecChanged
 from fieldcraft.storage.ledgers.operations import approvals, custody, designs, leases, moves, results
+from fieldcraft.storage.ledgers.operations.leases import EXPORTER
 from fieldcraft.storage.ledgers.queries import ReadingLedger, unstorable
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import (
@@ -319,11 +320,10 @@ class SqlLedger(ReadingLedger):
         with self._transaction("notice.told") as connection:
             connection.execute(waiting.values(told=time.time()) if success else waiting.values(tries=table.c.tries + 1))
 
-    def copy_to(self, place: str | Path) -> None:
-        """Write everything, as it is at one instant, into the new ledger at ``place``."""
-        target = open_ledger(place, create=True)
+    def copy_to(self, target: Ledger) -> None:
+        """Write everything, as it is at one instant, into a new ledger."""
         assert isinstance(target, SqlLedger)  # every back end is
-        with closing(target), closing(self._rows()) as rows:
+        with closing(self._rows()) as rows:
             if target.campaigns():
                 raise LedgerError(
                     f"The ledger {target.shown} holds campaigns already. Nothing was copied; name another place."

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fieldcraft.storage.urls import without_password
+from fieldcraft.storage.text import without_password
 
 
 class TrackingError(Exception):

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fieldcraft.storage.records import Campaign
+from fieldcraft.storage.trackers.campaigns import Shown, client_of, require_mlflow
 from fieldcraft.storage.trackers.errors import tracking_errors
 from fieldcraft.storage.trackers.mlflow_names import flatten
-from fieldcraft.storage.tracking import Shown, client_of, require_mlflow
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def show_cell(uri: str, cell: CellRun) -> str | None:
     """Make a cell's run, or complete one that a kill left; returns its id, None where a person deleted it.
 
     Raises:
-        storage.tracking.TrackingError: MLflow is absent, broken or out of reach; to be repeated.
+        storage.trackers.campaigns.TrackingError: MLflow is absent, broken or out of reach; to be repeated.
     """
     campaign = cell.campaign
     require_mlflow()

@@ -16,17 +16,18 @@ from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.files.tables import Reading
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.people import decisions, interventions
-from fieldcraft.flows.people.trial_labels import Choice, label
 from fieldcraft.flows.results import correct, record
+from fieldcraft.flows.rules.trial_labels import Choice, label
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
-from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import LeaseLost, Ledger, LedgerError, open_ledger
+from fieldcraft.storage.ledger import LeaseLost, Ledger, LedgerError
 from fieldcraft.storage.ledgers import sql
 from fieldcraft.storage.ledgers.operations import leases
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Trial, TrialState
 
 PLUGINS = Path(__file__).parent / "plugins"

@@ -22,12 +22,13 @@ from driver import drive
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.jobs.job_folder import read_json
 from fieldcraft.flows.people import interventions
-from fieldcraft.flows.people.trial_labels import label
 from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.rules.trial_labels import label
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.registry import available
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import LedgerError, open_ledger
+from fieldcraft.storage.ledger import LedgerError
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
 
 SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"

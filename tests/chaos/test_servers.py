@@ -22,8 +22,8 @@ from test_command_line import PLATE, command, designs, finish
 
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.views.export import tracker
-from fieldcraft.storage.ledger import open_ledger
-from fieldcraft.storage.tracking import TrackingError
+from fieldcraft.storage.open_ledger import open_ledger
+from fieldcraft.storage.trackers.campaigns import TrackingError
 
 INLINE = next(kind for kind in KINDS if kind.name == "inline")
 

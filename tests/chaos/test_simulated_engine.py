@@ -10,8 +10,8 @@ from length import LONG
 
 from fieldcraft.flows.jobs.dispatcher import Failed
 from fieldcraft.flows.steps import dispatch, harvest
-from fieldcraft.storage.ledger import open_ledger
 from fieldcraft.storage.ledgers.operations import approvals, budget, designs, leases, moves, results
+from fieldcraft.storage.open_ledger import open_ledger
 
 SCHEDULES, AT_A_TIME = 10_000 if LONG else 32, 250
 ONE = os.environ.get("FIELDCRAFT_CHAOS_SEED")

@@ -18,7 +18,8 @@ from length import LONG
 from fieldcraft.flows.steps.train import _Unfinished
 from fieldcraft.flows.wiring.tensors import as_dataset
 from fieldcraft.storage.fields import FieldError, FieldStore, load_group, save_group
-from fieldcraft.storage.ledger import LedgerError, open_ledger
+from fieldcraft.storage.ledger import LedgerError
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import FieldRef
 
 BITS = 12  # turned in each file in the short form

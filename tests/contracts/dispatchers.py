@@ -25,16 +25,17 @@ import pytest
 from farms import dask_site, prefect_hand
 
 from fieldcraft.flows.jobs.dispatcher import Dispatcher, Failed, Finished, Handle, Job, Lost, Outcome, Running
+from fieldcraft.flows.rules.approved_code import covered
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import Dispatch, parse
 from fieldcraft.flows.steps.dispatch import dispatch
 from fieldcraft.flows.steps.harvest import harvest
-from fieldcraft.flows.wiring.approved_code import covered
-from fieldcraft.flows.wiring.campaign import dispatcher_of, wire
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.campaign import dispatcher_of
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.code import Code
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Limits, Origin, Proposal, Trial
 
 PROBLEM = '''\

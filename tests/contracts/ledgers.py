@@ -9,7 +9,8 @@ from typing import Any
 
 from postgres_server import url_of
 
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import COUNTING, Grant, Limits, Origin, Proposal, Trial, TrialState, digest_of
 
 BACKENDS: dict[str, Callable[[Path], Ledger]] = {

@@ -22,7 +22,7 @@ from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.spec.registry import available
 from fieldcraft.flows.steps.dispatch import dispatch
 from fieldcraft.flows.steps.harvest import harvest
-from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.build import wire
 from fieldcraft.storage.fields import FieldDamaged
 from fieldcraft.storage.processes import is_alive, start_time
 from fieldcraft.storage.records import TrialState

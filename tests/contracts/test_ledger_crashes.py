@@ -22,7 +22,8 @@ from ledgers import (
     trial_in,
 )
 
-from fieldcraft.storage.ledger import COMMIT_POINTS, TRANSACTIONS, Ledger, StaleTrial, open_ledger
+from fieldcraft.storage.ledger import COMMIT_POINTS, TRANSACTIONS, Ledger, StaleTrial
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Known, Trial, TrialState
 
 Action = Callable[[Ledger, Any], object]

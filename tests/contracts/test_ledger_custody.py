@@ -9,7 +9,8 @@ import pytest
 from ledgers import BACKENDS, SPEC, S, approve, begin, everything, finish_trial, proposal, step, trial_in
 from postgres_server import url_of
 
-from fieldcraft.storage.ledger import InvalidRecord, LeaseHeld, LeaseLost, Ledger, LedgerError, Sealed, open_ledger
+from fieldcraft.storage.ledger import InvalidRecord, LeaseHeld, LeaseLost, Ledger, LedgerError, Sealed
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import digest_of
 
 

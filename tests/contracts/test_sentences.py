@@ -11,7 +11,7 @@ from kinds import is_frozen_dataclass, kinds, public_class
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
-from fieldcraft.flows.wiring.campaign import rewire, wire
+from fieldcraft.flows.wiring.build import rewire, wire
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.rules.probability import Probability
 

@@ -13,15 +13,16 @@ import pytest
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.results.record import site_for
-from fieldcraft.flows.run import created
+from fieldcraft.flows.rules.approved_code import covered
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
-from fieldcraft.flows.wiring.approved_code import covered
-from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.code import Code
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 OVEN = '''\
 """An oven: the strength of a sintered part."""

@@ -19,16 +19,19 @@ from typing import Any
 
 import yaml
 
-from fieldcraft.flows.run import created, pause
+from fieldcraft.flows.jobs.keys import attempt_key
+from fieldcraft.flows.rules.approved_code import covered
+from fieldcraft.flows.run import pause
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps.decide import Decision
-from fieldcraft.flows.steps.dispatch import attempt_key
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
-from fieldcraft.flows.wiring.approved_code import covered
-from fieldcraft.flows.wiring.campaign import Campaign, wire
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.code import Code
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Trial, TrialState
 
 PROBLEM = '''\

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fieldcraft.flows.run import created, pause
+from fieldcraft.flows.run import pause
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
-from fieldcraft.flows.wiring.campaign import wire
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.open_ledger import open_ledger
 
 SMALL = """\
 name: small

@@ -10,10 +10,11 @@ from waiting import PLUGINS, Waiting, campaign
 
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.people.decisions import approve, edit, prioritise, reject
-from fieldcraft.flows.people.trial_labels import Choice
+from fieldcraft.flows.rules.approval_policy import ready
+from fieldcraft.flows.rules.trial_labels import Choice
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps import acquire
-from fieldcraft.flows.steps.approve import _approve, ready
+from fieldcraft.flows.steps.approve import _approve
 from fieldcraft.flows.steps.approve import approve as policy_approves
 from fieldcraft.flows.wiring.context import site_of
 from fieldcraft.storage.ledgers.sqlite import close_idle

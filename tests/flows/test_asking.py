@@ -11,16 +11,17 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Running, Scheduled
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.run import created
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.steps.remote_training import Awaited, Declined, judged
 from fieldcraft.flows.steps.train import _Unfinished, lesson_of, train_outside
 from fieldcraft.flows.views.data import next_steps, status_data
-from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import site_of, unfinished
-from fieldcraft.storage.ledger import LeaseHeld, LeaseLost, open_ledger
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.storage.ledger import LeaseHeld, LeaseLost
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Lease
 
 CAMPAIGN = """\

@@ -21,14 +21,15 @@ from fieldcraft.flows.identity import Person
 from fieldcraft.flows.recovery.backup import back_up, move
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.recovery.restore import COMMIT_POINTS, restore
-from fieldcraft.flows.run import created
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
-from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage import backups
 from fieldcraft.storage.backups import Backup, BackupError
-from fieldcraft.storage.ledger import LeaseHeld, NoLedger, Sealed, open_ledger
+from fieldcraft.storage.ledger import LeaseHeld, NoLedger, Sealed
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
 
 ANA = Person("ana", "operator")

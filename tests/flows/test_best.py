@@ -15,11 +15,12 @@ from fieldcraft.flows.analysis.best import best_data, best_of
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.machinery.progress import listening
 from fieldcraft.flows.notices.deliver import text_of
-from fieldcraft.flows.run import Ran
+from fieldcraft.flows.views.outcome import Ran
 from fieldcraft.flows.views.summary import summary_data, summary_text
 from fieldcraft.flows.views.text import status_text
 from fieldcraft.storage import failpoints
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Known, digest_of
 
 NOISY = SMALL + "dispatcher: {kind: inline}\n"

@@ -6,7 +6,8 @@ from rig import eventually, rig
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.rules.budget import exhausted, nearly_spent, obstacle
 from fieldcraft.flows.spec.campaign_file import Budget
-from fieldcraft.storage.ledger import BudgetSpent, open_ledger
+from fieldcraft.storage.ledger import BudgetSpent
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Known, Limits, Origin, Proposal, Spending, TrialState, digest_of
 
 

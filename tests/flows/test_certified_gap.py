@@ -16,11 +16,12 @@ from fieldcraft.flows.rules.stopping import stop_reason
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps import acquire
-from fieldcraft.flows.wiring.campaign import observations, rewire, seen_by, wire
+from fieldcraft.flows.wiring.build import rewire, wire
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.observations import observations, seen_by
 from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Certificate, TrialState
 
 LOOSE = 1e9  # in the objective's unit: any proof is good enough

@@ -15,10 +15,10 @@ from fieldcraft.flows.jobs.dispatcher import Failed, Job, Lost, NotSent
 from fieldcraft.flows.jobs.job_folder import JobFolder
 from fieldcraft.flows.jobs.programs import ProgramEnded, from_netcdf, run_program
 from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.flows.rules.approved_code import covered
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
-from fieldcraft.flows.wiring.approved_code import covered
-from fieldcraft.flows.wiring.campaign import rewire, wire
+from fieldcraft.flows.wiring.build import rewire, wire
 
 PROBLEM = '''\
 """A place in a gas, and whether it is hot."""

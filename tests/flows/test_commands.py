@@ -14,12 +14,12 @@ from small import SMALL, alter, command, contents
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.machinery.text import quoted
-from fieldcraft.flows.run import created
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
-from fieldcraft.flows.wiring.campaign import wire
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.flows.text import quoted
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.storage.open_ledger import open_ledger
 
 TRIALS = ("small-0001", "small-0002", "small-0003")
 

@@ -11,7 +11,8 @@ from small import SMALL, finish
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.views.compare import best_after, compare, milestones
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Origin, Proposal, TrialState, digest_of
 
 OTHER = SMALL.replace("name: small", "name: other").replace("seed: 3", "seed: 4").replace("trials: 3", "trials: 2")

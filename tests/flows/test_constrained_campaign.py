@@ -12,9 +12,10 @@ from small import finish
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
-from fieldcraft.flows.wiring.campaign import infeasible, wire
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.observations import infeasible
 from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.open_ledger import open_ledger
 
 PROBLEM = '''\
 """x + y on the unit square, where x y >= 0.16."""

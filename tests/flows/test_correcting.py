@@ -9,8 +9,8 @@ from fieldcraft.flows.files.tables import Reading
 from fieldcraft.flows.results.correct import correct, retract
 from fieldcraft.flows.results.record import check_correction
 from fieldcraft.flows.steps import acquire, decide, train
-from fieldcraft.flows.wiring.campaign import observations, seen_by
 from fieldcraft.flows.wiring.context import Site, site_of
+from fieldcraft.flows.wiring.observations import observations, seen_by
 
 CAMPAIGN = """\
 name: bench

@@ -9,7 +9,7 @@ from small import alter
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.machinery.progress import listening
-from fieldcraft.flows.wiring.approved_code import listed
+from fieldcraft.flows.rules.approved_code import listed
 from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.records import Event, TrialState
 

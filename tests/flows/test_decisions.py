@@ -16,9 +16,9 @@ from fieldcraft.flows.cli import main
 from fieldcraft.flows.commands.shared import complain, show
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.identity import Person, Refused, digest_of_token, operating_system_user
-from fieldcraft.flows.machinery.text import LONGEST, one_line, printable, remark
-from fieldcraft.flows.people.decisions import Overtaken, ago, approve, batch, edit, prioritise, reject
-from fieldcraft.flows.people.trial_labels import Choice, label
+from fieldcraft.flows.people.decisions import Overtaken, approve, batch, edit, prioritise, reject
+from fieldcraft.flows.rules.trial_labels import Choice, label
+from fieldcraft.flows.text import LONGEST, ago, one_line, printable, remark
 from fieldcraft.storage.ledger import ForbiddenMove, InvalidRecord, UnknownCampaign, UnknownTrial
 from fieldcraft.storage.records import TrialState
 

@@ -17,8 +17,9 @@ from fieldcraft.flows.cli import main
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.wiring.context import site_of
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.processes import boot, start_time
 from fieldcraft.storage.records import Origin, Proposal, Trial, TrialState, digest_of
 

@@ -14,8 +14,8 @@ from small import alter, command
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.machinery.progress import listening
-from fieldcraft.flows.people.trial_labels import label
 from fieldcraft.flows.rules.retries import LONGEST_S, backoff
+from fieldcraft.flows.rules.trial_labels import label
 from fieldcraft.flows.spec.campaign_file import Dispatch
 from fieldcraft.flows.steps.decide import Decision
 from fieldcraft.storage.ledgers.sqlite import close_idle

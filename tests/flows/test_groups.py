@@ -9,8 +9,8 @@ from small import SMALL, finish
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
-from fieldcraft.flows.wiring.campaign import rewire, wire
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.flows.wiring.build import rewire, wire
+from fieldcraft.storage.open_ledger import open_ledger
 
 CUT = '''\
 """A problem whose constraint couples two of its variables."""

@@ -11,12 +11,13 @@ from small import finish
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import differs, level
-from fieldcraft.flows.machinery.text import level_text
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
-from fieldcraft.flows.wiring.campaign import observations, rewire, wire
+from fieldcraft.flows.text import level_text
+from fieldcraft.flows.wiring.build import rewire, wire
+from fieldcraft.flows.wiring.observations import observations
 from fieldcraft.physics.problems.digits import Digits
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 DRAWN = """\
 name: drawn

@@ -19,7 +19,7 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.machinery.progress import listening
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
-from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.build import wire
 from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.records import TrialState
 

@@ -17,16 +17,16 @@ from small import SMALL
 from fieldcraft.flows.dispatchers.inline import Inline, write_down
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Job, Lost, NotSent, Place, Running
-from fieldcraft.flows.machinery.leases import held
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.recovery.doctor import examine
-from fieldcraft.flows.run import created
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps.leases import held
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
-from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.fields import FieldDamaged
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
 
 ACTING = '''\

@@ -20,7 +20,7 @@ from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Job, Lost, NotS
 from fieldcraft.flows.machinery.webhooks import NotDelivered
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
-from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.build import wire
 
 URL_OF_NOBODY = "http://127.0.0.1:1/orders"
 

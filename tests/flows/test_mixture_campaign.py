@@ -14,10 +14,11 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.report.belief import believed
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse, read_campaign
-from fieldcraft.flows.wiring.campaign import observations, wire
+from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.observations import observations
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
 
 ROOT = Path(__file__).resolve().parents[2]

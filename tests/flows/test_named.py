@@ -11,8 +11,8 @@ from fieldcraft.flows.cli import main
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse, stored
-from fieldcraft.flows.wiring.campaign import rewire, wire
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.flows.wiring.build import rewire, wire
+from fieldcraft.storage.open_ledger import open_ledger
 
 MINE = '''\
 """A sentence of a user's own."""

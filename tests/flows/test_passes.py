@@ -8,7 +8,7 @@ from rig import rig
 from webhooks import Webhook
 
 from fieldcraft.flows.jobs.dispatcher import NotSent
-from fieldcraft.flows.machinery.leases import held
+from fieldcraft.flows.steps.leases import held
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
 from fieldcraft.flows.steps.schedule import Tick, tick
 from fieldcraft.storage.ledger import LeaseLost

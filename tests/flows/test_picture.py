@@ -9,12 +9,12 @@ import xarray as xr
 from matplotlib.collections import PathCollection, QuadMesh
 
 from fieldcraft.flows.analysis.best import best_trial
-from fieldcraft.flows.run import created
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.views.charts import new_figure, over_field
-from fieldcraft.flows.wiring.campaign import wire
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Campaign, Origin, Proposal, Trial, TrialState
 
 PLATE = """

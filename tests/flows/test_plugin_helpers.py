@@ -12,7 +12,7 @@ from fieldcraft.flows.jobs.job_folder import JobFolder
 from fieldcraft.flows.jobs.remote_jobs import run_job
 from fieldcraft.flows.spec.registry import available, build, load
 from fieldcraft.flows.wiring.environment import environment_of
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 KIND = """\
 from dataclasses import dataclass

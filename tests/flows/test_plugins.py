@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.machinery.text import quoted
 from fieldcraft.flows.settings import settings_from, without_secrets
 from fieldcraft.flows.spec.registry import PACKAGES, available, build, load, options_of
-from fieldcraft.storage.urls import without_password
+from fieldcraft.flows.text import quoted
+from fieldcraft.storage.text import without_password
 
 PARABOLA = '''\
 """A parabola."""

@@ -14,8 +14,8 @@ from fieldcraft.flows.studies.plan.spec import cells_of, read_study
 from fieldcraft.flows.studies.scoring.certificates import acquired, proof_lines, proof_of
 from fieldcraft.flows.studies.scoring.results import results
 from fieldcraft.flows.studies.scoring.truth import measured
-from fieldcraft.flows.wiring.campaign import wire
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.storage.open_ledger import open_ledger
 
 STUDY = """\
 name: s

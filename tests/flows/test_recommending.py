@@ -10,14 +10,15 @@ from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps.recommend import recommended
 from fieldcraft.flows.views.regret import regret_of
-from fieldcraft.flows.wiring.campaign import data_of, observations, wire
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.observations import data_of, observations
 from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.surrogates.exact_gp import ExactGP
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
 
 

@@ -15,13 +15,14 @@ from small import alter, contents
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.identity import Person
-from fieldcraft.flows.machinery.leases import trainer_held
 from fieldcraft.flows.recovery import repair as repairs
 from fieldcraft.flows.recovery.backup import back_up
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.flows.steps.leases import trainer_held
 from fieldcraft.storage.fields import FieldDamaged, FieldError, FieldStore, save_group
-from fieldcraft.storage.ledger import LeaseHeld, LeaseLost, Ledger, open_ledger
+from fieldcraft.storage.ledger import LeaseHeld, LeaseLost, Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import FieldRef
 
 NOBODY = 2**30  # no process can have this number

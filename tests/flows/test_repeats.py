@@ -7,8 +7,8 @@ import pytest
 from rig import Rig, rig
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.wiring.campaign import observations
-from fieldcraft.physics.geometry.counting import designs_of
+from fieldcraft.flows.wiring.observations import observations
+from fieldcraft.physics.counting import designs_of
 from fieldcraft.physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
 
 CUPS = """

@@ -17,10 +17,11 @@ from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps.harvest import harvest
 from fieldcraft.flows.views.export import export_csv
-from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.fields import FieldDamaged, FieldStore
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Origin, Proposal, TrialState, digest_of
 
 HEADER = "trial,state,corrected,feasible,design.x1,design.x2,ran.x1,ran.x2,output.value"

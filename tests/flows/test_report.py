@@ -20,16 +20,17 @@ from fieldcraft.flows.analysis.best import best_trial
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.report.belief import believed
 from fieldcraft.flows.report.markup import element, page, table
-from fieldcraft.flows.run import created
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.collocate import collocate
 from fieldcraft.flows.steps.train import train
 from fieldcraft.flows.views.charts import new_figure, parallel, places, progress
-from fieldcraft.flows.wiring.campaign import rewire, wire
+from fieldcraft.flows.wiring.build import rewire, wire
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Origin, Proposal, TrialState
 from fieldcraft.storage.text import printable
 

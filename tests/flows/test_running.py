@@ -16,11 +16,13 @@ from small import SMALL, command
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.machinery.prefect_server import Server
-from fieldcraft.flows.run import awaited, created
+from fieldcraft.flows.run import awaited
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
-from fieldcraft.flows.wiring.campaign import wire
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
 
 ASSETS = Path(__file__).resolve().parents[1] / "storage" / "assets"

@@ -17,13 +17,14 @@ from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.report.material import gather
 from fieldcraft.flows.report.thinning import trials_shown
 from fieldcraft.flows.report.writing import write_report
-from fieldcraft.flows.run import created
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.views.data import status_data
-from fieldcraft.flows.wiring.campaign import wire
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Known
 
 RULES = """\

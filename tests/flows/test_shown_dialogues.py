@@ -23,7 +23,7 @@ from shown import text_of
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.machinery.prefect_server import Server
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 LOOSE = (
     (r"\b[0-9a-f]{6}\.\.\.", "[0-9a-f]{6}.*?"),

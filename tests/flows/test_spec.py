@@ -13,7 +13,7 @@ from small import SMALL
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.spec.campaign_file import MAX_BYTES, differing, load_yaml, parse, read_campaign
-from fieldcraft.flows.wiring.campaign import rewire, wire
+from fieldcraft.flows.wiring.build import rewire, wire
 
 CUT = '''\
 """A problem whose space is no box."""

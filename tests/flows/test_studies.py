@@ -25,9 +25,9 @@ from fieldcraft.flows.studies.scoring.results import results, with_regrets
 from fieldcraft.flows.studies.scoring.tests_and_ranks import adjusted, curve, mean_ranks, ranks, smaller, summary
 from fieldcraft.flows.studies.scoring.truth import measured
 from fieldcraft.flows.views.regret import optimum_of, regret_of
-from fieldcraft.flows.wiring.campaign import rewire, wire
+from fieldcraft.flows.wiring.build import rewire, wire
 from fieldcraft.physics.problems.branin import Branin
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.trackers.mlflow_names import artifacts
 
 ROOT = Path(__file__).resolve().parents[2]

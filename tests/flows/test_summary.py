@@ -7,8 +7,8 @@ import pytest
 from bench import Bench, bench
 from test_views import campaign, complete, propose, run
 
-from fieldcraft.flows.run import Ran
 from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.views.outcome import Ran
 from fieldcraft.flows.views.summary import summary_data, summary_text
 
 KILN = """\

@@ -12,7 +12,7 @@ from fieldcraft.flows.studies.scoring.truth import measured
 from fieldcraft.flows.views.all_failed import fruitless
 from fieldcraft.flows.wiring import trial_designs
 from fieldcraft.flows.wiring.campaign_file import read
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 PROBLEM = """\
 import os

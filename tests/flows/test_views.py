@@ -19,7 +19,8 @@ from fieldcraft.flows.views.data import next_steps, quantity, quantity_pm, show_
 from fieldcraft.flows.views.display import Display
 from fieldcraft.flows.views.pending import queue_data, queue_text
 from fieldcraft.flows.views.text import show_text, status_text, trace_text
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Campaign, Grant, Known, Limits, Origin, Proposal, Trial, TrialState, digest_of
 
 HOSTILE = "fine\x1b[2J\x07\u202e\nsmall-0009: completed"

@@ -7,14 +7,15 @@ from typing import Any
 import yaml
 from small import command
 
-from fieldcraft.flows.run import created
+from fieldcraft.flows.rules.approved_code import covered
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
-from fieldcraft.flows.wiring.approved_code import covered
-from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.code import Code
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Trial, TrialState
 
 PLUGINS = Path(__file__).parent / "plugins"

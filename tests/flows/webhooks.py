@@ -6,7 +6,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Notice, digest_of
 
 TOKEN = "s3cret-token"  # of the webhook

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 import torch
 
-from fieldcraft.flows.run import created
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
-from fieldcraft.flows.wiring.campaign import wire
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.flows.wiring.tensors import as_dataset, as_state
 from fieldcraft.models.acquisitions.ucb import UCB
 from fieldcraft.models.maximizers.certified import Certified
@@ -39,7 +39,7 @@ from fieldcraft.models.surrogates.tangent_network import TangentNetwork
 from fieldcraft.physics.operators import laplace
 from fieldcraft.physics.space import Continuous, SearchSpace
 from fieldcraft.storage.fields import load_group, save_group
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 CARD = "cuda"
 ROOT = Path(__file__).resolve().parents[2]

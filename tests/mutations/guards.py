@@ -106,7 +106,7 @@ GUARDS = (
     ),
     Guard(
         "one exporter at a time",
-        "storage/tracking.py",
+        "storage/trackers/campaigns.py",
         "ledger.acquire_exporter(), 0",
         "ledger.acquire_exporter(break_lease=True), 0",
         "tests/storage/test_tracking.py::test_a_second_exporter_is_refused_while_the_first_one_works",

@@ -18,7 +18,8 @@ from prefect_site import until
 
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.settings import settings_from
-from fieldcraft.storage.ledger import LeaseHeld, Ledger, LedgerBusy, open_ledger
+from fieldcraft.storage.ledger import LeaseHeld, Ledger, LedgerBusy
+from fieldcraft.storage.open_ledger import open_ledger
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

@@ -13,9 +13,9 @@ import pytest
 
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.studies.scoring.truth import measured
-from fieldcraft.flows.wiring.campaign import rewire
+from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.physics.problems.simionescu import Simionescu
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = """\

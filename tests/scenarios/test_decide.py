@@ -16,7 +16,8 @@ import pytest
 from fieldcraft.flows.identity import digest_of_token, operating_system_user
 from fieldcraft.flows.machinery.prefect_server import Server
 from fieldcraft.flows.spec.campaign_file import parse
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Origin, Proposal, TrialState, digest_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import pytest
 from shelves import SECRET, bucket, s3_server
 
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
 
 HERE = Path(__file__).resolve().parent

@@ -21,7 +21,8 @@ from fieldcraft.flows.cli import main
 from fieldcraft.flows.jobs.dispatcher import NotSent
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 CAMPAIGN = """\
 name: bench

@@ -12,7 +12,7 @@ from driving import Driver
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.people.interventions import retry
 from fieldcraft.flows.settings import settings_from
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
 
 HERE = Path(__file__).resolve().parent

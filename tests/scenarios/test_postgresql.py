@@ -11,7 +11,7 @@ from pathlib import Path
 from postgres_server import server, url_of
 
 from fieldcraft.flows.cli import main
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

@@ -25,7 +25,7 @@ from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.storage import fields, ledger, tracking
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import SETTLED, TrialState
 
 HERE = Path(__file__).resolve().parent

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from prefect_site import ROOT, Site, site, until, worker
 
-from fieldcraft.flows.run import created
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.steps.schedule import LATE_S, Tick
-from fieldcraft.flows.wiring.campaign import wire
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
 
 BRANIN = """\

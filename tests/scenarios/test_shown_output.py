@@ -13,7 +13,7 @@ from shown import HEATS, ROOT, fieldcraft, figures, sample, shown, table, text_o
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.notices.deliver import message_of
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 FEWER = (("n: 6}", "n: 2}"), ("trials: 30", "trials: 3"))  # a start of two, and one proposal of a model
 

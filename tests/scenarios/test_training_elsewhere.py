@@ -15,12 +15,13 @@ from prefect_site import PASSWORD, Site, site, until
 
 from fieldcraft.flows.machinery.progress import listening
 from fieldcraft.flows.recovery.doctor import examine
-from fieldcraft.flows.run import created
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
-from fieldcraft.flows.wiring.campaign import wire
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Product
 
 CAMPAIGN = """\

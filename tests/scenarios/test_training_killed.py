@@ -10,7 +10,7 @@ import pytest
 
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.settings import settings_from
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

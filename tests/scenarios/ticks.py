@@ -13,7 +13,7 @@ from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.steps.schedule import Tick, tick
 from fieldcraft.flows.wiring.context import site_of
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 
 def main(home: Path, name: str, count: int) -> None:

@@ -26,9 +26,9 @@ from fieldcraft.storage.ledger import (
     NotALedger,
     OldSchema,
     OutcomeUnknown,
-    open_ledger,
 )
 from fieldcraft.storage.ledgers import postgresql
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Origin, Proposal, Trial, TrialState, digest_of
 
 ASSET = Path(__file__).parent / "assets" / "ledger-v1.sqlite"

@@ -25,10 +25,10 @@ from fieldcraft.storage.ledger import (
     NotALedger,
     UnknownCampaign,
     UnreadableRow,
-    open_ledger,
 )
 from fieldcraft.storage.ledgers import sqlite
 from fieldcraft.storage.ledgers.sqlite import network_file_system
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Origin, Proposal, TrialState, digest_of
 
 COUNTED = "(WITH RECURSIVE up (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM up LIMIT 1300) SELECT value FROM up)"

@@ -18,9 +18,10 @@ from typing import Any
 import psutil
 import pytest
 
-from fieldcraft.storage.ledger import BudgetSpent, Ledger, OldSchema, open_ledger
+from fieldcraft.storage.ledger import BudgetSpent, Ledger, OldSchema
 from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Campaign, Origin, Proposal, Trial, TrialState
 
 ASSET = Path(__file__).parent / "assets" / "ledger-v1.sqlite"

@@ -17,10 +17,12 @@ import pytest
 import xarray as xr
 
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import EXPORTER, LeaseHeld, Ledger, open_ledger
+from fieldcraft.storage.ledger import LeaseHeld, Ledger
+from fieldcraft.storage.ledgers.operations.leases import EXPORTER
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Certificate, FieldRef, Known, Origin, Proposal, Trial, TrialState, digest_of
+from fieldcraft.storage.trackers.campaigns import COMMIT_POINTS, Objective, Shown, Tracker, TrackingError
 from fieldcraft.storage.trackers.studies import CellRun, show_cell
-from fieldcraft.storage.tracking import COMMIT_POINTS, Objective, Shown, Tracker, TrackingError
 
 SPEC = {"problem": {"kind": "heat", "boundary": 2}, "seed": 7, "noise": {"of_sd": 0.02}, "variables": ["x", "y"]}
 ENVIRONMENT = {"commit": "0123abc", "threads": 2, "versions": {"numpy": "2.4"}}
@@ -632,7 +634,7 @@ def test_without_mlflow_the_outbox_waits(ledger: Ledger, tmp_path: Path) -> None
     (tmp_path / "mlflow" / "__init__.py").write_text("raise ImportError('No module named mlflow')")
     code = (
         "import sys; from fieldcraft.storage.ledger import open_ledger\n"
-        "from fieldcraft.storage.tracking import Tracker, TrackingError\n"
+        "from fieldcraft.storage.trackers.campaigns import Tracker, TrackingError\n"
         "print('mlflow' in sys.modules)\n"
         f"try: Tracker('sqlite:////nowhere.db', None, None).export(open_ledger({str(tmp_path / 'ledger.db')!r}))\n"
         "except TrackingError as error: print(error)"

@@ -8,10 +8,11 @@ import mlflow.tracking
 import pytest
 
 from fieldcraft.storage.fields import FieldStore
-from fieldcraft.storage.ledger import Ledger, open_ledger
+from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Origin, Proposal, TrialState, digest_of
-from fieldcraft.storage.tracking import Objective, Tracker
+from fieldcraft.storage.trackers.campaigns import Objective, Tracker
 
 CAMPAIGNS = {"heat": "trained", "heat-basis": "basis", "heat-gp": "exact_gp"}
 READINGS = {"heat": (10.0, 40.0, 30.0), "heat-basis": (10.0, 50.0, 20.0), "heat-gp": (10.0, 15.0, 45.0)}

@@ -8,9 +8,10 @@ from random import Random
 
 import pytest
 
-from fieldcraft.storage.ledger import Ledger, NotALedger, open_ledger
+from fieldcraft.storage.ledger import Ledger, NotALedger
 from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.ledgers.wal import Break, hidden
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import digest_of
 
 FRAME = 24 + 4096  # bytes, after a header of 32

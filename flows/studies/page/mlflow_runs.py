@@ -12,11 +12,11 @@ from fieldcraft.flows.studies.plan.folder import StudyFolder
 from fieldcraft.flows.studies.plan.spec import Cell, StudySpec, cells_of
 from fieldcraft.flows.studies.scoring.results import with_regrets
 from fieldcraft.flows.studies.scoring.violation import spreads_of, with_violations
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Campaign
+from fieldcraft.storage.text import without_password
+from fieldcraft.storage.trackers.campaigns import TrackingError
 from fieldcraft.storage.trackers.studies import CellRun, show_cell
-from fieldcraft.storage.tracking import TrackingError
-from fieldcraft.storage.urls import without_password
 
 
 class Showing:

@@ -17,7 +17,7 @@ from fieldcraft.flows.studies.page.constraints import (
 from fieldcraft.flows.studies.page.curves import metric_chart, regret_chart
 from fieldcraft.flows.studies.page.text import about_problem, cells_of_row, elsewhere, head_of, reasons, unmeasured
 from fieldcraft.flows.studies.scoring.certificates import ABOUT_PROOFS, PROOF_HEAD, proof_lines
-from fieldcraft.flows.views.data import clock, counted
+from fieldcraft.flows.text import clock, counted
 
 _LEGEND = (
     "regret: how far the true value, without noise, of the design with the best reading is from the optimum, mean over "

@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fieldcraft.flows.machinery.text import one_line
 from fieldcraft.flows.studies.page.constraints import SHORTFALL_HEAD, metric_label, shortfall_lines
 from fieldcraft.flows.studies.plan.spec import Cell
 from fieldcraft.flows.studies.scoring.certificates import PROOF_HEAD, proof_lines
-from fieldcraft.flows.views.data import counted
+from fieldcraft.flows.text import counted, one_line
 
 HEAD = ("algorithm", "n", "rank", "regret", "± s.e.", "median", "KS p", "q", "within 1%", "CPU s/proposal")
 

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.yaml_data import Page, read_page
-from fieldcraft.flows.machinery.text import suggestion
 from fieldcraft.flows.spec.base import Batch, Finite, Part, Trials, at_most, faults_of, out_of_reach
 from fieldcraft.flows.spec.campaign_file import Budget, Component, Dispatch, Noise
+from fieldcraft.flows.text import suggestion
 
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_]{0,39}$")]
 Metric = Literal["regret_and_violation", "feasible_regret", "cumulative_regret", "cumulative_violation"]

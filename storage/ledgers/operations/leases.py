@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, insert, select, update
 
-from fieldcraft.storage.ledger import EXPORTER, TRAINER, LeaseHeld, LeaseLost, PassServed
+from fieldcraft.storage.ledger_errors import LeaseHeld, LeaseLost, PassServed
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import add_event, get_campaign, one, record_of
 from fieldcraft.storage.processes import is_alive, start_time
 from fieldcraft.storage.records import Lease, digest_of
 
+EXPORTER = ":exporter"  # the lease under which one process exports; no campaign can bear this name
+TRAINER = ":train:"  # how the leases begin under which a process that makes no pass trains a campaign's model
 _LONGEST = 60  # characters of a campaign's name that its trainer's lease shows; the column holds 100
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import time
 import unicodedata
 from collections.abc import Iterable
 
@@ -76,3 +77,22 @@ def _numbers(rows: list[list[str]]) -> bool:
         return all(math.isfinite(float(word)) for row in rows for word in row)
     except ValueError:
         return False
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 trial``, ``2 trials``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def clock(at: float) -> str:
+    """Date and time in UTC, and that it is: ``2025-03-01 14:05:09 UTC``."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+
+
+def ago(at: float, now: float) -> str:
+    """The time between the two, in words: ``3 s``, ``5 min``, ``3 h``, ``4 d``."""
+    seconds = abs(now - at)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

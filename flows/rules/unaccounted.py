@@ -12,8 +12,7 @@ from pathlib import Path
 
 from fieldcraft.flows.dispatchers.lab import STATES
 from fieldcraft.flows.errors import FieldcraftError
-from fieldcraft.flows.jobs.order_folder import OrderFolder
-from fieldcraft.flows.recovery.backup import PIN
+from fieldcraft.flows.jobs.order_folder import PIN, OrderFolder
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.ledger import Ledger, UnknownTrial, UnreadableRow

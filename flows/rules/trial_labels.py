@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.machinery.text import QUOTED, one_line, quoted
+from fieldcraft.flows.text import QUOTED, one_line, quoted
 from fieldcraft.storage.records import Trial
 
 _SHOWN = 16  # hexadecimal digits in a label: designs that share them can be searched for, so revisions are compared too

@@ -9,7 +9,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
 from fieldcraft.flows.spec.registry import load
 from fieldcraft.flows.spec.source_files import Sources, brief
-from fieldcraft.flows.views.data import clock
+from fieldcraft.flows.text import clock
 from fieldcraft.flows.wiring.campaign import dispatcher_of
 from fieldcraft.storage.code import Code
 from fieldcraft.storage.records import Approval

@@ -41,6 +41,7 @@ from fieldcraft.storage.records import (
     TrialState,
     digest_of,
 )
+from fieldcraft.storage.text import without_password
 from fieldcraft.storage.trackers.errors import TrackingError as TrackingError
 from fieldcraft.storage.trackers.errors import tracking_errors
 from fieldcraft.storage.trackers.mlflow_names import (
@@ -60,7 +61,6 @@ from fieldcraft.storage.trackers.mlflow_names import (
     training,
 )
 from fieldcraft.storage.trackers.result_history import Readings
-from fieldcraft.storage.urls import without_password
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Metric

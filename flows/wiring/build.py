@@ -1,0 +1,118 @@
+"""A specification becomes components, every default written out."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fieldcraft.flows.errors import Faults, InputError
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.campaign_file import CampaignSpec, NamedSpec, stored
+from fieldcraft.flows.spec.registry import build
+from fieldcraft.flows.wiring.campaign import Campaign, dispatcher_of
+from fieldcraft.flows.wiring.compatibility import (
+    require_columns,
+    require_fit,
+    require_no_wall_time,
+    require_one_answer,
+    require_repeatable,
+)
+from fieldcraft.flows.wiring.named_algorithms import expanded
+from fieldcraft.flows.wiring.written_out import require_true_name, written_out
+from fieldcraft.physics.problem import Problem, Simulator
+from fieldcraft.physics.space import SearchSpace
+
+if TYPE_CHECKING:
+    from fieldcraft.flows.jobs.dispatcher import Dispatcher
+
+
+def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool = True) -> Campaign:
+    """Build the components of a specification and write every default out.
+
+    Args:
+        spec: The specification; a sentence in it is expanded.
+        settings: Where further kinds are looked up.
+        algorithm: Build the algorithm too, which validates its words and imports torch.
+
+    Raises:
+        InputError: an unknown kind, a misspelt or impossible option, bounds outside the problem's, noise that cannot
+            be known, words that do not fit each other, the problem or the dispatcher or that are not what ``named``
+            stands for, or names that a laboratory's tables cannot bear.
+    """
+    campaign = _wired(spec, settings, algorithm)
+    if campaign.answering is not None:
+        campaign.answering.require(campaign.problem)
+    if algorithm and isinstance(spec, CampaignSpec):
+        require_true_name(campaign)
+    return campaign
+
+
+def _wired(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) -> Campaign:
+    problem: Problem = build("problems", spec.problem.model_dump(), settings.plugins, "problem")
+    faults, space, noise_sd = Faults(), problem.space, 0.0
+    with faults.noted():
+        space = _space(spec, problem)
+    if isinstance(spec, NamedSpec):
+        spec = expanded(spec, space.dimension, settings.plugins)
+    dispatcher, simulator = dispatcher_of(spec.name, spec.dispatcher, settings), None
+    with faults.noted():
+        noise_sd = _noise_sd(spec, problem)
+    with faults.noted():
+        simulator = _simulator(spec, settings, dispatcher)
+    campaign = Campaign(spec, settings, problem, simulator, space, noise_sd)
+    if dispatcher.by_people:
+        with faults.noted():
+            require_columns(problem)
+    if algorithm:
+        with faults.noted():
+            require_fit(campaign)
+    faults.tell()
+    return dataclasses.replace(campaign, spec=written_out(campaign)) if algorithm else campaign
+
+
+def _space(spec: CampaignSpec | NamedSpec, problem: Problem) -> SearchSpace:
+    try:
+        return problem.space.narrowed(spec.space) if spec.space else problem.space
+    except ValueError as error:
+        raise InputError(f"space: {error}") from None
+
+
+def rewire(data: Mapping[str, Any], settings: Settings, *, algorithm: bool = True) -> Campaign:
+    """The campaign whose specification the ledger stores.
+
+    Raises:
+        InputError: the code or the plug-ins no longer know one of its kinds or options.
+    """
+    return _wired(stored(data, f"campaign {data.get('name')}"), settings, algorithm)
+
+
+def _simulator(spec: CampaignSpec, settings: Settings, dispatcher: "Dispatcher") -> Simulator | None:
+    within_pass: bool = getattr(dispatcher, "within_pass", False)
+    faults = Faults()
+    with faults.noted():
+        if dispatcher.by_people:
+            require_no_wall_time(spec, "people do the experiments, and nothing ends their work at a limit")
+        if within_pass:
+            require_no_wall_time(spec, "simulations run within the pass, and nothing ends one at a limit")
+    with faults.noted():
+        require_one_answer(spec, dispatcher)
+    faults.tell()
+    if spec.simulator is None:
+        return None
+    made: Simulator = build("simulators", spec.simulator.model_dump(), settings.plugins, "simulator")
+    if within_pass:
+        require_repeatable(spec, made)
+    return made
+
+
+def _noise_sd(spec: CampaignSpec, problem: Problem) -> float:
+    if spec.noise is None or spec.noise.fitted:
+        return 0.0
+    if spec.noise.sd is not None:
+        return spec.noise.sd
+    assert spec.noise.of_sd is not None  # the specification has exactly one of the three
+    if problem.sd is None:
+        raise InputError(
+            f"noise.of_sd: {spec.noise.of_sd} of a standard deviation that problem {spec.problem.kind!r} does not "
+            f"state. Give noise.sd in {problem.outputs[0].unit or 'its unit'} instead."
+        )
+    return spec.noise.of_sd * problem.sd

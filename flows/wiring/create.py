@@ -1,0 +1,57 @@
+"""A campaign enters the ledger, or is found there unchanged."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.identity import acting
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.campaign_file import differing
+from fieldcraft.flows.wiring.build import rewire
+from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.storage.ledger import Ledger, SpecChanged
+
+
+def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:
+    """Create the campaign, or find it unchanged; returns why it has ended, where it has.
+
+    A specification stored by an earlier version is unchanged if it says the same, read by this one.
+
+    Raises:
+        identity.Refused: whoever acts may not create campaigns.
+        InputError: the ledger's campaign of that name has another specification; names the keys that differ.
+    """
+    from fieldcraft.flows.wiring.environment import environment_of
+
+    person = acting(campaign.settings, "operate")
+    try:
+        known = ledger.create_campaign(
+            campaign.name,
+            campaign.data,
+            campaign.digest,
+            {
+                **environment_of(campaign.problem, campaign.settings.plugins),
+                "by_people": campaign.dispatcher.by_people,
+            },
+            person.name,
+            campaign.limits,
+        )
+    except SpecChanged as error:
+        stored = _said_now(error.stored, campaign.settings)
+        if stored == campaign.data:
+            return ledger.campaign(campaign.name).finished
+        keys = "; ".join(differing(stored, campaign.data))
+        raise InputError(
+            f"{file}: campaign {campaign.name!r} was started with another specification ({keys}). "
+            "Restore these keys to go on, or give the file another name to start anew."
+        ) from None
+    return known.finished
+
+
+def _said_now(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+    """A stored specification as this version would store it; as it is where this version cannot read it."""
+    try:
+        return rewire(stored, settings).data
+    except InputError:
+        return stored

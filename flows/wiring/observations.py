@@ -1,0 +1,105 @@
+"""Records become arrays: what a surrogate learns from, and what one saw."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from fieldcraft.flows.analysis.feasibility import is_infeasible
+from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.flows.wiring.equations import physics_at
+from fieldcraft.storage.records import Brief, Product, Result, Trial, TrialState
+
+if TYPE_CHECKING:
+    from fieldcraft.models.observations import Observations
+
+T = TypeVar("T", Trial, Brief)
+
+
+def successful(trials: Sequence[T]) -> list[T]:
+    """The trials a surrogate learns from, by number."""
+    return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs is not None]
+
+
+def standing(readings: Iterable[Result]) -> dict[str, Result]:
+    """The result that counts of each trial, by its id: the last one accepted, or the retraction after it."""
+    return {result.trial: result for result in readings if result.verdict in ("accepted", "retraction")}
+
+
+def as_read(trials: Sequence[T], results: Mapping[str, Result]) -> list[T]:
+    """The trials as these results have them, by number; a trial without a result, or retracted, is left out."""
+    read = [(trial, results[trial.id]) for trial in trials if trial.id in results]
+    return [_with(trial, result) for trial, result in read if result.verdict != "retraction"]
+
+
+def _with(trial: T, result: Result) -> T:
+    if isinstance(trial, Brief):
+        return trial._replace(outputs=result.outputs, ran=result.ran)
+    return trial.model_copy(update={"outputs": result.outputs, "field": result.field, "ran": result.ran})
+
+
+def seen_by(product: Product, trials: Sequence[T], readings: Iterable[Result]) -> list[T]:
+    """The trials that a trained model saw, with the very results it saw, whatever was corrected since."""
+    if (ids := product.payload.get("results")) is None:  # written by a version that had no corrections
+        named = set(product.payload["trials"])
+        return [trial for trial in trials if trial.id in named]
+    seen = set(ids)
+    return as_read(trials, {result.trial: result for result in readings if result.id in seen})
+
+
+def saw_all(product: Product, trials: Sequence[Trial | Brief], counting: Collection[int]) -> bool:
+    """Whether a trained model saw every result that counts now (``Ledger.standing``) and every infeasible design."""
+    known, failed = set(product.payload.get("results", ())), set(product.payload.get("failed", ()))
+    return known == set(counting) and failed == {trial.id for trial in trials if is_infeasible(trial)}
+
+
+def data_of(
+    campaign: Campaign, product: Product, seen: Sequence[Trial | Brief], points: np.ndarray | None
+) -> "Observations":
+    """What a trained model saw: these trials, these collocation points and the infeasible designs of that time.
+
+    A model of a version that knew of no constraints had learnt the objective alone.
+    """
+    failed = product.payload.get("failed")
+    data = observations(campaign, seen, points, list((failed or {}).values()))
+    return data.objective if failed is None else data
+
+
+def infeasible(trials: Sequence[T]) -> list[T]:
+    """The trials whose designs are themselves the reason why there is no result, by number."""
+    return [trial for trial in trials if is_infeasible(trial)]
+
+
+def observations(
+    campaign: Campaign,
+    trials: Sequence[Trial | Brief],
+    points: np.ndarray | None,
+    failed: Sequence[Mapping[str, Any]] = (),
+) -> "Observations":
+    """What a surrogate learns from.
+
+    Args:
+        campaign: The campaign.
+        trials: Its trials with outputs, as they were really run.
+        points: Collocation points, shape (r, d); None for none.
+        failed: Designs that are infeasible.
+    """
+    from fieldcraft.models.observations import Observations
+
+    done = [trial for trial in trials if trial.outputs is not None]
+    known = campaign.known_physics
+    physics = None if points is None or known is None else physics_at(known[0], campaign.space, points)
+    outputs = [trial.outputs or {} for trial in done]
+    return Observations(
+        X=campaign.space.encode([trial.actual for trial in done]),
+        y=np.array([each[campaign.objective.output] for each in outputs]),
+        constraints=np.array([[each[name] for name in campaign.objective.constraints] for each in outputs]),
+        failed=campaign.space.encode(failed) if failed else np.empty((0, campaign.space.dimension)),
+        maximize=campaign.objective.maximize,
+        noise_sd=None if campaign.spec.noise is None or campaign.spec.noise.fitted else campaign.noise_sd,
+        exact=not campaign.noisy,
+        physics=physics,
+        images=campaign.space.images,
+        columns=campaign.space.columns,
+        space=campaign.space,
+    )

@@ -1,0 +1,31 @@
+"""The least point of a function of a space."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.scoring.gp_score import ambient
+from fieldcraft.models.surrogate import Function
+from fieldcraft.physics.space import SearchSpace
+
+
+def minimiser(function: Function, space: SearchSpace, n_points: int, n_starts: int) -> Tensor:
+    """The least point (1, d) of a function in a space, encoded, of many and of where gradients lead from the best.
+
+    By torch's ambient generator.
+    """
+    found = Multistart(n_points, n_starts).maximize(_Depth(function), space, 1, ambient())
+    return torch.from_numpy(found.X)
+
+
+@dataclass(frozen=True, eq=False)
+class _Depth:
+    """Minus a function, as a score."""
+
+    function: Function
+
+    def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """At X (n, d), shape (n,)."""
+        return -self.function(X)
