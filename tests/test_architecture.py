@@ -5,32 +5,64 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from fieldcraft.flows.spec.registry import PACKAGES as KINDS
+from fieldcraft.flows.spec.registry import folder_of
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("physics", "models", "storage", "flows")
 FILES = tuple(sorted(file.relative_to(ROOT) for package in PACKAGES for file in (ROOT / package).rglob("*.py")))
+MODULES = {f"fieldcraft.{'.'.join(one.with_suffix('').parts)}".removesuffix(".__init__"): one for one in FILES}
+MOST = 13  # modules in one folder; a registry has as many as there are kinds
+REGISTRIES = {folder_of(group).relative_to(ROOT) for group in KINDS}
 
 # Which of our packages a package may import, and where alone a library may be imported.
 OURS = {"physics": {"physics"}, "models": {"models", "physics"}, "storage": {"storage"}, "flows": set(PACKAGES)}
 ONLY_IN = {
-    "prefect": "flows/",
-    "distributed": "flows/",
-    "mlflow": "storage/trackers/campaigns.py",
-    "zarr": "storage/fields.py",
-    "sqlalchemy": "storage/ledgers/",
-    "yaml": "flows/",
-    "ax": "models/peers/",
-    "baybe": "models/peers/",
-    "optuna": "models/peers/",
-    "pyscipopt": "models/certified/scip_program.py",
+    "prefect": ("flows/",),
+    "distributed": ("flows/",),
+    "mlflow": ("storage/trackers/",),
+    "zarr": ("storage/fields.py", "storage/field_store/opened.py"),
+    "sqlalchemy": ("storage/ledgers/",),
+    "yaml": ("flows/",),
+    "ax": ("models/peers/",),
+    "baybe": ("models/peers/",),
+    "optuna": ("models/peers/",),
+    "pyscipopt": ("models/certified/scip_program.py",),
 }
 NEVER_IN = {"physics/": {"torch", "botorch", "gpytorch", "pydantic"}, "storage/": {"torch", "botorch", "gpytorch"}}
 PICKLES = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 RUN_TEXT = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "sympy.sympify", "sympy.parse_expr"}
+
+# Floors, the ground first: a folder, or a file beside the folders, imports from lower floors alone.
+FLOORS = {
+    "physics": (
+        "variables", "images", "constraints", "geometry functions", "space", "domain", "operators",
+        "collocation counting problem", "constrained formulas", "problems", "simulators",
+    ),
+    "models": (
+        "observations", "proposer surrogate", "acquisition linear numerics",
+        "feasibility maximizer networks peer selection", "constraint_rule gaussian peers tangent",
+        "certified physics_informed proposers scoring", "maximizers rules surrogates", "acquisitions", "constraints",
+        "algorithm", "named_algorithm", "sentences",
+    ),
+    "storage": (
+        "failpoints processes records text", "code limits objective", "field_store ledger_errors",
+        "fields ledger_reads", "ledger", "ledgers.tables", "ledgers.operations", "ledgers", "open_ledger", "trackers",
+        "backups",
+    ),
+    "flows": (
+        "errors", "text", "settings", "files", "spec", "analysis identity machinery", "jobs notices", "wiring",
+        "dispatchers", "rules", "people results", "steps views", "campaign decide recovery report simulate", "run",
+        "studies", "commands", "cli",
+    ),
+}  # fmt: skip
+HEIGHT = {(p, room): n for p, floors in FLOORS.items() for n, rooms in enumerate(floors) for room in rooms.split()}
 
 
 def imported(source: str, file: Path) -> Iterator[str]:
@@ -56,16 +88,51 @@ def broken_imports(source: str, file: Path) -> list[str]:
     """Imports that the design forbids this file."""
     found = []
     for module in imported(source, file):
-        top = module.partition(".")[0]
-        if top in PACKAGES and top not in OURS[file.parts[0]]:
+        top, _, ours = module.partition(".")
+        if top in PACKAGES:
+            found.append(f"{file} imports {module}: write fieldcraft.{module}")
+        package = ours.partition(".")[0] if top == "fieldcraft" else ""
+        if package in PACKAGES and package not in OURS[file.parts[0]]:
             found.append(f"{file} imports {module}: {file.parts[0]} may import {sorted(OURS[file.parts[0]])}")
         if top in ONLY_IN and not str(file).startswith(ONLY_IN[top]):
-            found.append(f"{file} imports {module}: only {ONLY_IN[top]} may")
+            found.append(f"{file} imports {module}: only {' and '.join(ONLY_IN[top])} may")
         if any(str(file).startswith(place) and top in barred for place, barred in NEVER_IN.items()):
             found.append(f"{file} imports {module}")
         if top in PICKLES:
             found.append(f"{file} imports {module}: nothing of ours is pickled")
     return found
+
+
+def room(file: Path) -> tuple[str, str]:
+    """The package and the room in it to which a file belongs."""
+    package, *rest = file.with_suffix("").parts
+    inner = package == "storage" and rest[0] == "ledgers" and len(rest) > 2
+    return package, ".".join(rest[:2]) if inner else rest[0]
+
+
+def own_imports(source: str, file: Path) -> set[Path]:
+    """Files of ours that a file imports."""
+    return {MODULES[name] for name in imported(source, file) if name in MODULES}
+
+
+def upward(source: str, file: Path) -> list[str]:
+    """Imports of a file from its own floor or from a higher one."""
+    here = room(file)
+    there = ((one, room(one)) for one in own_imports(source, file) if one.parts[0] == here[0] and len(one.parts) > 1)
+    return [
+        f"{file} imports {one}, which is no lower"
+        for one, other in there
+        if other != here and other[1] != "__init__" and HEIGHT[other] >= HEIGHT[here]
+    ]
+
+
+def circles(imports: Mapping[Path, set[Path]]) -> list[list[Path]]:
+    """Files that import each other, however far around: what is left when files that import none are taken away."""
+    left = {file: set(others) for file, others in imports.items()}
+    while free := [file for file, others in left.items() if not others & left.keys()]:
+        for file in free:
+            del left[file]
+    return [sorted(left)] if left else []
 
 
 def run_text(source: str, file: Path) -> list[str]:
@@ -108,18 +175,53 @@ def test_every_import_keeps_to_the_design():
     assert every_file(broken_imports) == []
 
 
+def test_every_folder_imports_from_lower_floors_alone():
+    assert every_file(upward) == []
+    assert {room(file) for file in FILES if len(file.parts) > 1 and file.name != "__init__.py"} == set(HEIGHT)
+
+
+def test_no_files_import_each_other_in_a_circle():
+    assert circles({file: own_imports((ROOT / file).read_text(), file) - {file} for file in FILES}) == []
+
+
+def test_a_circle_is_found():
+    a, b, c = Path("a"), Path("b"), Path("c")
+    assert circles({a: {b}, b: {c}, c: {a}}) == [[a, b, c]] and circles({a: {b, c}, b: {c}, c: set()}) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("flows/spec/registry.py", "from fieldcraft.flows.wiring.build import wire"),
+        ("flows/views/data.py", "from fieldcraft.flows.steps import approve"),
+        ("models/gaussian/fit.py", "def f():\n    from fieldcraft.models.tangent.kernel import Kernel"),
+        ("storage/ledgers/operations/leases.py", "from fieldcraft.storage.ledgers.sql import SqlLedger"),
+    ],
+)
+def test_an_import_from_a_higher_floor_is_found(file, source):
+    assert upward(source, Path(file)) != []
+
+
+def test_no_folder_but_a_registry_holds_more_modules_than_one_sees_at_once():
+    held = Counter(file.parent for file in FILES if file.name != "__init__.py" and file.parent not in REGISTRIES)
+    assert {str(folder): count for folder, count in held.items() if count > MOST} == {}
+    assert len(held) > 30
+
+
 @pytest.mark.parametrize(
     ("file", "source"),
     [
         ("physics/space.py", "import fieldcraft.models.algorithm"),
-        ("physics/space.py", "from storage import records"),
+        ("physics/problems/heat.py", "from physics.space import SearchSpace"),
+        ("flows/run.py", "import storage.ledger"),
+        ("physics/space.py", "from fieldcraft.storage import records"),
         ("physics/problems/heat.py", "def f():\n    import torch"),
-        ("models/algorithm.py", "import flows"),
+        ("models/algorithm.py", "import fieldcraft.flows"),
         ("models/algorithm.py", "from fieldcraft.storage.records import Trial"),
         ("storage/fields.py", "from fieldcraft.physics.space import Design"),
         ("storage/ledger.py", "import sqlalchemy"),
         ("storage/ledger.py", "if TYPE_CHECKING:\n    from sqlalchemy.engine import Engine"),
-        ("storage/ledgers/sql.py", "from ...flows import spec"),
+        ("storage/ledgers/sql.py", "from fieldcraft.flows import spec"),
         ("storage/ledgers/sql.py", "from .. import mlflow\nfrom mlflow import tracking"),
         ("storage/field_store/staging.py", "import zarr"),
         ("storage/trackers/campaigns.py", "import torch.nn"),
@@ -144,11 +246,11 @@ def test_an_import_against_the_design_is_found(file, source):
     ("file", "source"),
     [
         ("models/algorithm.py", "from fieldcraft.physics.space import SearchSpace\nimport torch"),
-        ("storage/ledgers/sql.py", "from .. import records\nimport sqlalchemy"),
+        ("storage/ledgers/sql.py", "from fieldcraft.storage import records\nimport sqlalchemy"),
         ("models/peers/optuna_tpe.py", "def f():\n    import optuna"),
         (
             "flows/campaign.py",
-            "from prefect import flow\nfrom models import algorithm\nimport fieldcraft.storage.ledger",
+            "from prefect import flow\nfrom fieldcraft.models import algorithm\nimport fieldcraft.storage.ledger",
         ),
     ],
 )
@@ -204,13 +306,13 @@ def loaded_after(program: str, folder: Path) -> set[str]:
 
 def test_the_command_line_starts_without_torch(tmp_path):
     loaded = loaded_after("import fieldcraft.flows.cli", tmp_path)
-    assert "flows" in loaded
+    assert "fieldcraft" in loaded
     assert not loaded & {"torch", "prefect", "mlflow", "zarr", "pde"}
 
 
 def test_a_whole_status_command_loads_neither_torch_nor_a_solver(tmp_path):
     program = f"""
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import digest_of
 from fieldcraft.flows.cli import main
 spec = {{"sense": "minimize", "budget": {{"trials": 3}}}}

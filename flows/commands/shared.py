@@ -31,7 +31,7 @@ class Add(Protocol):
 
 
 def open_ledger(place: str | Path, create: bool = False) -> "Ledger":
-    """The ledger of that place (``storage.ledger.open_ledger``, imported when a command needs it)."""
+    """The ledger of that place (``storage.open_ledger.open_ledger``, imported when a command needs it)."""
     from fieldcraft.storage.open_ledger import open_ledger as opened
 
     return opened(place, create=create)

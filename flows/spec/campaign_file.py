@@ -326,7 +326,7 @@ _Spec = TypeVar("_Spec", bound=_Campaign)
 
 
 def read_campaign(path: Path) -> CampaignSpec | NamedSpec:
-    """Read and validate a campaign file (its kinds' own options are validated by ``flows.wiring.campaign.wire``).
+    """Read and validate a campaign file (its kinds' own options are validated by ``flows.wiring.build.wire``).
 
     Raises:
         InputError: the file cannot be read, is not plain YAML data, or does not describe a campaign.

@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from fieldcraft.physics.domain import Axis, Domain
-from fieldcraft.physics.functions.elementary import cosine, exponential, sine
+from fieldcraft.physics.formulas import cosine, exponential, sine
 from fieldcraft.physics.functions.interpolation import lagrange
 from fieldcraft.physics.operators import LinearEquation, LinearSystem, Values
 from fieldcraft.physics.problem import Optimum, Output, Problem, Sense

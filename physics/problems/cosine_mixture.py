@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from fieldcraft.physics.functions.elementary import SmoothSum, cosine, sine
+from fieldcraft.physics.formulas import SmoothSum, cosine, sine
 from fieldcraft.physics.operators import Values
 
 

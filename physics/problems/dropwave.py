@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.physics.domain import Domain
-from fieldcraft.physics.functions.elementary import Formula
+from fieldcraft.physics.formulas import Formula
 from fieldcraft.physics.operators import LinearEquation
 from fieldcraft.physics.problem import Optimum, Sense
 

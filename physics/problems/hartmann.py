@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldcraft.physics.functions.elementary import Formula
+from fieldcraft.physics.formulas import Formula
 from fieldcraft.physics.problem import Optimum, Sense
 
 Array = NDArray[np.float64]

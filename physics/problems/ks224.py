@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldcraft.physics.functions.elementary import Formula
+from fieldcraft.physics.formulas import Formula
 from fieldcraft.physics.problem import Optimum, Sense
 from fieldcraft.physics.space import LinearConstraint, SearchSpace
 

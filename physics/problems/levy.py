@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from fieldcraft.physics.functions.elementary import Sum, sine
+from fieldcraft.physics.formulas import Sum, sine
 from fieldcraft.physics.operators import Values
 from fieldcraft.physics.problem import Optimum, Sense
 

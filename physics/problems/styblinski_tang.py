@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fieldcraft.physics.functions.elementary import SmoothSum
+from fieldcraft.physics.formulas import SmoothSum
 from fieldcraft.physics.operators import Values
 
 

@@ -95,7 +95,7 @@ class PostgresLedger(SqlLedger):
 
 
 def open_ledger(place: str, *, create: bool, upgrade: bool) -> PostgresLedger:
-    """Open the ledger at a URL; see ``storage.ledger.open_ledger``."""
+    """Open the ledger at a URL; see ``storage.open_ledger.open_ledger``."""
     engine = _shared(place)
     shown = _place(engine.url)
     try:

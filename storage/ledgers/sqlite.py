@@ -84,7 +84,7 @@ class SqliteLedger(SqlLedger):
 
 
 def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
-    """Open the ledger in the file ``path``; see ``storage.ledger.open_ledger``."""
+    """Open the ledger in the file ``path``; see ``storage.open_ledger.open_ledger``."""
     path = path.expanduser().absolute()
     if path.exists() and _is_sound(engine := _shared(path)):
         return SqliteLedger(engine)

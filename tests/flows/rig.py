@@ -116,7 +116,7 @@ class Rig(Simulator):
 STEP = """\
 import sys
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 make_pass(Ref(sys.argv[1], "b", open_ledger(f"{sys.argv[1]}/ledger.sqlite").acquire("b").model_dump()))
 """
 DISPATCHER = '''\
@@ -126,7 +126,7 @@ from pathlib import Path
 
 from fieldcraft.flows.jobs.dispatcher import CannotTell
 from fieldcraft.flows.dispatchers.local import Local
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
 
 

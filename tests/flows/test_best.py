@@ -116,7 +116,7 @@ import os
 from dataclasses import dataclass
 
 from fieldcraft.models.surrogates.exact_gp import ExactGP
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 
 
 @dataclass(frozen=True)

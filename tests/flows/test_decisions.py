@@ -131,7 +131,7 @@ def test_two_people_at_once_leave_one_winner_and_one_clear_message(begin, tmp_pa
     )
     people.chmod(0o600)
     program = (
-        "import sys\nfrom fieldcraft.flows.cli import main\nfrom fieldcraft.flows.wiring.campaign import rewire\n"
+        "import sys\nfrom fieldcraft.flows.cli import main\nfrom fieldcraft.flows.wiring.build import rewire\n"
         "print('ready', flush=True)\nsys.stdin.readline()\n"
         "for number in range(1, 13):\n"
         "    trial = f'priced-{number:04d}'\n"

@@ -217,7 +217,7 @@ def test_killed_between_the_telling_and_its_mark_it_is_told_again_under_the_same
     code = (
         "import sys, pathlib; from fieldcraft.flows.notices.deliver import deliver; "
         "from fieldcraft.flows.settings import settings_from; "
-        "from fieldcraft.storage.ledger import open_ledger; s = settings_from(home=pathlib.Path(sys.argv[1])); "
+        "from fieldcraft.storage.open_ledger import open_ledger; s = settings_from(home=pathlib.Path(sys.argv[1])); "
         "deliver(s, open_ledger(s.ledger))"
     )
     environment = {

@@ -28,7 +28,7 @@ from fieldcraft.storage.records import TrialState
 ASSETS = Path(__file__).resolve().parents[1] / "storage" / "assets"
 HOLD = """
 import sys, time
-from fieldcraft.storage.ledger import open_ledger
+from fieldcraft.storage.open_ledger import open_ledger
 open_ledger(sys.argv[1]).acquire("b")
 print("held", flush=True)
 time.sleep(600)

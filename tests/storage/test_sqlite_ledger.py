@@ -143,7 +143,7 @@ def test_opening_a_ledger_again_keeps_the_locks_that_stop_another_process_from_f
     ledger = open_ledger(path)
     ledger.campaigns()  # its connection stays open, and holds a shared lock
     open_ledger(path).campaigns()
-    visit = f"from fieldcraft.storage.ledger import open_ledger; open_ledger({str(path)!r}).campaigns()"
+    visit = f"from fieldcraft.storage.open_ledger import open_ledger; open_ledger({str(path)!r}).campaigns()"
     subprocess.run([sys.executable, "-c", visit], check=True, cwd=Path(__file__).resolve().parents[2])
     assert path.with_name(f"{path.name}-wal").exists()
     assert ledger.check() == []

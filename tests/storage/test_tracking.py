@@ -633,7 +633,7 @@ def test_without_mlflow_the_outbox_waits(ledger: Ledger, tmp_path: Path) -> None
     (tmp_path / "mlflow").mkdir()
     (tmp_path / "mlflow" / "__init__.py").write_text("raise ImportError('No module named mlflow')")
     code = (
-        "import sys; from fieldcraft.storage.ledger import open_ledger\n"
+        "import sys; from fieldcraft.storage.open_ledger import open_ledger\n"
         "from fieldcraft.storage.trackers.campaigns import Tracker, TrackingError\n"
         "print('mlflow' in sys.modules)\n"
         f"try: Tracker('sqlite:////nowhere.db', None, None).export(open_ledger({str(tmp_path / 'ledger.db')!r}))\n"
