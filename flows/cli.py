@@ -9,13 +9,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fieldcraft.flows.commands import campaigns, decisions, reading, recovery, reports, results, studies, trials
+from fieldcraft.flows.commands import (
+    campaigns,
+    decisions,
+    reading,
+    recovery,
+    reports,
+    results,
+    starting,
+    studies,
+    trials,
+)
 from fieldcraft.flows.commands.shared import Command, complain, doubt, wait_for_people
 from fieldcraft.flows.errors import FieldcraftError, InputError, Unfinished
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.text import QUOTED, quoted, shown, suggestion
 
-_GROUPS = (campaigns, decisions, reading, recovery, reports, results, studies, trials)
+_GROUPS = (starting, campaigns, decisions, reading, recovery, reports, results, studies, trials)
 _NOBODY_READS = 141  # as of a process that ended by SIGPIPE
 _LONG = re.compile(f"'[^']{{{QUOTED},}}'")
 
