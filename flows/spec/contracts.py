@@ -34,7 +34,7 @@ def require_whole(group: str, cls: type[Any]) -> None:
     base = _BASES.get(group)
     if base is not None and not issubclass(cls, base):
         name, of = cls.__name__, base.__name__
-        raise _fault(cls, f"{name} is no {of}: write class {name}({of}), with 'from {base.__module__} import {of}'")
+        raise _fault(cls, f"{name} is no {of}: write class {name}({of}), with 'from fieldcraft import {of}'")
     for name in sorted(getattr(cls, "__abstractmethods__", ())):
         raise _fault(cls, f"{cls.__name__} has no {name!r}: give it {_REMEDY.get(name, name)}")
     for name, value in vars(base or object).items():

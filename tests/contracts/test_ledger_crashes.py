@@ -171,9 +171,9 @@ def test_a_seal_that_was_killed_holds_whole_or_not_at_all(backend, when, tmp_pat
 def test_a_copy_that_was_killed_is_there_whole_or_not_at_all_and_can_be_made_again(backend, when, tmp_path):
     ledger, place = backend(tmp_path), tmp_path / "copy.sqlite"
     trial_in(ledger, S.COMPLETED)
-    assert killed_at(f"ledger.copy.{when}", lambda: ledger.copy_to(place))
+    assert killed_at(f"ledger.copy.{when}", lambda: ledger.copy_to(open_ledger(place, create=True)))
     if when == "before":
         assert open_ledger(place).campaigns() == ()
-        ledger.copy_to(place)
+        ledger.copy_to(open_ledger(place, create=True))
     assert everything(open_ledger(place)) == everything(ledger)
     assert open_ledger(place).check() == []

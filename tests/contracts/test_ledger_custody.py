@@ -37,7 +37,7 @@ def test_a_copy_tells_everything_that_the_ledger_tells_and_counts_on_from_there(
     trial = trial_in(ledger, S.COMPLETED)
     ledger.note("heat", 0, "train", {"loss": 1 / 3, "order": {"z": 1, "a": 2}}, None)
     ledger.notify("heat", "approval waiting", "waits:0", {})
-    ledger.copy_to(tmp_path / "copy.sqlite")
+    ledger.copy_to(open_ledger(tmp_path / "copy.sqlite", create=True))
     copy = open_ledger(tmp_path / "copy.sqlite")
     assert everything(copy) == everything(ledger)
     assert copy.trial(trial.id) == ledger.trial(trial.id)
@@ -56,7 +56,7 @@ def test_a_sealed_ledger_is_copied_into_every_back_end_and_goes_on_there(ledger,
     for item in ledger.pending():
         ledger.exported(item.id, f"run-{item.id}")
     seal(ledger)
-    ledger.copy_to(target)
+    ledger.copy_to(open_ledger(target, create=True))
     copy = open_ledger(target)
     for read in (lambda each: each.briefs("heat"), lambda each: each.tracked("heat"), everything):
         assert read(copy) == read(ledger)
@@ -70,7 +70,7 @@ def test_a_sealed_ledger_is_copied_into_every_back_end_and_goes_on_there(ledger,
 def test_a_copy_is_of_one_instant_while_others_write(ledger, tmp_path):
     begin(ledger)
     writing = ledger.propose("heat", 0, [proposal(slot) for slot in range(4)], "test")
-    ledger.copy_to(tmp_path / "copy.sqlite")
+    ledger.copy_to(open_ledger(tmp_path / "copy.sqlite", create=True))
     for trial in writing:
         finish_trial(ledger, step(ledger, step(ledger, approve(ledger, trial), S.STAGED), S.RUNNING))
     copy = open_ledger(tmp_path / "copy.sqlite")
@@ -80,9 +80,9 @@ def test_a_copy_is_of_one_instant_while_others_write(ledger, tmp_path):
 
 def test_a_ledger_is_never_copied_over_one_that_holds_campaigns(ledger, target):
     begin(ledger)
-    ledger.copy_to(target)
+    ledger.copy_to(open_ledger(target, create=True))
     with pytest.raises(LedgerError, match="holds campaigns already") as refused:
-        ledger.copy_to(target)
+        ledger.copy_to(open_ledger(target, create=True))
     assert "hush" not in str(refused.value)
 
 
@@ -93,7 +93,7 @@ def test_a_ledger_that_cannot_be_read_is_the_one_that_is_named_when_it_is_copied
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as beside:
         beside.execute("DROP TABLE notices")
     with pytest.raises(LedgerError, match=r"ledger\.db could not be used: no such table: notices"):
-        ledger.copy_to(target)
+        ledger.copy_to(open_ledger(target, create=True))
     assert open_ledger(target).campaigns() == ()
 
 
@@ -159,7 +159,7 @@ def test_a_copy_that_takes_over_is_open_free_and_shows_everything_again(ledger, 
         ledger.exported(item.id, "run")
     shown, lease = ledger.tracked("heat"), ledger.acquire("heat")
     ledger.seal("/elsewhere", [lease], "ana", "")
-    ledger.copy_to(tmp_path / "copy.sqlite")
+    ledger.copy_to(open_ledger(tmp_path / "copy.sqlite", create=True))
     copy = open_ledger(tmp_path / "copy.sqlite")
     with pytest.raises(Sealed, match="/elsewhere"):
         copy.acquire("heat")

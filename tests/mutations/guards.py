@@ -61,7 +61,7 @@ GUARDS = (
         "storage/ledgers/operations/compare_and_swap.py",
         ".where(table.c.id == before.id, table.c.state == before.state.value, table.c.version == before.version)",
         ".where(table.c.id == before.id)",
-        "tests/storage/test_swaps.py::test_a_row_that_was_changed_after_it_was_read_is_not_written",
+        "tests/storage/ledgers/test_compare_and_swap.py::test_a_row_that_was_changed_after_it_was_read_is_not_written",
         r"DID NOT RAISE .*StaleTrial",
     ),
     Guard(
@@ -85,7 +85,7 @@ GUARDS = (
         "flows/wiring/context.py",
         "ledger if lease is None else ledger.fenced(Lease.model_validate(lease))",
         "ledger",
-        "tests/flows/test_passes.py::test_a_pass_whose_lease_was_broken_writes_nothing",
+        "tests/flows/steps/test_one_pass.py::test_a_pass_whose_lease_was_broken_writes_nothing",
         r"DID NOT RAISE .*LeaseLost",
     ),
     Guard(
@@ -109,7 +109,7 @@ GUARDS = (
         "storage/trackers/campaigns.py",
         "ledger.acquire_exporter(), 0",
         "ledger.acquire_exporter(break_lease=True), 0",
-        "tests/storage/test_tracking.py::test_a_second_exporter_is_refused_while_the_first_one_works",
+        "tests/storage/trackers/test_tracking.py::test_a_second_exporter_is_refused_while_the_first_one_works",
         r"DID NOT RAISE .*LeaseHeld",
     ),
     Guard(
@@ -133,7 +133,7 @@ GUARDS = (
         "storage/ledgers/operations/approvals.py",
         "    if approval.digest != (runs := what_runs(connection, trial)) or approval.revision != trial.revision:\n",
         "    if False:\n",
-        "tests/flows/test_failures.py::"
+        "tests/flows/rules/test_failures.py::"
         "test_a_trial_that_is_not_what_was_approved_holds_up_neither_the_pass_nor_other_trials",
         r"not enough values to unpack",
     ),
@@ -151,7 +151,7 @@ GUARDS = (
         "flows/steps/approve.py",
         "None if approval.code == code.digest else uncovered(",
         "None if approval.code else uncovered(",
-        "tests/flows/test_covering.py::"
+        "tests/flows/rules/test_approved_code.py::"
         "test_a_simulator_that_changed_after_a_persons_approval_does_not_run_under_it",
         r"'simulati.*'person'",
     ),
@@ -160,7 +160,7 @@ GUARDS = (
         "flows/spec/source_files.py",
         "    if told is None:",
         "    if told is not None:",
-        "tests/flows/test_covering.py::"
+        "tests/flows/rules/test_approved_code.py::"
         "test_a_file_that_changes_between_the_dispatch_and_the_import_is_refused_where_it_would_run",
         r"assert",
     ),
@@ -204,7 +204,7 @@ GUARDS = (
         "        claimed = _claim(site, trial, now)\n",
         '        dispatcher.submit(Job(trial.id, f"{trial.id}-{trial.attempt + 1}", _request(site, trial, now)))\n'
         "        claimed = _claim(site, trial, now)\n",
-        "tests/flows/test_passes.py::test_a_trial_is_staged_in_the_ledger_before_its_dispatcher_is_asked_to_run_it",
+        "tests/flows/steps/test_one_pass.py::test_a_trial_is_staged_in_the_ledger_before_its_dispatcher_is_asked_to_run_it",
         r"b-0001-1 APPROVED",
     ),
     Guard(
@@ -212,7 +212,7 @@ GUARDS = (
         "flows/steps/dispatch.py",
         "        handle = dispatcher.find(key)\n",
         "        handle = None\n",
-        "tests/flows/test_failures.py::"
+        "tests/flows/rules/test_failures.py::"
         "test_a_staged_trial_of_which_nobody_can_tell_whether_it_was_sent_is_held_and_sent_once_it_was_not",
         r"assert .*'person'",
     ),
@@ -221,7 +221,7 @@ GUARDS = (
         "flows/steps/harvest.py",
         "    if site.campaign.idempotent:\n",
         "    if True:\n",
-        "tests/flows/test_failures.py::"
+        "tests/flows/rules/test_failures.py::"
         "test_a_killed_simulation_that_may_not_be_repeated_is_held_until_a_person_retries_it",
         r"Differing attributes:\s+.'wait",
     ),

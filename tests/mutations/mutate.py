@@ -19,7 +19,7 @@ from pathlib import Path
 
 from guards import GUARDS, ROOT, Guard
 
-COPIED = ("physics", "models", "storage", "flows", "tests")
+COPIED = ("fieldcraft", "physics", "models", "storage", "flows", "tests")
 LIMIT_S = 180.0
 USAGE = 4  # pytest's exit status where it does not find what it is to run
 
@@ -61,7 +61,7 @@ def main(words: Sequence[str]) -> int:
 def copied(copy: Path) -> Path:
     """The sources and tests in a new folder."""
     for name in COPIED:
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
     return copy
 

@@ -1,0 +1,208 @@
+"""What people forget when they write their first problem: one line with file, line and remedy, and exit 2."""
+
+from pathlib import Path
+
+import pytest
+from small import SMALL
+
+from fieldcraft.flows.cli import main
+
+HEAD = """\
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldcraft.physics.domain import Axis, Domain
+from fieldcraft.physics.problem import Infeasible, Output, Problem, Simulator
+from fieldcraft.physics.space import Continuous, SearchSpace
+
+
+@dataclass(frozen=True)
+"""
+RIGHT = """\
+class Rod(Problem):
+    scale: float = 1.0
+
+    @property
+    def space(self):
+        return SearchSpace((Continuous("x", 0.0, 1.0, "m"),))
+
+    @property
+    def outputs(self):
+        return (Output("y", "K"),)
+
+    def function(self, design):
+        return {"y": design["x"]}
+"""
+OUTPUTS = '    @property\n    def outputs(self):\n        return (Output("y", "K"),)\n'
+SPACE = '        return SearchSpace((Continuous("x", 0.0, 1.0, "m"),))\n'
+FIRST = len(HEAD.splitlines())  # the line above the class
+
+# What takes the place of what, the line that is named, and what is said of it.
+MISTAKES = {
+    "no outputs": (
+        OUTPUTS,
+        "",
+        FIRST,
+        "Rod has no 'outputs': give it a property that returns a tuple, such as (Output(",
+    ),
+    "no space": (
+        f"    @property\n    def space(self):\n{SPACE}",
+        "",
+        FIRST,
+        "Rod has no 'space': give it a property that",
+    ),
+    "outputs without @property": (
+        OUTPUTS,
+        OUTPUTS[14:],
+        18,
+        "'outputs' is a method and must be a property: write @prope",
+    ),
+    "space without @property": (
+        "    @property\n    def space",
+        "    def space",
+        14,
+        "'space' is a method and must be a",
+    ),
+    "sd without @property": (
+        "    scale",
+        "    def sd(self):\n        return 1.0\n\n    scale",
+        12,
+        "'sd' is a method and must",
+    ),
+    "a bare output": (
+        '(Output("y", "K"),)',
+        'Output("y", "K")',
+        18,
+        "'outputs' gives Output(name='y', unit='K'): return (Output(name='y', unit='K'),), a tuple with its comma.",
+    ),
+    "outputs that are words": ('(Output("y", "K"),)', '("y",)', 18, "'outputs' gives ('y',): return (Output(\"value\""),
+    "no output at all": (
+        '(Output("y", "K"),)',
+        "()",
+        18,
+        '\'outputs\' gives (): return (Output("value", "K"),), a tuple',
+    ),
+    "two outputs of one name": (
+        '"K"),)',
+        '"K"), Output("y"))',
+        18,
+        "two outputs are named 'y': give each its own name",
+    ),
+    "an error in space": (
+        SPACE,
+        SPACE.replace("0.0, 1.0", "2.0, 1.0"),
+        16,
+        "Rod cannot give its 'space': SpaceError: x has",
+    ),
+    "a name in space": (
+        SPACE,
+        "        return Serchspace()\n",
+        16,
+        "Rod cannot give its 'space': NameError: name 'Serch",
+    ),
+    "no space in space": (
+        SPACE,
+        "        return 3\n",
+        14,
+        "'space' gives 3: return a SearchSpace, such as SearchSpace((",
+    ),
+    "an error in outputs": (
+        '(Output("y", "K"),)',
+        "1 / 0",
+        20,
+        "Rod cannot give its 'outputs': ZeroDivisionError: div",
+    ),
+    "an error in domain": (
+        "    def function",
+        '    @property\n    def domain(self):\n        return Domain((Axis("x", 1.0, 0.0),))\n\n    def function',
+        24,
+        "Rod cannot give its 'domain': ",
+    ),
+    "no problem": (
+        "class Rod(Problem)",
+        "class Rod",
+        FIRST,
+        "Rod is no Problem: write class Rod(Problem), with 'from fieldcraft import Problem'",
+    ),
+    "another base": (
+        "class Rod(Problem)",
+        "class Rod(Simulator)",
+        FIRST,
+        "Rod is no Problem: write class Rod(Problem)",
+    ),
+    "an error where it is made": (
+        "    scale: float = 1.0\n",
+        "    scale: float = 1.0\n\n    def __post_init__(self):\n        self.scale = 2.0\n",
+        15,
+        "Rod cannot be made of these options: FrozenInstanceError: cannot assign to field 'scale'",
+    ),
+    "an option of no known type": (
+        "scale: float = 1.0",
+        "scale: np.generic = 1.0",
+        FIRST,
+        "Rod cannot be made of these",
+    ),
+    "an error in cost": (
+        "    def function",
+        "    def cost(self, design):\n        return design['z']\n\n    def function",
+        23,
+        "Rod cannot tell the cost of a design: KeyError: 'z'",
+    ),
+}
+
+
+def rod(folder: Path, text: str) -> Path:
+    """A campaign file of a problem of this text."""
+    (folder / "mine" / "problems").mkdir(parents=True)
+    (folder / "mine" / "problems" / "rod.py").write_text(text)
+    file = folder / "rod.yaml"
+    file.write_text(SMALL.replace("{kind: branin}", "{kind: rod}").replace("noise: {sd: 0.5}\n", ""))
+    return file
+
+
+def told(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str) -> str:
+    """What ``check`` says on one line of a problem that cannot be."""
+    file = rod(folder, text)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(folder / "mine"))
+    assert main(["check", str(file), "--home", str(folder / "home")]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert not (folder / "home").exists()
+    return err
+
+
+@pytest.mark.parametrize("mistake", list(MISTAKES))
+def test_an_ordinary_mistake_is_one_line_with_file_line_and_remedy(tmp_path, capsys, monkeypatch, mistake):
+    old, new, line, said = MISTAKES[mistake]
+    assert old in RIGHT
+    err = told(tmp_path, capsys, monkeypatch, HEAD + RIGHT.replace(old, new))
+    place = tmp_path / "mine" / "problems" / "rod.py"
+    assert f"rod.yaml: line 4: problem: {place}, line {line}: {said}" in err
+
+
+def test_without_a_mistake_it_is_a_problem(tmp_path, capsys, monkeypatch):
+    file = rod(tmp_path, HEAD + RIGHT)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "mine"))
+    assert main(["check", str(file), "--home", str(tmp_path / "home")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_file_that_ends_the_program_or_cannot_be_read_is_one_line_too(tmp_path, capsys, monkeypatch):
+    said = told(tmp_path / "one", capsys, monkeypatch, "raise SystemExit(0)\n")
+    assert "rod.py cannot be loaded: SystemExit: 0 (" in said and "rod.py, line 1). Mend the file." in said
+    assert "SyntaxError: invalid syntax (rod.py, line 2)" in told(
+        tmp_path / "two", capsys, monkeypatch, "x = 1\ndef (\n"
+    )
+
+
+def test_a_simulator_without_run_is_told_with_what_it_needs(tmp_path, capsys, monkeypatch):
+    file = rod(tmp_path, HEAD + RIGHT)
+    (tmp_path / "mine" / "simulators").mkdir()
+    solver = tmp_path / "mine" / "simulators" / "rod.py"
+    solver.write_text(HEAD + "class Solver(Simulator):\n    cells: int = 3\n")
+    file.write_text(file.read_text().replace("{kind: function}", "{kind: rod}"))
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "mine"))
+    assert main(["check", str(file), "--home", str(tmp_path / "home")]) == 2
+    said = f"{solver}, line {FIRST}: Solver has no 'run': give it a method run(self, problem, design, rng) that returns"
+    assert said in capsys.readouterr().err
