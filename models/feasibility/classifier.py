@@ -26,11 +26,11 @@ from torch import Tensor
 from fieldcraft.models.feasibility.laplace import Laplace
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
+from fieldcraft.models.numerics.length_scales import STATIONARY_SD, encoded_mean
 from fieldcraft.models.observations import Array
 
 _METRIC = "metric."
 # Prior of a length scale over the unit cube: lognormal with this median times sqrt(d) and this spread.
-_SCALE_MEAN, _SCALE_SD = math.sqrt(2), math.sqrt(3)
 # Prior of log s. A wider one lets a few dozen trials claim a sharp boundary, and their predictions become too sure.
 _OUTPUT_MEAN, _OUTPUT_SD = math.log(2.0), 0.35
 _SCALES = (math.log(0.05), math.log(100.0))
@@ -278,10 +278,10 @@ def log_prior(flat: Array) -> tuple[float, Array]:
     As in BoTorch it is the density of the length scales, not of their logarithms, that is maximised.
     """
     d = len(flat) - 2
-    away = (flat[:d] - math.log(2) - _SCALE_MEAN - 0.5 * math.log(d)) / _SCALE_SD
+    away = (flat[:d] - encoded_mean(d)) / STATIONARY_SD
     output = (flat[-2] - _OUTPUT_MEAN) / _OUTPUT_SD
     value = -0.5 * (away @ away + output**2 + flat[-1] ** 2) - flat[:d].sum()
-    return float(value), np.concatenate([-away / _SCALE_SD - 1, [-output / _OUTPUT_SD, -flat[-1]]])
+    return float(value), np.concatenate([-away / STATIONARY_SD - 1, [-output / _OUTPUT_SD, -flat[-1]]])
 
 
 def log_evidence(X: Tensor, signs: Tensor, flat: Array) -> tuple[float, Array]:
@@ -334,9 +334,9 @@ def _chosen(X: Tensor, signs: Tensor, restarts: int, rng: np.random.Generator) -
 
 def _starts(d: int, restarts: int, rng: np.random.Generator, bounds: list[tuple[float, float]]) -> list[Array]:
     """Starts (d + 2,): the priors' modes, and draws from the priors within the bounds."""
-    middle = np.array([math.log(2) + _SCALE_MEAN + 0.5 * math.log(d)] * d + [_OUTPUT_MEAN, 0.0])
-    spread = np.array([_SCALE_SD] * d + [_OUTPUT_SD, 1.0])
-    modes = middle - np.array([_SCALE_SD**2] * d + [0.0, 0.0])
+    middle = np.array([encoded_mean(d)] * d + [_OUTPUT_MEAN, 0.0])
+    spread = np.array([STATIONARY_SD] * d + [_OUTPUT_SD, 1.0])
+    modes = middle - np.array([STATIONARY_SD**2] * d + [0.0, 0.0])
     drawn = [middle + spread * rng.standard_normal(d + 2) for _ in range(restarts)]
     low, high = np.array(bounds).T
     return [np.clip(start, low, high) for start in (modes, *drawn)]

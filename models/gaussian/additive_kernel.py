@@ -17,8 +17,6 @@ from torch import Tensor
 
 from fieldcraft.models.gaussian.hyperparameters import (
     NOISE_SD,
-    SCALE_MEAN,
-    SCALE_SD,
     SCALES,
     SIZE_SD,
     SIZES,
@@ -27,6 +25,7 @@ from fieldcraft.models.gaussian.hyperparameters import (
 )
 from fieldcraft.models.gaussian.summed_process import drawn_terms
 from fieldcraft.models.linear.conditioning import Factor
+from fieldcraft.models.numerics.length_scales import STATIONARY_SD, encoded_mean
 from fieldcraft.models.observations import Array
 from fieldcraft.models.surrogate import Function
 
@@ -127,9 +126,9 @@ class Evidence:
         self.y = y
         noise, noises = noise_prior(noise_variance)
         sizes = [*[math.log(1 / d)] * d, _FULL_SIZE]
-        scales = [*[SCALE_MEAN] * d, SCALE_MEAN + 0.5 * math.log(d)]
+        scales = [*[encoded_mean(1)] * d, encoded_mean(d)]
         self.centre = np.array([*sizes, *scales, noise])
-        self.spread = np.array([*[SIZE_SD] * (d + 1), *[SCALE_SD] * (d + 1), NOISE_SD])
+        self.spread = np.array([*[SIZE_SD] * (d + 1), *[STATIONARY_SD] * (d + 1), NOISE_SD])
         self.bounds = [*[SIZES] * (d + 1), *[SCALES] * (d + 1), noises]
 
     def __call__(self, flat: Array) -> tuple[float, Array]:

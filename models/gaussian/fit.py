@@ -19,6 +19,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import pdist, squareform
 
 from fieldcraft.models.linear.fourier_features import Kernel
+from fieldcraft.models.numerics.length_scales import STATIONARY_SD, unit_mean
 from fieldcraft.models.observations import Array
 
 # What L-BFGS-B is told where there is no finite density: it then shortens its step.
@@ -47,7 +48,7 @@ that lie on the edge of constraints, which are then believed known to a hundredt
 
 def scale_prior(d: int) -> LogNormal:
     """BoTorch's prior of each of d length scales over the unit cube (Hvarfner et al., 2024)."""
-    return LogNormal(location=math.sqrt(2) + 0.5 * math.log(d), spread=math.sqrt(3), least=0.025)
+    return LogNormal(location=unit_mean(d), spread=STATIONARY_SD, least=0.025)
 
 
 @dataclass(frozen=True, eq=False)

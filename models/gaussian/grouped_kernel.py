@@ -17,8 +17,6 @@ from torch import Tensor
 
 from fieldcraft.models.gaussian.hyperparameters import (
     NOISE_SD,
-    SCALE_MEAN,
-    SCALE_SD,
     SCALES,
     SIZE_SD,
     SIZES,
@@ -29,6 +27,7 @@ from fieldcraft.models.gaussian.kernel_bounds import Radial
 from fieldcraft.models.gaussian.summed_process import drawn_terms
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.linear.fourier_features import Kernel
+from fieldcraft.models.numerics.length_scales import STATIONARY_SD, encoded_mean
 from fieldcraft.models.observations import Array
 from fieldcraft.models.surrogate import Function
 
@@ -131,9 +130,9 @@ class GroupedEvidence:
         self._y, self._radial, self._groups = torch.tensor(y), Radial(kind), groups
         noise, noises = noise_prior(noise_variance)
         widths = {j: len(columns) for columns in groups for j in columns}
-        scales = [SCALE_MEAN + 0.5 * math.log(widths[j]) for j in range(X.shape[1])]
+        scales = [encoded_mean(widths[j]) for j in range(X.shape[1])]
         self.centre = np.array([*[math.log(1 / len(groups))] * len(groups), *scales, noise])
-        self.spread = np.array([*[SIZE_SD] * len(groups), *[SCALE_SD] * len(scales), NOISE_SD])
+        self.spread = np.array([*[SIZE_SD] * len(groups), *[STATIONARY_SD] * len(scales), NOISE_SD])
         self.bounds = [*[SIZES] * len(groups), *[SCALES] * len(scales), noises]
 
     def __call__(self, flat: Array) -> tuple[float, Array]:

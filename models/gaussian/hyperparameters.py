@@ -13,8 +13,6 @@ Interval = tuple[float, float]
 
 SIZE_SD = 1.5
 """Of the log of a prior variance around the log of its share: wide enough for a part that does not matter."""
-SCALE_MEAN, SCALE_SD = math.sqrt(2.0) + math.log(2.0), math.sqrt(3.0)
-"""BoTorch's dimension-scaled prior (Hvarfner et al., 2024) in one encoded coordinate; in D, log(D) / 2 is added."""
 NOISE_SD = 1.0
 """Of the log of a reading's variance, where it is fitted."""
 SIZES: Interval = (math.log(1e-6), math.log(1e2))

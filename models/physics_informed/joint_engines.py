@@ -10,6 +10,7 @@ from torch import Tensor
 from fieldcraft.models.networks.perceptron import Activation, Network, Streams, hessian_forms
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
 from fieldcraft.models.numerics.digests import stamped
+from fieldcraft.models.numerics.length_scales import EQUATION
 from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Observations, Physics, Scaling
@@ -25,8 +26,7 @@ from fieldcraft.models.physics_informed.tangent_covariance import Tangent
 from fieldcraft.models.surrogate import Report
 
 _HYPER = ("scales", "sds", "noise", "slack")
-# Length scales of half the box's width, which few readings move far.
-_BELIEF = Belief(scales=(0.0, 0.5))
+_BELIEF = Belief(scales=EQUATION)
 # Matrices of the size of a field's covariance that are alive at once: a gradient keeps its intermediates.
 _COPIES = 60
 

@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from fieldcraft.models.linear.conditioning import marginal_slope
+from fieldcraft.models.numerics.length_scales import TANGENT_SD
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.tangent.features import Init, TangentNetwork, fixed, gram
 from fieldcraft.models.tangent.kernel import LEAST_NOISE, Hyperparameters, TangentKernel
@@ -25,7 +26,6 @@ FIT_ROWS = 1000
 
 # Prior of log l: wide enough to drop a coordinate that does not matter, tight enough that twenty trials in ten
 # dimensions cannot explain themselves by chance (1.7, as BoTorch has, was overconfident by four deviations).
-_SCALE_SD = 0.5
 _OUTPUT_SD = 1.0
 _NOISE_MIDDLE, _NOISE_SD = -5.0, 3.0
 _BOUNDS = {"scale": (-6.0, 8.0), "output": (-4.0, 6.0), "noise": (math.log(LEAST_NOISE), 1.0)}
@@ -105,7 +105,7 @@ class Evidence:
 
     @property
     def _spread(self) -> Array:
-        scales = [_SCALE_SD] * (int(self.groups.max()) + 1)
+        scales = [TANGENT_SD] * (int(self.groups.max()) + 1)
         return np.array([*scales, _OUTPUT_SD, _NOISE_SD])[: len(self.middle)]
 
     def _gram(self, v: Tensor) -> Tensor:

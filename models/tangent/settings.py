@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
+from fieldcraft.models.numerics.length_scales import tangent_centre, tangent_centres
 from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.tangent.convolution import Convolution
@@ -22,12 +23,6 @@ RANDOM_FEATURES = 2000
 """Most weights of the narrower network that stands in above ``n_exact`` trials."""
 
 _GAINS: dict[Activation, float] = {"sine": 1.0, "erf": 1.5, "tanh": 1.5, "relu": math.sqrt(2)}
-# Length scale before any data of one coordinate alone. Distances between points of a box grow as the root of its
-# dimension: a length scale that did not would leave all points of ten and more dimensions uncorrelated.
-_CENTRES: dict[Activation, float] = {"sine": 0.41, "erf": 0.41, "tanh": 0.41, "relu": 0.5}
-# As many times that for functions nearly linear in most coordinates, as engineers' constraints are, which a dozen
-# trials then foretell; readings of rugged ones make the shorter scale the more probable.
-_SMOOTH = 3.0
 _WIDTH, _IMAGE_WIDTH = 500, 64
 _PATCH = 10  # numbers in a pixel's surroundings, the constant counted
 # Arrays of n x n numbers alive at once while conditioning, while fitting (a gradient
@@ -170,10 +165,9 @@ class TangentSettings:
 
     def _centres(self, d: int, shape: TangentNetwork) -> tuple[float, ...]:
         """Of the length scales' priors over d coordinates; a convolution sees a patch of few pixels at a time."""
-        alone = _CENTRES[self.activation]
         if isinstance(shape, Convolution):
-            return (alone,)
-        return alone * math.sqrt(d), _SMOOTH * alone * math.sqrt(d)
+            return (tangent_centre(self.activation),)
+        return tangent_centres(d, self.activation)
 
     def _refuse_memory(self, n: int, shape: TangentNetwork) -> None:
         small = min(n, shape.size + 1)
