@@ -1,7 +1,9 @@
-"""The protocol of a sentence: a name for a whole algorithm, and the words it stands for."""
+"""Named algorithms: a name for a whole algorithm, and the words it stands for."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, Protocol
 
 Words = dict[str, Any]
 """Plain data in the shape of a campaign file's ``algorithm``: start, and the three words or a peer."""
@@ -20,21 +22,40 @@ RAW_TRAINING: Mapping[str, Any] = {
 """The tangent kernel as the papers use it, neither normalised nor fitted, and their 50 gradient steps."""
 
 
-class Sentence(Protocol):
+class NamedAlgorithm(Protocol):
     """A name for an algorithm: a frozen dataclass whose fields are what a campaign file may set beside ``kind``.
 
-    Every sentence has ``preset``: ``default`` is what this project found to work, ``paper`` what the method's authors
-    published. What a campaign file gives for a word wins over the sentence's.
+    Every one has ``preset``: ``default`` is what this project found to work, ``paper`` what the method's authors
+    published. What a campaign file gives for a word wins over the named algorithm's.
     """
 
     def words(self, dimension: int, batch: int) -> Words:
-        """What the sentence stands for, as plain data.
+        """The algorithm in words, as plain data.
 
         Args:
             dimension: Encoded coordinates of the search space.
             batch: Designs of one iteration, for each of which some surrogates train a network of its own.
         """
         ...
+
+
+@dataclass(frozen=True)
+class OnePreset:
+    """A named algorithm of which there is one form."""
+
+    preset: Literal["default"] = "default"
+
+
+@cache
+def rival(kind: str) -> type[NamedAlgorithm]:
+    """The algorithm of a rival, by the rival's name, after this campaign's own start."""
+
+    @dataclass(frozen=True)
+    class Rival(OnePreset):
+        def words(self, dimension: int, batch: int) -> Words:
+            return {"start": start(dimension), "peer": {"kind": kind}}
+
+    return Rival
 
 
 def start(dimension: int, proposer: str = "sobol") -> Words:

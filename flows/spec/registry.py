@@ -9,10 +9,10 @@ import dataclasses
 import importlib
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -22,6 +22,8 @@ from fieldcraft.flows.spec.contracts import asked, require_problem, require_whol
 from fieldcraft.flows.spec.plugin_files import line_of, module_of
 from fieldcraft.flows.text import QUOTED, quoted, shown
 from fieldcraft.flows.text import suggestion as suggestion
+
+T = TypeVar("T")
 
 PACKAGES = {
     "problems": "fieldcraft.physics.problems",
@@ -68,8 +70,14 @@ def _twice(kind: str, one: Path, other: Path) -> InputError:
     return InputError(f"Kind {kind!r} exists twice: {one} and {other}. Rename yours.")
 
 
-def load(group: str, kind: str, plugins: Sequence[Path] = ()) -> type[Any]:
+def load(group: str, kind: str, plugins: Sequence[Path] = (), also: Collection[str] = ()) -> type[Any]:
     """The class of a kind.
+
+    Args:
+        group: What it is a kind of.
+        kind: Its name.
+        plugins: Directories searched for kinds beside the built-in ones.
+        also: Names that mean something in the same place, for suggestions.
 
     Raises:
         InputError: no such kind, or two; or its file cannot be loaded or does not hold one public frozen dataclass.
@@ -78,7 +86,8 @@ def load(group: str, kind: str, plugins: Sequence[Path] = ()) -> type[Any]:
     if kind not in known:
         new = f"{group}/{kind}.py" if _KIND.fullmatch(kind[:QUOTED]) else f"a file of its name into {group}/"
         raise InputError(
-            f"No kind {quoted(kind)} in {group}.{suggestion(kind, known)} Known: {', '.join(sorted(known))}. "
+            f"No kind {quoted(kind)} in {group}.{suggestion(kind, [*known, *also])} "
+            f"Known: {', '.join(sorted({*known, *also}))}. "
             f"To add one, write {shown(new)} in a directory that FIELDCRAFT_PLUGINS lists"
             f"{'' if plugins else ', which lists none now'}."
         )
@@ -107,6 +116,7 @@ def build(
     *,
     given: Mapping[str, Any] | None = None,
     beside: Sequence[str] = (),
+    also: Collection[str] = (),
 ) -> Any:
     """The component that ``{kind: ..., option: ...}`` describes, validated.
 
@@ -117,17 +127,27 @@ def build(
         where: Its place in the file, for errors.
         given: Fields that the caller sets and no file can.
         beside: Keys of the same place that are no options, for suggestions.
+        also: Names that mean something in the place of the kind, for suggestions.
 
     Raises:
         InputError: unknown kind, misspelt option, or a value that the component refuses; ``where`` is named.
     """
-    given = given or {}
+    made = made_of(_class(group, component.get("kind"), plugins, where, also), component, where, given or {}, beside)
+    if group == "problems":
+        with at(where):
+            require_problem(made)
+    return made
+
+
+def made_of(
+    cls: type[T], component: Mapping[str, Any], where: str, given: Mapping[str, Any], beside: Sequence[str]
+) -> T:
+    """A component of this class; as ``build``."""
     options = {key: value for key, value in component.items() if key != "kind"}
-    cls = _class(group, component.get("kind"), plugins, where)
     if taken := sorted(given.keys() & options.keys()):
         raise InputError(f"{where}.{taken[0]}: unknown key {taken[0]!r}. Remove it.")
     if "__pydantic_config__" not in vars(cls):
-        cls.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+        cls.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     try:
         with at(where), asked(cls, "be made of these options"):
             made = TypeAdapter(cls).validate_python({**given, **options})
@@ -140,15 +160,12 @@ def build(
     ]
     if faults:
         raise InputError(*faults)
-    if group == "problems":
-        with at(where):
-            require_problem(made)
     return made
 
 
-def _class(group: str, kind: object, plugins: Sequence[Path], where: str) -> type[Any]:
+def _class(group: str, kind: object, plugins: Sequence[Path], where: str, also: Collection[str]) -> type[Any]:
     with at(f"{where}.kind" if where else ""):
-        cls = load(group, str(kind), plugins)
+        cls = load(group, str(kind), plugins, also)
     with at(where):
         require_whole(group, cls)
     return cls

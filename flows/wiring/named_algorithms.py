@@ -7,8 +7,8 @@ from typing import Any
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.campaign_file import AlgorithmSpec, CampaignSpec, NamedSpec, stored
-from fieldcraft.flows.spec.registry import build, options_of
-from fieldcraft.models.named_algorithm import Sentence
+from fieldcraft.flows.spec.registry import available, build, made_of, options_of
+from fieldcraft.models.named_algorithm import NamedAlgorithm, rival
 
 WORDS = tuple(name for name in AlgorithmSpec.model_fields if name != "named")
 MODEL = ("surrogate", "acquisition", "maximizer", "peer")
@@ -44,7 +44,7 @@ def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> C
     return stored(data, f"campaign {spec.name}: sentence {kind!r}")
 
 
-def _said(kind: str, sentence: Sentence, dimension: int, spec: NamedSpec) -> dict[str, Any]:
+def _said(kind: str, sentence: NamedAlgorithm, dimension: int, spec: NamedSpec) -> dict[str, Any]:
     """The sentence's words: its start at most half of the budget, and told to an acquisition that counts it."""
     said = copy.deepcopy(sentence.words(dimension, spec.batch))  # it may give the same data each time
     start = said.get("start") if isinstance(said, dict) else None
@@ -59,14 +59,19 @@ def _said(kind: str, sentence: Sentence, dimension: int, spec: NamedSpec) -> dic
     return said
 
 
-def sentence_of(algorithm: Mapping[str, Any], plugins: Sequence[Path] = ()) -> Sentence:
-    """The sentence that an ``algorithm`` section with a kind names; words that are given beside it are left out.
+def sentence_of(algorithm: Mapping[str, Any], plugins: Sequence[Path] = ()) -> NamedAlgorithm:
+    """The algorithm that an ``algorithm`` section with a kind names, a rival by its own name too.
+
+    Words that are given beside it are left out.
 
     Raises:
         InputError: no such sentence, an unknown key, or an option that it refuses.
     """
     options = {name: value for name, value in algorithm.items() if name not in WORDS}
-    made: Sentence = build("sentences", options, plugins, "algorithm", beside=WORDS)
+    rivals = available("peers", plugins).keys() - available("sentences", plugins).keys()
+    if (kind := options.get("kind")) in rivals:
+        return made_of(rival(kind), options, "algorithm", {}, WORDS)
+    made: NamedAlgorithm = build("sentences", options, plugins, "algorithm", beside=WORDS, also=rivals)
     return made
 
 

@@ -1,19 +1,16 @@
 """The surrogate that predicts the trials best, chosen by evidence in every iteration."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-from fieldcraft.models.named_algorithm import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, start
 
 
 @dataclass(frozen=True)
-class Auto:
+class Auto(OnePreset):
     """auto x log_ei x multistart."""
 
-    preset: Literal["default"] = "default"
-
     def words(self, dimension: int, batch: int) -> Words:
-        """See Sentence.words."""
+        """See NamedAlgorithm.words."""
         return {
             "start": start(dimension),
             "surrogate": {"kind": "auto"},

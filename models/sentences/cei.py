@@ -1,22 +1,19 @@
 """Constrained expected improvement (Schonlau et al., 1998; Gardner et al., 2014; in logarithms: Ament et al., 2023)."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-from fieldcraft.models.named_algorithm import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, start
 
 
 @dataclass(frozen=True)
-class CEI:
+class CEI(OnePreset):
     """exact_gp x log_ei x multistart, times the probability that every constraint holds, each learnt by an exact_gp.
 
     Where no trial is believed feasible the probability alone is sought (Gelbart, Snoek and Adams, 2014).
     """
 
-    preset: Literal["default"] = "default"
-
     def words(self, dimension: int, batch: int) -> Words:
-        """See Sentence.words."""
+        """See NamedAlgorithm.words."""
         return {
             "start": start(dimension),
             "surrogate": {"kind": "exact_gp"},

@@ -1,23 +1,20 @@
 """CONFIG: optimism for objective and constraints alike (Xu, Jiang, Svetozarevic and Jones, 2023)."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-from fieldcraft.models.named_algorithm import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, start
 
 
 @dataclass(frozen=True)
-class ConfigOpt:
+class ConfigOpt(OnePreset):
     """exact_gp x ucb x multistart where the lower bounds of all constraints are <= 0: argmin LCB_f s.t. LCB_c <= 0.
 
     Bounds are two standard deviations wide; the theory's need norms that nobody knows. Where no design is within them
     the paper declares the problem infeasible, and here the one with the least sum of violations is tried.
     """
 
-    preset: Literal["default"] = "default"
-
     def words(self, dimension: int, batch: int) -> Words:
-        """See Sentence.words."""
+        """See NamedAlgorithm.words."""
         rule = {"kind": "bound", "beta": 4.0, "fallback": "empty"}
         return {
             "start": start(dimension),

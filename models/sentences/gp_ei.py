@@ -1,19 +1,16 @@
 """Gaussian process with expected improvement (Jones et al., 1998; in logarithms: Ament et al., 2023)."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-from fieldcraft.models.named_algorithm import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, start
 
 
 @dataclass(frozen=True)
-class GPEI:
+class GPEI(OnePreset):
     """exact_gp x log_ei x multistart: what most users of Bayesian optimisation know."""
 
-    preset: Literal["default"] = "default"
-
     def words(self, dimension: int, batch: int) -> Words:
-        """See Sentence.words."""
+        """See NamedAlgorithm.words."""
         return {
             "start": start(dimension),
             "surrogate": {"kind": "exact_gp"},

@@ -1,19 +1,16 @@
 """Gaussian process with Thompson sampling (Chowdhury and Gopalan, 2017)."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-from fieldcraft.models.named_algorithm import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, start
 
 
 @dataclass(frozen=True)
-class GPTS:
+class GPTS(OnePreset):
     """exact_gp x thompson x multistart: one function drawn from the posterior for each place of a batch."""
 
-    preset: Literal["default"] = "default"
-
     def words(self, dimension: int, batch: int) -> Words:
-        """See Sentence.words."""
+        """See NamedAlgorithm.words."""
         return {
             "start": start(dimension),
             "surrogate": {"kind": "exact_gp"},

@@ -1,19 +1,16 @@
 """Gaussian process with a confidence bound (Srinivas et al., 2010)."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-from fieldcraft.models.named_algorithm import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, start
 
 
 @dataclass(frozen=True)
-class GPUCB:
+class GPUCB(OnePreset):
     """exact_gp x ucb x multistart."""
 
-    preset: Literal["default"] = "default"
-
     def words(self, dimension: int, batch: int) -> Words:
-        """See Sentence.words."""
+        """See NamedAlgorithm.words."""
         return {
             "start": start(dimension),
             "surrogate": {"kind": "exact_gp"},

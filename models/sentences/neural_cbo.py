@@ -38,7 +38,7 @@ class NeuralCBO:
             raise ValueError(f"horizon is {self.horizon}: give the number of trials planned, 2 or more.")
 
     def words(self, dimension: int, batch: int) -> Words:
-        """See Sentence.words."""
+        """See NamedAlgorithm.words."""
         paper = self.preset == "paper"
         surrogate = {"kind": "tangent_network", **(self._paper() if paper else self._trained())}
         beta = "gamma" if paper and self.beta is None else self.beta

@@ -47,7 +47,7 @@ class PINNBO:
             )
 
     def words(self, dimension: int, batch: int) -> Words:
-        """See Sentence.words."""
+        """See NamedAlgorithm.words."""
         paper = self.preset == "paper"
         engine = "trained" if paper else self.engine
         trained = {"networks": batch, **(_PAPER if paper else {})} if engine == "trained" else {}

@@ -1,17 +1,14 @@
 """Random search (Bergstra and Bengio, 2012)."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-from fieldcraft.models.named_algorithm import Words, start
+from fieldcraft.models.named_algorithm import OnePreset, Words, start
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(OnePreset):
     """Independent uniform designs, without a model."""
 
-    preset: Literal["default"] = "default"
-
     def words(self, dimension: int, batch: int) -> Words:
-        """See Sentence.words."""
+        """See NamedAlgorithm.words."""
         return {"start": start(dimension, "random")}

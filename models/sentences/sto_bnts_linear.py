@@ -18,7 +18,7 @@ class STOBNTSLinear:
     preset: Literal["default", "paper"] = "default"
 
     def words(self, dimension: int, batch: int) -> Words:
-        """See Sentence.words."""
+        """See NamedAlgorithm.words."""
         paper = self.preset == "paper"
         return {
             "start": start(dimension, "random" if paper else "sobol"),

@@ -1,13 +1,12 @@
 """UCB-C: the objective's optimistic bound over the optimistic feasible region (Nguyen et al., 2024)."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-from fieldcraft.models.named_algorithm import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, start
 
 
 @dataclass(frozen=True)
-class UCBC:
+class UCBC(OnePreset):
     """exact_gp x ucb x multistart where the lower bounds of all constraints are <= 0; bounds widen with the trials.
 
     This is the paper's algorithm where objective and constraints are read together; it differs from config_opt in the
@@ -16,10 +15,8 @@ class UCBC:
     and here it is that of the sum.
     """
 
-    preset: Literal["default"] = "default"
-
     def words(self, dimension: int, batch: int) -> Words:
-        """See Sentence.words."""
+        """See NamedAlgorithm.words."""
         rule = {"kind": "bound", "beta": "growing", "fallback": "empty"}
         return {
             "start": start(dimension),

@@ -12,15 +12,21 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import rewire, wire
+from fieldcraft.models.named_algorithm import rival
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.rules.probability import Probability
 
 PACKAGE = "fieldcraft.models.sentences"
-PRESETS = [
-    (kind, preset)
-    for kind in kinds(PACKAGE)
-    for preset in get_args(get_type_hints(public_class(PACKAGE, kind))["preset"])
-]
+RIVALS = kinds("fieldcraft.models.peers")
+NAMES = [*kinds(PACKAGE), *RIVALS]
+
+
+def named(kind):
+    """The class of a named algorithm."""
+    return rival(kind) if kind in RIVALS else public_class(PACKAGE, kind)
+
+
+PRESETS = [(kind, preset) for kind in NAMES for preset in get_args(get_type_hints(named(kind))["preset"])]
 
 
 def campaign(kind, tmp_path, **options):
@@ -37,16 +43,16 @@ def campaign(kind, tmp_path, **options):
     return wire(parse(data, "c.yaml"), settings_from({}, home=tmp_path))
 
 
-@pytest.mark.parametrize("kind", kinds(PACKAGE))
+@pytest.mark.parametrize("kind", NAMES)
 def test_a_sentence_is_one_public_frozen_dataclass_with_a_default_preset(kind):
-    cls = public_class(PACKAGE, kind)
+    cls = named(kind)
     assert is_frozen_dataclass(cls)
     assert cls().preset == "default"
 
 
 @pytest.mark.parametrize(("kind", "preset"), PRESETS)
 def test_its_words_are_plain_data_and_make_an_algorithm(kind, preset, tmp_path):
-    words = public_class(PACKAGE, kind)(preset=preset).words(2, 3)
+    words = named(kind)(preset=preset).words(2, 3)
     assert json.loads(json.dumps(words)) == words
     made = campaign(kind, tmp_path, preset=preset)
     assert made.spec.algorithm.start.n == words["start"]["n"] == 6
@@ -54,7 +60,7 @@ def test_its_words_are_plain_data_and_make_an_algorithm(kind, preset, tmp_path):
     assert made.algorithm.learns(6) == (kind not in ("random", "sobol"))
 
 
-@pytest.mark.parametrize("kind", kinds(PACKAGE))
+@pytest.mark.parametrize("kind", NAMES)
 def test_what_is_stored_is_read_back_with_the_same_digest(kind, tmp_path):
     made = campaign(kind, tmp_path)
     again = rewire(json.loads(json.dumps(made.data)), made.settings)
@@ -173,3 +179,10 @@ def test_the_papers_preset_of_pinn_bo_trains_networks_and_says_so(tmp_path):
 def test_the_documentation_names_every_kind(package):
     text = (Path(__file__).resolve().parents[2] / "docs" / "methods.md").read_text()
     assert [kind for kind in kinds(package) if f"`{kind}`" not in text] == []
+
+
+def test_a_misspelt_rival_is_told_the_name_that_was_meant(tmp_path):
+    with pytest.raises(
+        InputError, match=r"algorithm\.kind: No kind 'optuna_gpp' in sentences\. Did you mean 'optuna_gp'\?"
+    ):
+        campaign("optuna_gpp", tmp_path)
