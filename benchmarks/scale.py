@@ -85,7 +85,6 @@ class Ignorant:
     """See the module."""
 
     uses_physics: ClassVar[bool] = False
-    needs_physics: ClassVar[bool] = False
 
     def fit(self, data, rng, start, report):
         return _Same(data.scaling)
