@@ -57,7 +57,7 @@ FLOORS = {
         "backups",
     ),
     "flows": (
-        "errors", "text", "settings", "files", "spec", "analysis identity machinery", "jobs notices", "wiring",
+        "errors products", "text", "settings", "files", "spec", "analysis identity machinery", "jobs notices", "wiring",
         "dispatchers", "rules", "people results", "steps views", "campaign decide recovery report simulate", "run",
         "studies", "commands", "cli",
     ),
