@@ -85,7 +85,6 @@ class Ignorant:
     """See the module."""
 
     uses_physics: ClassVar[bool] = False
-    needs_physics: ClassVar[bool] = False
 
     def fit(self, data, rng, start, report):
         return _Same(data.scaling)
@@ -148,12 +147,13 @@ def _fill(ledger: Any, settings: Any, file: Path, name: str, trials: int) -> Non
 
 
 def _iterate(ledger: Any, fields: Any, campaign: Any, iteration: int, q: int, rng: Any, model: Any) -> None:
+    from fieldcraft.flows.products import Trained
     from fieldcraft.storage.records import Grant, Origin, Proposal, TrialState
 
     origin, product = {"kind": "initial", "algorithm": "random"}, None
     if iteration:
         product = _model(ledger, campaign.spec.name, iteration, model)
-        about = {"model": product.ref, "data_digest": product.payload["data_digest"], "mean": 0.0, "sd": 1.0}
+        about = {"model": product.ref, "data_digest": Trained.of(product).data_digest, "mean": 0.0, "sd": 1.0}
         origin = {"kind": "model", "algorithm": campaign.spec.algorithm.sentence, **about}
     designs = campaign.space.decode(campaign.space.sample(q, rng))
     made = [Origin(iteration=iteration, slot=slot, seed=1, **origin) for slot in range(q)]

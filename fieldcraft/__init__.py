@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fieldcraft.flows.jobs.dispatcher import Place as Place
     from fieldcraft.flows.jobs.dispatcher import Running as Running
     from fieldcraft.models.acquisition import Acquisition as Acquisition
+    from fieldcraft.models.capability import Capability as Capability
     from fieldcraft.models.maximizer import Candidates as Candidates
     from fieldcraft.models.maximizer import Maximizer as Maximizer
     from fieldcraft.models.observations import Observations as Observations
@@ -59,6 +60,7 @@ _NAMES = {
         "Running",
     ),
     "models.acquisition": ("Acquisition",),
+    "models.capability": ("Capability",),
     "models.maximizer": ("Candidates", "Maximizer"),
     "models.observations": ("Observations",),
     "models.peer": ("Peer",),

@@ -112,7 +112,7 @@ def awaited(campaign: Campaign, ledger: Ledger) -> Unfinished:
             f"{trial.id} is held ({why}): 'fieldcraft record', 'retry' or 'abandon' {trial.id} says what became of it"
         )
     if campaign.dispatcher.by_people and (out := state[TrialState.STAGED] + state[TrialState.RUNNING]):
-        orders = (campaign.settings.lab or campaign.settings.home / "lab") / campaign.name
+        orders = campaign.dispatcher.place.orders
         given = counted(len(out), "work order")
         waits.append(f"{given} with the laboratory: {orders}; 'fieldcraft record' takes results")
     known = () if waits else ledger.briefs(campaign.name)

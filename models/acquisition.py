@@ -1,10 +1,11 @@
 """The protocols of an acquisition and of the score it becomes for one iteration."""
 
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
 
+from fieldcraft.models.capability import Scale as Scale
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import Posterior
 
@@ -88,10 +89,6 @@ class ViolationScore(Score, Protocol):
         ...
 
 
-Scale = Literal["log", "positive", "free"]
-"""Whether a score is the logarithm of something positive, something positive itself, or neither."""
-
-
 @runtime_checkable
 class Improving(Protocol):
     """An acquisition of which a ceiling on the score says how much better than the best design any other can be."""
@@ -114,15 +111,11 @@ class Improving(Protocol):
 class Acquisition(Protocol):
     """A rule that turns beliefs into the worth of a candidate: a frozen description.
 
-    ``scale: ClassVar[Scale]`` says what its score is, and so how a probability enters it; without it, "free". One that
-    keeps to the constraints of a ``ConstrainedPosterior`` itself declares ``constrained: ClassVar[bool] = True``.
+    ``scale: ClassVar[Scale]`` says what its score is, and so how a probability enters it; without it, "free".
 
-    One that needs an exact Gaussian process declares ``exact_only: ClassVar[bool] = True``, and a surrogate that gives
-    one declares ``exact`` likewise: campaigns without it are then refused before they begin. One whose score is a
-    ``MomentScore`` declares ``of_moments`` likewise, for the maximizers that need it, and ``optimistic`` where that
-    score is b sd - mean. One that needs a sum over groups of variables declares ``grouped_only``, and ``separable``
-    where its score is a ``SeparableScore``; a surrogate that gives such a sum declares ``grouped`` and has
-    ``columns(space)``, the coordinates of each group.
+    It may say by ``provides`` and ``requires`` (see ``Capability``) that it keeps to the constraints of a
+    ``ConstrainedPosterior`` itself (CONSTRAINED), that its score is a ``MomentScore`` (OF_MOMENTS), and b sd - mean
+    (OPTIMISTIC), or a ``SeparableScore`` (SEPARABLE); and that it needs a surrogate with EXACT or GROUPED posteriors.
     """
 
     def score(

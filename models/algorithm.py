@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Acquisition
+from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.models.constraints import Constraints
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.gaussian.exact_readings import through_readings
@@ -141,7 +142,7 @@ class Algorithm:
             score = acquisition.score(posterior, data, waiting, q, rng)
         else:
             score = self.constraints.score(acquisition, posterior, data, waiting, q, rng)
-            if getattr(maximizer, "of_moments_only", False):
+            if Capability.OF_MOMENTS in required(maximizer):
                 found = Multistart().maximize(score, space, q, rng, taken)
                 said = f"multistart: {len(data.failed)} designs have failed, and where others will is part of the score"
                 return replace(found, remarks={**found.remarks, "maximizer": said})
@@ -171,8 +172,9 @@ class Algorithm:
 
     def _takes_any(self) -> bool:
         """Whether acquisition and maximizer take beliefs of any kind, and not a certain Gaussian process only."""
-        only = ("exact_only", "grouped_only", "of_moments_only", "by_group")
-        return not any(getattr(word, name, False) for word in (self.acquisition, self.maximizer) for name in only)
+        needs = required(self.acquisition) | required(self.maximizer)
+        certain = {Capability.EXACT, Capability.GROUPED, Capability.OF_MOMENTS}
+        return not needs & certain and Capability.BY_GROUP not in provided(self.maximizer)
 
     def _words(self) -> tuple[Surrogate, Acquisition, Maximizer]:
         if self.surrogate is None or self.acquisition is None or self.maximizer is None:

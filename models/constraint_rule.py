@@ -12,9 +12,8 @@ from fieldcraft.models.observations import Observations
 class Rule(Protocol):
     """How a score keeps to unknown constraints: a frozen description.
 
-    One that takes only scores that are positive or logarithms declares ``scaled_only: ClassVar[bool] = True``; one that
-    asks each constraint's posterior for its information gain has a true ``informed_only``, and a surrogate whose
-    posteriors know it declares ``informed: ClassVar[bool] = True``. Other campaigns are refused before they begin.
+    It may say by ``requires`` (see ``Capability``) that it takes SCALED scores alone, and that the surrogate of the
+    constraints must be INFORMED.
     """
 
     def constrained(

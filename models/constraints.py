@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from torch import Tensor
 
-from fieldcraft.models.acquisition import Acquisition, Scale, Score
+from fieldcraft.models.acquisition import Acquisition, Score
+from fieldcraft.models.capability import Capability, provided, required, scale_of
 from fieldcraft.models.constraint_rule import Rule
 from fieldcraft.models.feasibility.classifier import FeasibilityGP, FeasibilityPosterior
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
@@ -35,6 +36,10 @@ class Constraints:
 
     surrogate: Surrogate | None = None
     rule: Rule | None = None
+
+    def learner(self, objective: Surrogate) -> Surrogate:
+        """What learns each constraint where the objective is learnt by ``objective``."""
+        return self.surrogate or (ExactGP() if Capability.EQUATION in required(objective) else objective)
 
     def fit(
         self,
@@ -80,14 +85,14 @@ class Constraints:
     ) -> Score:
         """The acquisition's score under the constraints (see Acquisition.score)."""
         score = acquisition.score(posterior, data, pending, q, rng)
-        if getattr(acquisition, "constrained", False):
+        if Capability.CONSTRAINED in provided(acquisition):
             return score
-        scale: Scale = getattr(acquisition, "scale", "free")
+        scale = scale_of(acquisition)
         rule = self.rule or (Bound() if scale == "free" else Probability())
         return rule.constrained(score, scale, posterior, data, pending)
 
     def _parts(self, objective: Surrogate, data: Observations) -> dict[str, tuple[Surrogate, Observations]]:
-        each = self.surrogate or (ExactGP() if objective.needs_physics else objective)
+        each = self.learner(objective)
         own = {f"constraint{k + 1}": (each, data.constraint(k)) for k in range(data.constraints.shape[1])}
         return {_OBJECTIVE: (objective, data.objective), **own}
 

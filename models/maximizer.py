@@ -62,12 +62,10 @@ class Candidates:
 class Maximizer(Protocol):
     """A search for the best candidate of each place in turn: a frozen description.
 
-    One that takes only exact Gaussian processes, or only scores that are functions of mean and standard deviation
-    (``MomentScore``), declares ``exact_only`` or ``of_moments_only: ClassVar[bool] = True``; of these one that takes
-    only b sd - mean declares ``optimism_only`` likewise. One that besides takes a ``SeparableScore``, group by group,
-    declares ``by_group``, and one that bounds the score itself, and not an approximation to it, ``proves``. One that
-    does not take every space has a ``refuse_space`` that raises ValueError. Campaigns are then refused before they
-    begin.
+    It may say by ``requires`` (see ``Capability``) that it takes EXACT posteriors alone, scores OF_MOMENTS alone, and
+    of these the OPTIMISTIC alone; and by ``provides`` that it besides takes a ``SeparableScore``, group by group
+    (BY_GROUP), and that it bounds the score itself, and not an approximation to it (PROVES). One that does not take
+    every space is ``TakesSomeSpaces``.
     """
 
     def maximize(

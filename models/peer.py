@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,11 @@ from fieldcraft.physics.space import SearchSpace
 class Peer(Protocol):
     """An optimiser as its own package offers it, with that package's defaults: a frozen description.
 
-    It keeps nothing between iterations: each call tells the package of every trial and asks for the next designs. One
-    that takes unknown constraints declares ``constrained: ClassVar[bool] = True``; with another, campaigns that have
-    some are refused before they begin. None is told of designs that gave no result. One that takes some known
-    constraints only has a ``refuse_space`` that raises ValueError, as maximizers have.
-
-    Attributes:
-        box_only: Whether it refuses spaces with known constraints.
+    It keeps nothing between iterations: each call tells the package of every trial and asks for the next designs. None
+    is told of designs that gave no result. It may say by ``provides`` (see ``Capability``) that it takes unknown
+    constraints (CONSTRAINED), and by ``requires`` that it takes spaces without known ones alone (BOX). One that takes
+    some known constraints only is ``TakesSomeSpaces``, as maximizers are.
     """
-
-    box_only: ClassVar[bool]
 
     def suggest(
         self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator

@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor
 
-from fieldcraft.models.observations import Observations, Scaling
+from fieldcraft.models.observations import Observations, Physics, Scaling
 
 Function = Callable[[Tensor], Tensor]
 """A function of encoded points, (n, d) -> (n,), differentiable in its argument."""
@@ -87,19 +87,31 @@ class Informed(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesSomeEquations(Protocol):
+    """A surrogate that uses physics and cannot learn from every equation: campaigns with another are refused."""
+
+    def refuse(self, physics: Physics) -> None:
+        """Accept an equation that it can learn from.
+
+        Raises:
+            ValueError: it cannot; says why.
+        """
+        ...
+
+
 class Surrogate(Protocol):
     """A way to learn the objective: a frozen description whose fit is returned and never kept.
 
     Attributes:
         uses_physics: Whether it learns from ``Observations.physics`` too, where the problem states an equation.
-        needs_physics: Whether it cannot be fitted without; never where ``uses_physics`` is False.
 
-    One that uses physics may have ``refuse(physics)``, which raises a ValueError with the reason where it cannot learn
-    from that equation: campaigns that need it are then refused before they begin.
+    It may say by ``requires`` (see ``Capability``) that it cannot be fitted without an EQUATION, and by ``provides``
+    that its posteriors are EXACT, GROUPED or INFORMED. One that uses physics and cannot learn from every equation is
+    ``TakesSomeEquations``.
     """
 
     uses_physics: ClassVar[bool]
-    needs_physics: ClassVar[bool]
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report

@@ -94,6 +94,11 @@ class SearchSpace:
         """Names of the variables, in order."""
         return tuple(variable.name for variable in self.variables)
 
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of each variable, by its name, in order; empty for one that has none."""
+        return {v.name: "" if isinstance(v, Categorical) else v.unit for v in self.variables}
+
     @cached_property
     def dimension(self) -> int:
         """Number of encoded coordinates."""

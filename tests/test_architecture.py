@@ -46,7 +46,7 @@ FLOORS = {
         "collocation counting problem", "constrained formulas", "problems", "simulators",
     ),
     "models": (
-        "observations", "proposer surrogate", "acquisition linear numerics",
+        "capability observations", "proposer surrogate", "acquisition linear numerics",
         "feasibility maximizer networks peer selection", "constraint_rule gaussian peers tangent",
         "certified physics_informed proposers scoring", "maximizers rules surrogates", "acquisitions", "constraints",
         "algorithm", "named_algorithm", "sentences",
@@ -57,7 +57,7 @@ FLOORS = {
         "backups",
     ),
     "flows": (
-        "errors", "text", "settings", "files", "spec", "analysis identity machinery", "jobs notices", "wiring",
+        "errors products", "text", "settings", "files", "spec", "analysis identity machinery", "jobs notices", "wiring",
         "dispatchers", "rules", "people results", "steps views", "campaign decide recovery report simulate", "run",
         "studies", "commands", "cli",
     ),

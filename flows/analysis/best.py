@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fieldcraft.flows.analysis.noise import by_people, noisy, noisy_constraints
+from fieldcraft.flows.products import Trained
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.objective import Objective
 from fieldcraft.storage.records import Brief, Campaign, Product, Trial, TrialState
@@ -97,19 +98,20 @@ def _refuted(campaign: Campaign, model: Recommended) -> bool:
 
 def _recommended(trained: Product | None, trials: Sequence[Trial | Brief]) -> Recommended | None:
     """What the latest model recommends, unless the reading of that trial was retracted since."""
-    said: Mapping[str, Any] | None = trained.payload.get("recommended") if trained else None
-    trial = next((t for t in trials if said and t.id == said["trial"] and t.outputs), None)
-    if trained is None or said is None or trial is None:  # models of earlier versions recommend nothing
+    model = None if trained is None else Trained.of(trained)
+    said = None if model is None else model.recommended
+    trial = next((t for t in trials if said and t.id == said.trial and t.outputs), None)
+    if trained is None or model is None or said is None or trial is None:  # earlier versions recommend nothing
         return None
     return Recommended(
         trial,
         trained.iteration,
-        len(trained.payload["trials"]),
-        said["mean"],
-        said["sd"],
-        said.get("feasible", True),
-        said.get("probability"),
-        said.get("constraints", {}),
+        len(model.trials),
+        said.mean,
+        said.sd,
+        said.feasible,
+        said.probability,
+        said.constraints,
     )
 
 

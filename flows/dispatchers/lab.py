@@ -28,7 +28,7 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import unguarded, write_rows
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Handle, Job, Lost, NotSent, Outcome, Place, Running
 from fieldcraft.flows.jobs.job_folder import read_json, write_json
-from fieldcraft.flows.jobs.order_folder import OrderFolder
+from fieldcraft.flows.jobs.order_folder import CANCELLED, CANCELLING, DONE, OPEN, SENDING, STATES, OrderFolder
 from fieldcraft.flows.machinery.webhooks import NotDelivered, post
 from fieldcraft.flows.text import printable
 from fieldcraft.storage.failpoints import commit_point
@@ -39,9 +39,7 @@ from fieldcraft.storage.text import shown
 if TYPE_CHECKING:
     import xarray as xr
 
-_OPEN, _SENDING, _DONE = "open", "sending", "done"
-_CANCELLING, _CANCELLED = "cancelling", "cancelled"
-STATES = (_OPEN, _SENDING, _DONE, _CANCELLING, _CANCELLED)  # the folders in which orders lie
+_INBOX = "results"
 _WEBHOOK_S = 10.0
 # Answers by which a webhook certainly did not take an order; after any other it may have.
 _NOT_TAKEN = frozenset({301, 302, 307, 308, 400, 401, 403, 404, 405, 410, 413, 415, 422, 429})
@@ -62,6 +60,11 @@ class Lab:
     def _folder(self) -> OrderFolder:
         return OrderFolder(self.place.campaign, self.place.orders, self.place.folder / "orders.json")
 
+    @property
+    def inbox(self) -> Path:
+        """The folder into which people drop files of results."""
+        return self.place.orders / _INBOX
+
     def require_folder(self) -> None:
         """Accept the folder of orders if it is the campaign's own, or nobody's yet.
 
@@ -75,18 +78,18 @@ class Lab:
         """Write the order, and send it where there is a webhook: the intent first, the success after."""
         if (problem := self._folder.claim()) is not None:
             raise NotSent(problem)
-        for name in (*STATES, "results"):
+        for name in (*STATES, _INBOX):
             (self.place.orders / name).mkdir(parents=True, exist_ok=True)
         if self.place.instructions:
             _replace(self.place.orders / "instructions.txt", f"{printable(self.place.instructions)}\n")
         order, webhook = self._order(job), self.place.webhook
         if webhook is not None:
-            write_json(self._file(_SENDING, job.key), order)
+            write_json(self._file(SENDING, job.key), order)
             self._send(webhook, job.key, {"event": "order", **order})
         commit_point("lab.order.before")
-        write_json(self._file(_OPEN, job.key), order)
+        write_json(self._file(OPEN, job.key), order)
         commit_point("lab.order.after")
-        self._file(_SENDING, job.key).unlink(missing_ok=True)
+        self._file(SENDING, job.key).unlink(missing_ok=True)
         self.write_tables()
         return {"key": job.key}
 
@@ -113,7 +116,7 @@ class Lab:
         except NotDelivered as error:
             if error.reached and error.status not in _NOT_TAKEN:
                 raise CannotTell(f"{error} Whether it took order {key} is unknown") from None
-            self._file(_SENDING, key).unlink(missing_ok=True)
+            self._file(SENDING, key).unlink(missing_ok=True)
             raise NotSent(
                 f"{error} Order {key} was not sent: mend the webhook that FIELDCRAFT_LAB_URL names, or unset it, and "
                 "run again. Nothing is lost."
@@ -129,9 +132,9 @@ class Lab:
         """
         if (problem := self._folder.obstacle()) is not None:
             raise CannotTell(problem)
-        if any(self._file(state, key).exists() for state in (_OPEN, _DONE, _CANCELLING, _CANCELLED)):
+        if any(self._file(state, key).exists() for state in (OPEN, DONE, CANCELLING, CANCELLED)):
             return {"key": key}
-        if self._file(_SENDING, key).exists():
+        if self._file(SENDING, key).exists():
             raise CannotTell(f"Order {key} was being sent to the webhook when the pass ended")
         return None
 
@@ -144,9 +147,9 @@ class Lab:
         key = handle["key"]
         if self.find(key) is None:
             return Lost(f"order {key} is gone from {self.place.orders}")
-        if self._file(_CANCELLED, key).exists():
+        if self._file(CANCELLED, key).exists():
             return Failed("cancelled", f"order {key} was cancelled")
-        if self._file(_DONE, key).exists():
+        if self._file(DONE, key).exists():
             return Lost(f"order {key} is filed as done")
         return Running()
 
@@ -172,24 +175,24 @@ class Lab:
         if order is None:
             return
         if webhook is not None:
-            self._close(key, _CANCELLING)
+            self._close(key, CANCELLING)
             self.write_tables()
             told = {"event": "cancelled", "key": key, "trial": order["trial"]}
             post(webhook, told, f"{key}-cancelled", self.place.webhook_token, _WEBHOOK_S)
-        self._close(key, _CANCELLED)
+        self._close(key, CANCELLED)
         self.write_tables()
 
     def forget(self, key: str) -> None:
         """File the order of a trial whose result the ledger holds as done."""
         if key in self.at_large():
-            self._close(key, _DONE)
+            self._close(key, DONE)
 
     def wait(self, handles: list[Handle], seconds: float) -> None:
         """Return at once: nobody waits for a laboratory."""
 
     def at_large(self) -> dict[str, dict[str, Any]]:
         """The orders that the laboratory has or may have, by their keys."""
-        states = (_CANCELLING, _SENDING, _OPEN)
+        states = (CANCELLING, SENDING, OPEN)
         return {order["key"]: order for state in states for order in self._orders(state)}
 
     def _orders(self, state: str) -> list[dict[str, Any]]:
@@ -201,7 +204,7 @@ class Lab:
 
     def _close(self, key: str, state: str) -> None:
         (self.place.orders / state).mkdir(exist_ok=True)
-        for before in (_SENDING, _OPEN, _CANCELLING):
+        for before in (SENDING, OPEN, CANCELLING):
             if before == state:
                 continue
             with suppress(FileNotFoundError):
@@ -212,7 +215,7 @@ class Lab:
     def write_tables(self) -> None:
         """Bring the tables in line with the open orders; what people have written into one is never lost."""
         iterations = dict[int, list[dict[str, Any]]]()
-        for order in self._orders(_OPEN):
+        for order in self._orders(OPEN):
             iterations.setdefault(order["iteration"], []).append(order)
         tables = {f"batch-{iteration:04d}.csv": orders for iteration, orders in iterations.items()}
         for name, orders in tables.items():
@@ -235,7 +238,7 @@ class Lab:
 
     def _set_aside(self, file: Path) -> None:
         with suppress(FileNotFoundError):  # set aside by whoever renewed the tables just now
-            os.replace(file, self.place.orders / _DONE / f"{file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.csv")
+            os.replace(file, self.place.orders / DONE / f"{file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.csv")
 
 
 def _header(order: Mapping[str, Any]) -> list[str]:

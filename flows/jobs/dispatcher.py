@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.settings import Settings, settings_from
@@ -113,27 +113,30 @@ class Dispatcher(Protocol):
     Submitting a key twice runs it once. ``find`` tells a key that was never started (None) from one that was; a
     dispatcher that cannot tell raises ``CannotTell``: the trial is then held for a person and not sent again.
 
-    It is a frozen dataclass whose first field is ``place: Place``; its other fields are its own options, which the
-    campaign file gives beside those that all have.
+    It is a frozen dataclass whose first field is ``place``; its other fields are its own options, which the campaign
+    file gives beside those that all have.
 
     Attributes:
         by_people: Whether people do the work. No pass waits for them, no simulator is named in the campaign file, and
-            nothing is ever repeated without a person's word.
+            nothing is ever repeated without a person's word. One that takes their results too is ``Ordering``.
 
     One that runs simulations within the pass itself declares ``within_pass: ClassVar[bool] = True``: it then gets only
     simulators that are idempotent, and campaigns without a limit of wall time.
 
-    One that answers designs itself declares ``answers: ClassVar[bool] = True``: its campaigns name no simulator. It
-    says by ``idempotent`` whether an experiment may be repeated without harm, by ``noisy`` whether a repeated one may
-    read otherwise, and its ``require(problem)`` raises ``InputError`` where it cannot serve a problem under these
-    settings, before a campaign begins. What it fetches holds what the problem's ``evaluate`` reads, or a scalar
-    variable for each output, and these are then the outputs.
+    One that answers designs itself declares ``answers: ClassVar[bool] = True`` and is ``Answering``: its campaigns name
+    no simulator. What it fetches holds what the problem's ``evaluate`` reads, or a scalar variable for each output, and
+    these are then the outputs.
 
     One that starts programs of the operator's has them as ``programs``, files by the names to show, so that approvals
     cover what is in them.
     """
 
     by_people: ClassVar[bool]
+
+    @property
+    def place(self) -> Place:
+        """What it was made for."""
+        ...
 
     def __init__(self, place: Place) -> None:
         """A dispatcher for one campaign."""
@@ -186,7 +189,7 @@ class Dispatcher(Protocol):
 
 
 class Answering(Dispatcher, Protocol):
-    """A dispatcher that answers designs itself (see ``Dispatcher``).
+    """A dispatcher that answers designs itself.
 
     Attributes:
         answers: True.
@@ -199,6 +202,11 @@ class Answering(Dispatcher, Protocol):
         """Whether an experiment may be repeated without harm."""
         ...
 
+    @property
+    def noisy(self) -> bool:
+        """Whether a repeated experiment may read otherwise."""
+        ...
+
     def require(self, problem: "Problem") -> None:
         """Accept a problem under the operator's settings.
 
@@ -206,3 +214,43 @@ class Answering(Dispatcher, Protocol):
             InputError: it cannot be served; says why and what to do.
         """
         ...
+
+
+@runtime_checkable
+class Ordering(Dispatcher, Protocol):
+    """A dispatcher by people that keeps account of their orders, and where they drop files of results.
+
+    Each pass reads the files (``flows.results.inbox``) and closes the orders of trials that are settled. One by people
+    that is not this is told of results by ``fieldcraft record`` alone, and its orders are its own affair.
+    """
+
+    @property
+    def inbox(self) -> Path:
+        """The folder into which people drop tables and JSON files of results; it need not be there."""
+        ...
+
+    def require_folder(self) -> None:
+        """Accept what orders are kept in if it is the campaign's own, or nobody's yet.
+
+        Raises:
+            InputError: it is another's, or not there now; says why and what to do.
+        """
+        ...
+
+    def at_large(self) -> Mapping[str, Mapping[str, Any]]:
+        """The orders that people have or may have, by their keys; of each at least ``trial`` and ``digest``."""
+        ...
+
+    def write_tables(self) -> None:
+        """Bring what people are shown in line with the open orders; what they have written is never lost."""
+        ...
+
+
+def within_pass(dispatcher: Dispatcher | type[Dispatcher]) -> bool:
+    """Whether simulations run within the pass itself; not for one that does not say."""
+    return bool(getattr(dispatcher, "within_pass", False))
+
+
+def answering(dispatcher: Dispatcher) -> Answering | None:
+    """The dispatcher where it answers designs itself; None for one that does not say."""
+    return cast(Answering, dispatcher) if getattr(dispatcher, "answers", False) else None

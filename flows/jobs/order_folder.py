@@ -9,6 +9,7 @@ an order was never put. The mark tells them from one, so that nothing is sent tw
 
 import json
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from typing import Any
 from fieldcraft.flows.jobs.job_folder import read_json, write_json
 
 _MARK = "campaign.json"
-
-
+OPEN, SENDING, DONE, CANCELLING, CANCELLED = "open", "sending", "done", "cancelling", "cancelled"
+STATES = (OPEN, SENDING, DONE, CANCELLING, CANCELLED)  # the folders in which orders lie, as KEY.json
 PIN = "orders.json"  # beside the jobs: which folder of orders is the campaign's
 
 
@@ -34,6 +35,10 @@ class OrderFolder:
     campaign: str
     folder: Path
     pin: Path
+
+    def files(self) -> Iterator[Path]:
+        """The orders in it, in whatever state."""
+        return (file for state in STATES for file in (self.folder / state).glob("[!.]*.json"))
 
     def obstacle(self) -> str | None:
         """Why the folder must not be used; None where it is the campaign's own, or nobody's yet."""

@@ -7,6 +7,7 @@ the seed and the number of threads: on another machine, or with other versions, 
 from typing import TYPE_CHECKING
 
 from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.flows.products import Trained
 from fieldcraft.flows.steps.collocate import points_for, points_of
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import data_of, seen_by
@@ -33,7 +34,7 @@ def _trained(site: Site, product: Product) -> "xr.Dataset":
     name, iteration = site.name, product.iteration
     seen = seen_by(product, site.ledger.trials(name), site.ledger.readings(name))
     data = data_of(site.campaign, product, seen, points_of(site, iteration))
-    if data.digest != product.payload["data_digest"]:
-        raise ValueError(f"it saw the data {product.payload['data_digest']}, and the ledger has {data.digest} now")
+    if data.digest != (saw := Trained.of(product).data_digest):
+        raise ValueError(f"it saw the data {saw}, and the ledger has {data.digest} now")
     rng = stream(site.campaign.spec.seed, iteration, Use.TRAIN)
     return as_dataset(site.campaign.algorithm.fit(data, rng, None, lambda step, metrics, state: None).state())

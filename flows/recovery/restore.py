@@ -9,9 +9,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from fieldcraft.flows.dispatchers.lab import STATES
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.identity import Person
+from fieldcraft.flows.jobs.dispatcher import within_pass
 from fieldcraft.flows.jobs.job_folder import read_json, write_json
 from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.jobs.order_folder import PIN, OrderFolder
@@ -192,7 +192,7 @@ def _has_folders(campaign: Campaign, settings: Settings) -> bool:
         dispatcher = load("dispatchers", campaign.spec["dispatcher"]["kind"], settings.plugins)
     except InputError:
         return True
-    return not dispatcher.by_people and not getattr(dispatcher, "within_pass", False)
+    return not dispatcher.by_people and not within_pass(dispatcher)
 
 
 def _bar(job: Path, manifest: BackupManifest) -> None:
@@ -208,15 +208,15 @@ def _bar(job: Path, manifest: BackupManifest) -> None:
 def _require_laboratories(backup: Backup, manifest: BackupManifest, ledger: Ledger, settings: Settings) -> None:
     """Accept folders of orders that are not there yet, or that are those of the backup, with no later order in them."""
     for campaign in ledger.campaigns():
-        folder = _order_folder(campaign, settings).folder
+        orders = _order_folder(campaign, settings)
+        folder = orders.folder
         kept = backup.file(manifest, f"lab/{campaign.name}")
         if not kept.is_dir() or not folder.exists():
             continue
         if read_json(folder / "campaign.json") != read_json(kept / "campaign.json"):
             raise InputError(f"{folder} is not the folder of orders of this backup. Name another by FIELDCRAFT_LAB.")
         known = {f"{trial.id}-{n}" for trial in ledger.trials(campaign.name) for n in range(1, trial.attempt + 1)}
-        orders = (path for state in STATES for path in (folder / state).glob("[!.]*.json"))
-        later = sorted(path.stem for path in orders if path.stem not in known)
+        later = sorted(path.stem for path in orders.files() if path.stem not in known)
         if later:
             raise InputError(
                 f"The laboratory has had the order {later[0]} since this backup was made, and the restored campaign "

@@ -9,6 +9,7 @@ from fieldcraft.flows.analysis.best import Best, best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, closest
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.products import Trained
 from fieldcraft.flows.report.belief import Belief, believed
 from fieldcraft.flows.rules.final_model import given_up
 from fieldcraft.flows.settings import Settings
@@ -160,10 +161,11 @@ def _model(ledger: Ledger, campaign: str, iteration: int) -> Model:
     """One model; its record, which names every trial that it saw, is not kept."""
     product = ledger.product(campaign, iteration, "train")
     assert product is not None  # the ledger has just named it, and never loses one
-    payload, reference = product.payload, product.reference
+    made, reference = Trained.of(product), product.reference
     checkpoint = None if reference is None else reference.digest
-    digests = (product.digest, payload.get("data_digest"), payload.get("collocation"), checkpoint)
-    return Model(iteration, len(payload.get("trials", ())), payload.get("seconds"), digests)
+    return Model(
+        iteration, len(made.trials), made.seconds, (product.digest, made.data_digest, made.collocation, checkpoint)
+    )
 
 
 def _by_trial(trials: Sequence[Trial], records: Iterable[Of]) -> dict[str, tuple[Of, ...]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.products import Trained
 from fieldcraft.flows.results.as_run import design_sent, run_design
 from fieldcraft.flows.results.record import Finding, kept, persistently
 from fieldcraft.flows.text import remark
@@ -120,8 +121,8 @@ def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
 
 def _saw(product: Product, old: Result) -> bool:
     """Whether a model learnt from a result; one of a version without corrections saw the trial's only result."""
-    results = product.payload.get("results")
-    return old.trial in product.payload["trials"] if results is None else old.id in results
+    model = Trained.of(product)
+    return old.trial in model.trials if model.results is None else old.id in model.results
 
 
 def corrected_text(done: Corrected, outputs: str) -> str:

@@ -94,7 +94,7 @@ def _adopted(ledger: Ledger, name: str, digest: str) -> list[Trial]:
 
 def _known(campaign: Campaign, table: Table) -> list[Known]:
     """Every line as a measurement."""
-    units = {v.name: getattr(v, "unit", "") for v in campaign.problem.space.variables}
+    units = campaign.problem.space.units
     units |= {output.name: output.unit for output in campaign.problem.outputs}
     for name in units:
         if name not in table.units:

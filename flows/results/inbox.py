@@ -16,9 +16,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from fieldcraft.flows.dispatchers.lab import Lab
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import OWN_COLUMNS, Reading, Row, Table, level, number, read_json_results, read_table
+from fieldcraft.flows.jobs.dispatcher import Ordering
 from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.webhooks import NotDelivered
@@ -150,12 +150,9 @@ def readings_of(campaign: Campaign, file: Path, within: Path | None = None) -> l
     if not {"key", "trial"} & table.units.keys():
         raise InputError(f"{file}: has neither a column 'key' nor 'trial'. Name the trial of each line.")
     units = {output.name: output.unit for output in campaign.problem.outputs}
-    table.require_units({**_variable_units(campaign), **units, **{f"{name} sd": unit for name, unit in units.items()}})
+    doubts = {f"{name} sd": unit for name, unit in units.items()}
+    table.require_units({**campaign.problem.space.units, **units, **doubts})
     return [_from_row(campaign, table, row, within) for row in table.rows]
-
-
-def _variable_units(campaign: Campaign) -> dict[str, str]:
-    return {variable.name: getattr(variable, "unit", "") for variable in campaign.problem.space.variables}
 
 
 def _from_row(campaign: Campaign, table: Table, row: Row, within: Path | None) -> Reading:
@@ -188,7 +185,7 @@ def _from_row(campaign: Campaign, table: Table, row: Row, within: Path | None) -
 def _from_json(campaign: Campaign, item: Mapping[str, Any], file: Path, n: int, within: Path | None) -> Reading:
     place = f"{file}: result {n}"
     handed = _validated(_Handed, item, place)
-    units = {**_variable_units(campaign), **{output.name: output.unit for output in campaign.problem.outputs}}
+    units = {**campaign.problem.space.units, **{output.name: output.unit for output in campaign.problem.outputs}}
     Table(file, handed.units, ()).require_units(units)
     variables = {v.name: v for v in campaign.problem.space.variables}
     trial, key = _named(handed.trial, handed.key, place)
@@ -236,7 +233,7 @@ def _field(named: str | None, file: Path, place: str, within: Path | None) -> Pa
     return path
 
 
-def collect(site: Site, dispatcher: Lab) -> int:
+def collect(site: Site, dispatcher: Ordering) -> int:
     """Read the watched folder and file the orders of trials that are settled; returns how many were completed.
 
     Raises:
@@ -244,7 +241,7 @@ def collect(site: Site, dispatcher: Lab) -> int:
     """
     dispatcher.require_folder()
     completed = 0
-    for file in _ready(dispatcher.place.orders / "results"):
+    for file in _ready(dispatcher.inbox):
         batch = _take(site, file)
         completed += sum(one.verdict == "accepted" for one in batch.recorded)
     _file_orders(site, dispatcher)
@@ -309,7 +306,7 @@ def _put(file: Path, folder: str, about: str, lines: Sequence[str]) -> None:
     commit_point("inbox.moved.after")
 
 
-def _file_orders(site: Site, dispatcher: Lab) -> None:
+def _file_orders(site: Site, dispatcher: Ordering) -> None:
     """Close the orders whose trials are settled, or were sent anew, and bring the tables in line."""
     trials = {trial.id: trial for trial in site.ledger.trials(site.name)}
     for key, order in dispatcher.at_large().items():
@@ -326,5 +323,4 @@ def _file_orders(site: Site, dispatcher: Lab) -> None:
         elif trial.state not in _OUT or attempt_key(trial) != key:
             with suppress(NotDelivered):  # the order stays among those to be cancelled, and the next pass tries again
                 dispatcher.cancel({"key": key})
-    if dispatcher.place.orders.is_dir():
-        dispatcher.write_tables()
+    dispatcher.write_tables()

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fieldcraft.flows.dispatchers.lab import STATES
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.jobs.order_folder import PIN, OrderFolder
 from fieldcraft.flows.settings import Settings
@@ -82,5 +81,5 @@ def _orders(settings: Settings) -> Iterator[Begun]:
         name = pin.parent.name
         orders = OrderFolder(name, (settings.lab or settings.home / "lab") / name, pin)
         if orders.obstacle() is None:
-            files = sorted(file for state in STATES for file in (orders.folder / state).glob("[!.]*.json"))
+            files = sorted(orders.files())
             yield from (Begun(one.trial, one.attempt, file) for file in files for one in _jobs([file.with_suffix("")]))

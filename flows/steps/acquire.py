@@ -8,6 +8,7 @@ import numpy as np
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.machinery.stopwatch import Clock
+from fieldcraft.flows.products import Acquired, Trained
 from fieldcraft.flows.steps.collocate import points_of
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.flows.wiring.observations import as_read, data_of, infeasible, observations, seen_by, standing
@@ -45,7 +46,7 @@ def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
     """
     clock = Clock()
     X, origins = _chosen(site, iteration, q) if site.campaign.algorithm.peer is None else _asked(site, iteration, q)
-    site.ledger.note(site.name, iteration, "acquire", {"designs": q, **clock.passed}, None)
+    site.ledger.note(site.name, iteration, "acquire", Acquired(designs=q, **clock.passed).payload(), None)
     return _propose(site, iteration, X, origins)
 
 
@@ -64,7 +65,7 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     with computing_on(campaign.settings.device):
         found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
     mean, sd = _prediction(posterior, found.X)
-    base = _origin(site, iteration, "model", trials, product.payload["data_digest"], product)
+    base = _origin(site, iteration, "model", trials, Trained.of(product).data_digest, product)
     base = base.model_copy(update=_said_of(posterior, found))
     worth = [{"acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]} for slot in range(q)]
     # Later places stand beside designs that nobody has read, and so does the first where some are pending.
@@ -161,7 +162,7 @@ def _origin(
             "slot": 0,
             "model": product.ref if product else None,
             "data_digest": data_digest,
-            "collocation": product.payload.get("collocation") if product else None,
+            "collocation": Trained.of(product).collocation if product else None,
             "environment": site.campaign.environment,
             "reproducible": not any(trial.state is TrialState.FAILED for trial in trials),
         }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 
 from fieldcraft.flows.errors import FieldcraftError
-from fieldcraft.flows.jobs.dispatcher import CannotTell, Dispatcher, Finished, Handle, Running
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Dispatcher, Finished, Handle, Running, within_pass
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.wiring.context import Site, unfinished
 from fieldcraft.storage.fields import FieldDamaged, FieldError
@@ -69,8 +69,8 @@ def _settle(site: Site, dispatcher: Dispatcher, trial: Trial, attempt: int, take
     if handle is not None and isinstance(outcome, Finished):
         kept = _kept(site, dispatcher, trial, handle, attempt, outcome.seconds, take)
     else:
-        within_pass = getattr(dispatcher, "within_pass", False)  # a late result of which never comes
-        kept = within_pass or trial.state in (TrialState.COMPLETED, TrialState.ABANDONED)
+        over = trial.state in (TrialState.COMPLETED, TrialState.ABANDONED)
+        kept = over or within_pass(dispatcher)  # of what runs within a pass no late result comes
     if kept and present:
         dispatcher.forget(key)
 

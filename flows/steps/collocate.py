@@ -6,6 +6,7 @@ import numpy as np
 
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.flows.products import Collocated
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.physics.collocation import collocate as draw
 from fieldcraft.storage.records import Product
@@ -25,8 +26,8 @@ def collocate(site: Site, iteration: int) -> Product | None:
     dataset = points_for(site, iteration)
     reference = site.fields.write(f"{site.name}-collocation-{iteration}", dataset)
     tell("collocated", iteration=iteration, points=settings.n)
-    payload = {"scheme": settings.scheme, "points": settings.n}
-    return site.ledger.note(site.name, iteration, "collocate", payload, reference)
+    made = Collocated(settings.scheme, settings.n)
+    return site.ledger.note(site.name, iteration, "collocate", made.payload(), reference)
 
 
 def points_for(site: Site, iteration: int) -> "xr.Dataset":

@@ -126,7 +126,7 @@ def _request(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
         "problem": spec.problem.model_dump(),
         "simulator": spec.simulator and spec.simulator.model_dump(),
         "design": dict(trial.design),
-        "units": {v.name: getattr(v, "unit", "") for v in site.campaign.problem.space.variables},
+        "units": site.campaign.problem.space.units,
         "outputs": {output.name: output.unit for output in site.campaign.problem.outputs},
         "digest": trial.digest,
         "code": dict(now.run),

@@ -4,9 +4,18 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from fieldcraft.flows.dispatchers.lab import Lab
 from fieldcraft.flows.errors import FieldcraftError
-from fieldcraft.flows.jobs.dispatcher import CannotTell, Dispatcher, Failed, Finished, Handle, Lost, Outcome, Running
+from fieldcraft.flows.jobs.dispatcher import (
+    CannotTell,
+    Dispatcher,
+    Failed,
+    Finished,
+    Handle,
+    Lost,
+    Ordering,
+    Outcome,
+    Running,
+)
 from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.random_streams import Use, stream
@@ -37,7 +46,7 @@ def harvest(site: Site) -> int:
     """
     require_known(site)
     dispatcher = site.campaign.dispatcher
-    settled = collect(site, dispatcher) if isinstance(dispatcher, Lab) else 0
+    settled = collect(site, dispatcher) if isinstance(dispatcher, Ordering) else 0
     for trial in site.ledger.trials(site.name, states={TrialState.RUNNING, TrialState.HELD}):
         try:
             settled += _settle(site, dispatcher, trial)

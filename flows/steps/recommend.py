@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from fieldcraft.flows.products import Recommendation
 from fieldcraft.storage.records import Brief, Trial
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def recommended(
     constraints: Sequence[str],
     *,
     exact: bool,
-) -> dict[str, Any]:
+) -> Recommendation:
     """The trial with the best posterior mean among the feasible ones, as the train step's product keeps it.
 
     Feasible are those whose readings meet the constraints where these are exact, and else those believed to meet them.
@@ -48,22 +49,25 @@ def recommended(
             worth = torch.where(met, -mean, -torch.inf) if feasible else log_each
             at = int(worth.argmax())
             log_feasible = 0.0 if exact and feasible else float(log_each[at])
-    return {
-        "trial": seen[at].id,
-        "mean": float(posterior.scaling.to_physical(float(mean[at]))),
-        "sd": posterior.scaling.sd * float(variance[at].sqrt()),
-        "feasible": feasible,
-        "probability": float(torch.tensor(log_feasible).exp()),
-        "constraints": _beliefs(posterior, X[[at]], constraints),
-    }
+    return Recommendation(
+        trial=seen[at].id,
+        mean=float(posterior.scaling.to_physical(float(mean[at]))),
+        sd=posterior.scaling.sd * float(variance[at].sqrt()),
+        feasible=feasible,
+        probability=float(torch.tensor(log_feasible).exp()),
+        constraints=_beliefs(posterior, X[[at]], constraints),
+    )
 
 
 def _beliefs(posterior: "Posterior", x: Any, names: Sequence[str]) -> dict[str, dict[str, float]]:
     """Mean and standard deviation of each constraint at x (1, d), in its unit."""
     import torch
 
+    from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
+
     found = {}
-    for name, own in zip(names, getattr(posterior, "constraints", ()), strict=False):
+    each = posterior.constraints if isinstance(posterior, ConstrainedPosterior) else ()
+    for name, own in zip(names, each, strict=False):
         with torch.no_grad():
             mean, variance = own.mean_var(x)
         physical, sd = float(own.scaling.to_physical(float(mean[0]))), own.scaling.sd * float(variance[0].sqrt())

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fieldcraft.flows.analysis.noise import noisy_constraints
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.machinery.stopwatch import Clock
+from fieldcraft.flows.products import Trained, Training
 from fieldcraft.flows.rules.final_model import give_up, subject
 from fieldcraft.flows.steps.collocate import points_of
 from fieldcraft.flows.steps.leases import trainer_held
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     import torch
 
     from fieldcraft.models.observations import Observations
-    from fieldcraft.models.surrogate import Posterior
 
 SAVE_EVERY_S = 1.0  # an unfinished training loses about this much work; the numbers do not depend on it
 SAVE_SHARE = 0.05  # of the time at most goes into saving
@@ -168,16 +168,16 @@ class _Model:
     """A model that is stored and that the ledger does not mention yet."""
 
     iteration: int
-    payload: Mapping[str, Any]
+    made: Trained
     reference: FieldRef
     unfinished: "_Unfinished"
 
     def noted(self, site: Site) -> Product:
         """Write it down, unless the iteration has one."""
-        product = site.ledger.note(site.name, self.iteration, "train", self.payload, self.reference)
+        product = site.ledger.note(site.name, self.iteration, "train", self.made.payload(), self.reference)
         self.unfinished.forget()
-        said = {key: self.payload[key] for key in ("metrics", "seconds")}
-        tell("trained", iteration=self.iteration, trials=len(self.payload["trials"]), **said)
+        told = {"metrics": self.made.metrics, "seconds": self.made.seconds}
+        tell("trained", iteration=self.iteration, trials=len(self.made.trials), **told)
         return product
 
 
@@ -191,12 +191,22 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
         rng = stream(site.campaign.spec.seed, iteration, Use.TRAIN)
         posterior = site.campaign.algorithm.fit(data, rng, partial.load(), partial.report)
     reference = site.fields.write(f"{site.name}-model-{iteration}", as_dataset(posterior.state()))
-    trained = _trained(trainer, computing.device)
-    payload = {
-        **_payload(site, iteration, lesson, posterior, partial.curve),
-        "trained": trained,
-        "remarks": {**posterior.remarks, **_remarks(trained)},
-        "recommended": recommended(
+    collocation = site.ledger.product(site.name, iteration, "collocate")
+    points = collocation.reference if collocation else None
+    surrogate, trained = site.campaign.spec.algorithm.surrogate, _trained(trainer, computing.device)
+    made = Trained(
+        surrogate=surrogate.model_dump(mode="json") if surrogate else None,
+        data_digest=data.digest,
+        trials=[result.trial for result in lesson.results],
+        results=[result.id for result in lesson.results],
+        failed={trial.id: dict(trial.actual) for trial in lesson.failed},
+        collocation=points.digest if points else None,
+        metrics={name: float(value) for name, value in posterior.metrics.items()},
+        curve=partial.curve[:: max(1, len(partial.curve) // CURVE_POINTS)],
+        environment=environment_of(site.campaign.problem, site.campaign.settings.plugins),
+        trained=trained,
+        remarks={**posterior.remarks, **_remarks(trained)},
+        recommended=recommended(
             posterior,
             data,
             lesson.trials,
@@ -204,47 +214,29 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
             exact=not noisy_constraints(site.campaign.data, people=site.campaign.dispatcher.by_people),
         ),
         **clock.passed,
-    }
-    return _Model(iteration, payload, reference, partial)
+    )
+    return _Model(iteration, made, reference, partial)
 
 
-def _trained(trainer: Trainer, device: str) -> dict[str, Any]:
-    """Where and by whom a model was trained; ``threads`` and ``device`` are part of what decides its bits."""
+def _trained(trainer: Trainer, device: str) -> Training:
+    """Where and by whom a model was trained, just now and here."""
     import torch
 
-    return {
-        "by": trainer.who,
-        "host": socket.gethostname(),
-        "device": device,
-        "threads": torch.get_num_threads(),
-        "fallback": trainer.fallback,
-    }
+    return Training(
+        by=trainer.who,
+        host=socket.gethostname(),
+        device=device,
+        threads=torch.get_num_threads(),
+        fallback=trainer.fallback,
+    )
 
 
-def _remarks(trained: Mapping[str, Any]) -> dict[str, str]:
+def _remarks(trained: Training) -> dict[str, str]:
     """What is worth knowing of a training that was, or should have been, elsewhere."""
-    place = f"on {trained['host']}, {trained['device']}"
-    if trained["fallback"]:
-        return {"trained": f"in the pass {place}: {trained['fallback']}"}
-    return {} if trained["by"] == Trainer().who else {"trained": f"by {trained['by']} {place}"}
-
-
-def _payload(
-    site: Site, iteration: int, lesson: Lesson, posterior: "Posterior", curve: list[dict[str, float]]
-) -> dict[str, Any]:
-    collocation = site.ledger.product(site.name, iteration, "collocate")
-    surrogate = site.campaign.spec.algorithm.surrogate
-    return {
-        "surrogate": surrogate and surrogate.model_dump(mode="json"),
-        "data_digest": lesson.data.digest,
-        "trials": [result.trial for result in lesson.results],
-        "results": [result.id for result in lesson.results],
-        "failed": {trial.id: dict(trial.actual) for trial in lesson.failed},
-        "collocation": collocation and collocation.reference and collocation.reference.digest,
-        "metrics": {name: float(value) for name, value in posterior.metrics.items()},
-        "curve": curve[:: max(1, len(curve) // CURVE_POINTS)],
-        "environment": environment_of(site.campaign.problem, site.campaign.settings.plugins),
-    }
+    place = f"on {trained.host}, {trained.device}"
+    if trained.fallback:
+        return {"trained": f"in the pass {place}: {trained.fallback}"}
+    return {} if trained.by == Trainer().who else {"trained": f"by {trained.by} {place}"}
 
 
 class _Unfinished:

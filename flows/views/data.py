@@ -5,12 +5,14 @@ Reads records alone: no torch, no solver.
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, trial_feasibility
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.notices.deliver import current
+from fieldcraft.flows.products import Collocated, Trained
 from fieldcraft.flows.rules.final_model import given_up
 from fieldcraft.flows.rules.retries import retries
 from fieldcraft.flows.spec.campaign_file import Approval, Dispatch
@@ -198,9 +200,9 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
     points = ledger.product(trial.campaign, origin.model.iteration, "collocate") if origin.model else None
     lineage["model"] = model and _model(model, checkpoint_path, runs)
     lineage["data"] = model and _data(origin, model)
-    lineage["collocation"] = points and {**points.payload, "digest": points.reference and points.reference.digest}
+    lineage["collocation"] = points and _points(points)
     lineage["seed"] = {"seed": origin.seed, "address": [origin.iteration, origin.slot]}
-    environment = model.payload["environment"] if model else campaign.environment
+    environment = Trained.of(model).environment if model else campaign.environment
     lineage["code"] = {
         "commit": environment.get("commit"),
         "specification": campaign.digest,
@@ -214,6 +216,10 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
     lineage["mlflow"] = runs.get(f"trial:{trial.id}")
     lineage["field"] = trial.field and {"digest": trial.field.digest, "path": field_path}
     return lineage
+
+
+def _points(product: Product) -> dict[str, Any]:
+    return {**asdict(Collocated.of(product)), "digest": product.reference and product.reference.digest}
 
 
 def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:
@@ -230,11 +236,11 @@ def ranked(scores: Mapping[str, float]) -> dict[str, float]:
 
 def _data(origin: Origin, model: Product) -> dict[str, Any]:
     """What the model had seen; models of the first version do not say which results of their trials."""
-    seen = model.payload.get("results")
+    made = Trained.of(model)
     return {
         "digest": origin.data_digest,
-        "trials": list(model.payload["trials"]),
-        "results": None if seen is None else list(seen),
+        "trials": list(made.trials),
+        "results": None if made.results is None else list(made.results),
     }
 
 
@@ -244,14 +250,15 @@ def _result(result: Result) -> dict[str, Any]:
 
 
 def _model(product: Product, path: str | None, runs: Mapping[str, str]) -> dict[str, Any]:
-    kept = {key: product.payload[key] for key in ("surrogate", "metrics", "seconds")}
-    trained = product.payload.get("trained")  # older models do not say
+    made = Trained.of(product)
     return {
         "iteration": product.iteration,
         "digest": product.digest,
-        **kept,
-        "trained": None if trained is None else dict(trained),
-        "remarks": dict(product.payload.get("remarks", {})),  # older models have none
+        "surrogate": made.surrogate,
+        "metrics": made.metrics,
+        "seconds": made.seconds,
+        "trained": made.trained and asdict(made.trained),
+        "remarks": dict(made.remarks),
         "checkpoint": product.reference and {"digest": product.reference.digest, "path": path},
         "mlflow": runs.get(f"surrogate:{product.iteration}"),
     }

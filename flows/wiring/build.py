@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.errors import Faults, InputError
+from fieldcraft.flows.jobs.dispatcher import within_pass
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, NamedSpec, stored
 from fieldcraft.flows.spec.registry import build
@@ -86,12 +87,11 @@ def rewire(data: Mapping[str, Any], settings: Settings, *, algorithm: bool = Tru
 
 
 def _simulator(spec: CampaignSpec, settings: Settings, dispatcher: "Dispatcher") -> Simulator | None:
-    within_pass: bool = getattr(dispatcher, "within_pass", False)
     faults = Faults()
     with faults.noted():
         if dispatcher.by_people:
             require_no_wall_time(spec, "people do the experiments, and nothing ends their work at a limit")
-        if within_pass:
+        if within_pass(dispatcher):
             require_no_wall_time(spec, "simulations run within the pass, and nothing ends one at a limit")
     with faults.noted():
         require_one_answer(spec, dispatcher)
@@ -99,7 +99,7 @@ def _simulator(spec: CampaignSpec, settings: Settings, dispatcher: "Dispatcher")
     if spec.simulator is None:
         return None
     made: Simulator = build("simulators", spec.simulator.model_dump(), settings.plugins, "simulator")
-    if within_pass:
+    if within_pass(dispatcher):
         require_repeatable(spec, made)
     return made
 

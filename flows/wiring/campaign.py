@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.analysis.noise import noisy
-from fieldcraft.flows.errors import Faults
-from fieldcraft.flows.jobs.dispatcher import Place
+from fieldcraft.flows.errors import Faults, at
+from fieldcraft.flows.jobs.dispatcher import Place, answering
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, Component, ConstraintsSpec, Dispatch
+from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.spec.registry import build
 from fieldcraft.flows.wiring.named_algorithms import MODEL
+from fieldcraft.models.capability import require_known
 from fieldcraft.physics.domain import Domain, same_axes
 from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.problem import Problem, Simulator
@@ -96,8 +98,13 @@ class Campaign:
         faults = Faults()
 
         def built(group: str, component: Component | None, place: str) -> Any:
+            if component is None:
+                return None
             with faults.noted():
-                return component and build(group, component.model_dump(), plugins, f"algorithm.{place}")
+                made = build(group, component.model_dump(), plugins, f"algorithm.{place}")
+                with at(f"algorithm.{place}"), asked(type(made), "say what it provides and requires"):
+                    require_known(made)
+                return made
 
         words = {word: built(f"{word}s", getattr(part, word), word) for word in MODEL}
         kept = {
@@ -123,7 +130,7 @@ class Campaign:
     @property
     def answering(self) -> "Answering | None":
         """The dispatcher where it answers designs itself; None where a simulator or people do."""
-        return cast("Answering", self.dispatcher) if getattr(self.dispatcher, "answers", False) else None
+        return answering(self.dispatcher)
 
     @property
     def known_physics(self) -> tuple[Equation | System, Domain] | None:

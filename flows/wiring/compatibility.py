@@ -1,11 +1,16 @@
 """What a campaign's parts ask of each other, said before anything begins rather than at the first model or trial."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.tables import OWN_COLUMNS, readable
+from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
 from fieldcraft.flows.wiring.equations import require_equation
+from fieldcraft.models.capability import Capability, TakesSomeSpaces, provided, required
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
 
@@ -57,7 +62,7 @@ def require_one_answer(spec: CampaignSpec, dispatcher: "Dispatcher") -> None:
     Raises:
         InputError: there is none, or one too many.
     """
-    kind, itself = spec.dispatcher.kind, dispatcher.by_people or getattr(dispatcher, "answers", False)
+    kind, itself = spec.dispatcher.kind, dispatcher.by_people or answering(dispatcher) is not None
     if spec.simulator is None and not itself:
         raise InputError(
             f"simulator: missing. The dispatcher {kind!r} needs one; only people and external programs do without."
@@ -87,17 +92,17 @@ def require_fit(campaign: "Campaign") -> None:
     """Accept an algorithm whose words fit each other, the problem and its space.
 
     Raises:
-        InputError: an equation, a box, an exact Gaussian process or a sum over groups is needed and there is none, or
-            the groups are not of the space's variables.
+        InputError: one of them needs what another has not (see ``models.capability``), or cannot take this equation,
+            this space or these groups.
     """
     faults = Faults()
     for require in (
         require_equation,
-        _require_box,
+        _require_space_of_peer,
         _require_groups,
-        _require_exactness,
+        partial(_require, "exactness"),
         _require_bounds,
-        _require_constraints,
+        partial(_require, "constraints"),
         _require_proof,
     ):
         with faults.noted():
@@ -105,89 +110,236 @@ def require_fit(campaign: "Campaign") -> None:
     faults.tell()
 
 
-def _require_exactness(campaign: "Campaign") -> None:
-    """Accept an acquisition for exact Gaussian processes with one."""
-    part, words = campaign.spec.algorithm, campaign.algorithm
-    if getattr(words.acquisition, "exact_only", False) and not getattr(words.surrogate, "exact", False):
-        raise InputError(
-            f"algorithm.acquisition: {part.acquisition and part.acquisition.kind!r} needs an exact Gaussian process, "
-            f"and the surrogate {part.surrogate and part.surrogate.kind!r} gives none. Use the surrogate exact_gp, or "
-            "the acquisition log_ei, which takes any."
-        )
+@dataclass(frozen=True)
+class _Need:
+    """One need of a word that another must meet.
+
+    Args:
+        who: Which of ``_required`` may need it.
+        what: What it is.
+        whose: Which of ``_provided`` must then have it.
+        said: The error where it has not, with places of ``_named``.
+    """
+
+    who: str
+    what: Capability
+    whose: str
+    said: str
 
 
-def _require_constraints(campaign: "Campaign") -> None:
-    """Accept an algorithm that can keep to constraints which only experiments tell."""
-    part, words = campaign.spec.algorithm, campaign.algorithm
-    unknown = [output.name for output in campaign.problem.outputs[1:]]
-    if unknown and getattr(words.maximizer, "of_moments_only", False):
-        raise InputError(
-            f"algorithm.maximizer: {part.maximizer and part.maximizer.kind!r} keeps to known constraints only, and the "
-            f"problem has the outputs {', '.join(unknown)}, each of which must come out <= 0. Use the maximizer "
-            "multistart."
-        )
-    if unknown and words.peer is not None and not getattr(words.peer, "constrained", False):
-        raise InputError(
-            f"algorithm.peer: {part.peer and part.peer.kind!r} is not told of constraints, and the problem has the "
-            f"outputs {', '.join(unknown)}, each of which must come out <= 0. Use another sentence, such as cei, "
-            "neural_cbo, botorch_qlognei or optuna_gp."
-        )
-    own = words.constraints.surrogate
-    if own is not None and own.needs_physics:
-        raise InputError(
-            f"algorithm.constraints.surrogate: {part.constraints.surrogate and part.constraints.surrogate.kind!r} "
-            "needs an equation, and constraints have none. Use exact_gp."
-        )
-    learns = own or words.surrogate
-    informed = learns is not None and (learns.needs_physics or getattr(learns, "informed", False))
-    if unknown and getattr(words.constraints.rule, "informed_only", False) and not informed:
-        raise InputError(
+_NEEDS = {  # of each topic the first need that is not met is told
+    "groups": (
+        _Need(
+            "acquisition",
+            Capability.GROUPED,
+            "surrogate",
+            "algorithm.acquisition: {acquisition!r} needs a sum of functions of groups of variables, and the surrogate "
+            "{surrogate!r} gives none. Use the surrogate grouped_gp, or the acquisition ucb, which takes any.",
+        ),
+    ),
+    "exactness": (
+        _Need(
+            "acquisition",
+            Capability.EXACT,
+            "surrogate",
+            "algorithm.acquisition: {acquisition!r} needs an exact Gaussian process, and the surrogate {surrogate!r} "
+            "gives none. Use the surrogate exact_gp, or the acquisition log_ei, which takes any.",
+        ),
+    ),
+    "bounds": (
+        _Need(
+            "maximizer",
+            Capability.EXACT,
+            "surrogate",
+            "algorithm.maximizer: {maximizer!r} bounds exact Gaussian processes, and the surrogate {surrogate!r} is "
+            "none. Use the surrogate exact_gp, or the maximizer multistart, which takes any.",
+        ),
+        _Need(
+            "maximizer",
+            Capability.OF_MOMENTS,
+            "acquisition",
+            "algorithm.maximizer: {maximizer!r} bounds functions of mean and standard deviation, and the acquisition "
+            "{acquisition!r} is none. Use ucb, log_ei or pi, or the maximizer multistart, which takes any.",
+        ),
+        _Need(
+            "maximizer",
+            Capability.OPTIMISTIC,
+            "acquisition",
+            "algorithm.maximizer: {maximizer!r} takes the confidence bound alone, and the acquisition {acquisition!r} "
+            "is another. Use ucb, or the maximizer certified, which takes log_ei and pi too.",
+        ),
+    ),
+    "bounds by group": (
+        _Need(
+            "groups",
+            Capability.SEPARABLE,
+            "acquisition",
+            "algorithm.maximizer: {maximizer!r} searches the groups of the surrogate {surrogate!r} one by one, and the "
+            "acquisition {acquisition!r} is no sum over them. Use add_ucb, or the surrogate exact_gp, or the maximizer "
+            "multistart, which takes any.",
+        ),
+    ),
+    "constraints": (
+        _Need(
+            "maximizer",
+            Capability.OF_MOMENTS,
+            "problem",
+            "algorithm.maximizer: {maximizer!r} keeps to known constraints only, and the problem has the outputs "
+            "{outputs}, each of which must come out <= 0. Use the maximizer multistart.",
+        ),
+        _Need(
+            "problem",
+            Capability.CONSTRAINED,
+            "peer",
+            "algorithm.peer: {peer!r} is not told of constraints, and the problem has the outputs {outputs}, each of "
+            "which must come out <= 0. Use another sentence, such as cei, neural_cbo, botorch_qlognei or optuna_gp.",
+        ),
+        _Need(
+            "constraints.surrogate",
+            Capability.EQUATION,
+            "constraints",
+            "algorithm.constraints.surrogate: {constraints_surrogate!r} needs an equation, and constraints have none. "
+            "Use exact_gp.",
+        ),
+        _Need(
+            "constraints.rule",
+            Capability.INFORMED,
+            "learner",
             "algorithm.constraints.rule: beta is gamma, and the surrogate of the constraints does not know its "
-            "information gain. Give beta a number, or let tangent_network or exact_gp learn the constraints."
-        )
-    scale = getattr(words.acquisition, "scale", "free")
-    if getattr(words.constraints.rule, "scaled_only", False) and scale == "free" and words.acquisition is not None:
-        raise InputError(
-            f"algorithm.constraints.rule: {part.constraints.rule and part.constraints.rule.kind!r} multiplies the "
-            f"score, and that of the acquisition {part.acquisition and part.acquisition.kind!r} may be negative. Use "
-            "the rule bound, or the acquisition log_ei."
-        )
+            "information gain. Give beta a number, or let tangent_network or exact_gp learn the constraints.",
+        ),
+        _Need(
+            "constraints.rule",
+            Capability.SCALED,
+            "acquisition",
+            "algorithm.constraints.rule: {rule!r} multiplies the score, and that of the acquisition {acquisition!r} "
+            "may be negative. Use the rule bound, or the acquisition log_ei.",
+        ),
+    ),
+    "proof": (
+        _Need(
+            "stop",
+            Capability.PROVES,
+            "maximizer",
+            "stop.certified_gap: {gap:g} is to be proven by a bound of the acquisition itself, and {proofless}. Use "
+            "the maximizer certified, or stop by no_improvement, which needs no proof.",
+        ),
+    ),
+}
+
+
+def _require(topic: str, campaign: "Campaign") -> None:
+    """Accept words whose needs of one topic are met."""
+    needed, had = _required(campaign), _provided(campaign)
+    for need in _NEEDS[topic]:
+        if need.what in needed[need.who] - had[need.whose]:
+            raise InputError(need.said.format_map(_named(campaign)))
+
+
+def _required(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
+    """Capabilities that the words and what they are to serve need."""
+    words = campaign.algorithm
+    return {
+        "acquisition": required(words.acquisition),
+        "maximizer": required(words.maximizer),
+        "groups": frozenset({Capability.SEPARABLE}),
+        "constraints.surrogate": required(words.constraints.surrogate),
+        "constraints.rule": required(words.constraints.rule),
+        "problem": frozenset({Capability.CONSTRAINED} if _unknown(campaign) else ()),
+        "stop": frozenset({Capability.PROVES} if campaign.spec.stop.certified_gap is not None else ()),
+    }
+
+
+def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
+    """Capabilities that the words and what they serve have; all where there is none to ask."""
+    words, everything = campaign.algorithm, frozenset(Capability)
+    own, unknown = words.constraints.surrogate, _unknown(campaign)
+    learner = own if words.surrogate is None else words.constraints.learner(words.surrogate)
+    return {
+        "surrogate": provided(words.surrogate),
+        "acquisition": everything if words.acquisition is None else provided(words.acquisition),
+        "maximizer": provided(words.maximizer),
+        "peer": everything if words.peer is None else provided(words.peer),
+        "problem": everything - {Capability.OF_MOMENTS} if unknown else everything,
+        "constraints": frozenset(),
+        "learner": provided(learner) if unknown else everything,
+    }
+
+
+def _unknown(campaign: "Campaign") -> list[str]:
+    """Outputs that are constraints which only experiments tell."""
+    return [output.name for output in campaign.problem.outputs[1:]]
+
+
+def _named(campaign: "Campaign") -> Mapping[str, Any]:
+    """Kinds of the words, and what else an error names."""
+    part = campaign.spec.algorithm
+    words = {"surrogate": part.surrogate, "acquisition": part.acquisition, "maximizer": part.maximizer}
+    words |= {"peer": part.peer, "constraints_surrogate": part.constraints.surrogate, "rule": part.constraints.rule}
+    kinds = {name: component and component.kind for name, component in words.items()}
+    maximizer = kinds["maximizer"]
+    proofless = "there is no maximizer" if maximizer is None else f"the maximizer {maximizer!r} has none"
+    return {
+        **kinds,
+        "outputs": ", ".join(_unknown(campaign)),
+        "gap": campaign.spec.stop.certified_gap,
+        "proofless": proofless,
+    }
+
+
+def _require_space_of_peer(campaign: "Campaign") -> None:
+    """Accept a peer that can search the space."""
+    peer = campaign.algorithm.peer
+    if peer is None:
+        return
+    from fieldcraft.models.peer import require_box
+
+    try:
+        if Capability.BOX in required(peer):
+            require_box(campaign.space, str(_named(campaign)["peer"]))
+        if isinstance(peer, TakesSomeSpaces):
+            peer.refuse_space(campaign.space)
+    except ValueError as error:
+        raise InputError(f"algorithm.peer: {error}") from None
+
+
+def _require_groups(campaign: "Campaign") -> None:
+    """Accept groups of the space's variables, and an acquisition of groups with a surrogate that has them."""
+    words = campaign.algorithm
+    both: dict[str, Any] = {"surrogate": words.surrogate, "constraints.surrogate": words.constraints.surrogate}
+    for where, surrogate in both.items():
+        if Capability.GROUPED in provided(surrogate):
+            try:
+                surrogate.columns(campaign.space)
+            except ValueError as error:
+                raise InputError(f"algorithm.{where}: {error}") from None
+    _require("groups", campaign)
 
 
 def _require_bounds(campaign: "Campaign") -> None:
-    """Accept a maximizer that proves its optimum if surrogate, acquisition and space are such that it can."""
-    part, words = campaign.spec.algorithm, campaign.algorithm
-    maximizer = part.maximizer and part.maximizer.kind
-    if getattr(words.maximizer, "by_group", False) and getattr(words.surrogate, "grouped", False):
-        _require_separable(campaign)
-        return
-    if getattr(words.maximizer, "exact_only", False) and not getattr(words.surrogate, "exact", False):
-        raise InputError(
-            f"algorithm.maximizer: {maximizer!r} bounds exact Gaussian processes, and the surrogate "
-            f"{part.surrogate and part.surrogate.kind!r} is none. Use the surrogate exact_gp, or the maximizer "
-            "multistart, which takes any."
-        )
-    if getattr(words.maximizer, "of_moments_only", False) and not getattr(words.acquisition, "of_moments", False):
-        raise InputError(
-            f"algorithm.maximizer: {maximizer!r} bounds functions of mean and standard deviation, and the acquisition "
-            f"{part.acquisition and part.acquisition.kind!r} is none. Use ucb, log_ei or pi, or the maximizer "
-            "multistart, which takes any."
-        )
-    if getattr(words.maximizer, "optimism_only", False) and not getattr(words.acquisition, "optimistic", False):
-        raise InputError(
-            f"algorithm.maximizer: {maximizer!r} takes the confidence bound alone, and the acquisition "
-            f"{part.acquisition and part.acquisition.kind!r} is another. Use ucb, or the maximizer certified, which "
-            "takes log_ei and pi too."
-        )
-    _require_space(campaign, campaign.space)
-
-
-def _require_space(campaign: "Campaign", space: SearchSpace) -> None:
-    if refuse := getattr(campaign.algorithm.maximizer, "refuse_space", None):
+    """Accept a maximizer that bounds the score if surrogate, acquisition and space are such that it can."""
+    words = campaign.algorithm
+    spaces: Sequence[SearchSpace] = (campaign.space,)
+    if Capability.BY_GROUP in provided(words.maximizer) and Capability.GROUPED in provided(words.surrogate):
+        _require("bounds by group", campaign)
+        spaces = _group_spaces(campaign, words.surrogate)
+    else:
+        _require("bounds", campaign)
+    if isinstance(words.maximizer, TakesSomeSpaces):
         try:
-            refuse(space)
+            for space in spaces:
+                words.maximizer.refuse_space(space)
         except ValueError as error:
             raise InputError(f"algorithm.maximizer: {error}") from None
+
+
+def _group_spaces(campaign: "Campaign", surrogate: Any) -> Sequence[SearchSpace]:
+    from fieldcraft.models.maximizers._groups import group_spaces
+
+    try:
+        return group_spaces(campaign.space, surrogate.columns(campaign.space))
+    except ValueError as error:
+        raise InputError(f"algorithm.maximizer: {error}") from None
 
 
 def _require_proof(campaign: "Campaign") -> None:
@@ -196,74 +348,10 @@ def _require_proof(campaign: "Campaign") -> None:
         return
     from fieldcraft.models.acquisition import Improving
 
-    part, words = campaign.spec.algorithm, campaign.algorithm
-    rule, instead = f"stop.certified_gap: {gap:g}", "or stop by no_improvement, which needs no proof"
-    if not getattr(words.maximizer, "proves", False):
-        chosen = (
-            "there is no maximizer" if part.maximizer is None else f"the maximizer {part.maximizer.kind!r} has none"
-        )
+    _require("proof", campaign)
+    if not isinstance(campaign.algorithm.acquisition, Improving):
         raise InputError(
-            f"{rule} is to be proven by a bound of the acquisition itself, and {chosen}. Use the maximizer certified, "
-            f"{instead}."
+            f"stop.certified_gap: {gap:g} is in the objective's unit, and a bound of the acquisition "
+            f"{_named(campaign)['acquisition']!r} does not say how much is left to be gained. Use ucb or log_ei, or "
+            "stop by no_improvement, which needs no proof."
         )
-    if not isinstance(words.acquisition, Improving):
-        raise InputError(
-            f"{rule} is in the objective's unit, and a bound of the acquisition "
-            f"{part.acquisition and part.acquisition.kind!r} does not say how much is left to be gained. Use ucb or "
-            f"log_ei, {instead}."
-        )
-
-
-def _require_groups(campaign: "Campaign") -> None:
-    """Accept groups of the space's variables, and an acquisition of groups with a surrogate that has them."""
-    part, words = campaign.spec.algorithm, campaign.algorithm
-    both: dict[str, Any] = {"surrogate": words.surrogate, "constraints.surrogate": words.constraints.surrogate}
-    for where, surrogate in both.items():
-        if getattr(surrogate, "grouped", False):
-            try:
-                surrogate.columns(campaign.space)
-            except ValueError as error:
-                raise InputError(f"algorithm.{where}: {error}") from None
-    if getattr(words.acquisition, "grouped_only", False) and not getattr(words.surrogate, "grouped", False):
-        raise InputError(
-            f"algorithm.acquisition: {part.acquisition and part.acquisition.kind!r} needs a sum of functions of groups "
-            f"of variables, and the surrogate {part.surrogate and part.surrogate.kind!r} gives none. Use the surrogate "
-            "grouped_gp, or the acquisition ucb, which takes any."
-        )
-
-
-def _require_separable(campaign: "Campaign") -> None:
-    """Accept an acquisition and a space that can be taken apart, where the maximizer takes group by group."""
-    from fieldcraft.models.maximizers._groups import group_spaces
-
-    part, words = campaign.spec.algorithm, campaign.algorithm
-    if not getattr(words.acquisition, "separable", False):
-        raise InputError(
-            f"algorithm.maximizer: {part.maximizer and part.maximizer.kind!r} searches the groups of the surrogate "
-            f"{part.surrogate and part.surrogate.kind!r} one by one, and the acquisition "
-            f"{part.acquisition and part.acquisition.kind!r} is no sum over them. Use add_ucb, or the surrogate "
-            "exact_gp, or the maximizer multistart, which takes any."
-        )
-    surrogate: Any = words.surrogate
-    try:
-        spaces = group_spaces(campaign.space, surrogate.columns(campaign.space))
-    except ValueError as error:
-        raise InputError(f"algorithm.maximizer: {error}") from None
-    for space in spaces:
-        _require_space(campaign, space)
-
-
-def _require_box(campaign: "Campaign") -> None:
-    """Accept a peer that can search the space."""
-    peer = campaign.spec.algorithm.peer
-    if peer is None:
-        return
-    from fieldcraft.models.peer import require_box
-
-    try:
-        if getattr(campaign.algorithm.peer, "box_only", False):
-            require_box(campaign.space, peer.kind)
-        if refuse := getattr(campaign.algorithm.peer, "refuse_space", None):
-            refuse(campaign.space)
-    except ValueError as error:
-        raise InputError(f"algorithm.peer: {error}") from None

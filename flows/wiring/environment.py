@@ -50,7 +50,7 @@ def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
         "versions": {name: _version(name) for name in _PACKAGES},
         "plugins": {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in _files(plugins)},
         "outputs": [{"name": output.name, "unit": output.unit} for output in problem.outputs],
-        "units": {variable.name: getattr(variable, "unit", "") for variable in problem.space.variables},
+        "units": problem.space.units,
     }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.models.capability import Capability, required
 from fieldcraft.physics.collocation import collocate
 from fieldcraft.physics.domain import Domain, same_axes
 from fieldcraft.physics.operators import Equation, System
@@ -32,7 +33,7 @@ def require_equation(campaign: "Campaign") -> None:
             kind of equation.
     """
     surrogate, problem = campaign.algorithm.surrogate, campaign.problem
-    if surrogate is None or not surrogate.needs_physics:
+    if Capability.EQUATION not in required(surrogate):
         return
     part = campaign.spec.algorithm
     place = (
@@ -81,14 +82,16 @@ def _axes(domain: Domain, space: SearchSpace) -> str:
 
 def _refusal(campaign: "Campaign") -> str | None:
     """Why the campaign's surrogate, which learns from equations, cannot learn from this one; None where it can."""
+    from fieldcraft.models.surrogate import TakesSomeEquations
+
     surrogate, settings = campaign.algorithm.surrogate, campaign.spec.algorithm.collocation
-    refuse, known = getattr(surrogate, "refuse", None), campaign.known_physics
-    if refuse is None or known is None:
+    known = campaign.known_physics
+    if known is None or not isinstance(surrogate, TakesSomeEquations):
         return None
     equation, domain = known
     points = collocate(domain, settings.n, settings.scheme, stream(campaign.spec.seed, 0, Use.COLLOCATE))
     try:
-        refuse(physics_at(equation, campaign.space, points))
+        surrogate.refuse(physics_at(equation, campaign.space, points))
     except ValueError as error:
         return str(error)
     return None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from fieldcraft.flows.analysis.feasibility import is_infeasible
+from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.equations import physics_at
 from fieldcraft.storage.records import Brief, Product, Result, Trial, TrialState
@@ -40,16 +41,18 @@ def _with(trial: T, result: Result) -> T:
 
 def seen_by(product: Product, trials: Sequence[T], readings: Iterable[Result]) -> list[T]:
     """The trials that a trained model saw, with the very results it saw, whatever was corrected since."""
-    if (ids := product.payload.get("results")) is None:  # written by a version that had no corrections
-        named = set(product.payload["trials"])
+    model = Trained.of(product)
+    if model.results is None:
+        named = set(model.trials)
         return [trial for trial in trials if trial.id in named]
-    seen = set(ids)
+    seen = set(model.results)
     return as_read(trials, {result.trial: result for result in readings if result.id in seen})
 
 
 def saw_all(product: Product, trials: Sequence[Trial | Brief], counting: Collection[int]) -> bool:
     """Whether a trained model saw every result that counts now (``Ledger.standing``) and every infeasible design."""
-    known, failed = set(product.payload.get("results", ())), set(product.payload.get("failed", ()))
+    model = Trained.of(product)
+    known, failed = set(model.results or ()), set(model.failed or ())
     return known == set(counting) and failed == {trial.id for trial in trials if is_infeasible(trial)}
 
 
@@ -60,7 +63,7 @@ def data_of(
 
     A model of a version that knew of no constraints had learnt the objective alone.
     """
-    failed = product.payload.get("failed")
+    failed = Trained.of(product).failed
     data = observations(campaign, seen, points, list((failed or {}).values()))
     return data.objective if failed is None else data
 

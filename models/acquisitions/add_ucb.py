@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian.grouped_process import grouped_process
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.confidence_weight import Beta, refuse_beta, weight_of
@@ -29,8 +30,8 @@ class AddUCB:
         ValueError: beta is negative or not finite.
     """
 
-    grouped_only: ClassVar[bool] = True
-    separable: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.SEPARABLE})
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.GROUPED})
 
     beta: Beta = 4.0
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fieldcraft.models.acquisition import Score
 from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.feasibility.admm import Alternation, Iterate, Readings
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.feasibility.pending import Believing
@@ -44,7 +45,7 @@ class ADMMBO:
         ValueError: a number is out of its range.
     """
 
-    constrained: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.CONSTRAINED})
 
     start: int = 0
     each: int = 1

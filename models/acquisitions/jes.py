@@ -12,6 +12,7 @@ from botorch.acquisition.utils import get_optimal_samples
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Scale
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian.process import ExactPosterior, exact_process, pathwise, to_unit
 from fieldcraft.models.maximizers._descent import minimiser
 from fieldcraft.models.numerics.checks import refuse_below
@@ -38,7 +39,7 @@ class JES:
         ValueError: a number is out of its range.
     """
 
-    exact_only: ClassVar[bool] = True
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.EXACT})
     scale: ClassVar[Scale] = "positive"
 
     n_samples: int = 16

@@ -14,6 +14,7 @@ from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Scale
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian.process import ExactPosterior, exact_process
 from fieldcraft.models.maximizers._descent import minimiser
 from fieldcraft.models.numerics.checks import refuse_below
@@ -43,7 +44,7 @@ class KnowledgeGradient:
         ValueError: a number is out of its range.
     """
 
-    exact_only: ClassVar[bool] = True
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.EXACT})
     scale: ClassVar[Scale] = "positive"
 
     n_points: int = 256

@@ -9,6 +9,7 @@ from botorch.acquisition.max_value_entropy_search import qMaxValueEntropy
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Scale
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian.process import ExactPosterior, exact_process
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.observations import Observations
@@ -33,7 +34,7 @@ class MES:
         ValueError: a number is out of its range.
     """
 
-    exact_only: ClassVar[bool] = True
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.EXACT})
     scale: ClassVar[Scale] = "positive"
 
     n_samples: int = 16

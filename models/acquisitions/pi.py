@@ -10,6 +10,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Scale
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.analytic import AnalyticScore
 from fieldcraft.models.scoring.incumbent import incumbent
@@ -29,7 +30,7 @@ class PI:
         ValueError: margin is negative or not finite.
     """
 
-    of_moments: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.OF_MOMENTS})
     scale: ClassVar[Scale] = "log"
 
     margin: float = 0.0

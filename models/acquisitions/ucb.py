@@ -8,6 +8,7 @@ import numpy as np
 from botorch.acquisition.analytic import UpperConfidenceBound
 from torch import Tensor
 
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.analytic import AnalyticScore
 from fieldcraft.models.scoring.confidence_weight import Beta, refuse_beta, weight_of
@@ -27,8 +28,7 @@ class UCB:
         ValueError: beta is negative or not finite.
     """
 
-    of_moments: ClassVar[bool] = True
-    optimistic: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.OF_MOMENTS, Capability.OPTIMISTIC})
 
     beta: Beta = 4.0
 

@@ -188,7 +188,6 @@ class SummedGP:
     """
 
     uses_physics: ClassVar[bool] = False
-    needs_physics: ClassVar[bool] = False
 
     noise: Literal["fitted", "known"] = "fitted"
     restarts: int = 1

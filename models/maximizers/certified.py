@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.acquisition import MomentFunction, MomentScore, Score
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.certified.box_region import Region
 from fieldcraft.models.certified.branch_and_bound import Bounds, Found, Limits, Search
 from fieldcraft.models.certified.posterior_bounds import Process, ScoreBounds
@@ -56,10 +57,8 @@ class Certified:
         ValueError: a number is out of its range, or the device is not there.
     """
 
-    exact_only: ClassVar[bool] = True
-    of_moments_only: ClassVar[bool] = True
-    proves: ClassVar[bool] = True
-    by_group: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.PROVES, Capability.BY_GROUP})
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.EXACT, Capability.OF_MOMENTS})
 
     gap: float = 0.01
     nodes: int = 200_000

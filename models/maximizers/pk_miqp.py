@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from fieldcraft.models.acquisition import MomentScore, Score
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.certified.piecewise_process import PiecewiseProcess, interpolated
 from fieldcraft.models.certified.scip_program import Effort, Program, Solved
 from fieldcraft.models.gaussian.grouped_process import UnitProcess, unit_process
@@ -61,10 +62,10 @@ class PKMIQP:
         ValueError: a number is out of its range, or SCIP is not installed; names the command that installs it.
     """
 
-    exact_only: ClassVar[bool] = True
-    of_moments_only: ClassVar[bool] = True
-    optimism_only: ClassVar[bool] = True
-    by_group: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.BY_GROUP})
+    requires: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.EXACT, Capability.OF_MOMENTS, Capability.OPTIMISTIC}
+    )
 
     gap: float = 0.01
     nodes: int = 200_000

@@ -150,7 +150,6 @@ class ValueNetworks(ABC):
     """A surrogate whose draws are networks trained on the readings, each from weights of its own."""
 
     uses_physics: ClassVar[bool] = False
-    needs_physics: ClassVar[bool] = False
 
     networks: int = 1
     width: int = 64

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.peer import contained, minimised, require, require_box, seed_of
 from fieldcraft.models.peers._coordinates import Coordinate, coordinates, encoded, inside, told
@@ -28,7 +29,7 @@ class Ax:
         ValueError: Ax is not installed.
     """
 
-    box_only: ClassVar[bool] = True
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.BOX})
 
     def __post_init__(self) -> None:
         require("Ax", "ax")

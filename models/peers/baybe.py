@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,8 +30,6 @@ class BayBE:
     Raises:
         ValueError: BayBE is not installed.
     """
-
-    box_only: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require("BayBE", "baybe")

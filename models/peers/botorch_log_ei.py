@@ -9,6 +9,7 @@ from botorch.acquisition.analytic import LogConstrainedExpectedImprovement, LogE
 from botorch.acquisition.logei import qLogExpectedImprovement
 from torch import Tensor
 
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.peer import contained, feasible, minimised
 from fieldcraft.models.peers._botorch import Cube, fitted, maximised, probability, under
@@ -23,8 +24,7 @@ class BotorchLogEI:
     (LogConstrainedExpectedImprovement); while no reading is feasible, the probability alone, as BoTorch advises.
     """
 
-    box_only: ClassVar[bool] = False
-    constrained: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.CONSTRAINED})
 
     def suggest(
         self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator

@@ -8,6 +8,7 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from torch import Tensor
 
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.peer import contained, feasible
 from fieldcraft.models.peers._botorch import Cube, fitted, maximised, probability, under
@@ -22,8 +23,7 @@ class BotorchQLogNEI:
     feasible, the probability alone, as BoTorch advises.
     """
 
-    box_only: ClassVar[bool] = False
-    constrained: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.CONSTRAINED})
 
     def suggest(
         self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.peer import contained, require, require_box, seed_of
 from fieldcraft.physics.space import SearchSpace
@@ -21,8 +22,8 @@ class OptunaGP:
         ValueError: Optuna is not installed.
     """
 
-    box_only: ClassVar[bool] = True
-    constrained: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.CONSTRAINED})
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.BOX})
 
     def __post_init__(self) -> None:
         require("Optuna", "optuna")

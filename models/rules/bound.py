@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Scale, Score
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.feasibility.pending import Believing
 from fieldcraft.models.numerics.checks import refuse_non_positive
@@ -57,9 +58,9 @@ class Bound:
             raise ValueError(f"failure is {self.failure}: give a probability between 0 and 1.")
 
     @property
-    def informed_only(self) -> bool:
-        """Whether the constraints' surrogate must know its information gain."""
-        return self.beta == "gamma"
+    def requires(self) -> frozenset[Capability]:
+        """With "gamma", posteriors of the constraints that know their information gain."""
+        return frozenset({Capability.INFORMED}) if self.beta == "gamma" else frozenset()
 
     def constrained(
         self, score: Score, scale: Scale, posterior: ConstrainedPosterior, data: Observations, pending: Tensor

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Scale, Score
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.feasibility.pending import Believing
 from fieldcraft.models.observations import Observations
@@ -20,7 +21,7 @@ class Probability:
     (Gelbart, Snoek and Adams, 2014).
     """
 
-    scaled_only: ClassVar[bool] = True
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.SCALED})
 
     def constrained(
         self, score: Score, scale: Scale, posterior: ConstrainedPosterior, data: Observations, pending: Tensor

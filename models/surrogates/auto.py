@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from fieldcraft.models.capability import Capability, required
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.observations import Observations, Physics
 from fieldcraft.models.selection.contest import Chosen, Contest
@@ -70,9 +71,10 @@ class Auto:
         return not self.candidates or any(_KNOWN[name].uses_physics for name in self.candidates)
 
     @property
-    def needs_physics(self) -> bool:
-        """Whether every candidate does, and can do nothing without."""
-        return bool(self.candidates) and all(_KNOWN[name].needs_physics for name in self.candidates)
+    def requires(self) -> frozenset[Capability]:
+        """An equation where no candidate can do without."""
+        each = [required(_KNOWN[name]) for name in self.candidates]
+        return frozenset.intersection(*each) if each else frozenset()
 
     def refuse(self, physics: Physics) -> None:
         """Accept an equation that one of the candidates which learn from equations can learn from.

@@ -37,7 +37,6 @@ class DNGO:
     """
 
     uses_physics: ClassVar[bool] = False
-    needs_physics: ClassVar[bool] = False
 
     width: int = 50
     depth: int = 3

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian import draws
 from fieldcraft.models.gaussian.process import ExactPosterior, Fit, fitted, pathwise, posterior
 from fieldcraft.models.linear.feature_posterior import FixedFeaturePosterior
@@ -56,9 +57,7 @@ class ExactGP:
     """
 
     uses_physics: ClassVar[bool] = False
-    needs_physics: ClassVar[bool] = False
-    informed: ClassVar[bool] = True
-    exact: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.INFORMED, Capability.EXACT})
 
     kernel: Kernel = "matern52"
     noise: Literal["fitted", "known"] = "fitted"

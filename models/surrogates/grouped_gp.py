@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian.grouped_kernel import GroupedKernel, Groups, by_columns, constant, fit_groups
 from fieldcraft.models.gaussian.grouped_process import GroupedPosterior, membership
 from fieldcraft.models.gaussian.summed_process import SummedGP, refuse_other_state
@@ -40,7 +41,7 @@ class GroupedGP(SummedGP):
         ValueError: an option is out of range (see ``SummedGP`` for the others).
     """
 
-    grouped: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.GROUPED})
 
     kernel: Kernel = "matern52"
     groups: tuple[tuple[str, ...], ...] = ()

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.networks.perceptron import Activation
 from fieldcraft.models.numerics.digests import refuse_other_data
 from fieldcraft.models.observations import Observations, Physics
@@ -45,7 +46,7 @@ class PhysicsInformed:
     """
 
     uses_physics: ClassVar[bool] = True
-    needs_physics: ClassVar[bool] = True
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.EQUATION})
 
     engine: Literal["trained", "basis", "kernel", "ntk"]
     networks: int | None = None

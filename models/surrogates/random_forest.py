@@ -35,7 +35,6 @@ class RandomForest:
     """
 
     uses_physics: ClassVar[bool] = False
-    needs_physics: ClassVar[bool] = False
 
     trees: int = 64
     leaf: int = 3

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.numerics.checks import refuse_non_positive
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.randomness import torch_generator
@@ -33,8 +34,7 @@ class SampledLinear(TangentSettings):
     """
 
     uses_physics: ClassVar[bool] = False
-    needs_physics: ClassVar[bool] = False
-    informed: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.INFORMED})
 
     beta: float = 1.0
     perturb_targets: bool = True

@@ -29,7 +29,6 @@ class SampledNetwork(TrainedTangent):
     """
 
     uses_physics: ClassVar[bool] = False
-    needs_physics: ClassVar[bool] = False
 
     networks: int = 1
     perturb_targets: bool = True

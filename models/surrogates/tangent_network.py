@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.numerics.checks import refuse_non_positive
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import Function, Report
@@ -51,8 +52,7 @@ class TangentNetwork(TrainedTangent):
     """
 
     uses_physics: ClassVar[bool] = False
-    needs_physics: ClassVar[bool] = False
-    informed: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.INFORMED})
 
     init: Init | Literal["mirrored"] = "antisymmetric"
     train: Literal["full", "one_pass"] = "full"

@@ -120,6 +120,72 @@ case $2 in
 esac
 echo "{\\"value\\": 1$(sed 's/.*"x": 0\\(\\.[0-9]*\\).*/\\1/' "$3")}" > "$4.part" && mv "$4.part" "$4"
 """
+DESK = """\
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fieldcraft import Failed, Lost, Place, Running
+from fieldcraft.flows.jobs.job_folder import read_json, write_json
+from fieldcraft.storage.fields import FieldDamaged
+
+
+@dataclass(frozen=True)
+class Desk:
+    place: Place
+    by_people: ClassVar[bool] = True
+
+    @property
+    def inbox(self):
+        return self.place.orders / "tray"
+
+    def require_folder(self):
+        pass
+
+    def _card(self, key):
+        return self.place.orders / "cards" / f"{key}.json"
+
+    def _set(self, key, state):
+        if self._card(key).exists():
+            write_json(self._card(key), {**read_json(self._card(key)), "state": state})
+
+    def submit(self, job):
+        self._card(job.key).parent.mkdir(parents=True, exist_ok=True)
+        told = {name: job.request[name] for name in ("design", "digest")}
+        write_json(self._card(job.key), {"key": job.key, "trial": job.trial, "state": "open", **told})
+        return {"key": job.key}
+
+    def find(self, key):
+        return {"key": key} if self._card(key).exists() else None
+
+    def look(self, handle):
+        key = handle["key"]
+        state = read_json(self._card(key)).get("state")
+        if state == "cancelled":
+            return Failed("cancelled", f"order {key} was cancelled")
+        return Running() if state == "open" else Lost(f"order {key} is {state}")
+
+    poll = look
+
+    def fetch(self, handle):
+        raise FieldDamaged(f"{handle['key']} has no field to fetch: record its result")
+
+    def cancel(self, handle):
+        self._set(handle["key"], "cancelled")
+
+    def forget(self, key):
+        self._set(key, "done")
+
+    def wait(self, handles, seconds):
+        pass
+
+    def at_large(self):
+        cards = [read_json(file) for file in sorted(self.place.orders.glob("cards/[!.]*.json"))]
+        return {card["key"]: card for card in cards if card["state"] == "open"}
+
+    def write_tables(self):
+        if self.place.orders.is_dir():
+            (self.place.orders / "open.txt").write_text(" ".join(self.at_large()))
+"""
 RECORDED = (
     "trial,state,design.x,design.act,output.value\nold-0001,COMPLETED,0.25,answer,1.25\nold-0002,FAILED,0.5,raise,\n"
 )
@@ -264,8 +330,11 @@ class Bench:
         return len(self.log("run"))
 
 
+@dataclass(frozen=True)
 class LabBench(Bench):
-    """People: each run is an order they were given, and an answer is a file they drop."""
+    """People: each run is an order they were given, and an answer is a file they drop into ``inbox``."""
+
+    inbox: str = "results"
 
     def runs(self) -> int:
         """Orders in any state."""
@@ -273,7 +342,7 @@ class LabBench(Bench):
 
     def let_go(self) -> None:
         """Drop a result for the order; it was written long enough ago to be read."""
-        file = self.folder / "home" / "lab" / "b" / "results" / "r.json"
+        file = self.folder / "home" / "lab" / "b" / self.inbox / "r.json"
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps({"trial": "b-0001", "key": "b-0001-1", "values": {"value": 1.25}}))
         os.utime(file, (time.time() - 60.0,) * 2)
@@ -336,6 +405,12 @@ def lab(folder: Path) -> Iterator[Bench]:
 
 
 @contextmanager
+def desk(folder: Path) -> Iterator[Bench]:
+    """A second place where people work, in one file of a plug-in."""
+    yield LabBench("desk", folder, Nature({}, processes=False, takes=False, runs_code=False), inbox="tray")
+
+
+@contextmanager
 def replay(folder: Path) -> Iterator[Bench]:
     """What was recorded: nothing runs, and what was not recorded fails."""
     acts = {"answer": Finished, **dict.fromkeys(("raise", "busy", "impossible"), _UNRECORDED)}
@@ -389,6 +464,7 @@ def furnish(folder: Path) -> dict[str, str]:
         "plugins/problems/acted.py": PROBLEM,
         "plugins/simulators/acting.py": SIMULATOR.format(name="Acting", idempotent=False),
         "plugins/simulators/formula.py": SIMULATOR.format(name="Formula", idempotent=True),
+        "plugins/dispatchers/desk.py": DESK,
         "programs/acting": PROGRAM,
         "records/old.csv": RECORDED,
     }
@@ -408,6 +484,7 @@ SUPPLIERS: dict[str, Callable[[Path], AbstractContextManager[Bench]]] = {
     "local": local,
     "command": command,
     "dask": dask,
+    "desk": desk,
     "inline": inline,
     "lab": lab,
     "prefect": prefect,

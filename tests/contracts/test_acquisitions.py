@@ -5,6 +5,7 @@ import pytest
 import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
+from fieldcraft.models.capability import Capability, required
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
@@ -28,7 +29,7 @@ def acquisition(request):
 
 
 def score(acquisition, pending=NONE, q=2, seed=1):
-    posterior = POSTERIORS[getattr(acquisition, "grouped_only", False)]
+    posterior = POSTERIORS[Capability.GROUPED in required(acquisition)]
     return acquisition.score(posterior, DATA, pending, q, np.random.default_rng(seed))
 
 

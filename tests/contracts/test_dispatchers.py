@@ -16,7 +16,7 @@ from dispatchers import SITES, SUPPLIERS, Bench, ended, furnish, is_as
 from ledgers import in_child, killed_at
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Lost, Running
+from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Lost, Ordering, Running
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.spec.registry import available
@@ -27,6 +27,7 @@ from fieldcraft.storage.fields import FieldDamaged
 from fieldcraft.storage.processes import is_alive, start_time
 from fieldcraft.storage.records import TrialState
 
+PEOPLE = ("desk", "lab")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -71,7 +72,33 @@ def gone(processes: list[tuple[int, float]]) -> bool:
 
 
 def test_every_dispatcher_is_put_to_the_contract():
-    assert sorted(available("dispatchers")) == sorted(SUPPLIERS)
+    assert sorted([*available("dispatchers"), "desk"]) == sorted(SUPPLIERS)
+
+
+def test_only_places_where_people_work_take_their_orders_and_results(bench):
+    assert isinstance(bench.dispatcher(), Ordering) == bench.dispatcher().by_people == (not bench.nature.takes)
+
+
+@pytest.mark.parametrize("bench", PEOPLE, indirect=True)
+def test_a_place_where_people_work_is_given_orders_takes_results_and_is_relieved_of_both(bench):
+    bench.approved("answer")
+    dispatch(bench.site())
+    dispatcher = bench.dispatcher()
+    (order,) = dispatcher.at_large().values()
+    assert (order["trial"], order["digest"]) == ("b-0001", bench.trial().digest)
+    bench.let_go()
+    done = bench.passes(lambda trial: trial.state is not TrialState.RUNNING, seconds=20.0)
+    assert (done.state, done.outputs) == (TrialState.COMPLETED, {"value": 1.25})
+    assert dispatcher.at_large() == {} and isinstance(dispatcher.look({"key": "b-0001-1"}), Lost)
+    assert [file.name for file in dispatcher.inbox.glob("taken/*.json")] == ["r.json"]
+
+
+@pytest.mark.parametrize("bench", PEOPLE, indirect=True)
+def test_an_order_that_nobody_approved_is_refused_wherever_people_work(bench):
+    bench.approved("answer")
+    bench.dispatcher().submit(bench.job("answer"))
+    with pytest.raises(InputError, match=r"order b-0001-1 is for a design that nobody approved for b-0001\."):
+        harvest(bench.site())
 
 
 def test_a_job_is_submitted_found_polled_fetched_and_forgotten(bench):

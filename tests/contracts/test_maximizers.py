@@ -11,6 +11,7 @@ from kinds import is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.models.acquisitions.add_ucb import AddUCB
 from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.models.maximizer import SAME
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.analytic import AnalyticScore
@@ -111,8 +112,8 @@ def cases():
     """Every maximizer with a score that it takes; once more those that take a sum group by group."""
     for name in kinds(PACKAGE):
         kind = public_class(PACKAGE, name)
-        yield name, process if getattr(kind, "exact_only", False) else ripples
-        if getattr(kind, "by_group", False):
+        yield name, process if Capability.EXACT in required(kind) else ripples
+        if Capability.BY_GROUP in provided(kind):
             yield name, separable
 
 

@@ -11,6 +11,7 @@ from botorch.acquisition.analytic import LogExpectedImprovement
 from kinds import is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.capability import Capability, required
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.peer import require
 from fieldcraft.models.proposers.sobol import Sobol
@@ -188,7 +189,9 @@ def test_while_nothing_is_feasible_a_peer_seeks_what_is(kind):
     assert X[0, 0] > 0.6
 
 
-@pytest.mark.parametrize("kind", [kind for kind in kinds(PACKAGE) if public_class(PACKAGE, kind).box_only])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in kinds(PACKAGE) if Capability.BOX in required(public_class(PACKAGE, kind))]
+)
 def test_a_peer_that_cannot_keep_known_constraints_refuses_them(kind):
     with pytest.raises(ValueError, match=r"known constraints \(1 x \+ 1 y <= 1\).*use another sentence"):
         public_class(PACKAGE, kind)().suggest(data(SPACE), np.empty((0, 2)), CUT, 1, np.random.default_rng(0))
@@ -244,7 +247,7 @@ def test_baybe_refuses_what_it_cannot_be_told(space, why):
 @pytest.mark.parametrize("space", [CUT, HOLED, HOLED_MIXED], ids=["linear", "hole", "mixed"])
 def test_botorch_keeps_known_constraints(space):
     peer = public_class(PACKAGE, "botorch_log_ei")()
-    assert not peer.box_only
+    assert Capability.BOX not in required(peer)
     read = data(SearchSpace(space.variables))
     (design,) = space.decode(peer.suggest(read, np.empty((0, space.dimension)), space, 1, np.random.default_rng(0)))
     space.check(design)

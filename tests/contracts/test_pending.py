@@ -5,6 +5,7 @@ import pytest
 from kinds import kinds, public_class
 
 from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.capability import Capability, required
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.proposers.sobol import Sobol
@@ -35,7 +36,7 @@ def test_no_two_of_sixteen_pending_designs_are_the_same(name, kind):
     space = SPACES[name]
     data = observations(space)
     acquisition = public_class("fieldcraft.models.acquisitions", kind)()
-    grouped = getattr(acquisition, "grouped_only", False)
+    grouped = Capability.GROUPED in required(acquisition)
     surrogate = (GroupedGP if grouped else ExactGP)(noise="known", restarts=0)
     algorithm = Algorithm(
         initial=Sobol(),

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fieldcraft.flows.products import Acquired
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Certificate
 
@@ -35,8 +36,8 @@ def acquired(ledger: Ledger, campaign: str) -> list[dict[str, Any]]:
     return [
         {
             "iteration": product.iteration,
-            "seconds": product.payload["seconds"],
-            "cpu_seconds": product.payload["cpu_seconds"],
+            "seconds": (took := Acquired.of(product)).seconds,
+            "cpu_seconds": took.cpu_seconds,
             **_proven(certificates.get(product.iteration, [])),
         }
         for product in ledger.products(campaign)

@@ -44,7 +44,7 @@ def test_a_design_that_gave_a_result_is_not_held_for_one_that_fails(ended):
     words = {"surrogate": ExactGP(restarts=0), "acquisition": LogEI(), "maximizer": Multistart()}
     posterior = Algorithm(Sobol(), 1, **words).fit(data, np.random.default_rng(0))
     said = recommended(posterior, data, trials, (), exact=True)
-    assert (said["trial"], said["feasible"], said["probability"]) == (trials[0].id, True, 1.0)
+    assert (said.trial, said.feasible, said.probability) == (trials[0].id, True, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_exact_readings_of_the_constraints_say_which_designs_are_feasible(ended,
     posterior = Algorithm(Sobol(), 1, **words).fit(data, np.random.default_rng(0))
     trials = [ended[0][0].model_copy(update={"id": f"t-{n}"}) for n in range(8)]
     found = recommended(posterior, data, trials, ("c1",), exact=exact)
-    assert (found["feasible"], read[int(found["trial"].removeprefix("t-"))] <= 0) == (feasible, met)
-    assert (found["probability"] == 1.0) is (exact and feasible)
+    assert (found.feasible, read[int(found.trial.removeprefix("t-"))] <= 0) == (feasible, met)
+    assert (found.probability == 1.0) is (exact and feasible)
 
 
 def test_a_model_of_a_version_without_constraints_is_given_what_it_had_learnt(ended, tmp_path):

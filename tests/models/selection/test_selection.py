@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.stats import qmc
 
+from fieldcraft.models.capability import Capability, required
 from fieldcraft.models.observations import Observations, Physics
 from fieldcraft.models.selection.contest import Contest
 from fieldcraft.models.selection.predictive_score import LEAST_SD, score
@@ -236,7 +237,7 @@ def test_a_choice_refuses_an_equation_where_nobody_who_learns_from_one_can_learn
 )
 def test_a_choice_uses_and_needs_an_equation_as_its_candidates_do(candidates, uses, needs):
     choice = Auto(candidates=candidates)
-    assert (choice.uses_physics, choice.needs_physics) == (uses, needs)
+    assert (choice.uses_physics, Capability.EQUATION in required(choice)) == (uses, needs)
 
 
 def test_an_engine_that_cannot_learn_from_the_equation_is_out_with_its_reason():

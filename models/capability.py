@@ -1,0 +1,107 @@
+"""What the words of an algorithm give each other and need of each other, and where each says so."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Literal, Protocol, runtime_checkable
+
+from fieldcraft.physics.space import SearchSpace
+
+Scale = Literal["log", "positive", "free"]
+"""Whether a score is the logarithm of something positive, something positive itself, or neither."""
+
+
+class Capability(StrEnum):
+    """Something that one word of an algorithm, its problem or its space has, and that another may need.
+
+    A class says what it has as ``provides: ClassVar[frozenset[Capability]]``, and what it needs as ``requires``. Either
+    is a property where it depends on options, and is left out where there is nothing to say. A campaign in which a need
+    is not met is refused before it begins (``flows.wiring.compatibility``).
+    """
+
+    EQUATION = "equation"
+    """An equation for the objective, without which a surrogate cannot be fitted; of the problem."""
+    EXACT = "exact"
+    """Posteriors that are exact Gaussian processes; of a surrogate."""
+    GROUPED = "grouped"
+    """Posteriors that are sums over groups of variables, and ``columns(space)``, the groups; of a surrogate."""
+    INFORMED = "informed"
+    """Posteriors that know their information gain; of a surrogate."""
+    OF_MOMENTS = "of_moments"
+    """A score that is a function of mean and standard deviation (``MomentScore``); of an acquisition."""
+    OPTIMISTIC = "optimistic"
+    """A score of moments that is b sd - mean; of an acquisition."""
+    SEPARABLE = "separable"
+    """A score that is a sum over groups of variables (``SeparableScore``); of an acquisition."""
+    SCALED = "scaled"
+    """A score that is positive or a logarithm; of an acquisition, which says so by its ``scale``."""
+    CONSTRAINED = "constrained"
+    """Unknown constraints are kept to by itself; of an acquisition or a peer."""
+    PROVES = "proves"
+    """A bound of the score itself, and not of an approximation to it; of a maximizer."""
+    BY_GROUP = "by_group"
+    """The ``SeparableScore`` of a grouped surrogate is searched group by group; of a maximizer."""
+    BOX = "box"
+    """No known constraints; of a space."""
+
+
+@runtime_checkable
+class TakesSomeSpaces(Protocol):
+    """A maximizer or a peer that does not take every space: campaigns with another are refused before they begin."""
+
+    def refuse_space(self, space: SearchSpace) -> None:
+        """Accept a space that it can search.
+
+        Raises:
+            ValueError: it cannot; says why.
+        """
+        ...
+
+
+# Flags that classes from before there were capabilities declare true instead; ``constrained`` of a rule is a method.
+_PROVIDED_BEFORE = {
+    each.value: each for each in Capability if each not in (Capability.EQUATION, Capability.SCALED, Capability.BOX)
+}
+_REQUIRED_BEFORE = {
+    "needs_physics": Capability.EQUATION,
+    "exact_only": Capability.EXACT,
+    "grouped_only": Capability.GROUPED,
+    "informed_only": Capability.INFORMED,
+    "of_moments_only": Capability.OF_MOMENTS,
+    "optimism_only": Capability.OPTIMISTIC,
+    "scaled_only": Capability.SCALED,
+    "box_only": Capability.BOX,
+}
+
+
+def require_known(word: object) -> None:
+    """Accept a word that names only capabilities which there are.
+
+    Raises:
+        ValueError: it names another; says which there are.
+    """
+    for attribute in ("provides", "requires"):
+        if unknown := [each for each in getattr(word, attribute, ()) if each not in frozenset(Capability)]:
+            raise ValueError(f"{attribute} names {unknown[0]!r}, which is no capability: name {', '.join(Capability)}")
+
+
+def provided(word: object) -> frozenset[Capability]:
+    """Capabilities that a word of an algorithm has; none for one that says nothing, and for None."""
+    scaled = frozenset({Capability.SCALED}) if scale_of(word) != "free" else frozenset()
+    return _stated(word, "provides", _PROVIDED_BEFORE) | scaled
+
+
+def required(word: object) -> frozenset[Capability]:
+    """Capabilities that a word of an algorithm needs of others; none for one that says nothing, and for None."""
+    return _stated(word, "requires", _REQUIRED_BEFORE)
+
+
+def scale_of(word: object) -> Scale:
+    """The kind of number that an acquisition's score is; "free" for one that does not say."""
+    scale: Scale = getattr(word, "scale", "free")
+    return scale
+
+
+def _stated(word: object, attribute: str, before: Mapping[str, Capability]) -> frozenset[Capability]:
+    stated = getattr(word, attribute, ())
+    flagged = {each for flag, each in before.items() if getattr(word, flag, False) is True}
+    return frozenset(map(Capability, stated)) | flagged
