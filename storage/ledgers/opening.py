@@ -6,7 +6,7 @@ from collections.abc import Callable
 from sqlalchemy import Engine, insert, inspect, select
 
 from fieldcraft.storage.failpoints import commit_point
-from fieldcraft.storage.ledger_errors import NewerSchema, NoLedger, NotALedger, OldSchema
+from fieldcraft.storage.ledger.errors import NewerSchema, NoLedger, NotALedger, OldSchema
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.upgrades import upgrade
 

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, Table, bindparam, select, text, update
 
 from fieldcraft.storage.failpoints import commit_point
-from fieldcraft.storage.ledger_errors import OldSchema
+from fieldcraft.storage.ledger.errors import OldSchema
 from fieldcraft.storage.ledgers.operations.leases import lives
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import add_event
