@@ -53,7 +53,7 @@ FLOORS = {
     ),
     "storage": (
         "failpoints processes records text", "code limits objective", "field_store",
-        "fields", "ledger", "ledgers.tables", "ledgers.operations", "ledgers", "open_ledger",
+        "fields", "ledger", "ledgers.upgrades", "ledgers.tables", "ledgers.operations", "ledgers", "open_ledger",
         "trackers", "backups",
     ),
     "flows": (
@@ -196,6 +196,7 @@ def test_a_circle_is_found():
         ("flows/views/data.py", "from fieldcraft.flows.steps import approve"),
         ("models/gaussian/fit.py", "def f():\n    from fieldcraft.models.tangent.kernel import Kernel"),
         ("storage/ledgers/operations/leases.py", "from fieldcraft.storage.ledgers.sql import SqlLedger"),
+        ("storage/ledgers/upgrades/schema_2.py", "from fieldcraft.storage.ledgers.tables import schema"),
     ],
 )
 def test_an_import_from_a_higher_floor_is_found(file, source):
