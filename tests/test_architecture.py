@@ -27,7 +27,7 @@ ONLY_IN = {
     "prefect": ("flows/",),
     "distributed": ("flows/",),
     "mlflow": ("storage/trackers/",),
-    "zarr": ("storage/fields.py", "storage/field_store/opened.py"),
+    "zarr": ("storage/field_store/encoding.py", "storage/field_store/opened.py"),
     "sqlalchemy": ("storage/ledgers/",),
     "yaml": ("flows/",),
     "ax": ("models/peers/",),
