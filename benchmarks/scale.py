@@ -132,12 +132,12 @@ def _fill(ledger: Any, settings: Any, file: Path, name: str, trials: int) -> Non
     from fieldcraft.flows.wiring.build import wire
     from fieldcraft.flows.wiring.create import created
     from fieldcraft.flows.wiring.tensors import as_dataset
-    from fieldcraft.storage.fields import FieldStore
+    from fieldcraft.storage.fields import fields_at
 
     file.write_text(CAMPAIGN.format(name=name, budget=trials + 1000))
     campaign = wire(read_campaign(file), settings)
     created(ledger, campaign, file)
-    rng, fields = np.random.default_rng(0), FieldStore(settings.fields)
+    rng, fields = np.random.default_rng(0), fields_at(settings.fields)
     model = fields.write("model", as_dataset({"nothing": torch.zeros(1)}))
     lease = ledger.acquire(name)
     fenced = ledger.fenced(lease)

@@ -115,7 +115,7 @@ def unread() -> bool:
 def _told() -> tuple[type[Exception], ...]:
     """The errors that are told on one line; looked up only where there is an error."""
     from fieldcraft.storage.field_store.staging import FieldError
-    from fieldcraft.storage.ledger_errors import LedgerError
+    from fieldcraft.storage.ledger.errors import LedgerError
     from fieldcraft.storage.trackers.errors import TrackingError
 
     return FieldcraftError, LedgerError, FieldError, TrackingError

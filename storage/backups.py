@@ -37,7 +37,7 @@ from fieldcraft.storage.field_store.staging import (
     stray_staging,
     sync,
 )
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import DirectoryStore, FieldStore
 from fieldcraft.storage.records import FieldRef, digest_of
 
 COMMIT_POINTS = ("backup.state.after", "backup.manifest.before", "backup.manifest.after")
@@ -101,9 +101,9 @@ class Backup:
         self.folder = Path(folder)
 
     @property
-    def fields(self) -> FieldStore:
+    def fields(self) -> DirectoryStore:
         """The fields in it."""
-        return FieldStore(self.folder / _FIELDS)
+        return DirectoryStore(self.folder / _FIELDS)
 
     def manifest(self) -> BackupManifest:
         """What it says that it holds.

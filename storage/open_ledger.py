@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.ledger_errors import LedgerError
+from fieldcraft.storage.ledger.errors import LedgerError
 
 
 def open_ledger(place: str | Path, create: bool = False, upgrade: bool = True) -> Ledger:

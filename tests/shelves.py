@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import boto3
 import pytest
 import s3fs
 from moto.server import ThreadedMotoServer
 
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.records import FieldRef
 
 SECRET = "the-secret-key-of-the-tests"
@@ -22,6 +22,9 @@ SECRET = "the-secret-key-of-the-tests"
 class Directory:
     """Fields in a directory; a field's files are named as its manifest names them."""
 
+    before: ClassVar = ("field.rename.before",)  # commit points of a write up to its commit
+    after: ClassVar = "field.rename.after"
+    overtaken: ClassVar = "field.rename.before"  # where another writer may still be first
     folder: Path
 
     @property
@@ -30,7 +33,7 @@ class Directory:
 
     @property
     def store(self) -> FieldStore:
-        return FieldStore(self.root)
+        return fields_at(self.root)
 
     def file(self, ref: FieldRef, name: str) -> Path:
         return self.root / ref.digest[:2] / ref.digest / name
@@ -57,6 +60,9 @@ class Directory:
 class Bucket:
     """Fields in a bucket of their own."""
 
+    before: ClassVar = ("objects.staged.before", "objects.staged.after", "objects.commit.before")
+    after: ClassVar = "objects.commit.after"
+    overtaken: ClassVar = "objects.staged.after"
     name: str
     client: Any
 
@@ -66,7 +72,7 @@ class Bucket:
 
     @property
     def store(self) -> FieldStore:
-        return FieldStore(self.root)
+        return fields_at(self.root)
 
     def key(self, ref: FieldRef, name: str) -> str:
         home = f"fields/{ref.digest[:2]}/{ref.digest}"

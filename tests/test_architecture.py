@@ -27,7 +27,7 @@ ONLY_IN = {
     "prefect": ("flows/",),
     "distributed": ("flows/",),
     "mlflow": ("storage/trackers/",),
-    "zarr": ("storage/fields.py", "storage/field_store/opened.py"),
+    "zarr": ("storage/field_store/encoding.py", "storage/field_store/opened.py"),
     "sqlalchemy": ("storage/ledgers/",),
     "yaml": ("flows/",),
     "ax": ("models/peers/",),
@@ -52,9 +52,9 @@ FLOORS = {
         "algorithm", "named_algorithm", "sentences",
     ),
     "storage": (
-        "failpoints processes records text", "code limits objective", "field_store ledger_errors",
-        "fields ledger_reads", "ledger", "ledgers.tables", "ledgers.operations", "ledgers", "open_ledger", "trackers",
-        "backups",
+        "failpoints processes records text", "code limits objective", "field_store",
+        "fields", "ledger", "ledgers.upgrades", "ledgers.tables", "ledgers.operations", "ledgers", "open_ledger",
+        "trackers", "backups",
     ),
     "flows": (
         "errors products", "text", "settings", "files", "spec", "analysis identity machinery", "jobs notices", "wiring",
@@ -196,6 +196,7 @@ def test_a_circle_is_found():
         ("flows/views/data.py", "from fieldcraft.flows.steps import approve"),
         ("models/gaussian/fit.py", "def f():\n    from fieldcraft.models.tangent.kernel import Kernel"),
         ("storage/ledgers/operations/leases.py", "from fieldcraft.storage.ledgers.sql import SqlLedger"),
+        ("storage/ledgers/upgrades/schema_2.py", "from fieldcraft.storage.ledgers.tables import schema"),
     ],
 )
 def test_an_import_from_a_higher_floor_is_found(file, source):
@@ -219,8 +220,8 @@ def test_no_folder_but_a_registry_holds_more_modules_than_one_sees_at_once():
         ("models/algorithm.py", "import fieldcraft.flows"),
         ("models/algorithm.py", "from fieldcraft.storage.records import Trial"),
         ("storage/fields.py", "from fieldcraft.physics.space import Design"),
-        ("storage/ledger.py", "import sqlalchemy"),
-        ("storage/ledger.py", "if TYPE_CHECKING:\n    from sqlalchemy.engine import Engine"),
+        ("storage/ledger/contract.py", "import sqlalchemy"),
+        ("storage/ledger/contract.py", "if TYPE_CHECKING:\n    from sqlalchemy.engine import Engine"),
         ("storage/ledgers/sql.py", "from fieldcraft.flows import spec"),
         ("storage/ledgers/sql.py", "from .. import mlflow\nfrom mlflow import tracking"),
         ("storage/field_store/staging.py", "import zarr"),
@@ -324,6 +325,12 @@ assert main(["status", "--home", {str(tmp_path)!r}]) == 0
     loaded = loaded_after(program, tmp_path)
     assert "sqlalchemy" in loaded
     assert not loaded & {"torch", "prefect", "mlflow", "zarr", "pde", "scipy"}
+
+
+def test_the_contract_of_the_ledger_loads_no_database(tmp_path):
+    loaded = loaded_after("import fieldcraft.storage.ledger, fieldcraft.storage.open_ledger", tmp_path)
+    assert "fieldcraft" in loaded
+    assert not loaded & {"sqlalchemy", "sqlite3", "psycopg"}
 
 
 def test_a_module_that_is_loaded_is_seen(tmp_path):

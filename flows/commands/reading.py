@@ -61,9 +61,9 @@ def _trace(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.rules.trial_labels import Choice
     from fieldcraft.flows.views.data import trace_data
     from fieldcraft.flows.views.text import trace_text
-    from fieldcraft.storage.fields import FieldStore
+    from fieldcraft.storage.fields import fields_at
 
-    ledger, fields = open_ledger(settings.ledger), FieldStore(settings.fields)
+    ledger, fields = open_ledger(settings.ledger), fields_at(settings.fields)
     trial = ledger.trial(Choice.of(options.trial).trial)
     model = ledger.product(trial.campaign, trial.origin.model.iteration, "train") if trial.origin.model else None
     data = trace_data(
@@ -79,7 +79,7 @@ def _trace(options: argparse.Namespace, settings: Settings) -> int:
 def _export(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.identity import acting
     from fieldcraft.flows.views.export import export_csv, export_fields, export_mlflow
-    from fieldcraft.storage.fields import FieldStore
+    from fieldcraft.storage.fields import fields_at
 
     ledger, done = open_ledger(settings.ledger), {}
     if options.name == "mlflow" and options.csv is None and options.fields is None:
@@ -92,7 +92,7 @@ def _export(options: argparse.Namespace, settings: Settings) -> int:
         if options.csv is not None:
             done["csv"] = export_csv(ledger, name, options.csv)
         if options.fields is not None:
-            done["fields"] = export_fields(ledger, FieldStore(settings.fields), name, options.fields)
+            done["fields"] = export_fields(ledger, fields_at(settings.fields), name, options.fields)
     told = {
         "mlflow": "events shown in MLflow",
         "csv": f"trials in {options.csv}",

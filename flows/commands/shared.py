@@ -130,7 +130,7 @@ def doubt(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        from fieldcraft.storage.ledger_errors import NotALedger
+        from fieldcraft.storage.ledger.errors import NotALedger
 
         found = _problems(settings)
         if not found:

@@ -13,7 +13,7 @@ from fieldcraft.flows.dispatchers._known_results import Record, campaign_records
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Outcome, Place
 from fieldcraft.flows.text import quoted
-from fieldcraft.storage.fields import FieldDamaged, FieldStore
+from fieldcraft.storage.fields import FieldDamaged, fields_at
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -130,7 +130,7 @@ class Replay:
         if record is None or record.infeasible:
             raise FieldDamaged(f"{handle['key']} has no fields: {self._source} holds no result of its design.")
         if record.stored is not None and not self.noisy:
-            return FieldStore(self.place.settings.fields).read(record.stored)
+            return fields_at(self.place.settings.fields).read(record.stored)
         units = handle["outputs"]
         return xr.Dataset({name: ((), record.outputs[name], {"units": unit}) for name, unit in units.items()})
 

@@ -27,7 +27,7 @@ from fieldcraft.flows.steps.leases import held
 from fieldcraft.flows.wiring.campaign import dispatcher_of
 from fieldcraft.storage.backups import LEDGER, Backup, BackupManifest, copy_moving, copy_tree
 from fieldcraft.storage.field_store.staging import copy_file
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import OUT, TrialState
@@ -67,7 +67,7 @@ def back_up(settings: Settings, destination: Path, person: Person, *, sealed: bo
         storage.ledger.LedgerError: the ledger cannot be read.
         storage.fields.FieldError: the disk refused; an earlier backup there is as good as before.
     """
-    began, ledger, store = time.monotonic(), open_ledger(settings.ledger), FieldStore(settings.fields)
+    began, ledger, store = time.monotonic(), open_ledger(settings.ledger), fields_at(settings.fields)
     if destination.resolve().is_relative_to(settings.home):
         raise InputError(
             f"{destination} lies in the home that it would be a copy of. Name a folder outside, elsewhere."

@@ -18,7 +18,7 @@ from fieldcraft.flows.spec.campaign_file import Dispatch
 from fieldcraft.flows.text import counted, one_line
 from fieldcraft.flows.wiring.campaign import dispatcher_of
 from fieldcraft.flows.wiring.context import unfinished
-from fieldcraft.storage.fields import FieldDamaged, FieldStore
+from fieldcraft.storage.fields import FieldDamaged, FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger, NotALedger, UnreadableRow
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Campaign, Lease, Trial, TrialState
@@ -51,7 +51,7 @@ class Finding:
 def examine(settings: Settings) -> list[Finding]:
     """Everything that is wrong with the stores of a home or waits in them; empty when there is nothing to say."""
     traces = begun(settings)
-    ledger, fields = open_ledger(settings.ledger, upgrade=False), FieldStore(settings.fields)
+    ledger, fields = open_ledger(settings.ledger, upgrade=False), fields_at(settings.fields)
     findings = [Finding("ledger", text) for text in (*ledger.check(), *lost(ledger, traces))]
     used, named = set[str](), bool(findings)
     with _doubted(findings, named=named):

@@ -25,7 +25,7 @@ from fieldcraft.flows.wiring.context import site_of
 from fieldcraft.storage.backups import Backup
 from fieldcraft.storage.failpoints import commit_point
 from fieldcraft.storage.field_store.staging import disk, read_manifest
-from fieldcraft.storage.fields import FieldDamaged, FieldError, FieldStore, save_group
+from fieldcraft.storage.fields import FieldDamaged, FieldError, FieldStore, fields_at, save_group
 from fieldcraft.storage.ledger import Ledger, LedgerError
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Campaign, FieldRef, Lease, Product, Result, digest_of
@@ -131,10 +131,10 @@ def _mended(
             owners = (path.parent.name,) if finding.kind == "work" else names
             return _folder(finding, path, owners)
         case str() as digest:
-            if isinstance(settings.fields, str):
+            orphan = fields_at(settings.fields).path(FieldRef(digest=digest, size=0))
+            if orphan is None:
                 return None
-            path = FieldStore(settings.fields).path(FieldRef(digest=digest, size=0))
-            return _folder(finding, path, names, lambda: _require_orphan(ledger, digest))
+            return _folder(finding, orphan, names, lambda: _require_orphan(ledger, digest))
         case Campaign() as campaign:
             return _tracking(ledger, finding, campaign)
         case None:
@@ -197,7 +197,7 @@ def _tracking(ledger: Ledger, finding: Finding, campaign: Campaign) -> Action:
 
 def _field(settings: Settings, finding: Finding, mention: Mention, backup: Backup | None) -> Action | Beyond:
     """A damaged field: from the job's folder, from a backup, or made again."""
-    store, reference = FieldStore(settings.fields), mention.reference
+    store, reference = fields_at(settings.fields), mention.reference
 
     def action(does: str, risk: str, act: Callable[[], None]) -> Action:
         return Action(finding.text, does, risk, "field", reference.digest, (mention.campaign,), act)

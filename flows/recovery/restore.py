@@ -21,7 +21,7 @@ from fieldcraft.flows.spec.registry import load
 from fieldcraft.storage.backups import LEDGER, RESTORED, Backup, BackupError, BackupManifest, copy_tree, replace_text
 from fieldcraft.storage.failpoints import commit_point
 from fieldcraft.storage.field_store.staging import copy_file
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger, NoLedger
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import OUT, Campaign, FieldRef, Trial, TrialState
@@ -70,7 +70,7 @@ def restore(settings: Settings, folder: Path, person: Person) -> Restored:
         ledger = open_ledger(copied)
         try:
             _require_laboratories(backup, manifest, ledger, settings)
-            _fields(backup, manifest, FieldStore(settings.fields))
+            _fields(backup, manifest, fields_at(settings.fields))
             aside = _set_aside(ledger, settings)
             lost = tuple(trial.id for trial in _files(backup, manifest, ledger, settings))
             commit_point("restore.files.after")

@@ -19,7 +19,7 @@ from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.campaign import Campaign as Wired
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.field_store.staging import FieldError
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.objective import Objective
 from fieldcraft.storage.records import Approval, Brief, Campaign, Event, Lease, Result, Spending, Trial
@@ -152,7 +152,7 @@ def gather(settings: Settings, ledger: Ledger, campaign: Campaign) -> Material:
         regret=regret_of(wired, best.trial) if wired and best.trial else None,
         wired=wired,
         field=field,
-        belief=_belief(Site(wired, ledger, FieldStore(settings.fields)), shown, field, missing) if wired else None,
+        belief=_belief(Site(wired, ledger, fields_at(settings.fields)), shown, field, missing) if wired else None,
         missing=missing,
     )
 

@@ -20,7 +20,7 @@ from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.physics.space import Design
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger, StaleTrial, UnknownTrial
 from fieldcraft.storage.limits import LARGEST
 from fieldcraft.storage.open_ledger import open_ledger
@@ -87,7 +87,7 @@ def site_for(settings: Settings, name: str) -> Site:
     """A campaign with its stores, to be written to by a person; its algorithm is not built."""
     ledger = open_ledger(settings.ledger)
     campaign = rewire(ledger.campaign(name).spec, settings, algorithm=False)
-    return Site(campaign, ledger, FieldStore(settings.fields))
+    return Site(campaign, ledger, fields_at(settings.fields))
 
 
 def known_trial(ledger: Ledger, trial_id: str) -> Trial:

@@ -18,7 +18,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import one_line, printable
 from fieldcraft.flows.views.data import corrections
 from fieldcraft.flows.wiring.observations import standing
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import LeaseHeld, Ledger
 from fieldcraft.storage.objective import Objective
 from fieldcraft.storage.open_ledger import open_ledger
@@ -31,7 +31,7 @@ _EVERY_S = 1.0
 
 def tracker(settings: Settings) -> Tracker:
     """The tracker of these settings."""
-    return Tracker(settings.mlflow, FieldStore(settings.fields), objective_of)
+    return Tracker(settings.mlflow, fields_at(settings.fields), objective_of)
 
 
 def export_csv(ledger: Ledger, name: str, file: Path) -> int:

@@ -11,7 +11,7 @@ from fieldcraft.flows.views.charts import new_figure, over_field, progress
 from fieldcraft.flows.views.export import require_place
 from fieldcraft.flows.views.regret import optimum_of
 from fieldcraft.flows.wiring.build import rewire
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Campaign, Trial
 
@@ -50,6 +50,6 @@ def field_of_places(settings: Settings, campaign: Campaign, trials: Sequence[Tri
     best, names = best_trial(campaign, trials), set(campaign.environment["units"])
     if best is None or best.field is None:
         return None
-    dataset = FieldStore(settings.fields).read(best.field)
+    dataset = fields_at(settings.fields).read(best.field)
     found = [v for v in dataset.data_vars.values() if v.ndim == 2 and set(map(str, v.dims)) <= names]
     return found[0] if found else None

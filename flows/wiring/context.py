@@ -13,7 +13,7 @@ from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
 from fieldcraft.flows.spec.source_files import Sources, require_held
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.campaign import Campaign
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Lease, canonical
@@ -56,7 +56,7 @@ def site_of(home: str, name: str, lease: Mapping[str, Any] | None) -> Site:
     ledger = open_ledger(settings.ledger)
     campaign = _campaign(canonical(ledger.campaign(name).spec), settings)
     fenced = ledger if lease is None else ledger.fenced(Lease.model_validate(lease))
-    return Site(campaign, fenced, FieldStore(settings.fields))
+    return Site(campaign, fenced, fields_at(settings.fields))
 
 
 def unfinished(iteration: int) -> str:

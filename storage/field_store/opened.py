@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from fieldcraft.storage.field_store.content import Array
-from fieldcraft.storage.field_store.objects import ObjectFolder
-from fieldcraft.storage.field_store.staging import FieldError, LocalFolder, Manifest
+from fieldcraft.storage.field_store.folder import Folder
+from fieldcraft.storage.field_store.staging import FieldError, Manifest
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from zarr.storage import StorePath
 
 GROUP = "field.zarr"
-Folder = LocalFolder | ObjectFolder
+
+
+def load(folder: Folder, digest: str | None, names: Sequence[str] | None = None) -> xr.Dataset:
+    """Load a field, or some of its variables with their coordinates, into memory; see ``FieldStore.read``."""
+    opened = Opened.at(folder, digest)
+    return opened.dataset(opened.variables(opened.choose(names)))
 
 
 def zarr_group(source: Path | Mapping[str, bytes]) -> Path | StorePath:

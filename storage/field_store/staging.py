@@ -16,7 +16,6 @@ import shutil
 import socket
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -238,54 +237,12 @@ def stored_file(file: Path) -> StoredFile:
     return StoredFile(sha256=_sha256(file), size=file.stat().st_size)
 
 
-def is_sound(path: Path, digest: str) -> bool:
-    """Whether ``path`` holds the content of ``digest``, by its manifest and the sizes of its files."""
-    try:
-        check_sizes(path, read_manifest(path, digest))
-    except FieldDamaged:
-        return False
-    return True
-
-
 def damaged(place: Path | str, file: str, problem: str) -> FieldDamaged:
     """The error for one file of a published directory, or of a folder of an object store by its URL."""
     return FieldDamaged(
         f"Field {str(place).rpartition('/')[2]} is damaged: {place}/{file} {problem}. 'fieldcraft repair' says whether "
         "it can be had again."
     )
-
-
-@dataclass(frozen=True)
-class LocalFolder:
-    """A published directory on a disk, as ``storage.field_store.objects.ObjectFolder`` is one of an object store."""
-
-    path: Path
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-    @property
-    def name(self) -> str:
-        """Its last part, which is the digest of a stored field."""
-        return self.path.name
-
-    def manifest(self, digest: str | None) -> Manifest:
-        """See ``read_manifest``."""
-        return read_manifest(self.path, digest)
-
-    def check_sizes(self, manifest: Manifest) -> None:
-        """See ``check_sizes``."""
-        check_sizes(self.path, manifest)
-
-    def source(self, manifest: Manifest, names: Collection[str]) -> Path:
-        """The directory, once these files in it were checked; see ``check_sums``."""
-        check_sums(self.path, manifest, names)
-        return self.path
-
-    def check_all(self, manifest: Manifest) -> None:
-        """Check every file, and that there is no other."""
-        check_sums(self.path, manifest, manifest.files)
-        check_extra(self.path, manifest)
 
 
 def stray_staging(folder: Path) -> list[Path]:

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable
 
-from sqlalchemy import Engine, insert, inspect, select
+from sqlalchemy import Connection, Engine, insert, inspect, select, update
 
 from fieldcraft.storage.failpoints import commit_point
-from fieldcraft.storage.ledger_errors import NewerSchema, NoLedger, NotALedger, OldSchema
+from fieldcraft.storage.ledger.errors import NewerSchema, NoLedger, NotALedger, OldSchema
+from fieldcraft.storage.ledgers.operations.leases import lives
 from fieldcraft.storage.ledgers.tables import schema
-from fieldcraft.storage.ledgers.upgrades import upgrade
+from fieldcraft.storage.ledgers.upgrades import STEPS
+from fieldcraft.storage.records import Lease
 
 
 def settle_schema(
@@ -74,4 +76,26 @@ def _upgrade(engine: Engine, place: str, version: int, *, may_upgrade: bool, wri
             " Ask its owner to run `fieldcraft status` on it, or copy the folder and work on the copy."
         )
     with engine.connect().execution_options(write=True) as connection:
-        upgrade(connection, place)
+        version = connection.execute(select(schema.store.c.schema_version)).scalar_one()
+        if version >= schema.SCHEMA_VERSION:
+            return  # another process was faster
+        _require_nobody_at_work(connection, place, version)
+        for step in range(version, schema.SCHEMA_VERSION):
+            STEPS[step](connection)
+        connection.execute(update(schema.store).values(schema_version=schema.SCHEMA_VERSION))
+        commit_point("ledger.upgrade.before")
+        connection.commit()
+        commit_point("ledger.upgrade.after")
+
+
+def _require_nobody_at_work(connection: Connection, place: str, version: int) -> None:
+    """Refuse an upgrade while a live process holds a lease: code of the older schema may be at work."""
+    rows = connection.execute(select(schema.leases).where(schema.leases.c.host.is_not(None))).mappings().all()
+    for lease in (Lease(**row) for row in rows):
+        if lives(lease):
+            raise OldSchema(
+                f"The ledger {place} has schema {version} and must be upgraded, but pid {lease.pid} on host "
+                f"{lease.host} is at work on {lease.campaign!r}, perhaps with an older fieldcraft. Wait for it to end, "
+                "and repeat; if that machine is gone for good, break its lease with the fieldcraft that took it "
+                "(--break-lease)."
+            )

@@ -23,7 +23,7 @@ from weakref import WeakSet
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from fieldcraft.storage.ledger_errors import (
+from fieldcraft.storage.ledger.errors import (
     InvalidRecord,
     LedgerBusy,
     LedgerError,

@@ -1,15 +1,17 @@
-"""What the ledger tells, over any SQL database: reads, each of one instant, which create nothing."""
+"""Queries of the ledger over any SQL database."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
+from typing_extensions import override
 
 from fieldcraft.storage.code import Code
-from fieldcraft.storage.ledger_errors import InvalidRecord, LedgerError, NotALedger, UnreadableRow
+from fieldcraft.storage.ledger.errors import InvalidRecord, LedgerError, NotALedger, UnreadableRow
+from fieldcraft.storage.ledger.queries import Queries
 from fieldcraft.storage.ledgers.operations import audit, briefs, budget, codes, custody, leases
 from fieldcraft.storage.ledgers.operations.results import stored_results
 from fieldcraft.storage.ledgers.tables import schema, unreadable
@@ -32,8 +34,8 @@ from fieldcraft.storage.records import (
 )
 
 
-class ReadingLedger(ABC):
-    """The reads of a ``storage.ledger.Ledger`` on an SQLAlchemy engine; all of them go through ``_reading``."""
+class SqlQueries(Queries):
+    """The reading half of ``SqlLedger``; every query goes through ``_reading``."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -76,69 +78,69 @@ class ReadingLedger(ABC):
             raise self._explain(error) from error
         raise error
 
+    @override
     def campaign(self, name: str) -> Campaign:
-        """Return the campaign of that name."""
         with self._reading() as connection:
             return get_campaign(connection, name)
 
+    @override
     def campaigns(self) -> tuple[Campaign, ...]:
-        """All campaigns, oldest first."""
         table = schema.campaigns
         with self._reading() as connection:
             return many(connection, Campaign, select(table).order_by(table.c.created, table.c.name))
 
+    @override
     def holder(self, name: str) -> Lease | None:
-        """Who makes passes over a campaign now."""
         with self._reading() as connection:
             get_campaign(connection, name)
             return leases.holder(connection, name)
 
+    @override
     def trainer(self, campaign: str) -> Lease | None:
-        """Who trains a campaign's model outside a pass now."""
         with self._reading() as connection:
             get_campaign(connection, campaign)
             return leases.holder(connection, leases.trainer_of(campaign))
 
+    @override
     def product(self, campaign: str, iteration: int, step: Step) -> Product | None:
-        """What the step of that iteration made, or None."""
         with self._reading() as connection:
             require_campaign(connection, campaign)
             return get_product(connection, campaign, iteration, step)
 
+    @override
     def products(self, campaign: str) -> tuple[Product, ...]:
-        """All products of a campaign, oldest first."""
         table = schema.products
         query = select(table).where(table.c.campaign == campaign)
         with self._reading() as connection:
             require_campaign(connection, campaign)
             return many(connection, Product, query.order_by(table.c.iteration, table.c.step))
 
+    @override
     def extracts(self, campaign: str, step: Step, keys: Sequence[str]) -> Mapping[int, Mapping[str, Any]]:
-        """These entries of the payloads of a step's products, by iteration."""
         with self._reading() as connection:
             get_campaign(connection, campaign)
             return briefs.extracts(connection, campaign, step, keys)
 
+    @override
     def latest(self, campaign: str, step: Step) -> Product | None:
-        """What the step made last, or None."""
         table = schema.products
         query = select(table).where(table.c.campaign == campaign, table.c.step == step)
         with self._reading() as connection:
             get_campaign(connection, campaign)
             return next(iter(many(connection, Product, query.order_by(table.c.iteration.desc()).limit(1))), None)
 
+    @override
     def iterations(self, campaign: str, step: Step) -> tuple[int, ...]:
-        """The iterations in which the step made something, in order."""
         table = schema.products
         query = select(table.c.iteration).where(table.c.campaign == campaign, table.c.step == step)
         with self._reading() as connection:
             get_campaign(connection, campaign)
             return tuple(connection.execute(query.order_by(table.c.iteration)).scalars())
 
+    @override
     def trials(
         self, campaign: str, states: Collection[TrialState] | None = None, iteration: int | None = None
     ) -> tuple[Trial, ...]:
-        """Trials of a campaign by number."""
         table = schema.trials
         query = select(table).where(table.c.campaign == campaign).order_by(table.c.number)
         if states is not None:
@@ -149,43 +151,43 @@ class ReadingLedger(ABC):
             require_campaign(connection, campaign)
             return many(connection, Trial, query)
 
+    @override
     def briefs(self, campaign: str) -> tuple[Brief, ...]:
-        """All trials of a campaign in brief, by number."""
         with self._reading() as connection:
             get_campaign(connection, campaign)
             return briefs.briefs(connection, campaign)
 
+    @override
     def settled(self, campaign: str) -> Mapping[str, int]:
-        """The event with which each trial came to its settled state, by trial."""
         with self._reading() as connection:
             get_campaign(connection, campaign)
             return briefs.settled(connection, campaign)
 
+    @override
     def standing(self, campaign: str) -> Mapping[str, int]:
-        """Id of the result that counts of each trial, by trial."""
         with self._reading() as connection:
             get_campaign(connection, campaign)
             return briefs.standing(connection, campaign)
 
+    @override
     def corrected(self, campaign: str) -> frozenset[str]:
-        """The trials of which a result was corrected or retracted."""
         with self._reading() as connection:
             get_campaign(connection, campaign)
             return briefs.corrected(connection, campaign)
 
+    @override
     def retriable(self, campaign: str) -> tuple[Retriable, ...]:
-        """The trials that failed in passing and have attempts left under a live approval."""
         with self._reading() as connection:
             get_campaign(connection, campaign)
             return briefs.retriable(connection, campaign)
 
+    @override
     def trial(self, trial_id: str) -> Trial:
-        """Return the trial of that id."""
         with self._reading() as connection:
             return get_trial(connection, trial_id)
 
+    @override
     def history(self, campaign: str, trial: str | None = None) -> tuple[Event, ...]:
-        """Events of a campaign, or of one of its trials, oldest first."""
         table = schema.events
         query = select(table).where(table.c.campaign == campaign).order_by(table.c.id)
         with self._reading() as connection:
@@ -194,42 +196,42 @@ class ReadingLedger(ABC):
                 query = query.where(table.c.trial == get_trial(connection, trial).id)
             return many(connection, Event, query)
 
+    @override
     def results(self, trial_id: str) -> tuple[Result, ...]:
-        """All results of a trial, oldest first."""
         with self._reading() as connection:
             return stored_results(connection, get_trial(connection, trial_id).id)
 
+    @override
     def readings(self, campaign: str) -> tuple[Result, ...]:
-        """All results of a campaign, oldest first."""
         table, trials = schema.results, schema.trials
         query = select(table).join(trials, trials.c.id == table.c.trial).where(trials.c.campaign == campaign)
         with self._reading() as connection:
             require_campaign(connection, campaign)
             return many(connection, Result, query.order_by(table.c.id))
 
+    @override
     def spending(self, campaign: str) -> Spending:
-        """What a campaign has spent and reserved."""
         with self._reading() as connection:
             require_campaign(connection, campaign)
             return budget.spending(connection, campaign)
 
+    @override
     def approvals(self, trial_id: str) -> tuple[Approval, ...]:
-        """All approvals of a trial, oldest first."""
         table = schema.approvals
         with self._reading() as connection:
             trial = get_trial(connection, trial_id)
             return many(connection, Approval, codes.GRANTED.where(table.c.trial == trial.id).order_by(table.c.id))
 
+    @override
     def granted(self, campaign: str) -> tuple[Approval, ...]:
-        """All approvals of a campaign, oldest first."""
         table, trials = schema.approvals, schema.trials
         query = codes.GRANTED.join(trials, trials.c.id == table.c.trial).where(trials.c.campaign == campaign)
         with self._reading() as connection:
             get_campaign(connection, campaign)
             return many(connection, Approval, query.order_by(table.c.id))
 
+    @override
     def unused(self, campaign: str) -> Mapping[str, Approval]:
-        """The approvals under which trials wait to be sent."""
         table, trials = schema.approvals, schema.trials
         query = codes.GRANTED.join(trials, trials.c.id == table.c.trial).where(table.c.voided.is_(None))
         query = query.where(trials.c.campaign == campaign, trials.c.state == TrialState.APPROVED.value)
@@ -237,20 +239,20 @@ class ReadingLedger(ABC):
             require_campaign(connection, campaign)
             return {approval.trial: approval for approval in many(connection, Approval, query.order_by(table.c.id))}
 
+    @override
     def last_approved(self, campaign: str) -> Event | None:
-        """The event of the latest approval of a campaign."""
         with self._reading() as connection:
             require_campaign(connection, campaign)
             return codes.latest(connection, campaign)
 
+    @override
     def codes(self, campaign: str) -> Mapping[str, Code]:
-        """Every code that was ever approved in a campaign."""
         with self._reading() as connection:
             require_campaign(connection, campaign)
             return codes.known(connection, campaign)
 
+    @override
     def pending(self, campaign: str | None = None, limit: int = 1000) -> tuple[OutboxItem, ...]:
-        """The oldest outbox items not exported yet."""
         table = schema.outbox
         query = select(table).where(table.c.exported.is_(None)).order_by(table.c.id).limit(limit)
         if campaign is not None:
@@ -258,21 +260,21 @@ class ReadingLedger(ABC):
         with self._reading() as connection:
             return many(connection, OutboxItem, query)
 
+    @override
     def unexported(self, campaign: str) -> int:
-        """How many outbox items of a campaign were not exported yet."""
         table = schema.outbox
         query = select(func.count()).where(table.c.campaign == campaign, table.c.exported.is_(None))
         with self._reading() as connection:
             get_campaign(connection, campaign)
             return connection.execute(query).scalar_one()
 
+    @override
     def tracked(self, campaign: str) -> Mapping[str, str]:
-        """Tracking runs by what they show."""
         with self._reading() as connection:
             return briefs.tracked(connection, campaign)
 
+    @override
     def notices(self, campaign: str | None = None, limit: int = 100) -> tuple[Notice, ...]:
-        """The oldest notices that were not told yet."""
         table = schema.notices
         query = select(table).where(table.c.told.is_(None)).order_by(table.c.id).limit(limit)
         if campaign is not None:
@@ -280,25 +282,25 @@ class ReadingLedger(ABC):
         with self._reading() as connection:
             return many(connection, Notice, query)
 
+    @override
     def noticed(self, campaign: str, event: str) -> tuple[Notice, ...]:
-        """All notices of one kind that a campaign ever had, oldest first."""
         table = schema.notices
         query = select(table).where(table.c.campaign == campaign, table.c.event == event).order_by(table.c.id)
         with self._reading() as connection:
             return many(connection, Notice, query)
 
+    @override
     def sealed(self) -> str | None:
-        """Where the campaigns were moved to; None while they are here."""
         with self._reading() as connection:
             return custody.sealed_to(connection)
 
+    @override
     def created(self) -> float:
-        """When the ledger was made."""
         with self._reading() as connection:
             return float(connection.execute(select(schema.store.c.created)).scalar_one())
 
+    @override
     def check(self) -> list[str]:
-        """Read everything and return what is wrong."""
         found = list[str]()
         try:
             with self._reading() as connection:

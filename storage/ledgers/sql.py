@@ -7,14 +7,15 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, Table, insert, select, update
 from sqlalchemy.exc import StatementError
+from typing_extensions import override
 
 from fieldcraft.storage.code import Code
 from fieldcraft.storage.failpoints import commit_point
-from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.ledger_errors import InvalidRecord, LedgerError, SpecChanged
+from fieldcraft.storage.ledger.contract import Ledger
+from fieldcraft.storage.ledger.errors import InvalidRecord, LedgerError, SpecChanged
 from fieldcraft.storage.ledgers.operations import approvals, custody, designs, leases, moves, results
 from fieldcraft.storage.ledgers.operations.leases import EXPORTER
-from fieldcraft.storage.ledgers.queries import ReadingLedger, unstorable
+from fieldcraft.storage.ledgers.queries import SqlQueries, unstorable
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import (
     add_event,
@@ -52,8 +53,8 @@ from fieldcraft.storage.records import (
 _ON_SEALED = frozenset({"lease.release", "unseal", "take_over"})
 
 
-class SqlLedger(ReadingLedger):
-    """A ``storage.ledger.Ledger`` on an SQLAlchemy engine; the contract is written there.
+class SqlLedger(SqlQueries, Ledger):
+    """A ledger on an SQLAlchemy engine.
 
     A write goes through ``_transaction`` and a read through ``_reading``, and through nothing else. Every write reads
     before it writes, so the engine must have the writers of a ledger (connections with the option ``write``) take
@@ -92,6 +93,7 @@ class SqlLedger(ReadingLedger):
         """Whether the lease of a campaign is held, which nobody but who seals it holds of a sealed ledger."""
         return self._lease is not None and leases.of_passes(self._lease.campaign)
 
+    @override
     def create_campaign(
         self,
         name: str,
@@ -101,7 +103,6 @@ class SqlLedger(ReadingLedger):
         by: str,
         limits: Limits = UNLIMITED,
     ) -> Campaign:
-        """Write a campaign down, or return the one there is."""
         what = f"Campaign {name!r}"
         values = {"spec": spec, "digest": digest, "limits": limits, "environment": environment}
         campaign = checked(Campaign, what, name=name, **values, created=time.time(), finished=None)
@@ -121,8 +122,8 @@ class SqlLedger(ReadingLedger):
             add_outbox(connection, name, "campaign", campaign)
         return campaign
 
+    @override
     def finish(self, name: str, reason: str, by: str) -> Campaign:
-        """Record why a campaign ended, once."""
         table = schema.campaigns
         with self._transaction("finish") as connection:
             campaign = get_campaign(connection, name)
@@ -135,42 +136,44 @@ class SqlLedger(ReadingLedger):
             add_notice(connection, name, "campaign ended", "ended", {"reason": reason})
         return campaign
 
+    @override
     def acquire(
         self, name: str, break_lease: bool = False, due: float | None = None, held: Lease | None = None
     ) -> Lease:
-        """Take the campaign's lease for this process."""
         with self._transaction("lease.acquire") as connection:
             return leases.acquire(connection, name, break_lease, due, held)
 
+    @override
     def release(self, lease: Lease, done: bool = True) -> None:
-        """Give the lease back; unfenced, because one that was lost needs no release."""
+        # Unfenced: one that was lost needs no release.
         with type(self)(self._engine)._transaction("lease.release") as connection:
             leases.release(connection, lease, done)
 
+    @override
     def fenced(self, lease: Lease) -> Self:
-        """Return this ledger with every write checked against ``lease``."""
         return type(self)(self._engine, lease)
 
+    @override
     def acquire_exporter(self, break_lease: bool = False) -> Lease:
-        """Take the lease of the one process that exports to tracking."""
         return self.acquire(EXPORTER, break_lease)
 
+    @override
     def acquire_trainer(self, campaign: str, break_lease: bool = False) -> Lease:
-        """Take the lease of the one process that trains a campaign's model outside a pass."""
         with self._transaction("lease.acquire") as connection:
             get_campaign(connection, campaign)
             return leases.acquire(connection, leases.trainer_of(campaign), break_lease, None)
 
+    @override
     def propose(self, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str) -> tuple[Trial, ...]:
-        """Write the trials of an iteration down, or return those there are."""
         with self._transaction("propose") as connection:
             return designs.propose(connection, campaign, iteration, proposals, by)
 
+    @override
     def adopt(self, campaign: str, known: Sequence[Known], digest: str, algorithm: str, by: str) -> tuple[Trial, ...]:
-        """Write measurements from before the campaign down, or return those of that source."""
         with self._transaction("adopt") as connection:
             return designs.adopt(connection, campaign, known, digest, algorithm, by)
 
+    @override
     def approve(
         self,
         trial_id: str,
@@ -183,10 +186,10 @@ class SqlLedger(ReadingLedger):
         expires: float | None = None,
         code: Code | None = None,
     ) -> Trial:
-        """Approve exactly what ``digest`` and ``code`` name and move the trial to APPROVED."""
         grant = checked(Grant, f"Approval of {trial_id}", trial=trial_id, expect=expect, digest=digest)
         return self.approve_all([grant], by, comment, policy, attempts, expires, code)[0]
 
+    @override
     def approve_all(
         self,
         grants: Sequence[Grant],
@@ -197,28 +200,28 @@ class SqlLedger(ReadingLedger):
         expires: float | None = None,
         code: Code | None = None,
     ) -> tuple[Trial, ...]:
-        """Approve several trials, all or none."""
         leave = approvals.Leave(by, comment, policy, attempts, expires, code)
         with self._transaction("approve") as connection:
             return approvals.approve_all(connection, grants, leave)
 
+    @override
     def reject_all(self, grants: Sequence[Grant], by: str, reason: str) -> tuple[Trial, ...]:
-        """Reject several trials, all or none."""
         with self._transaction("reject") as connection:
             return moves.reject_all(connection, grants, by, reason)
 
+    @override
     def edit(
         self, trial_id: str, expect: Expect, design: Mapping[str, Level], cost: float, by: str, reason: str
     ) -> Trial:
-        """Give a trial another design, for which no approval holds yet."""
         with self._transaction("edit") as connection:
             return designs.edit(connection, trial_id, expect, design, cost, by, reason)
 
+    @override
     def prioritise(self, trial_id: str, priority: int, by: str, reason: str) -> Trial:
-        """Set a trial's place in the order of sending."""
         with self._transaction("prioritise") as connection:
             return designs.prioritise(connection, trial_id, priority, by, reason)
 
+    @override
     def move(
         self,
         trial_id: str,
@@ -232,15 +235,15 @@ class SqlLedger(ReadingLedger):
         seconds: float | None = None,
         code: Code | None = None,
     ) -> Trial:
-        """Move a trial, if it still has the state and version expected."""
         with self._transaction(f"move.{TrialState(to)}") as connection:
             return moves.move(connection, trial_id, to, expect, by, reason, handle, failure, cost, seconds, code)
 
+    @override
     def hear(self, trial_id: str, attempt: int) -> Trial:
-        """Note that the attempt was seen running just now."""
         with self._transaction("hear") as connection:
             return moves.hear(connection, trial_id, attempt)
 
+    @override
     def record(
         self,
         trial_id: str,
@@ -256,11 +259,11 @@ class SqlLedger(ReadingLedger):
         seconds: float | None = None,
         partial: bool = False,
     ) -> tuple[Trial, Result]:
-        """Append a result and judge it."""
         reading = results.Reading(outputs, field, ran, source, details)
         with self._transaction("record") as connection:
             return results.record(connection, trial_id, expect, reading, by, attempt, cost, seconds, partial=partial)
 
+    @override
     def correct(
         self,
         trial_id: str,
@@ -273,15 +276,14 @@ class SqlLedger(ReadingLedger):
         details: Mapping[str, Any],
         ran: Mapping[str, Level] | None = None,
     ) -> tuple[Trial, Result]:
-        """Append a result in place of the one that counts."""
         reading = results.Reading(outputs, field, ran, "person", details)
         with self._transaction("correct") as connection:
             return results.correct(connection, trial_id, expect, replaces, reading, by, reason)
 
+    @override
     def note(
         self, campaign: str, iteration: int, step: Step, payload: Mapping[str, Any], reference: FieldRef | None
     ) -> Product:
-        """Write down what a step made, once."""
         what = f"Product of step {step!r} of iteration {iteration} of {campaign!r}"
         values = {"campaign": campaign, "iteration": iteration, "step": step, "payload": payload}
         product = checked(Product, what, **values, reference=reference, created=time.time())
@@ -300,28 +302,28 @@ class SqlLedger(ReadingLedger):
                 add_outbox(connection, campaign, "surrogate", product)
         return product
 
+    @override
     def exported(self, item_id: int, run_id: str | None) -> None:
-        """Mark an outbox item as exported."""
         table = schema.outbox
         first = update(table).where(table.c.id == item_id, table.c.exported.is_(None))
         with self._transaction("outbox.exported") as connection:
             connection.execute(first.values(exported=time.time(), run_id=run_id))
 
+    @override
     def notify(self, campaign: str, event: str, key: str, payload: Mapping[str, Any]) -> Notice:
-        """Write down that a person should hear of something, once."""
         with self._transaction("notify") as connection:
             get_campaign(connection, campaign)
             return add_notice(connection, campaign, event, key, payload)
 
+    @override
     def told(self, notice_id: int, success: bool) -> None:
-        """Mark a notice as told, or count a try that failed."""
         table = schema.notices
         waiting = update(table).where(table.c.id == notice_id, table.c.told.is_(None))
         with self._transaction("notice.told") as connection:
             connection.execute(waiting.values(told=time.time()) if success else waiting.values(tries=table.c.tries + 1))
 
+    @override
     def copy_to(self, target: Ledger) -> None:
-        """Write everything, as it is at one instant, into a new ledger."""
         assert isinstance(target, SqlLedger)  # every back end is
         with closing(self._rows()) as rows:
             if target.campaigns():
@@ -336,34 +338,34 @@ class SqlLedger(ReadingLedger):
         with self._reading() as connection:
             yield from custody.read_rows(connection)
 
+    @override
     def take_over(self, by: str, reason: str, details: Mapping[str, Any]) -> None:
-        """Make a copy the ledger of its own place."""
         with self._transaction("take_over") as connection:
             custody.take_over(connection, by, reason, details)
 
+    @override
     def seal(self, to: str, leases: Sequence[Lease], by: str, reason: str) -> None:
-        """Refuse every write from now on."""
         with self._transaction("seal") as connection:
             custody.seal(connection, to, leases, by, reason)
 
+    @override
     def unseal(self, by: str, reason: str) -> None:
-        """Let a sealed ledger be written again."""
         with self._transaction("unseal") as connection:
             custody.unseal(connection, by, reason)
 
+    @override
     def mend(self, campaign: str, by: str, reason: str, details: Mapping[str, Any]) -> None:
-        """Write down what a person is about to mend."""
         with self._transaction("mend") as connection:
             custody.mend(connection, campaign, by, reason, details)
 
+    @override
     def forget_exports(self, campaign: str) -> None:
-        """Take the marks off what tracking was shown of a campaign."""
         with self._transaction("outbox.forgotten") as connection:
             get_campaign(connection, campaign)
             custody.forget_exports(connection, campaign)
 
+    @override
     def close(self) -> None:
-        """Close what this process keeps open of it."""
         self._engine.dispose()
 
 

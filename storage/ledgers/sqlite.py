@@ -22,7 +22,7 @@ from weakref import WeakSet, WeakValueDictionary
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from fieldcraft.storage.ledger_errors import LedgerBusy, LedgerError, NetworkFileSystem, NoLedger, NotALedger
+from fieldcraft.storage.ledger.errors import LedgerBusy, LedgerError, NetworkFileSystem, NoLedger, NotALedger
 from fieldcraft.storage.ledgers.opening import make_tables, settle_schema
 from fieldcraft.storage.ledgers.sql import SqlLedger
 from fieldcraft.storage.ledgers.tables import schema

@@ -23,7 +23,7 @@ from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import Site
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import LeaseLost, Ledger, LedgerError
 from fieldcraft.storage.ledgers import sql
 from fieldcraft.storage.ledgers.operations import leases
@@ -335,7 +335,7 @@ class Schedule:
         interventions.cancel(self.ledger, self.settings, ANA, trial.id, "enough")
 
     def _site(self) -> Site:
-        return Site(self.campaign, self.ledger, FieldStore(self.settings.fields))
+        return Site(self.campaign, self.ledger, fields_at(self.settings.fields))
 
     def _reading(self, trial: Trial) -> Reading:
         value = round(self.random.uniform(100.0, 200.0), 6)

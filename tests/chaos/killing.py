@@ -26,7 +26,7 @@ from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.rules.trial_labels import label
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.registry import available
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import LedgerError
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
@@ -97,7 +97,7 @@ class Seen:
 def look(home: Path, **environment: str) -> Seen:
     """What a home holds, every field of it verified."""
     settings = settings_from({"FIELDCRAFT_PLUGINS": str(SCENARIOS / "plugins"), **environment}, home)
-    ledger, store = open_ledger(settings.ledger), FieldStore(settings.fields)
+    ledger, store = open_ledger(settings.ledger), fields_at(settings.fields)
     trials = ledger.trials(NAME)
     for trial in trials:
         if trial.field is not None:

@@ -17,7 +17,7 @@ from length import LONG
 
 from fieldcraft.flows.steps.train import _Unfinished
 from fieldcraft.flows.wiring.tensors import as_dataset
-from fieldcraft.storage.fields import FieldError, FieldStore, load_group, save_group
+from fieldcraft.storage.fields import FieldError, FieldStore, fields_at, load_group, save_group
 from fieldcraft.storage.ledger import LedgerError
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import FieldRef
@@ -57,7 +57,7 @@ def told(error: Exception, what: str) -> None:
 
 
 def test_a_damaged_field_is_found_and_never_read_as_anything_else(ram, count):
-    store, seen = FieldStore(ram / "fields"), Counter()
+    store, seen = fields_at(ram / "fields"), Counter()
     ref = store.write("a", FIELD)
     for file in files(store.path(ref)):
         for what in damages(file, every=LONG):
@@ -75,7 +75,7 @@ def test_a_damaged_field_is_found_and_never_read_as_anything_else(ram, count):
 
 
 def test_verify_finds_every_damage_but_of_spaces_in_the_manifest(ram, count):
-    store, seen = FieldStore(ram / "verified"), Counter()
+    store, seen = fields_at(ram / "verified"), Counter()
     ref = store.write("a", FIELD)
     for file in files(store.path(ref)):
         for what in damages(file, every=LONG):
@@ -100,7 +100,7 @@ def same_manifest(store: FieldStore, ref: FieldRef) -> bool:
 
 
 def test_a_damaged_field_is_mended_by_whoever_computes_it_again(ram):
-    store = FieldStore(ram / "mended")
+    store = fields_at(ram / "mended")
     ref = store.write("a", FIELD)
     chunk = next(file for file in files(store.path(ref)) if file.parent.name == "c" or file.name == "0")
     chunk.write_bytes(chunk.read_bytes()[:-1])

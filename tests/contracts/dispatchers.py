@@ -34,7 +34,7 @@ from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.campaign import dispatcher_of
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.code import Code
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Limits, Origin, Proposal, Trial
 
@@ -285,7 +285,7 @@ class Bench:
             "by_people": campaign.dispatcher.by_people,
         }
         ledger.create_campaign("b", campaign.data, campaign.digest, environment, "test", Limits())
-        return Site(campaign, ledger, FieldStore(campaign.settings.fields))
+        return Site(campaign, ledger, fields_at(campaign.settings.fields))
 
     def approved(self, act: str) -> Trial:
         """A trial of the campaign, approved for one attempt."""

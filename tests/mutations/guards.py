@@ -254,7 +254,8 @@ GUARDS = (
         "storage/field_store/staging.py",
         "        if _sha256(path / name) != manifest.files[name].sha256:\n",
         "        if False:\n",
-        "tests/storage/test_fields.py::test_damage_is_found_by_verify_and_never_read[directory-flipped bit]",
+        "tests/storage/field_store/test_field_stores.py::"
+        "test_damage_is_found_by_verify_and_never_read[directory-flipped bit]",
         r"Regex pattern did not match",
     ),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from shelves import SECRET, bucket, s3_server
 
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
 
@@ -47,7 +47,7 @@ def test_a_campaign_with_fields_on_s3_is_killed_and_gone_on_with_and_keeps_only_
     trials = open_ledger(home / "ledger.sqlite").trials("plate")
     assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 4
     for trial in trials:
-        FieldStore(shelf.root).verify(trial.field)
+        fields_at(shelf.root).verify(trial.field)
     assert not (home / "fields").exists()
     said = started(shelf, home, "-m", "fieldcraft.flows.cli", "doctor", "--json")
     assert (said.returncode, json.loads(said.stdout)) == (0, [])

@@ -24,7 +24,7 @@ from driving import Driver
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.storage import fields, ledger, tracking
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import SETTLED, TrialState
 
@@ -71,7 +71,7 @@ def look(home: Path) -> Seen:
     settings = settings_from({"FIELDCRAFT_PLUGINS": str(HERE / "plugins")}, home)
     opened = open_ledger(settings.ledger)
     trials = opened.trials("saddle")
-    store = FieldStore(settings.fields)
+    store = fields_at(settings.fields)
     for trial in trials:
         assert trial.field is not None, opened.history("saddle", trial.id)
         store.verify(trial.field)

@@ -8,7 +8,7 @@ from fieldcraft.flows.views.all_failed import fruitless
 from fieldcraft.flows.views.regret import exact_value, optimum_of
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.physics.problem import Problem
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Trial, TrialState
 
@@ -65,7 +65,7 @@ def _senses(campaign: Campaign) -> Any:
 
 
 def _trials(campaign: Campaign, ledger: Ledger) -> list[dict[str, Any]]:
-    fields, output = FieldStore(campaign.settings.fields), campaign.objective.output
+    fields, output = fields_at(campaign.settings.fields), campaign.objective.output
     return [
         {
             "trial": trial.id,

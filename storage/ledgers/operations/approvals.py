@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, func, insert, select
 
 from fieldcraft.storage.code import Code
-from fieldcraft.storage.ledger_errors import ForbiddenMove, InvalidRecord
+from fieldcraft.storage.ledger.errors import ForbiddenMove, InvalidRecord
 from fieldcraft.storage.ledgers.operations import budget, codes
 from fieldcraft.storage.ledgers.operations.compare_and_swap import expected, permitted, swap, void, what_runs
 from fieldcraft.storage.ledgers.tables import schema

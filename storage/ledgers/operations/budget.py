@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 from sqlalchemy import ColumnElement, Connection, Integer, case, func, select
 
-from fieldcraft.storage.ledger_errors import BudgetSpent
+from fieldcraft.storage.ledger.errors import BudgetSpent
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import checked
 from fieldcraft.storage.limits import LARGEST, refused

@@ -4,7 +4,7 @@ import time
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from fieldcraft.storage.ledger_errors import ForbiddenMove, StaleTrial
+from fieldcraft.storage.ledger.errors import ForbiddenMove, StaleTrial
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import get_trial, record_of
 from fieldcraft.storage.records import TRANSITIONS, Expect, Trial, TrialState, digest_of, trial_digest

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, delete, insert, null, select, update
 
-from fieldcraft.storage.ledger_errors import InvalidRecord, LedgerError, Sealed
+from fieldcraft.storage.ledger.errors import InvalidRecord, LedgerError, Sealed
 from fieldcraft.storage.ledgers.operations.leases import hold
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import add_event, get_campaign

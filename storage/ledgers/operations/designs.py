@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, func, select, update
 
-from fieldcraft.storage.ledger_errors import ForbiddenMove, InvalidRecord
+from fieldcraft.storage.ledger.errors import ForbiddenMove, InvalidRecord
 from fieldcraft.storage.ledgers.operations.compare_and_swap import expected, swap, void
 from fieldcraft.storage.ledgers.operations.results import Reading, append, new_result
 from fieldcraft.storage.ledgers.tables import schema

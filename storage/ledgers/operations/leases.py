@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, insert, select, update
 
-from fieldcraft.storage.ledger_errors import LeaseHeld, LeaseLost, PassServed
+from fieldcraft.storage.ledger.errors import LeaseHeld, LeaseLost, PassServed
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import add_event, get_campaign, one, record_of
 from fieldcraft.storage.processes import is_alive, start_time

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, update
 
 from fieldcraft.storage.code import Code
-from fieldcraft.storage.ledger_errors import ForbiddenMove, StaleTrial
+from fieldcraft.storage.ledger.errors import ForbiddenMove, StaleTrial
 from fieldcraft.storage.ledgers.operations import budget
 from fieldcraft.storage.ledgers.operations.approvals import distinct, seen, under_approval
 from fieldcraft.storage.ledgers.operations.compare_and_swap import expected, permitted, swap, void

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from fieldcraft.storage.ledger_errors import ForbiddenMove, InvalidRecord
+from fieldcraft.storage.ledger.errors import ForbiddenMove, InvalidRecord
 from fieldcraft.storage.ledgers.operations import budget
 from fieldcraft.storage.ledgers.operations.compare_and_swap import expected, swap
 from fieldcraft.storage.ledgers.tables import schema

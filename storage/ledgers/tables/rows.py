@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from sqlalchemy import Column, Connection, RowMapping, Select, bindparam, insert, select
 
-from fieldcraft.storage.ledger_errors import InvalidRecord, UnknownCampaign, UnknownTrial
+from fieldcraft.storage.ledger.errors import InvalidRecord, UnknownCampaign, UnknownTrial
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.records import Campaign, Expect, Notice, Product, Record, Step, Trial, trial_digest
 

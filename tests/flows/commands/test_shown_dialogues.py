@@ -22,7 +22,7 @@ from shown import text_of
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.machinery.prefect_server import Server
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
 
 LOOSE = (
@@ -125,7 +125,7 @@ def test_the_dialogues_of_the_page_on_recovery_are_as_it_shows_them(finished, tm
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
     repair, copy, move, second = (block for block in blocks("docs/recovery.md") if block.startswith("$"))
     home, broken = (Path(shutil.copytree(finished / "home", tmp_path / name)) for name in ("runs", "broken"))
-    store, ledger = FieldStore(broken / "fields"), open_ledger(broken / "ledger.sqlite")
+    store, ledger = fields_at(broken / "fields"), open_ledger(broken / "ledger.sqlite")
     store.write("orphan", xr.Dataset({"a": ((), 1.0)}))
     model = next(product.reference for product in ledger.products("small") if product.step == "train")
     for reference in (model, ledger.trial("small-0002").field):

@@ -19,7 +19,7 @@ from fieldcraft.flows.steps.harvest import harvest
 from fieldcraft.flows.views.export import export_csv
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import Site
-from fieldcraft.storage.fields import FieldDamaged, FieldStore
+from fieldcraft.storage.fields import FieldDamaged, fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Origin, Proposal, TrialState, digest_of
@@ -159,7 +159,7 @@ def sent(ledger: Ledger, name: str, design: Any, handle: Any) -> Any:
 def harvested(made: Any, ledger: Ledger, design: Any) -> Any:
     """The trial of a new campaign whose only design was sent and harvested."""
     trial = sent(ledger, "again", design, made.dispatcher.submit(job(**design)))
-    assert harvest(Site(made, ledger, FieldStore(made.settings.fields))) == 1
+    assert harvest(Site(made, ledger, fields_at(made.settings.fields))) == 1
     return ledger.trial(trial.id)
 
 
@@ -231,7 +231,7 @@ def test_a_number_for_each_output_is_the_output_and_else_the_problem_evaluates_t
     ledger, design = open_ledger(settings.ledger, create=True), {"x1": 1.0, "x2": 2.0}
     old, field = (
         sent(ledger, "old", design, {"key": "old-0001-1"}),
-        FieldStore(settings.fields).write("old-0001", fields),
+        fields_at(settings.fields).write("old-0001", fields),
     )
     ledger.record(old.id, old.expect, {"value": 1.0}, field, "test", "local", {})
     made = wire(parse(spec, "again.yaml"), settings, algorithm=False)

@@ -28,6 +28,7 @@ from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage import backups
 from fieldcraft.storage.backups import Backup, BackupError
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import LeaseHeld, NoLedger, Sealed
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
@@ -251,7 +252,7 @@ def test_damage_in_a_backup_is_replaced_by_the_next_and_damage_in_the_home_never
     done = back_up(at(home), tmp_path / "backup", ANA)
     ledger = open_ledger(at(home).ledger)
     first, second = (trial.field for trial in ledger.trials("small")[:2])
-    store = backups.FieldStore(at(home).fields)
+    store = fields_at(at(home).fields)
     for file in (done and Backup(done.folder).fields.path(first), store.path(second)):
         chunk = next(path for path in file.rglob("c*") if path.is_file())
         chunk.write_bytes(bytes([chunk.read_bytes()[0] ^ 1, *chunk.read_bytes()[1:]]))

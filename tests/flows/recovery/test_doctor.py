@@ -16,7 +16,7 @@ from small import alter, contents
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.wiring.context import site_of
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.open_ledger import open_ledger
@@ -76,7 +76,7 @@ def waiting(home: Path, **changes: Any) -> tuple[Ledger, Trial]:
 def a_field(home: Path, trial: str) -> Path:
     stored = open_ledger(home / "ledger.sqlite").trial(trial)
     assert stored.field is not None
-    return FieldStore(home / "fields").path(stored.field)
+    return fields_at(home / "fields").path(stored.field)
 
 
 def test_a_sound_campaign_is_well(finished, capsys):
@@ -87,7 +87,7 @@ def test_a_sound_campaign_is_well(finished, capsys):
 
 def test_a_field_that_nobody_refers_to_is_an_orphan(finished, capsys):
     home = finished / "home"
-    ref = FieldStore(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
+    ref = fields_at(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
     assert found(home, capsys) == [
         ("orphan", f"field {ref.digest}: no trial or model refers to it. It does no harm and may be deleted.")
     ]
@@ -111,7 +111,7 @@ def test_a_damaged_field_is_named_with_its_trial_and_its_file(finished, capsys, 
 def test_a_damaged_checkpoint_is_named_with_its_iteration(finished, capsys):
     home = finished / "home"
     model = open_ledger(home / "ledger.sqlite").product("small", 1, "train")
-    (FieldStore(home / "fields").path(model.reference) / "surplus").write_text("x")
+    (fields_at(home / "fields").path(model.reference) / "surplus").write_text("x")
     ((kind, text),) = found(home, capsys)
     assert (kind, text.partition(":")[0]) == ("field", "train 1 of small")
     assert "surplus is not in the manifest" in text
@@ -276,7 +276,7 @@ def test_a_row_that_cannot_be_read_is_named_and_all_the_rest_is_still_looked_at(
     waiting(home)
     alter(home, f"UPDATE trials SET design = {cell} WHERE id = 'small-0002'")
     alter(home, "UPDATE trials SET digest = 'f0' || substr(digest, 3) WHERE id = 'small-0003'")
-    ref = FieldStore(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
+    ref = fields_at(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
     (home / "fields" / ".staging" / f"small_0001-{NOBODY}-0").mkdir(parents=True)
     findings = found(home, capsys)
     assert findings[0][1].startswith("Row small-0002 of trials cannot be read: design")
@@ -319,7 +319,7 @@ def test_a_record_that_lacks_what_it_should_hold_is_an_error_of_the_ledger_and_n
 
 def test_everything_wrong_is_said_at_once_with_one_line_each(finished, capsys):
     home = finished / "home"
-    FieldStore(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
+    fields_at(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
     waiting(home)
     (home / "fields" / ".staging" / f"small_0001-{NOBODY}-0").mkdir(parents=True)
     assert main(["doctor", "--home", str(home)]) == 1

@@ -20,7 +20,7 @@ from fieldcraft.flows.recovery.backup import back_up
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.steps.leases import trainer_held
-from fieldcraft.storage.fields import FieldDamaged, FieldError, FieldStore, save_group
+from fieldcraft.storage.fields import FieldDamaged, FieldError, FieldStore, fields_at, save_group
 from fieldcraft.storage.ledger import LeaseHeld, LeaseLost, Ledger
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import FieldRef
@@ -80,7 +80,7 @@ def field(home: Path, trial: str = "small-0002") -> FieldRef:
 
 
 def orphan(home: Path) -> FieldRef:
-    return FieldStore(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
+    return fields_at(home / "fields").write("orphan", xr.Dataset({"a": ((), 1.0)}))
 
 
 def litter(home: Path) -> list[Path]:
@@ -88,7 +88,7 @@ def litter(home: Path) -> list[Path]:
     places = [home / "fields" / ".staging" / f"small_0001-{NOBODY}-0", home / "work" / "small" / "small-0001-1"]
     for place in places:
         place.mkdir(parents=True)
-    return [*places, FieldStore(home / "fields").path(orphan(home))]
+    return [*places, fields_at(home / "fields").path(orphan(home))]
 
 
 def test_a_sound_home_has_nothing_to_mend(home, capsys):
@@ -149,7 +149,7 @@ def test_nothing_is_mended_while_a_process_makes_passes(home, capsys):
 
 
 def test_nothing_is_mended_while_a_process_trains_a_model(home):
-    kept = FieldStore(home / "fields").path(orphan(home))
+    kept = fields_at(home / "fields").path(orphan(home))
     found = repairs.plan(at(home))
     with trainer_held(ledger_of(home), "small"), pytest.raises(LeaseHeld, match="model of 'small' is being worked on"):
         list(repairs.carry_out(at(home), found.actions, ANA, "to see"))
@@ -158,7 +158,7 @@ def test_nothing_is_mended_while_a_process_trains_a_model(home):
 
 
 def test_an_action_that_the_disk_refuses_is_recorded_as_such(home):
-    gone = FieldStore(home / "fields").path(orphan(home))
+    gone = fields_at(home / "fields").path(orphan(home))
     found = repairs.plan(at(home))
     shutil.rmtree(gone)
     with pytest.raises(FieldError, match="disk refused"):
@@ -167,7 +167,7 @@ def test_an_action_that_the_disk_refuses_is_recorded_as_such(home):
 
 
 def test_a_damaged_model_is_trained_again_to_the_digest_that_the_ledger_recorded(home):
-    store, ref = FieldStore(home / "fields"), model(home)
+    store, ref = fields_at(home / "fields"), model(home)
     flip(store, ref)
     (action,) = repair(home, "--yes", "--reason", "a bad block", status=0)["actions"]
     assert action["does"] == "train the model of iteration 1 of small again"
@@ -209,7 +209,7 @@ def test_a_model_that_comes_out_otherwise_is_not_stored_and_the_attempt_is_recor
 
 def test_a_damaged_field_is_taken_from_a_backup_or_said_to_be_lost_with_what_stands(home, tmp_path, capsys):
     back_up(at(home), tmp_path / "backup", ANA)
-    store, ref = FieldStore(home / "fields"), field(home)
+    store, ref = fields_at(home / "fields"), field(home)
     flip(store, ref)
     (beyond,) = repair(home, status=1)["beyond"]
     assert beyond["lost"]
@@ -224,7 +224,7 @@ def test_a_damaged_field_is_taken_from_a_backup_or_said_to_be_lost_with_what_sta
 
 
 def test_a_damaged_field_whose_job_still_has_its_result_is_taken_from_there(home):
-    store, ref = FieldStore(home / "fields"), field(home)
+    store, ref = fields_at(home / "fields"), field(home)
     save_group(home / "work" / "small" / "small-0002-1" / "result", store.read(ref))
     shutil.rmtree(store.path(ref))
     shown = repair(home, status=1)["actions"]
@@ -236,8 +236,8 @@ def test_a_damaged_field_whose_job_still_has_its_result_is_taken_from_there(home
 
 def test_a_copy_that_is_damaged_itself_is_not_taken(home, tmp_path, capsys):
     done = back_up(at(home), tmp_path / "backup", ANA)
-    store, ref = FieldStore(home / "fields"), field(home)
-    flip(FieldStore(done.folder / "fields"), ref)
+    store, ref = fields_at(home / "fields"), field(home)
+    flip(fields_at(done.folder / "fields"), ref)
     flip(store, ref)
     words = ["repair", "--from", str(done.folder), "--yes", "--reason", "try", "--home", str(home)]
     assert main(words) == 2
@@ -320,7 +320,7 @@ WHEN = ("before", "after")
 DELETING = ("ledger.mend.before", "ledger.mend.after", *repairs.COMMIT_POINTS)
 DAMAGE: list[tuple[str, Callable[[Path], object]]] = [
     *((point, orphan) for point in DELETING),
-    *((f"field.rename.{when}", lambda home: flip(FieldStore(home / "fields"), model(home))) for when in WHEN),
+    *((f"field.rename.{when}", lambda home: flip(fields_at(home / "fields"), model(home))) for when in WHEN),
 ]
 
 

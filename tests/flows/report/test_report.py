@@ -28,7 +28,7 @@ from fieldcraft.flows.views.charts import new_figure, parallel, places, progress
 from fieldcraft.flows.wiring.build import rewire, wire
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.create import created
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Origin, Proposal, TrialState
@@ -85,7 +85,7 @@ def ledger_of(home: Path) -> Ledger:
 def site_of(home: Path, name: str, plugins: tuple[Path, ...] = ()) -> Site:
     """A campaign's site, to be read."""
     settings = settings_from({"FIELDCRAFT_PLUGINS": ":".join(map(str, plugins))}, home=home)
-    return Site(rewire(ledger_of(home).campaign(name).spec, settings), ledger_of(home), FieldStore(settings.fields))
+    return Site(rewire(ledger_of(home).campaign(name).spec, settings), ledger_of(home), fields_at(settings.fields))
 
 
 VESSEL = """
@@ -385,7 +385,7 @@ def test_the_residual_is_that_of_the_equation_in_physical_units(tmp_path):
 def test_a_lost_checkpoint_is_named_on_a_page_that_is_written_all_the_same(finished):
     home = finished / "home"
     *_, model = [product for product in ledger_of(home).products("small") if product.step == "train"]
-    shutil.rmtree(FieldStore(home / "fields").path(model.reference))
+    shutil.rmtree(fields_at(home / "fields").path(model.reference))
     shown = Read(written(home))
     assert "manifest.json is missing" in shown.text
     assert all(title in shown.texts for title in SECTIONS)

@@ -20,7 +20,7 @@ from fieldcraft.flows.wiring.build import rewire, wire
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import observations, seen_by
 from fieldcraft.flows.wiring.tensors import as_state
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Certificate, TrialState
 
@@ -45,7 +45,7 @@ def site(folder: Path, data: dict[str, Any]) -> Site:
 def opened(home: Path) -> Site:
     settings = settings_from({}, home)
     ledger = open_ledger(settings.ledger)
-    return Site(rewire(ledger.campaign("small").spec, settings), ledger, FieldStore(settings.fields))
+    return Site(rewire(ledger.campaign("small").spec, settings), ledger, fields_at(settings.fields))
 
 
 @pytest.fixture(scope="module")

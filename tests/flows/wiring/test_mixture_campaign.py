@@ -17,7 +17,7 @@ from fieldcraft.flows.spec.campaign_file import parse, read_campaign
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import observations
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
 
@@ -36,7 +36,7 @@ def written(folder: Path, **changes: object) -> Path:
 def site(file: Path, home: Path) -> Site:
     settings = settings_from({}, home)
     campaign = wire(read_campaign(file), settings)
-    return Site(campaign, open_ledger(settings.ledger), FieldStore(settings.fields))
+    return Site(campaign, open_ledger(settings.ledger), fields_at(settings.fields))
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,13 @@ from typing import Any
 
 import psutil
 import pytest
+from sqlalchemy import Connection, text
 
-from fieldcraft.storage.ledger import BudgetSpent, Ledger, OldSchema
+from fieldcraft.storage.ledger import BudgetSpent, Ledger, NotALedger, OldSchema
+from fieldcraft.storage.ledgers import opening
 from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.ledgers.tables import schema
+from fieldcraft.storage.ledgers.upgrades import STEPS
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Campaign, Origin, Proposal, Trial, TrialState
 
@@ -167,6 +170,53 @@ def test_the_check_finds_what_was_changed_after_the_upgrade(path):
         "Trial small-0001 has spent 5.0 in 1.635 s, but its attempts came to 1.0 in 1.635 s.",
         "Trial small-0001 is not what was put down for tracking when it came to be COMPLETED.",
     ]
+
+
+def test_there_is_a_step_from_every_older_schema():
+    assert list(STEPS) == list(range(1, schema.SCHEMA_VERSION))
+
+
+@pytest.fixture
+def longer(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A chain with two more steps, the last of which refuses a ledger that holds ``small``; what they saw."""
+    seen: list[str] = []
+
+    def third(connection: Connection) -> None:
+        seen.extend(connection.execute(text("SELECT limits FROM campaigns ORDER BY name")).scalars())
+        connection.execute(text("ALTER TABLE campaigns ADD COLUMN owner TEXT DEFAULT 'ann'"))
+
+    def fourth(connection: Connection) -> None:
+        seen.extend(connection.execute(text("SELECT owner FROM campaigns")).scalars())
+        if "small" in connection.execute(text("SELECT name FROM campaigns WHERE owner = 'ann'")).scalars().all():
+            raise ValueError("the fourth step cannot be made")
+
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", 4)
+    monkeypatch.setattr(opening, "STEPS", {**STEPS, 2: third, 3: fourth})
+    return seen
+
+
+@pytest.mark.parametrize("start", [1, 2])
+def test_a_ledger_goes_through_the_steps_from_its_own_schema_on_in_order(path, start, monkeypatch, longer):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(schema, "SCHEMA_VERSION", start)
+        open_ledger(path)
+    close_idle()
+    change(path, "UPDATE campaigns SET name = 'large' WHERE name = 'small'")
+    assert rows(path, "store")[0]["schema_version"] == start
+    open_ledger(path)
+    close_idle()
+    assert rows(path, "store")[0]["schema_version"] == 4
+    assert [json.loads(limits)["trials"] for limits in longer[:2]] == [None, 3] and longer[2:] == ["ann", "ann"]
+    assert [row["details"].count("from") for row in rows(path, "events") if row["action"] == "upgrade"] == [1, 1]
+
+
+def test_a_step_that_fails_takes_those_before_it_back(path, longer):
+    before = rows(path, "campaigns")
+    with pytest.raises(NotALedger, match="the fourth step cannot be made"):
+        open_ledger(path)
+    close_idle()
+    assert rows(path, "campaigns") == before and longer[2:] == ["ann", "ann"]
+    assert rows(path, "store")[0]["schema_version"] == 1
 
 
 @pytest.mark.parametrize(("when", "version"), [("before", 1), ("after", 2)])

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import LeaseHeld, Ledger
 from fieldcraft.storage.ledgers.operations.leases import EXPORTER
 from fieldcraft.storage.open_ledger import open_ledger
@@ -44,7 +44,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 @pytest.fixture
 def fields(tmp_path: Path) -> FieldStore:
-    return FieldStore(tmp_path / "fields")
+    return fields_at(tmp_path / "fields")
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ def export_in_child(tmp_path: Path, uri: str, die_at: str) -> int:
         status = 1
         try:
             os.environ["FIELDCRAFT_DIE_AT"] = die_at
-            tracker = Tracker(uri, FieldStore(tmp_path / "fields"), lambda campaign: OBJECTIVE)
+            tracker = Tracker(uri, fields_at(tmp_path / "fields"), lambda campaign: OBJECTIVE)
             tracker.export(open_ledger(tmp_path / "ledger.db"))
             status = 0
         finally:

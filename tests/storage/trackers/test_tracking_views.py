@@ -7,7 +7,7 @@ from typing import Any
 import mlflow.tracking
 import pytest
 
-from fieldcraft.storage.fields import FieldStore
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.open_ledger import open_ledger
@@ -37,7 +37,7 @@ def run(ledger: Ledger, name: str, kind: str, readings: tuple[float, ...]) -> No
 
 def tracker_of(folder: Path) -> Tracker:
     objective = Objective("temperature", maximize=True)
-    return Tracker(f"sqlite:///{folder / 'mlflow.db'}", FieldStore(folder / "fields"), lambda campaign: objective)
+    return Tracker(f"sqlite:///{folder / 'mlflow.db'}", fields_at(folder / "fields"), lambda campaign: objective)
 
 
 @pytest.fixture(scope="module")

@@ -1,36 +1,13 @@
-"""The ledger: trials that move through one small state machine, with every move recorded.
+"""What a ledger promises: one contract in two files, the writes here and what it can be asked in ``queries``.
 
-This module is the contract. ``open_ledger`` finds the back end; importing the module imports none. What can go
-wrong stands in ``storage.ledger_errors``.
+An implementation marks its methods with ``@override`` and does not repeat what they promise.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from fieldcraft.storage.code import Code
-from fieldcraft.storage.ledger_errors import (
-    BudgetSpent,
-    ForbiddenMove,
-    InvalidRecord,
-    LeaseHeld,
-    LeaseLost,
-    LedgerBusy,
-    LedgerError,
-    NetworkFileSystem,
-    NewerSchema,
-    NoLedger,
-    NotALedger,
-    OldSchema,
-    OutcomeUnknown,
-    PassServed,
-    Sealed,
-    SpecChanged,
-    StaleTrial,
-    UnknownCampaign,
-    UnknownTrial,
-    UnreadableRow,
-)
-from fieldcraft.storage.ledger_reads import LedgerReads
+from fieldcraft.storage.ledger.queries import Queries
 from fieldcraft.storage.records import (
     UNLIMITED,
     Campaign,
@@ -51,67 +28,9 @@ from fieldcraft.storage.records import (
     TrialState,
 )
 
-__all__ = [
-    "COMMIT_POINTS",
-    "TRANSACTIONS",
-    "BudgetSpent",
-    "ForbiddenMove",
-    "InvalidRecord",
-    "LeaseHeld",
-    "LeaseLost",
-    "Ledger",
-    "LedgerBusy",
-    "LedgerError",
-    "NetworkFileSystem",
-    "NewerSchema",
-    "NoLedger",
-    "NotALedger",
-    "OldSchema",
-    "OutcomeUnknown",
-    "PassServed",
-    "Sealed",
-    "SpecChanged",
-    "StaleTrial",
-    "UnknownCampaign",
-    "UnknownTrial",
-    "UnreadableRow",
-]
 
-TRANSACTIONS: tuple[str, ...] = (
-    "schema",
-    "upgrade",
-    "create",
-    "propose",
-    "adopt",
-    "approve",
-    "reject",
-    "edit",
-    "prioritise",
-    *(f"move.{state}" for state in TrialState if state is not TrialState.COMPLETED),
-    "hear",
-    "record",
-    "correct",
-    "note.collocate",
-    "note.train",
-    "note.acquire",
-    "lease.acquire",
-    "lease.release",
-    "finish",
-    "outbox.exported",
-    "notify",
-    "notice.told",
-    "copy",
-    "seal",
-    "unseal",
-    "take_over",
-    "mend",
-    "outbox.forgotten",
-)
-COMMIT_POINTS: tuple[str, ...] = tuple(f"ledger.{name}.{when}" for name in TRANSACTIONS for when in ("before", "after"))
-
-
-class Ledger(LedgerReads, Protocol):
-    """What every back end promises: the reads of ``storage.ledger_reads``, and these writes.
+class Ledger(Queries, Protocol):
+    """What every back end promises: the queries of ``storage.ledger.queries``, and these writes.
 
     Every write is one transaction: the change, its event and its outbox row are stored together or not at all, and
     they are on disk when the call returns. Every write may be repeated after a crash: repeating one that was stored
@@ -145,11 +64,9 @@ class Ledger(LedgerReads, Protocol):
             SpecChanged: The campaign exists with another digest; carries the stored specification.
             InvalidRecord: The name is none, or the digest is not that of ``spec``.
         """
-        ...
 
     def finish(self, name: str, reason: str, by: str) -> Campaign:
         """Record why a campaign ended, with a notice. The first reason holds; later calls return it unchanged."""
-        ...
 
     def acquire(
         self, name: str, break_lease: bool = False, due: float | None = None, held: Lease | None = None
@@ -170,7 +87,6 @@ class Ledger(LedgerReads, Protocol):
             LeaseLost: ``held`` is not held any more: it was given back or taken over since.
             PassServed: A lease that was acquired after ``due`` has been given back: its passes did all there was to do.
         """
-        ...
 
     def release(self, lease: Lease, done: bool = True) -> None:
         """Give the lease back; one that was taken over meanwhile is left to its new holder.
@@ -179,15 +95,12 @@ class Ledger(LedgerReads, Protocol):
             lease: The lease.
             done: Whether its passes did what they were to do; otherwise nothing that was due before counts as served.
         """
-        ...
 
-    def fenced(self, lease: Lease) -> "Ledger":
+    def fenced(self, lease: Lease) -> Self:
         """Return this ledger with every write checked: it raises ``LeaseLost`` unless ``lease`` still holds."""
-        ...
 
     def acquire_exporter(self, break_lease: bool = False) -> Lease:
         """Take the lease of the one process that exports to tracking; otherwise as ``acquire``."""
-        ...
 
     def acquire_trainer(self, campaign: str, break_lease: bool = False) -> Lease:
         """Take the lease of the one process that trains a campaign's model outside a pass; otherwise as ``acquire``.
@@ -195,7 +108,6 @@ class Ledger(LedgerReads, Protocol):
         It is a lease beside that of the passes: a pass ends while it is held. To break it fences a training off that
         nobody waits for any more: its ``note`` under this lease is refused then.
         """
-        ...
 
     def propose(self, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str) -> tuple[Trial, ...]:
         """Write the trials of an iteration down, in slot order, all or none.
@@ -205,7 +117,6 @@ class Ledger(LedgerReads, Protocol):
         Raises:
             InvalidRecord: ``proposals`` is empty.
         """
-        ...
 
     def adopt(self, campaign: str, known: Sequence[Known], digest: str, algorithm: str, by: str) -> tuple[Trial, ...]:
         """Write measurements from before the campaign down as completed trials of one new iteration, all or none.
@@ -216,7 +127,6 @@ class Ledger(LedgerReads, Protocol):
         Raises:
             InvalidRecord: ``known`` is empty, or holds NaN or infinity.
         """
-        ...
 
     def approve(
         self,
@@ -251,7 +161,6 @@ class Ledger(LedgerReads, Protocol):
             ForbiddenMove: The trial cannot be approved in its state, or ``digest`` is not what would run.
             InvalidRecord: ``attempts`` is below 1.
         """
-        ...
 
     def approve_all(
         self,
@@ -268,11 +177,9 @@ class Ledger(LedgerReads, Protocol):
         Raises:
             InvalidRecord: ``grants`` is empty or names a trial twice.
         """
-        ...
 
     def reject_all(self, grants: Sequence[Grant], by: str, reason: str) -> tuple[Trial, ...]:
         """Move several trials to REJECTED in one transaction, all or none; raises as ``approve_all``."""
-        ...
 
     def edit(
         self, trial_id: str, expect: Expect, design: Mapping[str, Level], cost: float, by: str, reason: str
@@ -294,7 +201,6 @@ class Ledger(LedgerReads, Protocol):
             ForbiddenMove: It is past the states in which it can be edited, or the design is what it was.
             InvalidRecord: NaN, or other variables than the trial's.
         """
-        ...
 
     def prioritise(self, trial_id: str, priority: int, by: str, reason: str) -> Trial:
         """Set a trial's priority: of the approved trials those of greater priority are sent first.
@@ -304,7 +210,6 @@ class Ledger(LedgerReads, Protocol):
         Raises:
             ForbiddenMove: The trial is settled.
         """
-        ...
 
     def move(
         self,
@@ -345,7 +250,6 @@ class Ledger(LedgerReads, Protocol):
             ForbiddenMove: Not in ``TRANSITIONS``, or without approval, attempt or kind of failure.
             BudgetSpent: To stage it could exceed the campaign's limits.
         """
-        ...
 
     def hear(self, trial_id: str, attempt: int) -> Trial:
         """Renew a running trial's lease: note that the dispatcher says just now that the attempt runs.
@@ -356,7 +260,6 @@ class Ledger(LedgerReads, Protocol):
         Raises:
             StaleTrial: The trial is not RUNNING in this attempt any more.
         """
-        ...
 
     def record(
         self,
@@ -401,7 +304,6 @@ class Ledger(LedgerReads, Protocol):
             ForbiddenMove: The attempt was never sent, or is only STAGED (move it to RUNNING first).
             InvalidRecord: An output is NaN or infinite, or there is none.
         """
-        ...
 
     def correct(
         self,
@@ -433,25 +335,20 @@ class Ledger(LedgerReads, Protocol):
             ForbiddenMove: The trial is not COMPLETED, ``replaces`` is not the result that counts, or nothing changes.
             InvalidRecord: An output is NaN or infinite, or there is none.
         """
-        ...
 
     def note(
         self, campaign: str, iteration: int, step: Step, payload: Mapping[str, Any], reference: FieldRef | None
     ) -> Product:
         """Write down what a step made; when the step of that iteration has a product already, return that one."""
-        ...
 
     def exported(self, item_id: int, run_id: str | None) -> None:
         """Mark an outbox item as exported to the tracking run ``run_id``; a second mark changes nothing."""
-        ...
 
     def notify(self, campaign: str, event: str, key: str, payload: Mapping[str, Any]) -> Notice:
         """Write down that a person should hear of something; where the campaign has that key, return what there is."""
-        ...
 
     def told(self, notice_id: int, success: bool) -> None:
         """Mark a notice as told, or count a try that failed; one that was told stays told."""
-        ...
 
     def copy_to(self, target: "Ledger") -> None:
         """Write everything, as it is at one instant, into another ledger that holds nothing yet; whole or not at all.
@@ -459,14 +356,12 @@ class Ledger(LedgerReads, Protocol):
         Raises:
             LedgerError: ``target`` holds campaigns already, or a row of this one cannot be read.
         """
-        ...
 
     def take_over(self, by: str, reason: str, details: Mapping[str, Any]) -> None:
         """Make a copy the ledger of its own place: no lease and no seal holds, and nothing was exported yet.
 
         Tokens of leases stay ahead of all that were given; an event ``restore`` in every campaign keeps ``details``.
         """
-        ...
 
     def seal(self, to: str, leases: Sequence[Lease], by: str, reason: str) -> None:
         """Refuse every write from now on, with ``Sealed``, because the campaigns go on at ``to``.
@@ -481,20 +376,15 @@ class Ledger(LedgerReads, Protocol):
             LeaseLost: One of the leases is not held any more.
             InvalidRecord: A campaign's lease is missing, or there is no campaign.
         """
-        ...
 
     def unseal(self, by: str, reason: str) -> None:
         """Let a sealed ledger be written again, with an event ``unseal`` in every campaign; an open one stays."""
-        ...
 
     def mend(self, campaign: str, by: str, reason: str, details: Mapping[str, Any]) -> None:
         """Write down, as an event ``repair``, what a person is about to mend: one event for every call."""
-        ...
 
     def forget_exports(self, campaign: str) -> None:
         """Take the marks off what tracking was shown of a campaign: the next export shows all of it again."""
-        ...
 
     def close(self) -> None:
         """Close what this process keeps open of it; its files can then be moved. The next use opens it again."""
-        ...

@@ -1,0 +1,204 @@
+"""The contract of a field store, and what its kinds have in common.
+
+xarray, zarr and dask are imported where they are used: they cost a second that listing and sweeping need not pay.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fieldcraft.storage.field_store.content import Content
+from fieldcraft.storage.field_store.folder import Folder, LocalFolder, is_sound
+from fieldcraft.storage.field_store.opened import GROUP, Opened, load
+from fieldcraft.storage.field_store.stacking import stacked
+from fieldcraft.storage.field_store.staging import FieldDamaged, FieldError, damaged, disk, staged
+from fieldcraft.storage.records import FieldRef
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What ``FieldStore.sweep`` found: names of stray staging directories, digests that nobody refers to."""
+
+    staging: tuple[str, ...]
+    orphans: tuple[str, ...]
+
+
+class FieldStore(ABC):
+    """Fields at one place, each at the address of its content. Safe for many processes at once.
+
+    What a program does with fields stands here once. A kind of store says where a field's folder is, how a field
+    appears whole or not at all, and what writers that are gone have left.
+    """
+
+    @abstractmethod
+    def folder(self, digest: str) -> Folder:
+        """Folder of the field of that digest, or where it would be."""
+
+    @abstractmethod
+    def digests(self) -> set[str]:
+        """Digests of all published fields, sound or not."""
+
+    @abstractmethod
+    def tidy(self) -> None:
+        """Delete what writers that are gone have left without committing it.
+
+        Raises:
+            FieldError: The store refused.
+        """
+
+    @abstractmethod
+    def path(self, ref: FieldRef) -> Path | None:
+        """Directory of a field on a disk, its zarr group ``field.zarr`` in it; None in an object store."""
+
+    @abstractmethod
+    def staging(self, name: str) -> Path | None:
+        """Directory on a disk that ``sweep`` found as staging; None in an object store, which passes tidy."""
+
+    @abstractmethod
+    def _put(self, key: str, content: Content) -> None:
+        """Publish a field, unless it is there and sound."""
+
+    @abstractmethod
+    def _remove(self, digest: str) -> None:
+        """Delete a published field."""
+
+    @abstractmethod
+    def _strays(self) -> list[str]:
+        """Names of what writers that are gone have left without committing it."""
+
+    def place(self, ref: FieldRef) -> str:
+        """Directory or URL of a field, for people."""
+        return str(self.folder(ref.digest))
+
+    def write(self, key: str, dataset: xr.Dataset) -> FieldRef:
+        """Store ``dataset`` durably and return its reference; an identical field is not stored again.
+
+        Args:
+            key: What the field belongs to (``heat-0007``); names what is staged only.
+            dataset: Numeric variables of any shape (empty and 0-d included; NaN allowed), attributes that are JSON.
+                Values and dtypes come back bit for bit, in the machine's byte order.
+
+        Returns:
+            Reference with the content digest and the size of the arrays in bytes, uncompressed.
+
+        Raises:
+            FieldError: The dataset cannot be stored (text, objects, attributes outside JSON), or the store refused;
+                then nothing was published.
+        """
+        content = Content.of(dataset)
+        self._put(key, content)
+        return FieldRef(digest=content.digest, size=content.size)
+
+    def take(self, ref: FieldRef, source: FieldStore | Path) -> bool:
+        """Store a copy of a field that was published elsewhere (another store, a backup's, a job's folder).
+
+        What is there already is read through, and replaced where it is damaged. Returns whether anything was stored.
+
+        Raises:
+            FieldDamaged: What ``source`` holds is not, or is no more, the field of ``ref``.
+        """
+        return self._take(ref, source.folder(ref.digest) if isinstance(source, FieldStore) else LocalFolder(source))
+
+    def _take(self, ref: FieldRef, source: Folder) -> bool:
+        """Read a field and write it here, unless it is here."""
+        folder = self.folder(ref.digest)
+        with suppress(FieldDamaged):
+            folder.check_all(folder.manifest(ref.digest))
+            return False
+        dataset = load(source, ref.digest)
+        if (found := Content.of(dataset).digest) != ref.digest:
+            raise damaged(self.place(ref), GROUP, f"was to be replaced by other content ({found})")
+        if is_sound(folder, ref.digest):  # by its sizes, for which ``write`` would let it be
+            self._remove(ref.digest)
+        self.write("copy", dataset)
+        return True
+
+    def read(self, ref: FieldRef, names: Sequence[str] | None = None) -> xr.Dataset:
+        """Load a field, or some of its variables with their coordinates, into memory.
+
+        The checksums of everything that is read are verified first, so that damage never becomes a number.
+
+        Raises:
+            FieldDamaged: Missing, truncated or altered; names the file.
+            FieldError: ``names`` has a variable that the field has not.
+        """
+        return load(self.folder(ref.digest), ref.digest, names)
+
+    def stack(self, refs: Mapping[str, FieldRef]) -> xr.Dataset:
+        """One lazy dataset of many fields along the new leading dimension ``trial``.
+
+        Coordinates must be the same in all fields and are loaded; data variables become dask arrays with one block
+        or more per trial, read (checksums first) when computed. Attributes that all fields share are kept.
+
+        Args:
+            refs: Trial id -> field, in the order of the result.
+
+        Raises:
+            FieldDamaged: A field is missing or its files do not have the listed sizes.
+            FieldError: No fields, or fields that differ in variables, dimensions, dtypes, units or coordinates.
+        """
+        if not refs:
+            raise FieldError("There is no field to stack: no trial has one. Run trials that keep a field first.")
+        opened = {ref.digest: Opened.at(self.folder(ref.digest), ref.digest) for ref in set(refs.values())}
+        return stacked({trial: opened[ref.digest] for trial, ref in refs.items()})
+
+    def export(self, refs: Mapping[str, FieldRef], path: Path) -> None:
+        """Write the ``stack`` of many fields as one zarr group to the new directory ``path``, field by field.
+
+        Raises:
+            FieldError: ``path`` exists, the fields cannot be stacked, or the disk refused.
+        """
+        dataset = self.stack(refs)
+        with disk(path):
+            if path.exists():
+                raise FieldError(f"{path} exists. Remove it or export to another path.")
+            with staged(path.parent, path.name) as staging:
+                dataset.to_zarr(staging / GROUP, zarr_format=3, consolidated=False)
+                os.rename(staging / GROUP, path)
+
+    def verify(self, ref: FieldRef) -> None:
+        """Check a field file by file, and its content against its address.
+
+        Raises:
+            FieldDamaged: Names the file and what is wrong: missing, truncated, altered, not in the manifest; or says
+                that manifest or content do not belong to this digest.
+        """
+        folder = self.folder(ref.digest)
+        manifest = folder.manifest(ref.digest)
+        folder.check_all(manifest)
+        content = Content.of(load(folder, ref.digest))
+        if content.digest != ref.digest:
+            raise damaged(str(folder), GROUP, f"holds the content {content.digest}")
+        if not content.size == manifest.size == ref.size:
+            sizes = f"holds {content.size} bytes (manifest {manifest.size}, reference {ref.size})"
+            raise damaged(str(folder), GROUP, sizes)
+
+    def sweep(self, referenced: Collection[str], *, remove: bool) -> Sweep:
+        """Report, and with ``remove`` delete, what gone writers left and fields that nobody refers to.
+
+        A staging directory whose process lives on this host is not stray. A field is published before the ledger
+        mentions it, so remove only while no pass can be between the two (under the lease of every campaign).
+
+        Args:
+            referenced: Digests that are in use.
+            remove: Delete what is found.
+
+        Raises:
+            FieldError: The store refused to delete.
+        """
+        orphans = sorted(self.digests() - set(referenced))
+        strays = self._strays()
+        if remove:
+            self.tidy()
+            for digest in orphans:
+                self._remove(digest)
+        return Sweep(staging=tuple(strays), orphans=tuple(orphans))

@@ -1,0 +1,35 @@
+"""Names of the transactions, and the commit points before and after each, where tests kill the process."""
+
+from fieldcraft.storage.records import TrialState
+
+TRANSACTIONS: tuple[str, ...] = (
+    "schema",
+    "upgrade",
+    "create",
+    "propose",
+    "adopt",
+    "approve",
+    "reject",
+    "edit",
+    "prioritise",
+    *(f"move.{state}" for state in TrialState if state is not TrialState.COMPLETED),
+    "hear",
+    "record",
+    "correct",
+    "note.collocate",
+    "note.train",
+    "note.acquire",
+    "lease.acquire",
+    "lease.release",
+    "finish",
+    "outbox.exported",
+    "notify",
+    "notice.told",
+    "copy",
+    "seal",
+    "unseal",
+    "take_over",
+    "mend",
+    "outbox.forgotten",
+)
+COMMIT_POINTS: tuple[str, ...] = tuple(f"ledger.{name}.{when}" for name in TRANSACTIONS for when in ("before", "after"))
