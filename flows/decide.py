@@ -5,11 +5,14 @@ first act is to blank the token where it is stored, and the parameters are valid
 token of a run that ends before its first act is blanked by a hook.
 """
 
+import sys
 from typing import Any, Literal
 
+import httpx
 from prefect import flow, runtime
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.exceptions import PrefectException
 from prefect.flows import Flow
 from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
@@ -38,16 +41,22 @@ class _Form(BaseModel):
     comment: str
 
 
-def _blank(flow_run: str) -> None:
-    """Overwrite the token in the stored parameters of a flow run; the others stay."""
-    with get_client(sync_client=True) as client:
-        stored = client.read_flow_run(flow_run).parameters  # type: ignore[arg-type]  # any UUID as text will do
-        client.update_flow_run(flow_run, parameters={**stored, "token": BLANK})  # type: ignore[arg-type]
+def _blank(flow_run: str) -> str | None:
+    """Overwrite the token in the stored parameters of a flow run, the others stay; why it still stands there."""
+    try:
+        with get_client(sync_client=True) as client:
+            stored = client.read_flow_run(flow_run).parameters  # type: ignore[arg-type]  # any UUID as text will do
+            client.update_flow_run(flow_run, parameters={**stored, "token": BLANK})  # type: ignore[arg-type]
+    except (httpx.HTTPError, PrefectException, RuntimeError) as error:  # RuntimeError: its first look at the server
+        problem = str(error).partition("\n")[0] or type(error).__name__
+        return f"The token could not be blanked, for Prefect does not answer ({problem}): replace it"
+    return None
 
 
 def blank_afterwards(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
     """Blank the token of a run that ended before its first act."""
-    _blank(str(flow_run.id))
+    if (problem := _blank(str(flow_run.id))) is not None:
+        print(f"{problem}.", file=sys.stderr)
 
 
 @flow(
@@ -77,7 +86,8 @@ def decide(
     Returns:
         Completed with what was decided, or Failed with the one reason why nothing was.
     """
-    _blank(runtime.flow_run.id)
+    if (problem := _blank(runtime.flow_run.id)) is not None:
+        return Failed(message=f"{problem}. Nothing was changed.")
     given = {"trials": trials, "decision": decision, "token": token, "comment": comment}
     try:
         form = _Form.model_validate(given)

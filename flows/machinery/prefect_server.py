@@ -50,8 +50,11 @@ _LOCAL = {
     "PREFECT__SERVER_FINAL": "1",
     **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in _UNUSED_SERVICES},
 }
+_BUSY = {408, 429, 500, 502, 503, 504}  # what an API answers that has no time, or no database
 _OURS = ("PREFECT_HOME", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
 START_S = 120.0
+_REFUSED_S = 10.0  # how long the user's own server may refuse connections; one that only is slow has START_S
+_LOOK_S = 5.0
 _DRAIN_S = 5.0  # for the events of flows that have ended
 
 
@@ -131,13 +134,20 @@ class Server:
         """
         import httpx
 
-        url, deadline = os.environ["PREFECT_API_URL"], time.monotonic() + (START_S if self.child else 10.0)
-        while time.monotonic() < deadline and (self.child is None or self.child.poll() is None):
+        url, began, slow = os.environ["PREFECT_API_URL"], time.monotonic(), False
+        while time.monotonic() < began + (START_S if self.child or slow else _REFUSED_S) and (
+            self.child is None or self.child.poll() is None
+        ):
             try:
-                if httpx.get(f"{url}/health", timeout=5.0, auth=self._auth()).status_code == 200:
+                found = httpx.get(f"{url}/health", timeout=_LOOK_S, auth=self._auth())
+                if found.status_code == 200:
                     return
+                slow = slow or found.status_code >= 500
+            except httpx.ReadTimeout:
+                slow = True
             except httpx.HTTPError:
-                time.sleep(0.05)
+                pass
+            time.sleep(0.05)
         if self.child is not None and self.child.poll() is not None:
             raise self._ended("before it answered")
         if self.child is not None:
@@ -145,6 +155,11 @@ class Server:
                 f"The local Prefect server did not answer within {START_S:.0f} s; {self.home}/server.log may say why. "
                 f"Nothing is lost: run the same command again. If that does not help, delete {self.home}: nothing that "
                 "counts is kept there."
+            )
+        if slow:
+            raise FieldcraftError(
+                f"The Prefect API at {url} took the connection, but did not answer within {START_S:.0f} s. Nothing is "
+                "lost: see what keeps that server busy, or unset PREFECT_API_URL to use a local one, and run again."
             )
         raise FieldcraftError(
             f"No Prefect API answers at {url}. Start that server, or unset PREFECT_API_URL to use a local one."
@@ -161,8 +176,9 @@ class Server:
 
         try:
             yield
-        except httpx.TransportError as error:
-            problem = str(error) or type(error).__name__
+        except (httpx.HTTPError, RuntimeError) as error:
+            if (problem := _silence(error)) is None:
+                raise
             raise FieldcraftError(
                 f"The Prefect API at {os.environ['PREFECT_API_URL']} does not answer any more ({problem}). Nothing is "
                 "lost: start that server again, or unset PREFECT_API_URL to use a local one, and run again."
@@ -188,6 +204,18 @@ class Server:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _silence(error: Exception) -> str | None:
+    """Why Prefect's client gave the API up, in one line; None for an error of another kind."""
+    import httpx
+
+    if type(error) is RuntimeError and error.__cause__ is not None:  # how it tells of its first look at the server
+        error = error.__cause__  # type: ignore[assignment]
+    busy = isinstance(error, httpx.HTTPStatusError) and error.response.status_code in _BUSY
+    if not busy and not isinstance(error, httpx.TransportError):
+        return None
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _send_events() -> None:

@@ -67,7 +67,9 @@ def ask(site: Site, iteration: int, data_digest: str) -> Awaited | Declined:
     except (httpx.HTTPError, PrefectException, RuntimeError) as error:  # RuntimeError: the client's word for no answer
         if trainer is not None:
             return Awaited(f"pid {trainer.pid} on {trainer.host}", "training, while Prefect does not answer")
-        return Declined(f"Prefect could not be asked for {settings.train}: {one_line(str(error))}")
+        return Declined(
+            f"Prefect could not be asked for {settings.train}: {one_line(str(error) or type(error).__name__)}"
+        )
     return answer
 
 

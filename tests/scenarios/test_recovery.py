@@ -23,10 +23,11 @@ from driving import Driver
 
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.settings import settings_from
-from fieldcraft.storage import fields, ledger, tracking
+from fieldcraft.storage import fields, ledger
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import SETTLED, TrialState
+from fieldcraft.storage.trackers import campaigns as tracking
 
 HERE = Path(__file__).resolve().parent
 # All there are, but for what takes a person, a failure, a laboratory, a listener, or an older ledger:
