@@ -30,7 +30,7 @@ gpu: $(READY)
 	$(BIN)/python -m pytest tests/gpu
 
 chaos: $(READY)
-	FIELDCRAFT_CHAOS=long $(BIN)/python -m pytest -n 2 tests/chaos
+	FIELDCRAFT_CHAOS=long $(BIN)/python -m pytest -n 2 tests/chaos tests/contracts/test_ledger_approvals.py
 
 check: $(READY)
 	$(BIN)/ruff format --check .

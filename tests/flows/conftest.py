@@ -5,7 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+import warm_start
 from small import SMALL, finish
+
+from fieldcraft.flows.jobs.job_folder import JobFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,6 +21,12 @@ def _alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path_factory.mktemp("cwd"))
+
+
+@pytest.fixture(autouse=True)
+def _warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulations are processes that need not import; a file about how they begin overrides this."""
+    monkeypatch.setattr(JobFolder, "start", warm_start.job)
 
 
 @pytest.fixture(scope="session")

@@ -9,14 +9,13 @@
 """
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import warm_start
 import yaml
 
 from fieldcraft.flows.jobs.keys import attempt_key
@@ -220,13 +219,7 @@ class Rig:
 
     def step_in_child(self, **environment: str) -> int:
         """One pass in a process of its own; its exit status, negative where a signal ended it."""
-        child = subprocess.run(
-            [sys.executable, "-c", STEP, str(self.settings.home)],
-            env={**os.environ, **environment},
-            capture_output=True,
-            timeout=120,
-        )
-        return child.returncode
+        return warm_start.run(["-c", STEP, str(self.settings.home)], {**os.environ, **environment}, 120).returncode
 
     def steps(self, until: Callable[[Decision], Any], seconds: float = 90.0) -> Decision:
         """Passes, with the pauses of ``fieldcraft run``, until a decision that is looked for."""

@@ -4,8 +4,9 @@ import hashlib
 import os
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
+
+import warm_start
 
 from fieldcraft.flows.run import pause
 from fieldcraft.flows.settings import settings_from
@@ -50,13 +51,7 @@ def finish(file: Path, home: Path, plugins: Path | None = None) -> None:
 
 def command(*words: object, **environment: str) -> "subprocess.CompletedProcess[str]":
     """``fieldcraft WORDS`` in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "fieldcraft.flows.cli", *map(str, words)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return warm_start.run(["-m", "fieldcraft.flows.cli", *map(str, words)], {**os.environ, **environment}, 120)
 
 
 def contents(folder: Path) -> dict[str, str]:

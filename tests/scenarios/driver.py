@@ -1,6 +1,7 @@
 """A process that runs campaigns in forked children: ``python driver.py`` reads one request a line, answers with one.
 
-The children call the pass as the plain function it is. Everything slow is imported once, before the first fork.
+The children call the pass as the plain function it is. Everything slow is imported once, before the first fork, and
+their simulations are processes that need not import either (``warm_start.py``).
 
 ``python driver.py FILE`` runs one campaign in this process.
 
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import torch
 
+from fieldcraft.flows.jobs.job_folder import JobFolder
 from fieldcraft.flows.run import pause
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
@@ -96,7 +98,10 @@ def fork(file: Path, environment: dict[str, str], cwd: str = ".", then: Callable
 
 
 def main() -> None:
+    import warm_start  # whoever starts this process has it on its path
+
     torch.set_num_threads(1)
+    JobFolder.start = warm_start.job
     warm()
     for line in sys.stdin:
         request = json.loads(line)

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import warm_start
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
@@ -19,7 +21,7 @@ class Driver:
         self.log = log.open("w")
         self.process = subprocess.Popen(
             [sys.executable, "-P", str(HERE / "driver.py")],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", warm_start.NAMED: warm_start.served()},
             cwd=cwd,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -2,11 +2,11 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import small
+import warm_start
 from small import finish
 
 from fieldcraft.flows.errors import InputError
@@ -133,21 +133,8 @@ def test_the_model_says_which_design_it_holds_for_the_best(whole):
 
 
 def killed(kinds, home, point):
-    here = str(Path(__file__).parents[1])
-    ended = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"import sys; sys.path.insert(0, {here!r}); {RUN}",
-            str(kinds / "bowl.yaml"),
-            str(home),
-            str(kinds),
-        ],
-        env={**os.environ, "FIELDCRAFT_DIE_AT": point},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    words = ["-c", f"import sys; sys.path.append({str(Path(small.__file__).parent)!r}); {RUN}", kinds / "bowl.yaml"]
+    ended = warm_start.run([*map(str, (*words, home, kinds))], {**os.environ, "FIELDCRAFT_DIE_AT": point}, 300)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
 
 

@@ -1,0 +1,223 @@
+"""Python processes that need not import: forked from one that has imported what a campaign needs.
+
+``python warm_start.py`` imports, and then forks for whoever asks: a process of its own in a session of its own, with
+the words, environment, folder and open files that it is given, which ends as any other Python does. It costs 0.1 s of
+CPU time, where a fresh interpreter takes 1.4 s for a simulation and 4 s for a pass. Prefect and MLflow, which read the
+environment as they are imported, are left to those who need them.
+"""
+
+import atexit
+import contextlib
+import importlib
+import json
+import os
+import runpy
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fieldcraft.flows.jobs.job_folder import JobFolder
+from fieldcraft.flows.settings import without_secrets
+
+ROOT = Path(__file__).resolve().parents[1]
+IMPORTED = (
+    "fieldcraft.flows.jobs.programs",
+    "fieldcraft.flows.run",
+    "fieldcraft.flows.spec.contracts",
+    "fieldcraft.flows.steps.one_pass",
+    "fieldcraft.flows.wiring.create",
+    "fieldcraft.models.algorithm",
+    "fieldcraft.models.surrogates.exact_gp",
+    "fieldcraft.storage.fields",
+    "fieldcraft.storage.ledgers.sqlite",
+    "dask.array",
+    "pandas",
+    "zarr",
+)
+NAMED = "WARM_START"  # in the environment of what was begun here: the socket, to begin more
+
+
+class Warm:
+    """A process that was begun, as ``subprocess.Popen`` shows one."""
+
+    def __init__(self, words: list[str], files: list[int], environment: Mapping[str, str], folder: str) -> None:
+        """Begin ``python WORDS``, which are ``-m MODULE ...`` or ``-c CODE ...``."""
+        self.link = socket.socket(socket.AF_UNIX)
+        self.link.connect(f"\0{os.environ.get(NAMED) or served()}")
+        request = {"words": words, "environment": dict(environment), "folder": folder}
+        socket.send_fds(self.link, [b"-"], files)
+        self.link.sendall(json.dumps(request).encode() + b"\n")
+        self.answers = self.link.makefile("r")
+        self.pid = int(self.answers.readline())
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status, negative for a signal."""
+        if self.returncode is None:
+            if not select.select([self.link], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+            self.returncode = int(self.answers.readline())
+            self.answers.close()
+            self.link.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """The same, None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+
+def run(words: list[str], environment: Mapping[str, str], seconds: float) -> "subprocess.CompletedProcess[str]":
+    """``python WORDS`` to its end, as ``subprocess.run`` does it; killed where it takes longer.
+
+    One whose environment changes how a program is loaded gets an interpreter of its own.
+    """
+    if "LD_PRELOAD" in environment:
+        words = [sys.executable, "-P", *words]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=seconds)
+    with (
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+        open(os.devnull) as nothing,
+    ):
+        process = Warm(words, [each.fileno() for each in (nothing, out, err)], environment, os.getcwd())
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(words, code, out.read(), err.read())
+
+
+def job(folder: JobFolder) -> Warm:
+    """What ``JobFolder.start`` does, from here."""
+    with folder.log.open("ab") as log, open(os.devnull) as nothing:
+        words = ["-m", "fieldcraft.flows.jobs.simulation", str(folder.path)]
+        files = [each.fileno() for each in (nothing, log, log)]
+        return Warm(words, files, without_secrets(os.environ), os.getcwd())
+
+
+@cache
+def served() -> str:
+    """The socket of this process's own server, which ends with it."""
+    server = subprocess.Popen(
+        [sys.executable, "-P", __file__],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
+        cwd="/",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def end() -> None:
+        server.communicate()
+
+    atexit.register(end)
+    return server.stdout.readline().strip()
+
+
+def _serve() -> dict[str, Any] | None:
+    """Answer until standard input ends; in a child that is to run something, what that is."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    os.environ[NAMED] = name = f"fieldcraft-{os.getpid()}-{secrets.token_hex(8)}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0{name}")
+        server.listen(64)
+        print(name, flush=True)
+        while True:
+            ready, _, _ = select.select([0, server], [], [])
+            if 0 in ready:
+                return None
+            link, _ = server.accept()
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            if os.fork() == 0:
+                server.close()
+                return _forked(link)
+            link.close()
+
+
+def _forked(link: socket.socket) -> dict[str, Any] | None:
+    """Fork the process that is asked for and tell its end; in that process, what it is to run."""
+    _, files, _, _ = socket.recv_fds(link, 1, 3)
+    with link.makefile("r") as lines:
+        request: dict[str, Any] = json.loads(lines.readline())
+    begun, begin = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(begin)
+        os.read(begun, 1)  # its number is told before it does anything
+        os.close(begun)
+        link.close()
+        os.setsid()
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+            os.close(file)
+        return request
+    os.setsid()
+    for file in (*files, 0, 1, 2):
+        os.close(file)
+    with contextlib.suppress(OSError):  # whoever asked has ended
+        link.sendall(f"{child}\n".encode())
+    os.close(begin)
+    _, status = os.waitpid(child, 0)
+    with contextlib.suppress(OSError):
+        link.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def _run(request: dict[str, Any]) -> int:
+    """Run it as Python's own main does; the exit status."""
+    mine = os.environ[NAMED]
+    os.environ.clear()
+    os.environ.update({**request["environment"], NAMED: mine})
+    JobFolder.start = job  # type: ignore[method-assign]
+    os.chdir(request["folder"])
+    kind, what, *words = request["words"]
+    try:
+        if kind == "-m":
+            sys.argv = [what, *words]
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = ["-c", *words]
+            exec(what, {"__name__": "__main__"})
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        print(ended.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _end(code: int) -> None:
+    """As an interpreter ends, but that it leaves it to the kernel to take all modules down, which takes it seconds."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    asked = _serve()
+    if asked is not None:
+        _end(_run(asked))
