@@ -12,6 +12,7 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import rewire, wire
+from fieldcraft.models.capability import Capability, provided
 from fieldcraft.models.named_algorithm import rival
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.rules.probability import Probability
@@ -152,7 +153,7 @@ def test_a_peer_that_is_not_told_of_constraints_is_refused_before_the_campaign_b
 
 @pytest.mark.parametrize("kind", ["botorch_log_ei", "botorch_qlognei", "optuna_gp", "optuna_tpe"])
 def test_a_peer_that_keeps_constraints_is_accepted(kind, tmp_path):
-    assert disc(kind, tmp_path).algorithm.peer.constrained
+    assert Capability.CONSTRAINED in provided(disc(kind, tmp_path).algorithm.peer)
 
 
 @pytest.mark.parametrize("kind", ["sto_bnts", "pinn_bo"])
