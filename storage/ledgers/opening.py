@@ -47,6 +47,11 @@ def settle_schema(
             f"The ledger {place} has schema version {found['schema_version']}; this fieldcraft knows versions up to "
             f"{schema.SCHEMA_VERSION}. Nothing was changed. Use the fieldcraft that wrote it, or a newer one."
         )
+    elif found["schema_version"] < min(STEPS):
+        raise NotALedger(
+            f"The ledger {place} says that its schema version is {found['schema_version']}, which there never was: it "
+            "is damaged. Nothing was changed. Restore it from a backup."
+        )
     elif found["schema_version"] < schema.SCHEMA_VERSION:
         _upgrade(engine, place, found["schema_version"], may_upgrade=may_upgrade, writable=writable)
 

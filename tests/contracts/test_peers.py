@@ -11,7 +11,7 @@ from botorch.acquisition.analytic import LogExpectedImprovement
 from kinds import is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.models.algorithm import Algorithm
-from fieldcraft.models.capability import Capability, required
+from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.peer import require
 from fieldcraft.models.proposers.sobol import Sobol
@@ -164,7 +164,7 @@ def constrained(offset, maximize=False):
     return Observations(X, -y if maximize else y, maximize=maximize, constraints=c)
 
 
-KEEPING = [kind for kind in kinds(PACKAGE) if getattr(public_class(PACKAGE, kind), "constrained", False)]
+KEEPING = [kind for kind in kinds(PACKAGE) if Capability.CONSTRAINED in provided(public_class(PACKAGE, kind))]
 
 
 def test_the_peers_that_keep_unknown_constraints_are_those_whose_packages_do():

@@ -98,7 +98,8 @@ def fork(file: Path, environment: dict[str, str], cwd: str = ".", then: Callable
 
 
 def main() -> None:
-    import warm_start  # whoever starts this process has it on its path
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    import warm_start
 
     torch.set_num_threads(1)
     JobFolder.start = warm_start.job

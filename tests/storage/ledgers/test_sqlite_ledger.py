@@ -139,6 +139,15 @@ def test_a_ledger_of_a_newer_schema_is_refused_and_left_alone(path, create):
     assert contents(path.parent) == before
 
 
+@pytest.mark.parametrize("version", [0, -48])
+def test_a_ledger_of_a_schema_that_never_was_is_damaged_and_left_alone(path, version):
+    change(path, f"UPDATE store SET schema_version = {version}")
+    before = contents(path.parent)
+    with pytest.raises(NotALedger, match=rf"schema version is {version}, which there never was: it is damaged"):
+        open_ledger(path)
+    assert contents(path.parent) == before
+
+
 def test_opening_a_ledger_again_keeps_the_locks_that_stop_another_process_from_folding_the_log_away(path):
     ledger = open_ledger(path)
     ledger.campaigns()  # its connection stays open, and holds a shared lock
