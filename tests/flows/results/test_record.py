@@ -9,16 +9,17 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
 from bench import OVEN_CAMPAIGN, Bench, bench
+from small import command
 
-from fieldcraft.flows.files.tables import Reading, read_table
+from fieldcraft.flows.files.tables import read_table
 from fieldcraft.flows.results.inbox import collect
-from fieldcraft.flows.results.record import check, record
 from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.records import TrialState
 
@@ -354,16 +355,12 @@ def test_a_pass_killed_while_it_takes_a_table_loses_and_doubles_nothing(oven, at
 
 
 def test_two_people_recording_at_once_lose_nothing(oven):
-    def record_one(strength: float) -> None:
-        reading = Reading("oven-0001", values={"strength": strength, "porosity": -1.0})
-        record(oven.site, check(oven.site, reading), "ana", "person")
+    def record_one(strength: float) -> tuple[int, str]:
+        done = command(*whole("oven-0001", strength), FIELDCRAFT_HOME=str(oven.settings.home))
+        return done.returncode, done.stderr
 
-    children = [multiprocessing.get_context("fork").Process(target=record_one, args=(40.0 + n,)) for n in range(4)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(60)
-    assert [child.exitcode for child in children] == [0, 0, 0, 0]
+    with ThreadPoolExecutor(4) as people:
+        assert list(people.map(record_one, [40.0, 41.0, 42.0, 43.0])) == [(0, "")] * 4
     results = oven.ledger.results("oven-0001")
     assert sorted(result.verdict for result in results) == ["accepted", "superseded", "superseded", "superseded"]
     assert sorted(result.outputs["strength"] for result in results) == [40.0, 41.0, 42.0, 43.0]
