@@ -7,6 +7,7 @@ token of a run that ends before its first act is blanked by a hook.
 
 import sys
 from typing import Any, Literal
+from uuid import UUID
 
 import httpx
 from prefect import flow, runtime
@@ -41,12 +42,12 @@ class _Form(BaseModel):
     comment: str
 
 
-def _blank(flow_run: str) -> str | None:
+def _blank(flow_run: UUID) -> str | None:
     """Overwrite the token in the stored parameters of a flow run, the others stay; why it still stands there."""
     try:
         with get_client(sync_client=True) as client:
-            stored = client.read_flow_run(flow_run).parameters  # type: ignore[arg-type]  # any UUID as text will do
-            client.update_flow_run(flow_run, parameters={**stored, "token": BLANK})  # type: ignore[arg-type]
+            stored = client.read_flow_run(flow_run).parameters
+            client.update_flow_run(flow_run, parameters={**stored, "token": BLANK})
     except (httpx.HTTPError, PrefectException, RuntimeError) as error:  # RuntimeError: its first look at the server
         problem = str(error).partition("\n")[0] or type(error).__name__
         return f"The token could not be blanked, for Prefect does not answer ({problem}): replace it"
@@ -55,7 +56,7 @@ def _blank(flow_run: str) -> str | None:
 
 def blank_afterwards(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
     """Blank the token of a run that ended before its first act."""
-    if (problem := _blank(str(flow_run.id))) is not None:
+    if (problem := _blank(flow_run.id)) is not None:
         print(f"{problem}.", file=sys.stderr)
 
 
@@ -86,7 +87,7 @@ def decide(
     Returns:
         Completed with what was decided, or Failed with the one reason why nothing was.
     """
-    if (problem := _blank(runtime.flow_run.id)) is not None:
+    if (problem := _blank(UUID(runtime.flow_run.id))) is not None:
         return Failed(message=f"{problem}. Nothing was changed.")
     given = {"trials": trials, "decision": decision, "token": token, "comment": comment}
     try:

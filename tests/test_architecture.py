@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import fieldcraft
 from fieldcraft.flows.spec.registry import PACKAGES as KINDS
 from fieldcraft.flows.spec.registry import folder_of
 
@@ -335,3 +336,16 @@ def test_the_contract_of_the_ledger_loads_no_database(tmp_path):
 
 def test_a_module_that_is_loaded_is_seen(tmp_path):
     assert "zarr" in loaded_after("import fieldcraft.storage.fields, zarr", tmp_path)
+
+
+def test_every_public_name_is_what_a_type_checker_is_told_and_costs_nothing_before_it_is_asked_for(tmp_path):
+    tree = ast.parse((ROOT / "fieldcraft" / "__init__.py").read_text())
+    told = {
+        alias.asname: node.module.removeprefix("fieldcraft.")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("fieldcraft.")
+        for alias in node.names
+    }
+    assert told == fieldcraft.HOMES and len(told) > 30
+    assert all(getattr(fieldcraft, name).__name__ == name for name in told if name != "Design")
+    assert not loaded_after("import fieldcraft", tmp_path) & {"numpy", "torch", "xarray"}

@@ -210,12 +210,12 @@ def _silence(error: Exception) -> str | None:
     """Why Prefect's client gave the API up, in one line; None for an error of another kind."""
     import httpx
 
-    if type(error) is RuntimeError and error.__cause__ is not None:  # how it tells of its first look at the server
-        error = error.__cause__  # type: ignore[assignment]
-    busy = isinstance(error, httpx.HTTPStatusError) and error.response.status_code in _BUSY
-    if not busy and not isinstance(error, httpx.TransportError):
+    # A RuntimeError is how it tells of its first look at the server.
+    cause = error.__cause__ if type(error) is RuntimeError else error
+    busy = isinstance(cause, httpx.HTTPStatusError) and cause.response.status_code in _BUSY
+    if not busy and not isinstance(cause, httpx.TransportError):
         return None
-    return str(error).partition("\n")[0] or type(error).__name__
+    return str(cause).partition("\n")[0] or type(cause).__name__
 
 
 def _send_events() -> None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -22,8 +22,6 @@ from fieldcraft.flows.spec.contracts import asked, require_problem, require_whol
 from fieldcraft.flows.spec.plugin_files import line_of, module_of
 from fieldcraft.flows.text import QUOTED, quoted, shown
 from fieldcraft.flows.text import suggestion as suggestion
-
-T = TypeVar("T")
 
 PACKAGES = {
     "problems": "fieldcraft.physics.problems",
@@ -140,14 +138,14 @@ def build(
 
 
 def made_of(
-    cls: type[T], component: Mapping[str, Any], where: str, given: Mapping[str, Any], beside: Sequence[str]
-) -> T:
+    cls: type[Any], component: Mapping[str, Any], where: str, given: Mapping[str, Any], beside: Sequence[str]
+) -> Any:
     """A component of this class; as ``build``."""
     options = {key: value for key, value in component.items() if key != "kind"}
     if taken := sorted(given.keys() & options.keys()):
         raise InputError(f"{where}.{taken[0]}: unknown key {taken[0]!r}. Remove it.")
     if "__pydantic_config__" not in vars(cls):
-        cls.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
+        cls.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
     try:
         with at(where), asked(cls, "be made of these options"):
             made = TypeAdapter(cls).validate_python({**given, **options})

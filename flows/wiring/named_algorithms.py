@@ -69,9 +69,11 @@ def sentence_of(algorithm: Mapping[str, Any], plugins: Sequence[Path] = ()) -> N
     """
     options = {name: value for name, value in algorithm.items() if name not in WORDS}
     rivals = available("peers", plugins).keys() - available("sentences", plugins).keys()
+    made: NamedAlgorithm
     if (kind := options.get("kind")) in rivals:
-        return made_of(rival(kind), options, "algorithm", {}, WORDS)
-    made: NamedAlgorithm = build("sentences", options, plugins, "algorithm", beside=WORDS, also=rivals)
+        made = made_of(rival(kind), options, "algorithm", {}, WORDS)
+    else:
+        made = build("sentences", options, plugins, "algorithm", beside=WORDS, also=rivals)
     return made
 
 
