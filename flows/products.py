@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Product
 
 if TYPE_CHECKING:
@@ -157,6 +158,30 @@ class Trained:
         """The payload as it is noted."""
         parts = {"trained": self.trained, "recommended": self.recommended}
         return _data(self) | {name: None if part is None else _data(part) for name, part in parts.items()}
+
+
+@dataclass(frozen=True)
+class TrainingNotes:
+    """Entries of the step ``train`` that a page shows of every iteration, read without the trials that a model saw.
+
+    Args:
+        seconds: Wall time of the training; 0 where that was not noted.
+        metrics: Figures that the fit achieved.
+        remarks: What a person should know of it, in words by name.
+    """
+
+    seconds: float
+    metrics: Mapping[str, float]
+    remarks: Mapping[str, str]
+
+
+def trainings(ledger: Ledger, campaign: str) -> Mapping[int, TrainingNotes]:
+    """Notes of every training of a campaign, by iteration, whichever version wrote them."""
+    keys = [each.name for each in fields(TrainingNotes)]
+    return {
+        iteration: TrainingNotes(told["seconds"] or 0.0, told["metrics"] or {}, told["remarks"] or {})
+        for iteration, told in ledger.extracts(campaign, "train", keys).items()
+    }
 
 
 def _of(record: type[T], told: Mapping[str, Any]) -> T:

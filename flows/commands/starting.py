@@ -1,16 +1,22 @@
-"""Commands for a beginning: the ready campaigns and studies, and a folder of one's own to start from."""
+"""Commands for a beginning: ready campaigns and studies, what a file can name, a folder of one's own to start from."""
 
 import argparse
+import dataclasses
 import itertools
 import re
 import shutil
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fieldcraft.flows.commands.shared import Add, show
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import quoted, suggestion
+
+if TYPE_CHECKING:
+    from fieldcraft.flows.spec.reference import Kind
 
 _PACKAGE = Path(__file__).parents[2]
 _NEXT = """\
@@ -26,6 +32,9 @@ def add(command: Add) -> None:
     init.add_argument("folder", type=Path, metavar="DIR")
     examples = command("examples", _examples, "list the ready campaigns and studies, or print one")
     examples.add_argument("name", nargs="?", metavar="NAME", help="such as campaigns/heat.yaml")
+    kinds = command("kinds", _kinds, "list what a campaign file can name, or the options of one kind")
+    kinds.add_argument("kind", nargs="?", metavar="KIND", help="such as exact_gp")
+    kinds.add_argument("--markdown", action="store_true", help="write all of them as one page")
 
 
 def _examples(options: argparse.Namespace, settings: Settings) -> int:
@@ -42,6 +51,46 @@ def _examples(options: argparse.Namespace, settings: Settings) -> int:
     text = known[options.name].read_text()
     show(options.json, {"name": options.name, "text": text}, text.rstrip)
     return 0
+
+
+def _kinds(options: argparse.Namespace, settings: Settings) -> int:
+    from fieldcraft.flows.spec.reference import kind_of, kinds, page
+    from fieldcraft.flows.spec.registry import PACKAGES, available, load
+
+    known = {group: available(group, settings.plugins) for group in PACKAGES}
+    if options.markdown and options.kind is not None:
+        raise InputError(f"{quoted(options.kind)} and --markdown are both given: the page holds every kind. Give one.")
+    if options.markdown:
+        found = list(kinds(plugins=settings.plugins))
+        show(options.json, [dataclasses.asdict(kind) for kind in found], lambda: page(found).rstrip())
+        return 0
+    if options.kind is None:
+        names = {group: sorted(files) for group, files in known.items()}
+        show(options.json, names, lambda: "\n".join(f"{group:12}  {', '.join(own)}" for group, own in names.items()))
+        return 0
+    groups = [group for group, files in known.items() if options.kind in files]
+    if not groups:
+        everyone = [kind for files in known.values() for kind in files]
+        raise InputError(
+            f"No kind {quoted(options.kind)}.{suggestion(options.kind, everyone)} 'fieldcraft kinds' lists them."
+        )
+    told = [kind_of(group, options.kind, load(group, options.kind, settings.plugins)) for group in groups]
+    show(options.json, [dataclasses.asdict(kind) for kind in told], lambda: "\n\n".join(map(_told, told)))
+    return 0
+
+
+def _told(kind: "Kind") -> str:
+    """A kind as text: what it is, and a block for each option."""
+    lines = [f"{kind.name} ({kind.group})", *(_wrapped(text, 2) for text in kind.meaning)]
+    for option in kind.options:
+        default = "must be given" if option.default is None else option.default
+        lines.append(f"  {option.name}: {default}   ({option.type})")
+        lines += [_wrapped(option.meaning, 6)] if option.meaning else []
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, indent: int) -> str:
+    return textwrap.indent(textwrap.fill(text.replace("``", ""), 100), " " * indent)
 
 
 def _files(folder: str) -> list[Path]:

@@ -9,7 +9,7 @@ from fieldcraft.flows.analysis.best import Best, best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, closest
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.products import Trained
+from fieldcraft.flows.products import Trained, TrainingNotes, trainings
 from fieldcraft.flows.report.belief import Belief, believed
 from fieldcraft.flows.rules.final_model import given_up
 from fieldcraft.flows.settings import Settings
@@ -55,8 +55,7 @@ class Material:
         history: All events, oldest first.
         approvals: By trial, oldest first.
         results: By trial, oldest first.
-        trained: What each training took and said, by iteration: its ``seconds``, ``metrics`` and ``remarks``, each None
-            where the version that trained it kept none.
+        trained: Notes of each training, by iteration.
         models: The newest of the models.
         runs: MLflow runs by what they show.
         spending: What is spent and reserved.
@@ -76,7 +75,7 @@ class Material:
     history: tuple[Event, ...]
     approvals: Mapping[str, tuple[Approval, ...]]
     results: Mapping[str, tuple[Result, ...]]
-    trained: Mapping[int, Mapping[str, Any]]
+    trained: Mapping[int, TrainingNotes]
     models: tuple[Model, ...]
     runs: Mapping[str, str]
     spending: Spending
@@ -135,7 +134,7 @@ def gather(settings: Settings, ledger: Ledger, campaign: Campaign) -> Material:
     field = _field(settings, campaign, trials, missing)
     if why := given_up(ledger, campaign.name):
         missing["a model of all readings"] = f"its training failed ({why})"
-    trained = ledger.extracts(campaign.name, "train", ("seconds", "metrics", "remarks"))
+    trained = trainings(ledger, campaign.name)
     shown = best.trial or closest(objective_of(campaign), trials)
     return Material(
         campaign=campaign,

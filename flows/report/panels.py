@@ -174,7 +174,7 @@ def time_chart(material: Material) -> str:
     numbers = [trial.number for trial in material.trials]
     bars(axis, numbers, [trial.seconds for trial in material.trials], color=ACCENT, label=material.work)
     first = {trial.iteration: trial for trial in reversed(material.trials)}
-    trained = [(first[n], said["seconds"] or 0.0) for n, said in material.trained.items() if n in first]
+    trained = [(first[n], said.seconds) for n, said in material.trained.items() if n in first]
     if trained:
         before, under = [trial.number for trial, _ in trained], [trial.seconds for trial, _ in trained]
         style = {"color": BEST, "alpha": 0.75, "label": "training"}

@@ -214,7 +214,10 @@ def _model_row(material: Material, trained: Model) -> list[Content]:
 
 def _choices(material: Material) -> list[Markup]:
     """The scores of the surrogates that each model was chosen among, where there was a choice, and other remarks."""
-    rows = [(iteration, *_said(told)) for iteration, told in material.trained.items()]
+    rows = [
+        (iteration, scores_of(told.metrics), [f"{name}: {text}" for name, text in told.remarks.items()])
+        for iteration, told in material.trained.items()
+    ]
     names = sorted({name for _, scores, _ in rows for name in scores})
     remarked = [row for row in rows if row[1] or row[2]]
     if not remarked:
@@ -229,9 +232,3 @@ def _choices(material: Material) -> list[Markup]:
     shown = [element("h3", "Remarks on the models"), *([more] if more else []), rows_of]
     caption = "Scores of what a model was chosen among: log predictive density, summed over the trials, in nats."
     return [*shown, note(caption)] if names else shown
-
-
-def _said(trained: Mapping[str, Any]) -> tuple[dict[str, float], list[str]]:
-    """Scores by candidate, and remarks, of a model; those of older versions have neither."""
-    remarks = trained["remarks"] or {}
-    return scores_of(trained["metrics"] or {}), [f"{name}: {text}" for name, text in remarks.items()]

@@ -122,7 +122,7 @@ def duration(seconds: float) -> str:
 
 
 def _trained_s(material: Material) -> float:
-    return float(sum(said["seconds"] or 0.0 for said in material.trained.values()))
+    return float(sum(said.seconds for said in material.trained.values()))
 
 
 def _cost(material: Material, value: float) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from fieldcraft.flows.analysis.best import best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, feasible_text
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.products import trainings
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import differing
 from fieldcraft.flows.text import one_line
@@ -68,7 +69,7 @@ def _side(settings: Settings, ledger: Ledger, campaign: Campaign) -> dict[str, A
     trials, spending = ledger.briefs(campaign.name), ledger.spending(campaign.name)
     best, output = best_of(ledger, campaign, trials), campaign.environment["outputs"][0]
     reading, model = best.reading, best.model if best.by_model else None
-    trained = ledger.extracts(campaign.name, "train", ("seconds",)).values()
+    trained = trainings(ledger, campaign.name).values()
     return {
         "campaign": campaign.name,
         "finished": campaign.finished,
@@ -88,7 +89,7 @@ def _side(settings: Settings, ledger: Ledger, campaign: Campaign) -> dict[str, A
         "reserved": float(spending.reserved),
         "cost_unit": campaign.spec["budget"].get("unit") or "units",
         "seconds": float(spending.seconds),
-        "training_seconds": float(sum(told["seconds"] or 0.0 for told in trained)),
+        "training_seconds": float(sum(told.seconds for told in trained)),
     }
 
 

@@ -1,6 +1,5 @@
 """A specification becomes components, every default written out."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool = True) -> Campaign:
-    """Build the components of a specification and write every default out.
+    """Build the components of a specification, check that they fit, and write every default out.
 
     Args:
-        spec: The specification; a sentence in it is expanded.
+        spec: The specification; a named algorithm in it is expanded.
         settings: Where further kinds are looked up.
         algorithm: Build the algorithm too, which validates its words and imports torch.
 
@@ -39,7 +38,7 @@ def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool 
             be known, words that do not fit each other, the problem or the dispatcher or that are not what ``named``
             stands for, or names that a laboratory's tables cannot bear.
     """
-    campaign = _wired(spec, settings, algorithm)
+    campaign = wired(spec, settings, algorithm=algorithm)
     if campaign.answering is not None:
         campaign.answering.require(campaign.problem)
     if algorithm and isinstance(spec, CampaignSpec):
@@ -47,7 +46,22 @@ def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool 
     return campaign
 
 
-def _wired(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) -> Campaign:
+def rewire(data: Mapping[str, Any], settings: Settings, *, algorithm: bool = True) -> Campaign:
+    """The campaign whose specification the ledger stores.
+
+    Raises:
+        InputError: the code or the plug-ins no longer know one of its kinds or options.
+    """
+    return wired(stored(data, f"campaign {data.get('name')}"), settings, algorithm=algorithm)
+
+
+def wired(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool = True) -> Campaign:
+    """As ``wire``, for a specification that was accepted before and may have been begun with other code."""
+    campaign = _built(spec, settings, algorithm)
+    return campaign.with_spec(written_out(campaign)) if algorithm else campaign
+
+
+def _built(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) -> Campaign:
     problem: Problem = build("problems", spec.problem.model_dump(), settings.plugins, "problem")
     faults, space, noise_sd = Faults(), problem.space, 0.0
     with faults.noted():
@@ -59,7 +73,7 @@ def _wired(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) 
         noise_sd = _noise_sd(spec, problem)
     with faults.noted():
         simulator = _simulator(spec, settings, dispatcher)
-    campaign = Campaign(spec, settings, problem, simulator, space, noise_sd)
+    campaign = Campaign(spec, settings, problem, simulator, dispatcher, space, noise_sd)
     if dispatcher.by_people:
         with faults.noted():
             require_columns(problem)
@@ -67,7 +81,7 @@ def _wired(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) 
         with faults.noted():
             require_fit(campaign)
     faults.tell()
-    return dataclasses.replace(campaign, spec=written_out(campaign)) if algorithm else campaign
+    return campaign
 
 
 def _space(spec: CampaignSpec | NamedSpec, problem: Problem) -> SearchSpace:
@@ -75,15 +89,6 @@ def _space(spec: CampaignSpec | NamedSpec, problem: Problem) -> SearchSpace:
         return problem.space.narrowed(spec.space) if spec.space else problem.space
     except ValueError as error:
         raise InputError(f"space: {error}") from None
-
-
-def rewire(data: Mapping[str, Any], settings: Settings, *, algorithm: bool = True) -> Campaign:
-    """The campaign whose specification the ledger stores.
-
-    Raises:
-        InputError: the code or the plug-ins no longer know one of its kinds or options.
-    """
-    return _wired(stored(data, f"campaign {data.get('name')}"), settings, algorithm)
 
 
 def _simulator(spec: CampaignSpec, settings: Settings, dispatcher: "Dispatcher") -> Simulator | None:

@@ -1,5 +1,6 @@
 """The one border between data and parts: a specification becomes components, records become arrays."""
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ class Campaign:
         settings: Where the stores are.
         problem: What is optimised.
         simulator: What answers a design; None where people do, in a laboratory.
+        dispatcher: Where simulations run, or experiments are done.
         space: The designs that may be proposed.
         noise_sd: Standard deviation of a reading in the objective's unit; 0 where none is added.
     """
@@ -42,8 +44,15 @@ class Campaign:
     settings: Settings
     problem: Problem
     simulator: Simulator | None
+    dispatcher: "Dispatcher"
     space: SearchSpace
     noise_sd: float
+
+    def with_spec(self, spec: CampaignSpec) -> "Campaign":
+        """The campaign with another specification of the same components, none of which is built again."""
+        other = dataclasses.replace(self, spec=spec)
+        vars(other)["algorithm"] = self.algorithm
+        return other
 
     @property
     def name(self) -> str:
@@ -114,11 +123,6 @@ class Campaign:
         proposer = built("proposers", part.start.proposer, "start.proposer")
         faults.tell()
         return Algorithm(initial=proposer, n_initial=part.start.n, constraints=Constraints(**kept), **words)
-
-    @cached_property
-    def dispatcher(self) -> "Dispatcher":
-        """Where simulations run, or experiments are done."""
-        return dispatcher_of(self.name, self.spec.dispatcher, self.settings)
 
     @property
     def idempotent(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.yaml_data import Page, read_page
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.spec.campaign_file import CampaignSpec, ConstraintsSpec, Dispatch, NamedSpec, parse
+from fieldcraft.flows.spec.campaign_file import ConstraintsSpec, Dispatch, parse
 from fieldcraft.flows.spec.registry import build
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.campaign import Campaign, dispatcher_of
@@ -25,22 +25,27 @@ def read(file: Path, settings: Settings) -> Campaign:
 
 
 def campaign_on(page: Page, settings: Settings) -> Campaign:
-    """The campaign that a page describes.
+    """The campaign that a page describes: parsed, built, checked and written out, each once.
 
     Raises:
         InputError: it describes none that could be run; tells all that is wrong.
     """
-    spec: CampaignSpec | NamedSpec | None = None
     with page.told():
-        faults = Faults()
-        with faults.noted():
-            spec = parse(page.data)
-        for built in _components(page.data, settings):
-            with faults.elsewhere():
-                built()
-        faults.tell()
-        assert spec is not None  # it has no fault
-        return wire(spec, settings)
+        try:
+            return wire(parse(page.data), settings)
+        except InputError as error:
+            raise InputError(*(_faults(page.data, settings) or error.faults)) from None
+
+
+def _faults(data: Mapping[str, Any], settings: Settings) -> list[str]:
+    """Faults of the keys and of each component alone; a component is looked at whatever is wrong with another."""
+    faults = Faults()
+    with faults.noted():
+        parse(data)
+    for built in _components(data, settings):
+        with faults.elsewhere():
+            built()
+    return faults.found
 
 
 def _components(data: Mapping[str, Any], settings: Settings) -> Iterator[Callable[[], object]]:
