@@ -34,7 +34,7 @@ _ExitCode = Annotated[int, Field(ge=1, le=255)]
 
 @dataclass(frozen=True)
 class _Input:
-    """What is written for the program before it starts.
+    """The file that is written for the program before it starts.
 
     Args:
         file: Name of the file.
@@ -48,11 +48,11 @@ class _Input:
 
 @dataclass(frozen=True)
 class _Output:
-    """What the program leaves.
+    """The file that the program writes.
 
     Args:
         file: Name of the file.
-        format: How it is written.
+        format: Its format.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -71,14 +71,14 @@ class Command(Local):
         place: The campaign; a job over its wall time is killed with its process group.
         program: Base name or absolute path of a program that the operator lists.
         arguments: One template for each argument.
-        input: What is written for it.
-        output: What it leaves.
-        exit_codes: What an exit code above 0 says of the failure; of any other, nothing is known.
-        idempotent: Whether a run may be repeated without harm.
-        noisy: Whether the same design may read otherwise when it is run again.
+        input: The file that is written for the program.
+        output: The file that the program writes.
+        exit_codes: Kind of failure for each exit code above 0; an exit code that is not listed is ``unknown``.
+        idempotent: True if a run may be repeated without harm.
+        noisy: True if the same design may give another result when it is run again.
 
     Raises:
-        ValueError: input and output bear one name.
+        ValueError: input and output have the same name.
     """
 
     program: str
