@@ -1,4 +1,4 @@
-"""Corrections and retractions: a new result that names the old one, and the models that were trained on the old value."""
+"""Corrections and retractions: a new result that names the old one, and the models trained on the old value."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -8,7 +8,7 @@ from fieldcraft.storage.records import Brief, Trial, TrialState
 
 
 def automatic(approval: Approval, trials: Sequence[Trial | Brief]) -> frozenset[str]:
-    """Ids of the proposals that the policy approves by itself; ``after_first`` counts trials and so needs all of them."""
+    """Ids of the proposals that the policy approves by itself; ``after_first`` counts and so needs all trials."""
     own = sorted((trial for trial in trials if not trial.imported), key=lambda trial: trial.number)
     proposed = [trial for trial in own if trial.state is TrialState.PROPOSED]
     match approval.policy:
