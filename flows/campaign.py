@@ -136,7 +136,7 @@ def _due() -> float | None:
 
 
 def _state(name: str, outcome: Passed | str) -> State[Any]:
-    """Final Prefect state of a tick: always completed; its message says what was done, or why nothing was."""
+    """Final Prefect state of a tick: always completed, with a message on what was done or why nothing was."""
     if isinstance(outcome, str):
         return _skipped(name, outcome)
     ended, waits = outcome.decision.finished, outcome.decision.wait

@@ -122,7 +122,7 @@ def _told() -> tuple[type[Exception], ...]:
 
 
 def _admit(settings: Settings) -> None:
-    """Raise ``Refused`` if the current user may not read. With neither people nor token set everybody may."""
+    """Raise ``Refused`` if the current user may not read; do nothing if neither people nor a token is set."""
     if settings.people is not None or settings.token is not None:
         from fieldcraft.flows.identity import acting
 

@@ -6,7 +6,7 @@
     tokens:
       - {name: carla, role: approver, cost_limit: 20, sha256: 9f86...}
 
-A name comes from the operating system or from this file, never from whoever asks. Tokens are compared by their SHA-256;
+A name comes from the operating system or from this file, never from the request. Tokens are compared by their SHA-256;
 they are not stored, logged or quoted in an error. ``docs/security.md`` says what this protects and what it does not.
 """
 

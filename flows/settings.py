@@ -8,8 +8,8 @@ FIELDCRAFT_MLFLOW    tracking store: a server's URL or sqlite:////absolute/path.
                      "off" shows nothing, and a later export catches up
 FIELDCRAFT_TRAIN     where models are trained: "here" (default), in the pass; "prefect:FLOW/DEPLOYMENT" asks for a run
                      of that deployment (prefect:train/train), ends the pass, and a later pass goes on with the model
-FIELDCRAFT_TRAIN_WAIT_S    how long nobody may take such a run up before the model is trained here (default: 600)
-FIELDCRAFT_DEVICE    what networks are trained on: "auto" (default), a CUDA device where torch finds one; "cpu"; "cuda",
+FIELDCRAFT_TRAIN_WAIT_S    seconds without a worker on such a run before the model is trained here (default: 600)
+FIELDCRAFT_DEVICE    device of trainings: "auto" (default), a CUDA device where torch finds one; "cpu"; "cuda",
                      which is refused where there is none
 FIELDCRAFT_PEOPLE    file of roles and token digests (docs/security.md); without one the operating system's user may
                      do everything, and no token is known
@@ -20,7 +20,7 @@ FIELDCRAFT_PROGRAMS  programs that campaigns may run by the dispatcher "command"
 FIELDCRAFT_RECORDS   folder of recorded results that campaigns may read by the dispatcher "replay"
 FIELDCRAFT_DASK      Dask cluster for the dispatcher "dask": tcp://HOST:PORT, tls://HOST:PORT or the path of a scheduler
                      file (default: one that is started on this machine)
-FIELDCRAFT_NOTIFY_URL      webhook that is told of what needs a person
+FIELDCRAFT_NOTIFY_URL      webhook for notices that need a person
 FIELDCRAFT_NOTIFY_COMMAND  program with arguments, run for each such notice with its JSON on standard input
 FIELDCRAFT_WEBHOOK_TOKEN   bearer token sent to both webhooks
 """

@@ -1,8 +1,9 @@
 """An external simulator: a program of the operator's, given each design as arguments and an input file.
 
 The campaign file names no simulator. It names a program that the operator's setting ``FIELDCRAFT_PROGRAMS`` lists, and
-how it is called. It runs as ``local`` runs simulations, in a process group with a limit of time that outlives whoever
-started it, and gives its output as JSON or netCDF (``docs/simulators.md``). No shell ever reads a word of it.
+how it is called. It runs as ``local`` runs simulations, in a process group with a limit of time that outlives the
+process that started it, and gives its output as JSON or netCDF (``docs/simulators.md``). No shell ever reads a word of
+it.
 """
 
 import json
@@ -121,7 +122,7 @@ class Command(Local):
             raise InputError(f"dispatcher: {_sentence(error)}") from None
 
     def submit(self, job: Job) -> Handle:
-        """Write what is to run and start a child, as ``local`` does.
+        """Write the request and start a child, as ``local`` does.
 
         Raises:
             NotSent: the operator does not allow the program now, or the design cannot be put into the templates.

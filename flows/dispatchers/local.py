@@ -1,6 +1,6 @@
 """Simulations on this machine, each in a process group of its own that outlives the process that started it.
 
-What a job is asked and what it says lies in its folder (``flows.jobs.job_folder``).
+A job's request and its outcome are files in its folder (``flows.jobs.job_folder``).
 """
 
 import os

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ProgramEnded(Exception):
-    """The program gave no fields; the message says why.
+    """The program gave no fields; the message has the reason.
 
     Args:
         kind: Kind of failure; ``lost`` where it was killed.

@@ -233,7 +233,7 @@ def _send_events() -> None:
 
 @contextmanager
 def without_heartbeats() -> Iterator[None]:
-    """Run the flows inside without heartbeats, whose thread costs each flow call up to 1 s.
+    """Run flows without heartbeats within the block: their thread costs each flow call up to 1 s.
 
     The pass lease shows instead which process is alive.
     """
@@ -245,7 +245,7 @@ def without_heartbeats() -> Iterator[None]:
 
 @contextmanager
 def one_client() -> Iterator[None]:
-    """Let the flows inside share one client.
+    """Share one client among the flows inside.
 
     Otherwise each would make its own client, load certificates and ask for the version.
     """

@@ -244,7 +244,7 @@ def _grants(trials: Sequence[Trial]) -> list[Grant]:
 
 @contextmanager
 def one_winner(ledger: Ledger, trials: Sequence[Trial]) -> Iterator[None]:
-    """Raise ``Overtaken`` for a lost compare-and-swap, with the name of the one who changed the trial first."""
+    """Raise ``Overtaken`` for a lost compare-and-swap; its message names who changed the trial first."""
     try:
         yield
     except StaleTrial:

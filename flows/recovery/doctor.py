@@ -163,7 +163,7 @@ def _judged(dispatcher: Dispatcher, trial: Trial) -> Finding | None:
 
 
 def _waiting(ledger: Ledger, campaign: Campaign) -> Iterator[Finding]:
-    """Findings for what waits for a person, or for a pass that no process makes."""
+    """Findings for trials and notices that wait for a person, or for a pass that no process makes."""
     name, now = campaign.name, time.time()
     for trial in ledger.trials(name, states={TrialState.HELD, TrialState.APPROVED}):
         if trial.state is TrialState.HELD:

@@ -145,7 +145,7 @@ class StudyFolder:
         (self.home(cell) / "failed.json").unlink(missing_ok=True)
 
     def spent(self, cell: Cell) -> list[dict[str, float]]:
-        """Cost of each pass of a cell, over all runs: ``cpu`` and ``proposing`` (part of it) in s, ``proposed`` designs."""
+        """Cost of each pass of a cell, over all runs: ``cpu`` in s, ``proposing`` (its part), ``proposed`` designs."""
         return read_spent(self.home(cell))
 
 

@@ -118,7 +118,10 @@ _Given = TypeVar("_Given", bound=tuple[Any, ...])
 
 
 def _some(given: _Given) -> _Given:
-    """Accept at least one item; called after each item is valid, so that an invalid one is not reported as missing too."""
+    """Accept at least one item.
+
+    Called after each item is valid, so that an invalid one is not reported as missing too.
+    """
     if not given:
         raise ValueError("is empty. Give at least one")
     return given

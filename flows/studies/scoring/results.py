@@ -234,7 +234,7 @@ def _row(algorithm: str, cells: Sequence[Found], metric: Metric | None) -> dict[
 
 
 def _median(arrived: Sequence[int | None]) -> float | None:
-    """Median number of trials until arrival, infinite for campaigns that never arrived; None if the median is infinite."""
+    """Median number of trials until arrival; None if infinite, as it counts for campaigns that never arrived."""
     middle = float(np.median([np.inf if place is None else place for place in arrived]))
     return middle if np.isfinite(middle) else None
 

@@ -1,4 +1,4 @@
-"""Statistics of regrets of several campaigns: means with errors, normality, one-sided tests, false discoveries, ranks."""
+"""Statistics of regrets of several campaigns: means with errors, normality, one-sided tests, ranks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -112,7 +112,7 @@ def mean_ranks(by_problem: Mapping[str, Mapping[str, float]]) -> dict[str, dict[
 
 
 def curve(regrets: Sequence[Sequence[float | None]]) -> dict[str, list[float | None]]:
-    """Mean regret and standard error after each trial; None at trials that some campaign does not have or has no result by.
+    """Mean regret and standard error after each trial, None at trials by which a campaign has no result.
 
     Args:
         regrets: A campaign's regret after each of its trials, None before its first result; may differ in length.

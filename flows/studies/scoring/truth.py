@@ -84,7 +84,7 @@ def _counts(campaign: Campaign, trial: Trial) -> bool:
 
 
 def _true(problem: Problem, trial: Trial, fields: FieldStore) -> float:
-    """The objective at a design without noise: the problem's exact value, or the one evaluated from the stored fields."""
+    """The objective at a design without noise: the problem's exact value, or evaluated from the stored fields."""
     if (exact := exact_value(problem, trial)) is not None:
         return exact
     assert trial.field is not None  # a completed trial has its fields
