@@ -56,7 +56,10 @@ class Best:
 
     @property
     def trial(self) -> Trial | Brief | None:
-        """The best design: the model's where there is one, because the best of noisy results is often only lucky."""
+        """The best design: the model's if it recommends a feasible one, else the one with the best result.
+
+        The best of noisy results is often only lucky.
+        """
         return self.model.trial if self.model is not None and self.model.feasible else self.reading
 
     @property

@@ -3,7 +3,7 @@
 A job is a calculation that may be repeated without harm, so only simulators that declare themselves idempotent run
 here. Its handle holds the whole request: if no answer exists and no process is computing it, it is computed again, to
 the same bits. Its time is not limited. While it runs, variables that may hold secrets are removed from ``os.environ``;
-a program that searches the process's memory still finds them.
+a program that searches the process itself still finds them.
 
 A process claims a job in its folder (``flows.jobs.job_folder``) before it runs it, so that no other process runs it at
 the same time. The answer stays in memory, where the next pass of the same process finds it. Answers that no pass has

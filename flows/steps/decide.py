@@ -92,7 +92,7 @@ def _waits(site: Site, trials: tuple[Brief, ...], waiting: tuple[Trial, ...], sp
 
 
 def _out(site: Site, trials: tuple[Brief, ...]) -> Wait | None:
-    """Party that has the trials that are out; None where none are."""
+    """Party to wait for while trials are out (laboratory, simulations or person); None where none are."""
     states = {trial.state for trial in trials}
     if states & {TrialState.STAGED, TrialState.RUNNING}:
         return "laboratory" if site.campaign.dispatcher.by_people else "simulations"

@@ -238,7 +238,7 @@ class Cell:
 def cells_of(study: StudySpec) -> list[Cell]:
     """All cells in the order in which they run: every problem's first seed, then every second one.
 
-    After an early stop all seeds but the last one are complete.
+    After an early stop every seed that was begun, except the last one, is complete.
     """
     return list(_cells(study))
 

@@ -19,8 +19,7 @@ SAMPLE = 4096
 def exact_outputs(problem: Problem, designs: Sequence[Design]) -> Array | None:
     """The objective and then each constraint without noise or mesh, in their units, shape (n, 1 + c).
 
-    None where the problem has no exact values of both, or where a design has levels or images, which exact points
-    cannot.
+    None where the problem has no exact values of both, or where a design has levels or images.
     """
     points = exact_points(problem, designs)
     if points is None:
