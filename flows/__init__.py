@@ -1,1 +1,1 @@
-"""Flows: the pass that knows physics, models and storage, and what a person sees of it."""
+"""Flows: the pass, which combines physics, models and storage, and the commands and views for people."""

@@ -1,4 +1,4 @@
-"""What schedules, workers and ``fieldcraft run`` call: the pass as a flow, one task a step; training; export."""
+"""Flows that schedules, workers and ``fieldcraft run`` call: the pass, with one task a step; training; export."""
 
 import time
 from collections.abc import Callable
@@ -51,12 +51,12 @@ def iterate(
     Args:
         name: Campaign, which must exist in the ledger.
         home: Folder of the stores; by default the settings'.
-        lease: A lease that the caller holds; by default the pass takes one and gives it back.
-        catch_up: What becomes of a deployment's missed runs: ``once`` makes one pass of them all, ``skip`` none.
+        lease: A pass lease that the caller holds; by default the pass takes one and gives it back.
+        catch_up: Handling of a deployment's missed runs: ``once`` makes one pass for all of them, ``skip`` makes none.
 
     Returns:
-        What the pass did (``flows.steps.one_pass.Passed`` as data). A deployment's run ends in a completed state that
-        says so, or in one named Skipped where no pass was needed or another process was making one.
+        Actions of the pass (``flows.steps.one_pass.Passed`` as data). A deployment's run ends in a completed state with
+        these, or in a state named Skipped where no pass was needed or another process was making one.
 
     Raises:
         storage.ledger.LeaseHeld: called directly while another process makes passes over the campaign; names it.
@@ -82,13 +82,13 @@ def train(name: str, iteration: int, data: str, home: str | None = None) -> Stat
 
     Args:
         name: Campaign, which must exist in the ledger.
-        iteration: Of the model.
-        data: Digest of what it is to be trained on.
+        iteration: Iteration of the model.
+        data: Digest of the training data.
         home: Folder of the stores; by default the settings'.
 
     Returns:
-        A completed state that says which model was stored, or one named Skipped where there was nothing to store:
-        the readings have changed since, another process trains, or a pass has stopped waiting.
+        A completed state that names the stored model, or a state named Skipped where there was nothing to store: the
+        results have changed since, another process trains, or the pass has stopped waiting.
 
     Raises:
         ValueError: the surrogate cannot be trained on these data.
@@ -105,14 +105,14 @@ def train(name: str, iteration: int, data: str, home: str | None = None) -> Stat
 
 @flow(name="export", persist_result=False, retries=0)
 def export(name: str | None = None, home: str | None = None) -> State[Any]:
-    """Show in MLflow what happened since the last export; no pass ever waits for this.
+    """Show in MLflow the events since the last export. No pass waits for this.
 
     Args:
         name: Campaign; by default all of the store.
         home: Folder of the stores; by default the settings'.
 
     Returns:
-        A completed state that says how much was shown, or one named Skipped while another process exports.
+        A completed state with the number of events shown, or one named Skipped while another process exports.
 
     Raises:
         flows.errors.InputError: FIELDCRAFT_MLFLOW is ``off``.
@@ -126,9 +126,9 @@ def export(name: str | None = None, home: str | None = None) -> State[Any]:
 
 
 def _due() -> float | None:
-    """When this run was to begin, in seconds since the epoch; None when no deployment asked for it.
+    """Scheduled start of this run, in seconds since the epoch; None when no deployment asked for it.
 
-    A run that is repeated (a person's retry of one that failed or crashed) is due now: it was asked for anew.
+    A repeated run (a person's retry of one that failed or crashed) is due now.
     """
     if deployment.id is None:
         return None
@@ -136,7 +136,7 @@ def _due() -> float | None:
 
 
 def _state(name: str, outcome: Passed | str) -> State[Any]:
-    """How a tick ends in Prefect: completed in any case, and what was done, or why nothing was, can be read there."""
+    """Final Prefect state of a tick: always completed, with a message on what was done or why nothing was."""
     if isinstance(outcome, str):
         return _skipped(name, outcome)
     ended, waits = outcome.decision.finished, outcome.decision.wait

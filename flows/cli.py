@@ -46,7 +46,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Prints the version, which is looked up only then, and ends."""
+    """Action of ``--version``: look up the version, print it and exit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from importlib.metadata import version
@@ -59,9 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0 when all is well; 1 when ``doctor`` found something, something is left to mend, a copy misses something, or a
-        campaign ended without a single result; 2 on an error; 3 when the campaign waits for a person or a laboratory;
-        130 when interrupted; 141 when nobody reads what it says any more.
+        0 on success; 1 when ``doctor`` found something, a repair is incomplete, a copy is incomplete, or a campaign
+        ended without a single result; 2 on an error; 3 when the campaign waits for a person or a laboratory; 130 when
+        interrupted; 141 when the reader of the output has closed its end of the pipe.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -106,14 +106,14 @@ def _done(words: Sequence[str], as_json: bool) -> int:
 
 
 def unread() -> bool:
-    """Whether nobody reads any more what is printed: the pipe behind it has no other end."""
+    """True if the other end of the pipe behind standard output is closed."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _told() -> tuple[type[Exception], ...]:
-    """The errors that are told on one line; looked up only where there is an error."""
+    """The errors that are printed on one line; imported only when there is an error."""
     from fieldcraft.storage.field_store.staging import FieldError
     from fieldcraft.storage.ledger.errors import LedgerError
     from fieldcraft.storage.trackers.errors import TrackingError
@@ -122,7 +122,7 @@ def _told() -> tuple[type[Exception], ...]:
 
 
 def _admit(settings: Settings) -> None:
-    """Let whoever acts in, if they may read; without people and tokens everybody may, and nothing is imported."""
+    """Raise ``Refused`` if the current user may not read; do nothing if neither people nor a token is set."""
     if settings.people is not None or settings.token is not None:
         from fieldcraft.flows.identity import acting
 

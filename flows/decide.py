@@ -1,4 +1,4 @@
-"""The flow ``decide``: approve and reject from a form of Prefect's own page, with a token for an identity.
+"""The flow ``decide``: approve and reject from a form on Prefect's own page; a token says who decides.
 
 Prefect stores a run's parameters as they were typed, and logs them where its own validation refuses them. So the run's
 first act is to blank the token where it is stored, and the parameters are validated here, without being quoted. The
@@ -32,7 +32,7 @@ BLANK = "(blanked)"
 
 
 class _Form(BaseModel):
-    """What the page's form sends; an error shows none of it."""
+    """Input of the page's form; its validation errors quote none of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -43,7 +43,7 @@ class _Form(BaseModel):
 
 
 def _blank(flow_run: UUID) -> str | None:
-    """Overwrite the token in the stored parameters of a flow run, the others stay; why it still stands there."""
+    """Overwrite the token in the stored parameters of a flow run. Returns the problem if that failed, else None."""
     try:
         with get_client(sync_client=True) as client:
             stored = client.read_flow_run(flow_run).parameters
@@ -103,7 +103,7 @@ def decide(
 
 
 def _decided(form: _Form) -> tuple[str, tuple[Trial, ...]]:
-    """Who decided, and the trials."""
+    """Name of the person who decided, and the trials."""
     settings = settings_from()
     person, ledger = bearer(settings, form.token.get_secret_value(), "decide"), open_ledger(settings.ledger)
     choices = [Choice.of(word) for word in form.trials]

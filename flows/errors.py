@@ -1,4 +1,4 @@
-"""Errors a person reads: the value, the problem and the remedy, in one line each, and exit code 2.
+"""Errors that a person reads: the value, the problem and the remedy, in one line each, and exit code 2.
 
 FieldcraftError
 +-- InputError     a campaign file, an option or a plug-in is wrong; nothing was changed
@@ -14,17 +14,17 @@ MOST_FAULTS = 10  # that are told at once
 
 
 class FieldcraftError(Exception):
-    """Base of the errors that end a command with exit code 2; whatever they quote is shown as text."""
+    """Base of the errors that end a command with exit code 2; control characters in the message are escaped."""
 
     def __str__(self) -> str:
         return printable(super().__str__())
 
 
 class InputError(FieldcraftError):
-    """What the user gave cannot be used; nothing was created or changed.
+    """Input of the user that cannot be used; nothing was created or changed.
 
     Args:
-        faults: What is wrong, each whole in itself; ``str`` gives each a line.
+        faults: The faults, one complete message each; ``str`` puts each on its own line.
     """
 
     def __init__(self, *faults: str) -> None:
@@ -33,11 +33,11 @@ class InputError(FieldcraftError):
 
 
 class Unfinished(FieldcraftError):
-    """The campaign waits for a person or a laboratory, which is no error; everything so far is kept.
+    """The campaign waits for a person or a laboratory. This is no error; all work so far is kept.
 
     Args:
         campaign: Its name.
-        waits: What waits, and how to go on with each.
+        waits: One sentence for each thing that waits, with how to go on.
     """
 
     def __init__(self, campaign: str, waits: Sequence[str]) -> None:
@@ -46,7 +46,7 @@ class Unfinished(FieldcraftError):
 
     @property
     def lines(self) -> list[str]:
-        """All this, a line each."""
+        """The message, split into lines."""
         return [self._head, *(f"  {wait}" for wait in self.waits), self._end]
 
     @property
@@ -59,14 +59,14 @@ class Unfinished(FieldcraftError):
 
 
 class Faults:
-    """Faults of one input, gathered so that all of them are told at once."""
+    """Faults of one input, collected so that all of them are reported at once."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Keep the faults that the block finds, and go on after it."""
+        """Keep the faults that the block raises, and go on after it."""
         try:
             yield
         except InputError as error:
@@ -74,7 +74,7 @@ class Faults:
 
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
-        """As ``noted``, for faults in places of which none is known yet."""
+        """Keep faults as ``noted`` does, but only those in places that have no fault yet."""
         known = {place_of(fault) for fault in self.found}
         try:
             yield
@@ -89,7 +89,7 @@ class Faults:
 
 @contextmanager
 def at(place: str) -> Iterator[None]:
-    """Errors of the block as those of a place, where that has a name."""
+    """Raise errors of the block again with the name of a place in front, if it has one."""
     try:
         yield
     except InputError as error:
@@ -97,11 +97,11 @@ def at(place: str) -> Iterator[None]:
 
 
 def place_of(fault: str) -> str:
-    """The place with which a fault begins, ``space.x1.0``, as far as it does."""
+    """The place at the start of a fault, such as ``space.x1.0``: the text before the first ": "."""
     return fault.partition(": ")[0].replace("[", ".").replace("]", "")
 
 
 def first_of(faults: Sequence[str]) -> list[str]:
-    """As many faults as one reads, and how many more there are."""
+    """The first ``MOST_FAULTS`` faults, and the number of the others."""
     more = len(faults) - MOST_FAULTS
     return [*faults[:MOST_FAULTS], f"And {more} more."] if more > 0 else list(faults)

@@ -1,4 +1,4 @@
-"""Who acts and what they may do: the operating system's user, or a token, looked up in the operator's file of people.
+"""Identity and rights: the operating system's user, or a token, looked up in the operator's file of people.
 
     users:
       ana: {role: operator}
@@ -6,7 +6,7 @@
     tokens:
       - {name: carla, role: approver, cost_limit: 20, sha256: 9f86...}
 
-A name comes from the operating system or from this file, never from whoever asks. Tokens are compared by their SHA-256;
+A name comes from the operating system or from this file, never from the request. Tokens are compared by their SHA-256;
 they are not stored, logged or quoted in an error. ``docs/security.md`` says what this protects and what it does not.
 """
 
@@ -42,16 +42,16 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Refused(FieldcraftError):
-    """Whoever acts may not do this, or is not known; nothing was changed."""
+    """The current user may not do this, or is not known; nothing was changed."""
 
 
 @dataclass(frozen=True)
 class Person:
-    """Whoever acts.
+    """The current user.
 
     Args:
-        name: What the ledger writes down.
-        role: Decides their rights.
+        name: Name as the ledger records it.
+        role: Role, which decides their rights.
         cost_limit: Most that one decision of an approver may spend, in the campaign's budget units; None for no limit.
     """
 
@@ -60,7 +60,7 @@ class Person:
     cost_limit: float | None = None
 
     def require(self, right: Right) -> Self:
-        """This person, if they have the right.
+        """Return this person if they have the right.
 
         Raises:
             Refused: they have not.
@@ -121,7 +121,7 @@ class _Standing(_Part):
 
 
 class _Token(_Standing):
-    """Whose token has this digest."""
+    """A token's entry in the file of people: its digest and its owner."""
 
     name: _Name
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -151,14 +151,14 @@ class _People(_Part):
         return Person(name, one.role, one.cost_limit) if one else Person(name, "viewer")
 
     def bearer(self, token: str) -> Person | None:
-        """Whose token this is, or None. Every digest is compared, so that the time taken tells nothing."""
+        """The owner of a token, or None. Every digest is compared, so that the time taken reveals nothing."""
         digest = digest_of_token(token)
         found = [one for one in self.tokens if hmac.compare_digest(one.sha256, digest)]
         return Person(found[0].name, found[0].role, found[0].cost_limit) if found else None
 
 
 def acting(settings: Settings, right: Right) -> Person:
-    """Who acts, with the right to do so: the bearer of the settings' token, else the operating system's user.
+    """The current user, with the right to act: the owner of the settings' token, else the operating system's user.
 
     Raises:
         Refused: they have not that right, the token is not known, or the file of people cannot be trusted.
@@ -167,7 +167,7 @@ def acting(settings: Settings, right: Right) -> Person:
 
 
 def bearer(settings: Settings, token: str, right: Right) -> Person:
-    """Whose token this is, with the right to act; the operating system's user plays no part.
+    """The owner of a token, with the right to act; the operating system's user does not matter.
 
     Raises:
         Refused: they have not that right, the token is not known, or the file of people cannot be trusted.
@@ -187,7 +187,7 @@ def bearer(settings: Settings, token: str, right: Right) -> Person:
 
 
 def operating_system_user() -> str:
-    """Name of the account this process runs under: what the system says, not USER or LOGNAME, which anyone can set."""
+    """Name of the account of this process, from the system and not from USER or LOGNAME, which anyone can set."""
     number = os.geteuid()
     try:
         return account(pwd.getpwuid(number).pw_name)
@@ -196,7 +196,7 @@ def operating_system_user() -> str:
 
 
 def account(name: str) -> str:
-    """How the ledger and the file of people name an account: as the system does, but never as passes write."""
+    """Name of an account in the ledger and the file of people; changed where it is the name that passes write under."""
     return f"account:{name}" if name.casefold() == ACTOR else name
 
 
@@ -206,15 +206,15 @@ def fresh_token() -> str:
 
 
 def digest_of_token(token: str) -> str:
-    """SHA-256 of a token, in hexadecimal: what the file of people holds."""
+    """SHA-256 of a token, in hexadecimal, as the file of people stores it."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def token_entry(name: str, role: str, cost_limit: float | None, token: str) -> dict[str, str | float]:
-    """What the file of people has to hold for a token.
+    """Entry of the file of people for a token.
 
     Raises:
-        Refused: no such person can be: a strange name, no limit for an approver, or one for somebody else.
+        Refused: the entry would not be valid: a strange name, no limit for an approver, or a limit for another role.
     """
     entry = {"name": name, "role": role, "cost_limit": cost_limit, "sha256": digest_of_token(token)}
     try:
@@ -248,7 +248,10 @@ def _read(path: Path) -> _People:
 
 
 def _unreadable(path: Path, problem: str) -> Refused:
-    """What the reader of YAML found, without its words: they quote the file, and so perhaps a token pasted into it."""
+    """The error for a file of people that is not valid YAML, without the parser's message.
+
+    That message quotes the file, and so perhaps a token that was pasted into it.
+    """
     line = re.search(r"\bline (\d{1,6})\b", problem.removeprefix(str(path)))
     place = f"from line {line[1]} on it" if line else "it"
     return Refused(
@@ -258,13 +261,13 @@ def _unreadable(path: Path, problem: str) -> Refused:
 
 
 def _explained(error: ValidationError) -> str:
-    """What is wrong and where, without the values: one of them may be a token that was pasted into the wrong place."""
+    """Faults and their places, without the values: one of them may be a token that was pasted into the wrong place."""
     faults = error.errors(include_input=False, include_context=False)
     return " ".join(f"{_place(fault)}: {fault['msg'].removeprefix('Value error, ')}." for fault in faults)
 
 
 def _place(fault: Mapping[str, Any]) -> str:
-    """Where a fault is; a key that is not known is no place but something that somebody typed."""
+    """The place of a fault. Unknown keys are left out, since anything may have been typed there."""
     known = fault["loc"][:-1] if fault["type"] == "extra_forbidden" else fault["loc"]
     return ".".join(map(str, known)) or "people"
 

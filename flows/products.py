@@ -1,7 +1,7 @@
-"""What each step notes of an iteration, as one record a step: the payloads of the ledger's products, typed.
+"""Records of an iteration, one a step: the payloads of the ledger's products, typed.
 
-A payload is JSON, of which the digest is kept, so that what was once written stays as it is. The fields of a record are
-in the order in which they are written. A field with a default is one that an earlier version did not write.
+A payload is JSON whose digest is kept, so a payload that was once written never changes. The fields of a record are in
+the order in which they are written. A field with a default is one that an earlier version did not write.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ class Collocated:
     """The step ``collocate``: points at which an equation is imposed, which the product refers to.
 
     Args:
-        scheme: How they were drawn.
-        points: How many there are.
+        scheme: Sampling scheme of the points.
+        points: Number of points.
     """
 
     scheme: str
@@ -35,16 +35,16 @@ class Collocated:
         return _of(cls, product.payload)
 
     def payload(self) -> dict[str, Any]:
-        """The payload as it is noted."""
+        """The payload of this record."""
         return _data(self)
 
 
 @dataclass(frozen=True)
 class Acquired:
-    """The step ``acquire``: what choosing designs took.
+    """The step ``acquire``: number of designs, and time taken to choose them.
 
     Args:
-        designs: How many were chosen.
+        designs: Number of designs chosen.
         seconds: Wall time.
         cpu_seconds: CPU time of the process.
     """
@@ -59,20 +59,20 @@ class Acquired:
         return _of(cls, product.payload)
 
     def payload(self) -> dict[str, Any]:
-        """The payload as it is noted."""
+        """The payload of this record."""
         return _data(self)
 
 
 @dataclass(frozen=True)
 class Training:
-    """Where and by whom a model was trained; ``threads`` and ``device`` are part of what decides its bits.
+    """Machine and process that trained a model. Its bits depend on ``threads`` and ``device``.
 
     Args:
-        by: Who trained it.
+        by: The process that trained it.
         host: Name of the machine.
         device: Its device, in words.
-        threads: How many threads computed.
-        fallback: Why it was not trained elsewhere as it should have been; None where nothing went wrong.
+        threads: Number of threads.
+        fallback: Reason why remote training failed and it was trained here; None where nothing went wrong.
     """
 
     by: str
@@ -84,14 +84,14 @@ class Training:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The trial that a model holds for best.
+    """The trial that a model recommends as best.
 
     Args:
         trial: Its id.
-        mean: Believed value of the objective without noise, in its unit.
-        sd: Standard deviation of that belief, in the same unit.
-        feasible: Whether it meets the constraints, by readings or by the model.
-        probability: Of that by the model, 1 where it was read; None where that was not noted.
+        mean: Predicted value of the objective without noise, in its unit.
+        sd: Standard deviation of that prediction, in the same unit.
+        feasible: True if it meets the constraints, by results or by the model.
+        probability: Probability by the model that it is feasible, 1 where its result says so; None where not recorded.
         constraints: Mean and standard deviation of each constraint, by its name, in its unit.
     """
 
@@ -108,20 +108,21 @@ class Trained:
     """The step ``train``: a model, whose checkpoint the product refers to.
 
     Args:
-        surrogate: Kind and options of what learnt.
-        data_digest: Digest of the data that it learnt from.
-        trials: Ids of the trials that it saw.
-        results: Ids of the results that it saw; None where corrections were not known, and each trial had one result.
-        failed: Infeasible designs that it saw, by trial; None where constraints were not known.
+        surrogate: Kind and options of the surrogate.
+        data_digest: Digest of the training data.
+        trials: Ids of the trials in the training data.
+        results: Ids of the results in the training data; None in versions without corrections, where each trial had one
+            result.
+        failed: Infeasible designs in the training data, by trial; None in versions without constraints.
         collocation: Digest of the collocation points; None for none.
-        metrics: What the fit achieved.
+        metrics: Metrics of the fit.
         curve: The metrics during the fit, each with its ``step``.
-        environment: What it was trained on (``flows.wiring.environment``).
-        trained: Where and by whom; None where that was not noted.
-        remarks: What a person should know of it, in words by name.
-        recommended: The trial that it holds for best; None in a version that recommended none.
+        environment: Machine and packages of the training (``flows.wiring.environment``).
+        trained: Process and machine of the training; None where not recorded.
+        remarks: Remarks for a person, by name.
+        recommended: The trial that it recommends as best; None in versions without recommendations.
         seconds: Wall time of the training.
-        cpu_seconds: CPU time of it; None where that was not noted.
+        cpu_seconds: CPU time of the training; None where not recorded.
     """
 
     surrogate: Mapping[str, Any] | None
@@ -141,10 +142,10 @@ class Trained:
 
     @classmethod
     def of(cls, product: Product) -> "Trained":
-        """The record of a product of this step, whichever version noted it.
+        """The record of a product of this step, written by any version.
 
         Raises:
-            KeyError: it lacks what every version notes.
+            KeyError: it lacks a field that every version writes.
         """
         told = product.payload
         trained, recommended = told.get("trained"), told.get("recommended")
@@ -155,7 +156,7 @@ class Trained:
         return _of(cls, {**told, **made})
 
     def payload(self) -> dict[str, Any]:
-        """The payload as it is noted."""
+        """The payload of this record."""
         parts = {"trained": self.trained, "recommended": self.recommended}
         return _data(self) | {name: None if part is None else _data(part) for name, part in parts.items()}
 
@@ -185,10 +186,10 @@ def trainings(ledger: Ledger, campaign: str) -> Mapping[int, TrainingNotes]:
 
 
 def _of(record: type[T], told: Mapping[str, Any]) -> T:
-    """A record of what was told; keys that it does not know are left out.
+    """A record of a payload; keys that the record does not have are left out.
 
     Raises:
-        KeyError: a field without a default is not told.
+        KeyError: a field without a default is missing.
     """
     known = {each.name: each for each in fields(record)}
     asked = [name for name, each in known.items() if name in told or _is_always_told(each)]
@@ -200,5 +201,5 @@ def _is_always_told(each: Field[Any]) -> bool:
 
 
 def _data(record: "DataclassInstance") -> dict[str, Any]:
-    """The fields of a record by their names, as they are."""
+    """The fields of a record by their names, unconverted."""
     return {each.name: getattr(record, each.name) for each in fields(record)}

@@ -32,14 +32,14 @@ _OPEN = OUT | {TrialState.PROPOSED}  # what somebody else has to act on
 
 
 def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = False) -> Ran:
-    """Run the campaign of a file to its end, from wherever the ledger says it stands.
+    """Run the campaign of a file to its end, from its present state in the ledger.
 
     Raises:
         InputError: the file is wrong, or differs from the campaign's stored specification.
-        identity.Refused: whoever acts may not run campaigns.
+        identity.Refused: the current user may not run campaigns.
         storage.ledger.LeaseHeld: another process runs the campaign; names it.
-        Unfinished: nothing goes on before a person decides or a laboratory answers.
-        FieldcraftError: Prefect's server does not answer, or not any more.
+        Unfinished: the campaign waits for a person's decision or a laboratory's result.
+        FieldcraftError: Prefect's server does not answer, or stopped answering.
     """
     began = time.monotonic()
     page = read_page(file)
@@ -79,7 +79,10 @@ def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) ->
 
 
 def pause(campaign: Campaign, ledger: Ledger, decision: Decision) -> None:
-    """Return when a simulation has ended, a model is there, a retry is due, or it is time for another look."""
+    """Return when a simulation has ended, a model is ready or a retry is due, at the latest after 2 s.
+
+    The wait for a model that is trained remotely is at most 30 s.
+    """
     if decision.wait == "training":
         _await_model(ledger, campaign.name, decision.iteration)
         return
@@ -99,7 +102,7 @@ def _await_model(ledger: Ledger, name: str, iteration: int) -> None:
 
 
 def awaited(campaign: Campaign, ledger: Ledger) -> Unfinished:
-    """What a person or a laboratory has to do before the campaign can go on, with the commands for it."""
+    """The actions of a person or a laboratory that the campaign waits for, with their commands."""
     trials = ledger.trials(campaign.name, _OPEN)
     state = {wanted: [t for t in trials if t.state is wanted] for wanted in TrialState}
     waits = []
@@ -124,7 +127,7 @@ def awaited(campaign: Campaign, ledger: Ledger) -> Unfinished:
 
 
 def _mending(trials: Sequence[Brief]) -> str:
-    """The commands that get readings of trials without one."""
+    """The commands that give trials without a result one."""
     retracted = [trial.id for trial in trials if trial.state is TrialState.COMPLETED]
     failed = [trial.id for trial in trials if trial.state is TrialState.FAILED]
     ways = [f"'fieldcraft correct' gives a retracted one its result ({', '.join(retracted)})"] if retracted else []

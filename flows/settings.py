@@ -1,4 +1,4 @@
-"""What the operator sets, in the environment; a campaign file can change none of it.
+"""Settings of the operator, from the environment; a campaign file can change none of them.
 
 FIELDCRAFT_HOME      folder of ledger, fields, tracking and work (default: runs)
 FIELDCRAFT_LEDGER    the ledger: postgresql://USER@HOST/DATABASE or a file's path (default: HOME/ledger.sqlite)
@@ -8,8 +8,8 @@ FIELDCRAFT_MLFLOW    tracking store: a server's URL or sqlite:////absolute/path.
                      "off" shows nothing, and a later export catches up
 FIELDCRAFT_TRAIN     where models are trained: "here" (default), in the pass; "prefect:FLOW/DEPLOYMENT" asks for a run
                      of that deployment (prefect:train/train), ends the pass, and a later pass goes on with the model
-FIELDCRAFT_TRAIN_WAIT_S    how long nobody may take such a run up before the model is trained here (default: 600)
-FIELDCRAFT_DEVICE    what networks are trained on: "auto" (default), a CUDA device where torch finds one; "cpu"; "cuda",
+FIELDCRAFT_TRAIN_WAIT_S    seconds without a worker on such a run before the model is trained here (default: 600)
+FIELDCRAFT_DEVICE    device of trainings: "auto" (default), a CUDA device where torch finds one; "cpu"; "cuda",
                      which is refused where there is none
 FIELDCRAFT_PEOPLE    file of roles and token digests (docs/security.md); without one the operating system's user may
                      do everything, and no token is known
@@ -20,7 +20,7 @@ FIELDCRAFT_PROGRAMS  programs that campaigns may run by the dispatcher "command"
 FIELDCRAFT_RECORDS   folder of recorded results that campaigns may read by the dispatcher "replay"
 FIELDCRAFT_DASK      Dask cluster for the dispatcher "dask": tcp://HOST:PORT, tls://HOST:PORT or the path of a scheduler
                      file (default: one that is started on this machine)
-FIELDCRAFT_NOTIFY_URL      webhook that is told of what needs a person
+FIELDCRAFT_NOTIFY_URL      webhook for notices that need a person
 FIELDCRAFT_NOTIFY_COMMAND  program with arguments, run for each such notice with its JSON on standard input
 FIELDCRAFT_WEBHOOK_TOKEN   bearer token sent to both webhooks
 """
@@ -46,17 +46,17 @@ Device = Literal["auto", "cpu", "cuda"]
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a user's campaigns lie and which further kinds may be named.
+    """Settings of the operator: the stores of a user's campaigns, further kinds, and services.
 
     Args:
         home: Folder of all stores.
         plugins: Directories searched for kinds beside the built-in ones.
         mlflow: Tracking URI, or ``off``.
         train: Prefect's name of the deployment that trains models, FLOW/DEPLOYMENT; None to train within the pass.
-        train_wait_s: How long nobody may take such a training up, in seconds.
-        device: What networks are trained on.
+        train_wait_s: Time in seconds after which a training that no process has taken up is done within the pass.
+        device: Device on which networks are trained.
         people: File of roles and token digests.
-        token: Token of the person who acts.
+        token: Token of the current user.
         lab: Folder of work orders and results; None for the one under the home.
         lab_url: Webhook for work orders.
         notify_url: Webhook for notices.
@@ -95,7 +95,7 @@ class Settings:
 
     @property
     def ledger_shown(self) -> str:
-        """The ledger's URL or file as it may be shown."""
+        """The ledger's URL or file without its password."""
         return without_password(str(self.ledger))
 
     @property
@@ -114,17 +114,17 @@ _HARMLESS = frozenset({"FIELDCRAFT_HOME", "FIELDCRAFT_PLUGINS", "FIELDCRAFT_DIE_
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a process that has no business with tokens, passwords and webhooks: a simulation.
+    """The environment for a process that needs no tokens, passwords or webhooks: a simulation.
 
     Of fieldcraft's, Prefect's, MLflow's and the object store's own variables it keeps only those that hold no secret
-    and that it needs; of PostgreSQL's none that holds a password or says where one is.
+    and that it needs; of PostgreSQL's, none that holds a password or the place of one.
     """
     return {name: value for name, value in environment.items() if name in _HARMLESS or not name.startswith(_OURS)}
 
 
 @contextmanager
 def no_secrets() -> Iterator[None]:
-    """``os.environ`` without the variables that no simulation gets (see ``without_secrets``), within the block."""
+    """Remove the variables that no simulation gets (see ``without_secrets``) from ``os.environ`` within the block."""
     kept = without_secrets(os.environ)
     hidden = {name: value for name, value in os.environ.items() if name not in kept}
     for name in hidden:
@@ -136,11 +136,11 @@ def no_secrets() -> Iterator[None]:
 
 
 def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Settings:
-    """Read the settings; ``home`` (a command's ``--home``) wins over the environment.
+    """Read the settings; ``home`` (a command's ``--home``) overrides the environment.
 
     Raises:
-        InputError: a plug-in directory does not exist, a path, a program or a webhook is none, a token cannot be sent,
-            a command's quotes do not match, or a word or a number is none of those that a variable may hold.
+        InputError: a plug-in directory does not exist, a path, a program or a webhook is invalid, a token cannot be
+            sent, a command's quotes do not match, or a variable has a word or a number that it may not have.
     """
     place = _path(home, "--home") if home else _path(environment.get("FIELDCRAFT_HOME") or "runs", "FIELDCRAFT_HOME")
     parts = [part for part in environment.get("FIELDCRAFT_PLUGINS", "").split(os.pathsep) if part]
@@ -176,7 +176,7 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
 
 
 def _programs(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """Paths as they are given: a link's own name is what campaigns call the program by."""
+    """Paths of the programs, links not resolved: campaigns name a program by the link's own name."""
     listed = [part for part in environment.get("FIELDCRAFT_PROGRAMS", "").split(os.pathsep) if part]
     for part in listed:
         if not os.path.isabs(part):
@@ -187,7 +187,7 @@ def _programs(environment: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _ledger(given: str | None) -> str | None:
-    """The ledger's URL as it is, a path as an absolute one; ``open_ledger`` judges either."""
+    """The ledger's URL unchanged, or its path made absolute; ``open_ledger`` checks both."""
     if not given or "://" in given:
         return given or None
     return str(_path(given, "FIELDCRAFT_LEDGER"))
@@ -232,7 +232,7 @@ def _device(given: str) -> Device:
 
 
 def _field_store(given: str | None) -> Path | str | None:
-    """Where fields lie; an error quotes no password."""
+    """Root of the field store; an error quotes no password."""
     if not given or "://" not in given:
         return _path(given, "FIELDCRAFT_FIELDS") if given else None
     if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9_.=/-]*)?", given):
@@ -262,7 +262,7 @@ def _webhook(environment: Mapping[str, str], name: str) -> str | None:
 
 
 def _dask(given: str | None) -> str | None:
-    """A scheduler's address, or the whole path of its file."""
+    """A scheduler's address, or the absolute path of its file."""
     if not given:
         return None
     if "://" not in given:
@@ -281,7 +281,7 @@ def _dask(given: str | None) -> str | None:
 
 
 def _webhook_token(environment: Mapping[str, str]) -> str | None:
-    """What is sent in a header; an error does not quote it."""
+    """The bearer token for webhooks; an error does not quote it."""
     token = environment.get("FIELDCRAFT_WEBHOOK_TOKEN") or None
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
         raise InputError(

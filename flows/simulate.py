@@ -1,4 +1,4 @@
-"""What workers of the work pool ``simulations`` run: one simulation as a Prefect flow."""
+"""The flow ``simulate`` for workers of the work pool ``simulations``: one simulation a run."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def simulate(folder: str) -> State[Any]:
         folder: The job's folder, which this worker must see.
 
     Returns:
-        A completed state that says how the job ended, or that another process runs it; its folder has the rest.
+        A completed state with the job's outcome, or that another process runs it; its folder has the rest.
 
     Raises:
         flows.errors.FieldcraftError: the worker does not see the folder, or cannot start a process.

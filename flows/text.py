@@ -1,4 +1,4 @@
-"""Text that people write: what may be kept of it, and how it is shown without moving anybody's cursor."""
+"""Text that people write: checks before it is stored, and display without control characters."""
 
 import difflib
 import math
@@ -17,11 +17,11 @@ QUOTED = 80  # characters of a value that an error quotes
 
 
 def remark(text: str, what: str) -> str:
-    """A comment or a reason that may be kept.
+    """Return a comment or a reason if it may be stored.
 
     Args:
         text: Any text of at most ``LONGEST`` characters; line breaks and tabs are allowed, other controls are not.
-        what: What it is, for the error.
+        what: Name of the text, for the error.
 
     Raises:
         InputError: it is longer, or holds a control character.
@@ -38,34 +38,34 @@ def remark(text: str, what: str) -> str:
 
 
 def said(text: str) -> str:
-    """What a program or a machine said, as it may be kept: the first ``LONGEST`` characters, printable."""
+    """Output of a program or a machine for storage: the first ``LONGEST`` characters, control characters escaped."""
     return printable(text[:LONGEST])
 
 
 def quoted(value: object) -> str:
-    """A value as an error quotes it: its first ``QUOTED`` characters, and ... where there are more."""
+    """A value for an error: its first ``QUOTED`` characters in quotes, and ... where there are more."""
     text = repr(value)
     return text if len(text) <= QUOTED else f"{text[: QUOTED - 3]}..."
 
 
 def shown(word: str) -> str:
-    """A word that stands in an error without quotes, such as a place or an argument, cut like a quoted value."""
+    """A word for an error without quotes, such as a place or an argument, cut like a quoted value."""
     return word if len(word) <= QUOTED else f"{word[: QUOTED - 3]}..."
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """A sentence naming the nearest known word, or nothing."""
+    """A sentence that names the nearest known word; empty where there is none."""
     near = nearest(word, known)
     return "" if near is None else f" Did you mean {near!r}?"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that another was probably meant for; None where there is none like it."""
+    """The most similar known word; None where none is similar."""
     return next(iter(difflib.get_close_matches(word[:QUOTED], list(known), n=1)), None)
 
 
 def level_text(text: str) -> str:
-    """A level on a single line; an image, whose text is rows of numbers, by its size: ``8x8 image``."""
+    """A level on one line; an image, whose text is rows of numbers, by its size: ``8x8 image``."""
     rows = [row.split() for row in text.split(";")]
     if len(rows) > 1 and len(rows[0]) > 1 and all(len(row) == len(rows[0]) for row in rows) and _numbers(rows):
         return f"{len(rows)}x{len(rows[0])} image"
@@ -80,12 +80,12 @@ def _numbers(rows: list[list[str]]) -> bool:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 trial``, ``2 trials``."""
+    """A number with its noun: ``1 trial``, ``2 trials``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def clock(at: float) -> str:
-    """Date and time in UTC, and that it is: ``2025-03-01 14:05:09 UTC``."""
+    """Date and time in UTC: ``2025-03-01 14:05:09 UTC``."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
 
 

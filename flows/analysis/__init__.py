@@ -1,1 +1,1 @@
-"""What records amount to, with no torch and no solver: best design, feasibility, noise."""
+"""Analyses of a campaign's records, with no torch and no solver: best design, feasibility, noise."""

@@ -1,4 +1,4 @@
-"""Which design is best: by its reading, and where readings are noisy by what a model makes of all of them.
+"""The best design: by its result and, where results are noisy, by a model of all results.
 
 Reads records alone: no torch, no solver.
 """
@@ -18,17 +18,17 @@ T = TypeVar("T", Trial, Brief)
 
 @dataclass(frozen=True)
 class Recommended:
-    """The design of which the latest model expects most among those that were tried.
+    """The tried design with the best objective that the latest model predicts.
 
     Args:
-        trial: It.
-        iteration: Of the model.
-        readings: How many readings the model saw.
-        mean: What the model expects of the objective there, in its unit.
-        sd: Standard deviation of that.
-        feasible: Whether it meets the constraints, by its reading where that is exact, else as the model believes;
-            where none does, the trial is the one that by the model most probably would.
-        probability: That it meets them, 1 where it was read so; None where the model says nothing of it.
+        trial: Its trial.
+        iteration: Iteration of the model.
+        readings: Number of results that the model was trained on.
+        mean: Predicted mean of the objective there, in its unit.
+        sd: Predicted standard deviation of the objective there, in its unit.
+        feasible: True if it meets the constraints, by its result where that is exact, else by the model. Where no
+            design does, the trial is the one most probably feasible by the model.
+        probability: Probability that it is feasible, 1 where its result says so; None where the model gives none.
         constraints: Mean and standard deviation (``mean``, ``sd``) of each constraint there, in its own unit.
     """
 
@@ -47,8 +47,8 @@ class Best:
     """The best of a campaign's designs.
 
     Args:
-        reading: The trial with the best reading among those that meet the constraints; None while none does.
-        model: The best by the model; None where readings are not noisy, or no model says.
+        reading: The feasible trial with the best result; None while none is feasible.
+        model: The best by the model; None where results are not noisy, or no model recommends one.
     """
 
     reading: Trial | Brief | None
@@ -56,22 +56,25 @@ class Best:
 
     @property
     def trial(self) -> Trial | Brief | None:
-        """The best design: the model's where it says which, for the best of noisy readings is a lucky one."""
+        """The best design: the model's if it recommends a feasible one, else the one with the best result.
+
+        The best of noisy results is often only lucky.
+        """
         return self.model.trial if self.model is not None and self.model.feasible else self.reading
 
     @property
     def by_model(self) -> bool:
-        """Whether the best design is the model's."""
+        """True if the best design is the model's."""
         return self.model is not None and self.model.feasible
 
 
 def objective_of(campaign: Campaign) -> Objective:
-    """What counts as best, read from the record alone."""
+    """The objective of a campaign, read from the record alone."""
     return Objective.of([output["name"] for output in campaign.environment["outputs"]], campaign.spec["sense"])
 
 
 def best_trial(campaign: Campaign, trials: Sequence[T]) -> T | None:
-    """The completed trial with the best reading among those that meet the constraints; the first of equals."""
+    """The completed, feasible trial with the best result; the first of equals."""
     objective = objective_of(campaign)
     sign = -1.0 if objective.maximize else 1.0
     feasible = [t for t in trials if t.state is TrialState.COMPLETED and objective.best([t]) is not None]
@@ -79,7 +82,7 @@ def best_trial(campaign: Campaign, trials: Sequence[T]) -> T | None:
 
 
 def best_of(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial] | Sequence[Brief]) -> Best:
-    """The best of a campaign's trials, by reading and by the latest model."""
+    """The best of a campaign's trials, by result and by the latest model."""
     people = by_people(campaign)
     trained = ledger.latest(campaign.name, "train") if noisy(campaign.spec, people=people) else None
     model = _recommended(trained, trials)
@@ -89,15 +92,15 @@ def best_of(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial] | Sequen
 
 
 def _refuted(campaign: Campaign, model: Recommended) -> bool:
-    """Whether the reading of a design that a model holds for feasible says that it is not, as earlier versions let be.
+    """True if the model holds its design for feasible and the design's result says that it is not.
 
-    Only where constraints are read without noise.
+    Recorded by earlier versions. Used only where constraints are measured without noise.
     """
     return model.feasible and not objective_of(campaign).feasible(model.trial.outputs or {})
 
 
 def _recommended(trained: Product | None, trials: Sequence[Trial | Brief]) -> Recommended | None:
-    """What the latest model recommends, unless the reading of that trial was retracted since."""
+    """The latest model's recommendation; None where there is none, or its trial's result was retracted since."""
     model = None if trained is None else Trained.of(trained)
     said = None if model is None else model.recommended
     trial = next((t for t in trials if said and t.id == said.trial and t.outputs), None)
@@ -116,7 +119,7 @@ def _recommended(trained: Product | None, trials: Sequence[Trial | Brief]) -> Re
 
 
 def best_data(best: Best) -> dict[str, Any]:
-    """``best`` (the best reading), ``best_by_model`` and ``best_design`` (the trial of the two that holds) as data."""
+    """``best`` (by result), ``best_by_model`` and ``best_design`` (id of the trial of the two that counts) as data."""
     reading, model = best.reading, best.model
     return {
         "best": reading and _at(reading),

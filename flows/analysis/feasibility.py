@@ -1,4 +1,4 @@
-"""Objective, constraints, violation and feasibility apart, of a trial and of a campaign; as data and as text.
+"""Objective, constraints, violation and feasibility of a trial and of a campaign, as data and as text.
 
 A constraint g, an output beyond the first, is met where g <= 0. Reads records alone.
 """
@@ -13,12 +13,12 @@ T = TypeVar("T", Trial, Brief)
 
 
 def is_infeasible(trial: Trial | Brief) -> bool:
-    """Whether the design gave no result because it is infeasible: refused by a gate, or by what answers designs."""
+    """True if the design gave no result because it is infeasible: refused by a gate or by the dispatcher."""
     return trial.state in (TrialState.FAILED, TrialState.ABANDONED) and trial.failure == "infeasible"
 
 
 def trial_feasibility(objective: Objective, trial: Trial) -> dict[str, Any] | None:
-    """What is known of a trial's feasibility; None where nothing is, or nothing constrains it.
+    """Feasibility of a trial; None where nothing is known of it, or the problem has no constraint.
 
     Returns:
         ``feasible``; ``violation``, the sum of the positive parts of the constraints, and ``constraints``, each with
@@ -37,12 +37,12 @@ def trial_feasibility(objective: Objective, trial: Trial) -> dict[str, Any] | No
 
 
 def campaign_feasibility(objective: Objective, trials: Sequence[T]) -> dict[str, Any] | None:
-    """How a campaign stands with its constraints; None where it has none and no design was infeasible.
+    """Feasibility of a campaign's trials; None where it has no constraints and no design was infeasible.
 
     Returns:
-        Numbers of trials whose readings are ``feasible`` and ``infeasible``; ``failed_infeasible``, of those that gave
-        no result because their design is infeasible; and ``least_violation``, the trial that violates least while no
-        reading is feasible, else None.
+        Numbers of trials whose results are ``feasible`` and ``infeasible``; ``failed_infeasible``, the number of those
+        that gave no result because their design is infeasible; and ``least_violation``, the trial with the least
+        violation while no result is feasible, else None.
     """
     failed = sum(map(is_infeasible, trials))
     if not objective.constraints and not failed:
@@ -75,21 +75,21 @@ def _read(trials: Sequence[T]) -> list[T]:
 
 
 def feasible_text(found: Mapping[str, Any]) -> str:
-    """``3 of 5 readings; 1 design failed as infeasible``, of what ``campaign_feasibility`` found."""
+    """``3 of 5 readings; 1 design failed as infeasible``, from the data of ``campaign_feasibility``."""
     read, failed = found["feasible"] + found["infeasible"], found["failed_infeasible"]
     more = f"; {failed} more {'design' if failed == 1 else 'designs'} failed as infeasible" if failed else ""
     return f"{found['feasible']} of {read} {'reading' if read == 1 else 'readings'}{more}"
 
 
 def violation_text(campaign: Campaign, each: Mapping[str, float]) -> str:
-    """``0.5 (porosity 0.5 %)``: the violation of a design and what it is made of, by constraint."""
+    """``0.5 (porosity 0.5 %)``: the violation of a design, and its part from each constraint."""
     units = {output["name"]: output["unit"] for output in campaign.environment["outputs"]}
     parts = [f"{name} {value:.6g} {units[name]}".rstrip() for name, value in each.items() if value > 0]
     return f"{sum(each.values()):.6g}" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def verdict_text(campaign: Campaign, found: Mapping[str, Any]) -> str:
-    """``yes``, or ``no, violation 0.5 (porosity 0.5 %)``, of what ``trial_feasibility`` found."""
+    """``yes``, or ``no, violation 0.5 (porosity 0.5 %)``, from the data of ``trial_feasibility``."""
     if found["feasible"]:
         return "yes"
     if found["violation"] is None:

@@ -23,15 +23,15 @@ _REL = 1e-9  # numbers closer than this, relative to their size, are the same
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a design.
+    """A recorded result of a design.
 
     Args:
-        name: Where it comes from: a trial, or a row of a table.
-        design: What was run; in a table its numbers are text, too.
-        outputs: What was read; empty where the design was infeasible.
-        units: Units of the outputs; empty where nothing says.
-        stored: The fields that the outputs were read from; None where there are none.
-        infeasible: Whether the design itself was the reason that there is no result.
+        name: Its source: a trial, or a row of a table.
+        design: The design that was run; in a table its numbers are text, too.
+        outputs: The measured outputs; empty where the design was infeasible.
+        units: Units of the outputs; empty where none are recorded.
+        stored: The fields from which the outputs were evaluated; None where there are none.
+        infeasible: True if there is no result because the design itself is infeasible.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Record:
 
     @property
     def said(self) -> str:
-        """The design in words."""
+        """The design as text."""
         return ", ".join(f"{name}={value}" for name, value in self.design.items())
 
 
 def same(recorded: Design, design: Design) -> bool:
-    """Whether a recorded design is this one: numbers within 1e-9 of their size, texts to the letter, as shown."""
+    """True if a recorded design equals this one: numbers within 1e-9 of their size, texts exactly, as printed."""
     return recorded.keys() == design.keys() and all(
         recorded[name] in (value, printable(value))
         if isinstance(value, str)
@@ -67,7 +67,7 @@ def _number(recorded: float | str) -> float:
 def nearest(records: Sequence[Record], design: Design) -> Record | None:
     """The record whose design is nearest; None without records.
 
-    Each number is measured in the range that it has among the records; texts that differ are one such range apart.
+    Each number is scaled by its range among the records. Texts that differ count as one such range apart.
     """
     alike = [record for record in records if record.design.keys() == design.keys()]
     columns = {
@@ -91,7 +91,8 @@ def nearest(records: Sequence[Record], design: Design) -> Record | None:
 def campaign_records(settings: Settings, name: str) -> tuple[Record, ...]:
     """The results of a campaign of the ledger, and its infeasible designs, by number.
 
-    Fields stand for their outputs only where a pass read these from them: what a person has said counts as it was said.
+    A record has fields only where a pass evaluated its outputs from them; results that a person recorded count as
+    recorded.
 
     Raises:
         InputError: there is no such campaign.
@@ -151,12 +152,12 @@ def _within(folder: Path | None, file: str) -> Path:
 
 
 def _plain(row: Mapping[str, str]) -> dict[str, str]:
-    """A row without what was put before texts to keep spreadsheets from taking them for formulas."""
+    """A row without the apostrophes that keep spreadsheets from taking texts for formulas."""
     return {key: unguarded(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
 
 
 def _of_row(row: Mapping[str, str], name: str) -> Record | None:
-    """A row's result; None where it has none, or where that was retracted.
+    """The result in a row; None where it has none, or where that was retracted.
 
     Raises:
         ValueError: the table has no designs or no outputs, or a row is short or holds an output that is no number.

@@ -1,4 +1,4 @@
-"""Text with places for values: ``{x}`` is one, ``{{`` and ``}}`` are braces. Nothing in it is ever evaluated."""
+"""Text templates: ``{x}`` is a place for a value, ``{{`` and ``}}`` are braces. Nothing in a template is evaluated."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _PART = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}|[{}]")
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
-    """The text with every value in its place; a value is not read as a template again.
+    """The text with every value in its place; values are not parsed as templates.
 
     Raises:
         ValueError: a brace that stands alone, or a place for which there is no value.
@@ -31,7 +31,7 @@ def filled(template: str, values: Mapping[str, str]) -> str:
 
 
 def argument(template: str, values: Mapping[str, str], texts: frozenset[str]) -> str:
-    """One argument of a program: whatever a value holds, it stays within it and is no option.
+    """One argument of a program; a value cannot split it or turn it into an option.
 
     Args:
         template: The argument.

@@ -1,8 +1,9 @@
 """An external simulator: a program of the operator's, given each design as arguments and an input file.
 
 The campaign file names no simulator. It names a program that the operator's setting ``FIELDCRAFT_PROGRAMS`` lists, and
-how it is called. It runs as ``local`` runs simulations, in a process group with a limit of time that outlives whoever
-started it, and gives its output as JSON or netCDF (``docs/simulators.md``). No shell ever reads a word of it.
+how it is called. It runs as ``local`` runs simulations, in a process group with a limit of time that outlives the
+process that started it, and gives its output as JSON or netCDF (``docs/simulators.md``). No shell ever reads a word of
+it.
 """
 
 import json
@@ -34,7 +35,7 @@ _ExitCode = Annotated[int, Field(ge=1, le=255)]
 
 @dataclass(frozen=True)
 class _Input:
-    """What is written for the program before it starts.
+    """The file that is written for the program before it starts.
 
     Args:
         file: Name of the file.
@@ -48,11 +49,11 @@ class _Input:
 
 @dataclass(frozen=True)
 class _Output:
-    """What the program leaves.
+    """The file that the program writes.
 
     Args:
         file: Name of the file.
-        format: How it is written.
+        format: Its format.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -71,14 +72,14 @@ class Command(Local):
         place: The campaign; a job over its wall time is killed with its process group.
         program: Base name or absolute path of a program that the operator lists.
         arguments: One template for each argument.
-        input: What is written for it.
-        output: What it leaves.
-        exit_codes: What an exit code above 0 says of the failure; of any other, nothing is known.
-        idempotent: Whether a run may be repeated without harm.
-        noisy: Whether the same design may read otherwise when it is run again.
+        input: The file that is written for the program.
+        output: The file that the program writes.
+        exit_codes: Kind of failure for each exit code above 0; an exit code that is not listed is ``unknown``.
+        idempotent: True if a run may be repeated without harm.
+        noisy: True if the same design may give another result when it is run again.
 
     Raises:
-        ValueError: input and output bear one name.
+        ValueError: input and output have the same name.
     """
 
     program: str
@@ -121,7 +122,7 @@ class Command(Local):
             raise InputError(f"dispatcher: {_sentence(error)}") from None
 
     def submit(self, job: Job) -> Handle:
-        """Write what is to run and start a child, as ``local`` does.
+        """Write the request and start a child, as ``local`` does.
 
         Raises:
             NotSent: the operator does not allow the program now, or the design cannot be put into the templates.

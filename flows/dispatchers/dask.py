@@ -43,7 +43,7 @@ class Dask:
         return OwnCluster(self.place.folder.parent / ".dask")
 
     def submit(self, job: Job) -> Handle:
-        """Write the request and hand the task to the scheduler; the cluster of this machine is started where needed.
+        """Write the request and submit the task to the scheduler; start the cluster of this machine if it is needed.
 
         Raises:
             NotSent: no scheduler answers.
@@ -60,7 +60,10 @@ class Dask:
         return {"key": job.key}
 
     def _with_plugins(self, job: Job) -> Job:
-        """With the pass's plug-ins, where the worker is this machine's and its environment an earlier pass's."""
+        """The job with the pass's plug-in folders added where the worker is on this machine.
+
+        Such a worker may have been started by an earlier pass, with another environment.
+        """
         if self.place.settings.dask is not None:
             return job
         plugins = [str(folder) for folder in self.place.settings.plugins]
@@ -76,15 +79,15 @@ class Dask:
             raise CannotTell(str(error)) from None
 
     def find(self, key: str) -> Handle | None:
-        """The handle of a job that was written down for Dask; None when none was."""
+        """The handle of a job that was recorded for Dask; None when none was."""
         return self._farm.find(key)
 
     def look(self, handle: Handle) -> Outcome:
-        """By the job's folder; before the job begins by the scheduler."""
+        """Return the state of the job from its folder, or from the scheduler before the job begins."""
         return self._farm.look(handle)
 
     def poll(self, handle: Handle) -> Outcome:
-        """As ``look``; a job of which the scheduler knows nothing is barred from beginning, and has failed.
+        """Return the state as ``look`` does; a job unknown to the scheduler is barred from beginning and has failed.
 
         For a job that has not begun, a worker of this machine that has ended is replaced.
         """
@@ -98,7 +101,7 @@ class Dask:
         return self._farm.of(handle["key"]).load()
 
     def cancel(self, handle: Handle) -> None:
-        """Stop the job with its process group; a task that still waits ends when its worker comes to it."""
+        """Stop the job with its process group; a task that still waits ends when a worker takes it."""
         self._farm.cancel(handle)
 
     def forget(self, key: str) -> None:

@@ -1,13 +1,13 @@
-"""Simulations within the pass itself: for formulas of milliseconds, where a process each would cost a thousandfold.
+"""Simulations within the pass itself, for formulas of milliseconds: a process each would take a thousand times longer.
 
-A job is a calculation that may be repeated without harm; its handle holds the whole request, so that whoever finds
-neither an answer nor anybody at work on it computes it again, to the same bits. That is why only simulators that
-declare themselves idempotent run here. Nothing limits the time of one. While it runs, variables that may hold secrets
-are out of ``os.environ``; a program that searches the process still finds them.
+A job is a calculation that may be repeated without harm, so only simulators that declare themselves idempotent run
+here. Its handle holds the whole request: if no answer exists and no process is computing it, it is computed again, to
+the same bits. Its time is not limited. While it runs, variables that may hold secrets are removed from ``os.environ``;
+a program that searches the process itself still finds them.
 
-Whoever runs a job claims it in its folder (``flows.jobs.job_folder``) first, so that no other process runs it
-meanwhile. The answer stays in memory, where the next pass of the same process finds it. What no pass has taken when the
-process gives its lease back is written into the folder, for the pass of another.
+A process claims a job in its folder (``flows.jobs.job_folder``) before it runs it, so that no other process runs it at
+the same time. The answer stays in memory, where the next pass of the same process finds it. Answers that no pass has
+taken when the process gives its pass lease back are written to the folder, for the pass of another process.
 """
 
 import os
@@ -49,7 +49,7 @@ class Inline:
         return JobFolder(self.place.folder / key)
 
     def submit(self, job: Job) -> Handle:
-        """Run the job, unless there is an answer or another process is at it.
+        """Run the job, unless it has an answer or another process runs it.
 
         Raises:
             NotSent: its simulator is not idempotent.
@@ -65,11 +65,11 @@ class Inline:
         return handle
 
     def find(self, key: str) -> Handle | None:
-        """None: what was not written down as running may be submitted again without harm."""
+        """None: a job that was not recorded as running may be submitted again without harm."""
         return None
 
     def look(self, handle: Handle) -> Outcome:
-        """How the job ended, or that another process is at it; lost where neither is so."""
+        """Return how the job ended, or that another process runs it; lost where neither is so."""
         folder = self._of(handle["key"])
         if (answer := self._answers.get(folder.path)) is not None:
             return answer.outcome
@@ -79,7 +79,7 @@ class Inline:
         return Running() if busy else Lost("nobody has its answer, and nobody is at it")
 
     def poll(self, handle: Handle) -> Outcome:
-        """As ``look``, but a job that is lost is run now."""
+        """Return the state as ``look`` does, but run a lost job now."""
         outcome = self.look(handle)
         return self._run(handle) if isinstance(outcome, Lost) else outcome
 
@@ -104,7 +104,7 @@ class Inline:
         return answer.fields
 
     def cancel(self, handle: Handle) -> None:
-        """Nothing to do: a job that was submitted has ended."""
+        """Do nothing: a submitted job has already ended."""
 
     def forget(self, key: str) -> None:
         """Drop the job's answer and its folder."""
@@ -113,7 +113,7 @@ class Inline:
         folder.delete()
 
     def wait(self, handles: list[Handle], seconds: float) -> None:
-        """Return at once; where other processes are at all of them, when one has ended, or after ``seconds``."""
+        """Return at once; if other processes run all of the jobs, when one has ended or after ``seconds``."""
         deadline = time.monotonic() + seconds
         while handles and time.monotonic() < deadline and all(isinstance(self.look(h), Running) for h in handles):
             time.sleep(_POLL_S)
@@ -129,7 +129,7 @@ class _Answer:
 def write_down(campaign: str) -> None:
     """Write the answers of a campaign that no pass of this process has taken into their folders.
 
-    Where the disk refuses, nothing is lost but time: whoever asks next runs the job again.
+    If the disk refuses, the next pass that asks runs the job again.
     """
     for path, answer in [(path, kept) for path, kept in Inline._answers.items() if kept.campaign == campaign]:
         del Inline._answers[path]
@@ -150,7 +150,10 @@ def _write(folder: JobFolder, answer: _Answer) -> None:
 
 
 def _is_elsewhere(folder: JobFolder) -> bool:
-    """Whether another process of this machine has the job; one of another machine has lost its lease for good."""
+    """True if another live process of this machine has the job.
+
+    A process of another machine has lost its pass lease for good.
+    """
     claim = folder.started
     here = (claim.get("boot"), claim.get("host")) == (boot(), socket.gethostname())
     return here and claim["pid"] != os.getpid() and is_alive(claim["pid"], claim["started"])

@@ -1,17 +1,17 @@
-"""Experiments done by people: each approved trial becomes a work order in a folder, and where asked for by webhook.
+"""Experiments done by people: each approved trial becomes a work order in a folder and, if one is set, on a webhook.
 
-ORDERS/batch-0003.csv       the open orders of iteration 3, a row each, with empty columns for what is measured
-ORDERS/instructions.txt     what the campaign file tells the laboratory
-ORDERS/open/KEY.json        one work order, there whole or not at all: it is with the laboratory
-ORDERS/sending/KEY.json     the webhook has been asked to take it and has not said that it did
+ORDERS/batch-0003.csv       the open orders of iteration 3, a row each, with empty columns for the measurements
+ORDERS/instructions.txt     the campaign file's instructions for the laboratory
+ORDERS/open/KEY.json        one work order, written atomically: the laboratory has it
+ORDERS/sending/KEY.json     sent to the webhook, which has not confirmed it
 ORDERS/done/KEY.json        its result is in the ledger
-ORDERS/cancelling/KEY.json  it must not be done any more, and the webhook is still to be told
-ORDERS/cancelled/KEY.json   it must not be done any more
+ORDERS/cancelling/KEY.json  cancelled; the webhook is still to be told
+ORDERS/cancelled/KEY.json   cancelled
 ORDERS/results/             where filled-in tables are dropped (``flows.results.inbox`` reads them)
-ORDERS/campaign.json        whose folder this is (``flows.jobs.order_folder``)
+ORDERS/campaign.json        the campaign that the folder belongs to (``flows.jobs.order_folder``)
 
-Passes write here, one at a time, under the campaign's lease, and so do the commands ``abandon`` and ``cancel``, which
-take an order back at once; people write into ``results`` alone.
+Passes write here, one at a time, under the campaign's pass lease. So do the commands ``abandon`` and ``cancel``, which
+take an order back at once. People write into ``results`` alone.
 """
 
 import csv
@@ -66,16 +66,16 @@ class Lab:
         return self.place.orders / _INBOX
 
     def require_folder(self) -> None:
-        """Accept the folder of orders if it is the campaign's own, or nobody's yet.
+        """Accept the folder of orders if it belongs to the campaign, or to no campaign yet.
 
         Raises:
-            InputError: it is another's, or not there now; says which one was used and the remedy.
+            InputError: it belongs to another, or is not there now; says which one was used and the remedy.
         """
         if (problem := self._folder.obstacle()) is not None:
             raise InputError(problem)
 
     def submit(self, job: Job) -> Handle:
-        """Write the order, and send it where there is a webhook: the intent first, the success after."""
+        """Write the order and, where there is a webhook, send it: the intent is recorded before, the success after."""
         if (problem := self._folder.claim()) is not None:
             raise NotSent(problem)
         for name in (*STATES, _INBOX):
@@ -94,7 +94,7 @@ class Lab:
         return {"key": job.key}
 
     def _order(self, job: Job) -> dict[str, Any]:
-        """The order as JSON, all its texts such that people can be shown them; so are they taken back."""
+        """The order as JSON, with all its texts made printable; results are matched to the printable texts."""
         order = {
             "key": job.key,
             "trial": job.trial,
@@ -127,8 +127,8 @@ class Lab:
         """The handle of an order that was handed over; None when it certainly was not.
 
         Raises:
-            CannotTell: the webhook was asked to take it, and what it answered was not written down; or the folder of
-                orders is not the one that was used.
+            CannotTell: the order was sent to the webhook and its answer was not recorded, or the folder of orders is
+                not the one that was used.
         """
         if (problem := self._folder.obstacle()) is not None:
             raise CannotTell(problem)
@@ -139,7 +139,7 @@ class Lab:
         return None
 
     def look(self, handle: Handle) -> Outcome:
-        """An open order is being worked on, for as long as it takes.
+        """Return the state of the order; an open order runs, without a limit of time.
 
         Raises:
             CannotTell: as ``find``.
@@ -154,19 +154,18 @@ class Lab:
         return Running()
 
     def poll(self, handle: Handle) -> Outcome:
-        """As ``look``."""
+        """Return the state as ``look`` does."""
         return self.look(handle)
 
     def fetch(self, handle: Handle) -> "xr.Dataset":
-        """A laboratory's results are recorded, not fetched: raises ``FieldDamaged``."""
+        """Raise ``FieldDamaged``: a laboratory's results are recorded, not fetched."""
         raise FieldDamaged(f"Order {handle['key']} has no field to fetch: record its result with 'fieldcraft record'.")
 
     def cancel(self, handle: Handle) -> None:
-        """Take the order back, so that nobody begins it any more, and tell the webhook, where there is one.
+        """Take the order back, so that nobody begins it, and tell the webhook, if there is one.
 
         Raises:
-            flows.machinery.webhooks.NotDelivered: the webhook could not be told; the order stays among those to be
-                cancelled.
+            flows.machinery.webhooks.NotDelivered: the webhook could not be told; the order stays in ``cancelling``.
             InputError: the folder of orders is not the one that was used.
         """
         self.require_folder()
@@ -183,12 +182,12 @@ class Lab:
         self.write_tables()
 
     def forget(self, key: str) -> None:
-        """File the order of a trial whose result the ledger holds as done."""
+        """Move the order of a trial whose result is in the ledger to ``done``."""
         if key in self.at_large():
             self._close(key, DONE)
 
     def wait(self, handles: list[Handle], seconds: float) -> None:
-        """Return at once: nobody waits for a laboratory."""
+        """Return at once: a pass does not wait for a laboratory."""
 
     def at_large(self) -> dict[str, dict[str, Any]]:
         """The orders that the laboratory has or may have, by their keys."""
@@ -213,7 +212,7 @@ class Lab:
                 sync(self.place.orders / before)
 
     def write_tables(self) -> None:
-        """Bring the tables in line with the open orders; what people have written into one is never lost."""
+        """Update the tables to the open orders. Cells that people have filled in are never lost."""
         iterations = dict[int, list[dict[str, Any]]]()
         for order in self._orders(OPEN):
             iterations.setdefault(order["iteration"], []).append(order)

@@ -1,6 +1,6 @@
-"""Simulations on this machine, each in a process group of its own that outlives whoever started it.
+"""Simulations on this machine, each in a process group of its own that outlives the process that started it.
 
-What a job is asked and what it says lies in its folder (``flows.jobs.job_folder``).
+A job's request and its outcome are files in its folder (``flows.jobs.job_folder``).
 """
 
 import os
@@ -47,7 +47,7 @@ class Local:
         return JobFolder(self.folder / key)
 
     def submit(self, job: Job) -> Handle:
-        """Write the request and start a child; the child that makes ``started.json`` is the one that runs it."""
+        """Write the request and start a child; the child that creates ``started.json`` runs the job."""
         folder = self._of(job.key)
         folder.prepare({**job.request, "key": job.key, "wall_time_s": self.wall_time_s})
         child = folder.start()
@@ -60,7 +60,7 @@ class Local:
         return {"key": key, **{name: started[name] for name in ("pid", "started", "boot")}} if started else None
 
     def look(self, handle: Handle) -> Outcome:
-        """Judge by what the child left behind, then by whether it lives."""
+        """Return the state of the job: by the files that the child left, then by whether its process is alive."""
         folder = self._of(handle["key"])
         process = folder.started or handle
         alive = self._lives(process)  # before the folder is read: what a dead process left behind is complete
@@ -69,9 +69,10 @@ class Local:
         return Running() if alive else Lost(f"process {process['pid']} ended without a result or a word")
 
     def poll(self, handle: Handle) -> Outcome:
-        """As ``look``, but a job whose process died before it began is barred from beginning, and has failed.
+        """Return the state as ``look`` does; a job whose process died before it began is barred and has failed.
 
-        What a killed supervisor left running is killed too: nobody limits its time, and it may still write a result.
+        Processes that a killed supervisor left running are killed too: nothing limits their time, and they may still
+        write a result.
         """
         outcome = self.look(handle)
         if not isinstance(outcome, Lost):
@@ -96,11 +97,11 @@ class Local:
         return is_alive(process["pid"], process["started"])
 
     def fetch(self, handle: Handle) -> "xr.Dataset":
-        """The fields the child wrote, checksums verified."""
+        """The fields that the child wrote, checksums verified."""
         return self._of(handle["key"]).load()
 
     def cancel(self, handle: Handle) -> None:
-        """Kill the job's process group, also one that has not begun, or whose supervisor was killed before it."""
+        """Kill the job's process group, also before the job has begun or after its supervisor was killed."""
         folder = self._of(handle["key"])
         process = folder.started or handle
         if self._lives(process):

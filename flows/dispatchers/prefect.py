@@ -1,8 +1,8 @@
-"""Simulations as flow runs of a Prefect deployment, one for each attempt, made by the workers of its work pool.
+"""Simulations as flow runs of a Prefect deployment, one for each attempt, run by the workers of its work pool.
 
 The workers see the campaigns' work folder under the path of the passes (``flows.jobs.remote_jobs``). The job's ticket
-is the idempotency key of its flow run, so Prefect makes one of it. What Prefect says of a flow run counts only until
-the job begins: after that its folder tells.
+is the idempotency key of its flow run, so Prefect makes one of it. The state of the flow run counts only until the job
+begins; from then on the job's folder decides.
 """
 
 import time
@@ -30,7 +30,7 @@ class Prefect:
 
     Args:
         place: The campaign; a job over its wall time is killed with its process group.
-        deployment: Which deployment: ``simulate/NAME``.
+        deployment: Name of the deployment: ``simulate/NAME``.
     """
 
     place: Place
@@ -47,7 +47,7 @@ class Prefect:
         return Farm(self.place, self._why_never)
 
     def submit(self, job: Job) -> Handle:
-        """Write the request and ask Prefect for a flow run; asked twice, it makes one.
+        """Write the request and create a flow run in Prefect; repeated calls create one flow run.
 
         Raises:
             NotSent: the server does not answer, or has no such deployment.
@@ -79,15 +79,15 @@ class Prefect:
         return None
 
     def find(self, key: str) -> Handle | None:
-        """The handle of a job that was written down for Prefect; None when none was."""
+        """The handle of a job that was recorded for Prefect; None when none was."""
         return self._farm.find(key)
 
     def look(self, handle: Handle) -> Outcome:
-        """By the job's folder; before the job begins by the state of its flow run."""
+        """Return the state of the job from its folder, or from its flow run before the job begins."""
         return self._farm.look(handle)
 
     def poll(self, handle: Handle) -> Outcome:
-        """As ``look``; a job whose flow run has ended or is gone is barred from beginning, and has failed."""
+        """Return the state as ``look`` does; a job whose flow run has ended or is gone is barred and has failed."""
         return self._farm.poll(handle)
 
     def fetch(self, handle: Handle) -> "xr.Dataset":
@@ -95,7 +95,10 @@ class Prefect:
         return self._farm.of(handle["key"]).load()
 
     def cancel(self, handle: Handle) -> None:
-        """Stop the job with its process group, or bar it and cancel its flow run, which without Prefect ends itself."""
+        """Stop the job with its process group, or bar it and cancel its flow run.
+
+        Without Prefect a barred flow run ends itself.
+        """
         if not self._farm.cancel(handle):
             return
         from prefect.states import Cancelled
@@ -120,7 +123,7 @@ class _Away(Exception):
 
 @contextmanager
 def _server(kind: type[NotSent | CannotTell | _Away]) -> Iterator["SyncPrefectClient"]:
-    """A client of the server that PREFECT_API_URL or the profile names; whatever fails in the block is of ``kind``."""
+    """A client of the server that PREFECT_API_URL or the profile names; errors within the block become ``kind``."""
     import httpx
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound, PrefectException

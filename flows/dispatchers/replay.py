@@ -1,8 +1,8 @@
-"""Recorded results in the place of new experiments: a design that was tried before is answered at once, no other.
+"""Recorded results in the place of new experiments: only designs that were tried before have an answer, at once.
 
 The records are a campaign of the same ledger, whose fields are then reused, or a table as ``fieldcraft export`` writes
-it in the folder that the operator's setting ``FIELDCRAFT_RECORDS`` names. They are read once by a process. Nothing runs
-and nothing is kept on the disk: a handle holds the design, and whoever asks looks it up.
+it in the folder that the operator's setting ``FIELDCRAFT_RECORDS`` names. A process reads them once. Nothing runs and
+nothing is kept on the disk: a handle holds the design, and each call looks it up.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Replay:
-    """Answers each job with the recorded result of its very design.
+    """Answers each job with the recorded result of the same design.
 
     Numbers are the same within 1e-9 of their size. Of several results of one design the first counts.
 
@@ -31,8 +31,9 @@ class Replay:
         place: The campaign; its wall time is not needed.
         campaign: Name of a campaign in the same ledger.
         file: Name of a CSV file in the folder of records.
-        noisy: Whether what was recorded is noisy, so that the best reading may be a lucky one. Each record then stands
-            as it was read, without its field: what a problem evaluates from a field has none of the reading's noise.
+        noisy: True if the recorded results are noisy, so that the best one may be a lucky one. Each recorded result is
+            then used without its field: outputs that a problem evaluates from a field have none of the measurement's
+            noise.
 
     Raises:
         ValueError: not exactly one of ``campaign`` and ``file``.
@@ -55,7 +56,7 @@ class Replay:
         """Accept records that have the problem's variables and outputs, these in the problem's units.
 
         Raises:
-            InputError: they have not, or cannot be read; says which.
+            InputError: they lack one, or cannot be read; says which.
         """
         self._check(tuple(problem.space.names), {output.name: output.unit for output in problem.outputs})
 
@@ -87,15 +88,15 @@ class Replay:
         return table_records(settings, self.file)
 
     def submit(self, job: Job) -> Handle:
-        """Nothing begins: what is recorded is there already."""
+        """Start nothing: the result is already recorded."""
         return {"key": job.key, "design": dict(job.request["design"]), "outputs": dict(job.request["outputs"])}
 
     def find(self, key: str) -> Handle | None:
-        """None: what was not written down as running may be submitted again without harm."""
+        """None: a job that was not recorded as running may be submitted again without harm."""
         return None
 
     def look(self, handle: Handle) -> Outcome:
-        """Whether the design was recorded, and how it ended."""
+        """Return the recorded result's outcome, or a failure where the design was not recorded."""
         record = self._record(handle)
         if record is None:
             return Failed("unknown", self._unknown(handle["design"]), cost=0.0, seconds=0.0)
@@ -115,14 +116,14 @@ class Replay:
         )
 
     def poll(self, handle: Handle) -> Outcome:
-        """As ``look``: nothing begins later."""
+        """Return the state as ``look`` does: no job begins later."""
         return self.look(handle)
 
     def fetch(self, handle: Handle) -> "xr.Dataset":
         """The recorded fields, or the recorded outputs where there are none or these are noisy.
 
         Raises:
-            FieldDamaged: nothing was recorded, or the fields are not what was recorded.
+            FieldDamaged: nothing was recorded, or the fields have changed since they were recorded.
         """
         import xarray as xr
 
@@ -135,10 +136,10 @@ class Replay:
         return xr.Dataset({name: ((), record.outputs[name], {"units": unit}) for name, unit in units.items()})
 
     def cancel(self, handle: Handle) -> None:
-        """Nothing to do: nothing runs."""
+        """Do nothing: no job runs."""
 
     def forget(self, key: str) -> None:
-        """Nothing to do: nothing is kept."""
+        """Do nothing: no files are kept."""
 
     def wait(self, handles: list[Handle], seconds: float) -> None:
-        """Return at once: a job that was submitted has ended."""
+        """Return at once: a submitted job has already ended."""

@@ -1,1 +1,1 @@
-"""Reading files that people hand in (tables, fields, YAML) as plain data; judges nothing."""
+"""Readers of files that people hand in (tables, fields, YAML): they return plain data and do not check its meaning."""

@@ -1,7 +1,8 @@
 """Fields that people hand in: netCDF files and zarr folders, as datasets that the field store can keep.
 
-Such a file comes from anybody who may write where it lies, and is read with the rights of whoever makes passes. So it
-must be whole in itself: a link, or a part that lies in another file, could make it hold what only these may read.
+Anybody who may write to their folder can supply such a file, and it is read with the rights of the process that makes
+passes. So it must be self-contained: through a link, or a part in another file, it could hold data that only that
+process may read.
 """
 
 import os
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def read_field(file: Path) -> "xr.Dataset":
-    """A field in memory, its attributes as plain JSON; times stay the numbers, with units, that they are stored as.
+    """A field in memory, its attributes as plain JSON; times stay numbers with units, as stored.
 
     Args:
         file: netCDF 3 or 4, or a folder of zarr.
 
     Raises:
-        InputError: it is not there, is something else, is damaged, too large, or not whole in itself.
+        InputError: it is not there, is something else, is damaged, too large, or not self-contained.
     """
     if not _exists(file):
         raise InputError(f"{str(file)[:300]}: there is no such file. Give a netCDF file or a zarr folder.")
@@ -62,7 +63,7 @@ def _opened(file: Path, **options: Any) -> "xr.Dataset":
 
 
 def _require_whole(file: Path) -> None:
-    """Accept a file or folder none of whose parts lies elsewhere.
+    """Accept a file or folder that is self-contained.
 
     Raises:
         InputError: a part of it is a link, no plain file, or lies in another file.
@@ -95,7 +96,7 @@ def _reads_elsewhere(name: str, item: Any) -> str | None:
 
 
 def _require_numbers(file: Path, dataset: "xr.Dataset") -> None:
-    """Accept a dataset of numbers that fits into memory; its values are not looked at.
+    """Accept a dataset of numbers that fits into memory; its values are not read.
 
     Raises:
         InputError: a variable holds objects, or the whole would take more than half of this machine's memory.

@@ -1,9 +1,9 @@
-"""What people hand in, as data: tables (CSV) whose headers may carry units, and JSON; nothing is judged here.
+"""Results that people hand in, as data: tables (CSV) whose headers may carry units, and JSON.
 
 A header names a column and may state its unit: ``value [K]``, ``x1 [mm]``. Comma, semicolon or tab separate cells.
 
-A spreadsheet takes a text that begins with ``=``, ``+``, ``-`` or ``@`` for a formula. ``write_rows``, by which all our
-tables are written, puts an apostrophe before such a text; whatever reads a table takes it away again.
+A spreadsheet takes a text that begins with ``=``, ``+``, ``-`` or ``@`` for a formula. ``write_rows``, which writes all
+our tables, puts an apostrophe before such a text; every reader of tables removes it again.
 """
 
 import csv
@@ -35,7 +35,7 @@ class Row:
 
     Args:
         place: File and line, for errors.
-        cells: What stands in each column, by its name without the unit; an empty cell is "".
+        cells: Text of each cell by the column's name without the unit; an empty cell is "".
     """
 
     place: str
@@ -57,7 +57,7 @@ class Table:
     rows: tuple[Row, ...]
 
     def require_units(self, units: Mapping[str, str]) -> None:
-        """Accept the table if every unit that its header states is the one expected.
+        """Accept the table if every unit that its header states is the expected one.
 
         Raises:
             InputError: a unit differs. Nothing is converted.
@@ -73,22 +73,22 @@ class Table:
 
 @dataclass(frozen=True)
 class Reading:
-    """What somebody says of one trial.
+    """One submitted measurement of a trial.
 
     Args:
-        trial: Its id.
+        trial: Id of the trial.
         key: The attempt's key, where it was given; None for the present attempt.
         values: Outputs in their units.
         sd: Standard deviations of outputs, in the outputs' units.
-        ran: Variables of the design that was really run, as far as they were given.
-        restated: Whether ``ran`` repeats what was asked, as a work order's table does, so that it says something only
-            where it differs from that.
+        ran: Variables of the design as it was run, as far as they were given.
+        restated: True if ``ran`` repeats the requested design, as a work order's table does; only the variables that
+            differ from it then count.
         field: A file of the field (netCDF, or a folder of zarr).
-        cost: Of the attempt, in budget units.
+        cost: Cost of the attempt, in budget units.
         seconds: Wall time of the attempt.
         note: Remarks.
-        more: Whatever else was handed in.
-        place: Where it stands, for errors.
+        more: Other columns or keys that were handed in.
+        place: File and line, for errors.
     """
 
     trial: str
@@ -106,17 +106,17 @@ class Reading:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was measured: a line that nobody has filled in."""
+        """True if no value and no field is given, as in a line that is not filled in."""
         return not self.values and self.field is None
 
 
 def write_rows(out: TextIO, rows: Iterable[Sequence[object]], end: str = "\r\n") -> None:
-    """Write lines of cells; a text that a spreadsheet would take for a formula gets an apostrophe, numbers stay.
+    """Write lines of cells; a text that a spreadsheet would take for a formula gets an apostrophe, numbers do not.
 
     Args:
-        out: Where to.
+        out: File to write to.
         rows: The lines.
-        end: What ends a line.
+        end: Line ending.
     """
     csv.writer(out, lineterminator=end).writerows([_guarded(cell) for cell in row] for row in rows)
 
@@ -146,7 +146,7 @@ def read_table(file: Path, renamed: Mapping[str, str] | None = None) -> Table:
 
 
 def table_of(file: Path, raw: bytes, renamed: Mapping[str, str] | None = None) -> Table:
-    """As ``read_table``, of what was read of the file already."""
+    """Parse a table as ``read_table`` does, from the bytes of its file."""
     text = _text(file, raw)
     first = text.split("\n", 1)[0]
     separator = max(",;\t", key=first.count)
@@ -174,7 +174,7 @@ def table_of(file: Path, raw: bytes, renamed: Mapping[str, str] | None = None) -
 
 
 def read_bytes(file: Path) -> bytes:
-    """What is in a file, of which no more is read than a table may have.
+    """The bytes of a file that may hold a table; at most ``MAX_BYTES`` (50 MB).
 
     Raises:
         InputError: it cannot be read, or is too large for a table.
@@ -203,7 +203,7 @@ def _numbered(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def readable(name: str) -> bool:
-    """Whether a column of this name can be read back from a header."""
+    """True if a column of this name can be read back from a header."""
     return name.isprintable() and _titled(name, {}) == (name, None)
 
 
@@ -216,10 +216,10 @@ def _titled(title: str, renamed: Mapping[str, str]) -> tuple[str, str | None]:
 
 
 def number(text: str, what: str) -> float:
-    """A finite number from text.
+    """Parse a finite number.
 
     Raises:
-        InputError: it is none; ``what`` says of what.
+        InputError: it is none; ``what`` names the value in the message.
     """
     if "_" in text:  # 1_5 is 15 to Python, and a slip for 1.5 to people
         raise InputError(f"{what} is {quoted(text)}. Write the number without the underscore.")
@@ -238,7 +238,7 @@ def number(text: str, what: str) -> float:
 
 
 def level(variable: Variable, text: str, what: str) -> float | int | str:
-    """A variable's value from text, within its type; bounds are not asked for.
+    """Parse a variable's value by its type; bounds are not checked.
 
     Raises:
         InputError: it is no number, no whole number or no level.
@@ -260,7 +260,7 @@ def level(variable: Variable, text: str, what: str) -> float | int | str:
 
 
 def differs(variable: Variable, asked: object, given: object) -> bool:
-    """Whether a variable's value is another than the one asked for, beyond what a spreadsheet rounds."""
+    """True if a variable's value differs from the requested one by more than spreadsheet rounding (a relative 1e-9)."""
     if isinstance(variable, Continuous):
         span = variable.high - variable.low
         return not math.isclose(float(str(asked)), float(str(given)), rel_tol=_CLOSE, abs_tol=_CLOSE * span)
@@ -268,7 +268,7 @@ def differs(variable: Variable, asked: object, given: object) -> bool:
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys all differ; of one that stands there twice, JSON itself would keep the last in silence."""
+    """A JSON object whose keys all differ. JSON's own parser would silently keep the last of two equal keys."""
     made = dict(pairs)
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]

@@ -1,7 +1,7 @@
-"""YAML as plain data: what a person writes for us to read, and nothing that could do anything.
+"""YAML as plain data: files that a person writes, without tags, anchors or anything that runs code.
 
-A plain word is null, true or false, a number or text, as in YAML 1.2: yes, no, on, off and dates are text. What
-YAML 1.1 and 1.2 read differently (010, 1:30) is refused.
+A plain word is null, true or false, a number or text, as in YAML 1.2: yes, no, on, off and dates are text. Values that
+YAML 1.1 and 1.2 read differently (010, 1:30) are refused.
 """
 
 import errno
@@ -41,9 +41,9 @@ class Page:
     """A YAML file that was read.
 
     Args:
-        path: Where it lies.
-        data: What it says.
-        lines: The line on which each key or item of it stands, by its place: ``("space", "x1", 0)``.
+        path: Path of the file.
+        data: Its content.
+        lines: Line number of each key or item, by its place: ``("space", "x1", 0)``.
     """
 
     path: Path
@@ -52,10 +52,10 @@ class Page:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Errors of the block as errors of this file: each begins with the path and the line of its place.
+        """Raise errors of the block again with this file's path and the line of their place in front.
 
-        A message begins with its place: ``algorithm.start.n: ...``. What is missing has the line of what it is missing
-        in.
+        A message begins with its place: ``algorithm.start.n: ...``. A missing key has the line of the mapping that
+        lacks it.
         """
         try:
             yield
@@ -64,7 +64,7 @@ class Page:
             raise InputError(*first_of([self._placed(fault) for fault in faults])) from None
 
     def line(self, fault: str) -> int | None:
-        """The line of the place with which a message begins; None where it begins with none of this file's."""
+        """The line of the place with which a message begins; None where it begins with no place of this file."""
         named = _PLACE.match(fault)
         parts = re.split(r"[.\[]", named[0].replace("]", "")) if named else []
         place: Place = tuple(int(part) if part.isdecimal() else part for part in parts)
@@ -78,9 +78,9 @@ class Page:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML as data: no tags, no anchors, no key given twice, no text or number that cannot be written.
+    """Loader of YAML as data: no tags, no anchors, no key given twice, no text or number that cannot be written.
 
-    What is wrong is gathered in ``faults`` while nodes are composed; where there are any, nothing is constructed.
+    Faults are collected in ``faults`` while nodes are composed; if there are any, no data is constructed.
     """
 
     def __init__(self, text: str) -> None:
@@ -127,7 +127,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def _unreadable(text: str, plain: bool) -> str | None:
-    """Why a scalar cannot be taken as it stands; None where it can."""
+    """The reason why a scalar is refused; None where it is accepted."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         return f"half of a letter ({quoted(text)}). Write the letter itself"
     if not plain:
@@ -142,7 +142,7 @@ def _unreadable(text: str, plain: bool) -> str | None:
 
 
 def _resolvers() -> dict[Any, list[tuple[str, re.Pattern[str]]]]:
-    """What a plain word may be, by its first letter."""
+    """Types and patterns of plain words, by first letter."""
     kept = {
         first: [(tag, pattern) for tag, pattern in known if tag not in _READ_ANEW]
         for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -158,16 +158,16 @@ _PlainLoader.yaml_implicit_resolvers = _resolvers()
 
 
 def read_page(path: Path, what: str = "campaign file", example: str = "campaigns/heat.yaml") -> Page:
-    """A YAML file that holds one mapping of plain data.
+    """Read a YAML file that holds one mapping of plain data.
 
     Args:
-        path: Where it lies.
-        what: What it should be, for errors.
-        example: Such a file, for errors.
+        path: Path of the file.
+        what: Kind of file expected, for errors.
+        example: Path of an example, for errors.
 
     Raises:
-        InputError: it cannot be read, is too large, is no YAML, carries a tag, an anchor or a key twice, holds what
-            YAML 1.1 and 1.2 read differently, or is no mapping.
+        InputError: it cannot be read, is too large, is no YAML, carries a tag, an anchor or a key twice, holds a value
+            that YAML 1.1 and 1.2 read differently, or is no mapping.
     """
     text = _text(path, what)
     try:
@@ -186,7 +186,7 @@ def read_page(path: Path, what: str = "campaign file", example: str = "campaigns
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """What such a file says; see ``read_page``."""
+    """Read the data of a YAML file; see ``read_page``."""
     return read_page(path).data
 
 

@@ -1,1 +1,1 @@
-"""How a job runs outside the pass: the dispatcher protocol, job folders, processes, clusters."""
+"""Jobs outside the pass: the dispatcher protocol, job folders, processes, clusters."""

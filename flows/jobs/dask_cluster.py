@@ -1,11 +1,11 @@
-"""Where Dask is: the cluster that the operator names, or one of this machine that outlives the passes.
+"""Connection to Dask: the cluster that the operator names, or one of this machine that outlives the passes.
 
-FOLDER/scheduler.json   how to reach this machine's scheduler; Dask's own file
+FOLDER/scheduler.json   address of this machine's scheduler; Dask's own file
 FOLDER/cluster.json     the processes of scheduler and worker
 FOLDER/tls.pem          key and certificate of this cluster: whoever can read it can run programs as this account
 FOLDER/scheduler.log, worker.log
 
-A scheduler on loopback would obey every account of the machine; this one talks to those who hold its key alone.
+A scheduler on loopback would obey every account of the machine. This one talks only to holders of its key.
 """
 
 import fcntl
@@ -41,7 +41,7 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True)
 class NamedCluster:
-    """A cluster that somebody else runs.
+    """A cluster that the operator runs.
 
     Args:
         address: ``tcp://HOST:PORT``, ``tls://HOST:PORT``, or the path of a scheduler file.
@@ -50,13 +50,13 @@ class NamedCluster:
     address: str
 
     def start(self) -> None:
-        """Nothing to start: whoever runs it does."""
+        """Do nothing: the operator starts this cluster."""
 
     def mend(self) -> None:
-        """Nothing to replace: whoever runs it does."""
+        """Do nothing: the operator replaces its workers."""
 
     def ended(self) -> str | None:
-        """Why no job that waits can begin; None, since only the scheduler knows."""
+        """The reason why no waiting job can begin; always None, because only the scheduler knows."""
         return None
 
     def connect(self) -> "Client":
@@ -78,13 +78,13 @@ class OwnCluster:
     """A scheduler and a worker of this machine, which run on when the pass that started them ends.
 
     Args:
-        folder: Where their files are.
+        folder: Folder of their files.
     """
 
     folder: Path
 
     def start(self) -> None:
-        """Start whatever of it does not run; one process at a time does this.
+        """Start the scheduler and the worker where they do not run; one process at a time does this.
 
         Raises:
             Unreachable: the scheduler did not start.
@@ -99,12 +99,12 @@ class OwnCluster:
                 write_json(self.folder / "cluster.json", {**running, "worker": self._start_worker()})
 
     def mend(self) -> None:
-        """Replace a worker that has ended before its scheduler, for the jobs that wait."""
+        """Replace a worker that has ended while its scheduler runs, for the jobs that wait."""
         if self.ended() is None and not _alive(read_json(self.folder / "cluster.json").get("worker")):
             self.start()
 
     def ended(self) -> str | None:
-        """Why no job that waits can begin: its scheduler has ended, and what it knew is gone; None while it runs."""
+        """The reason why no waiting job can begin: its scheduler has ended and lost its tasks. None while it runs."""
         scheduler = read_json(self.folder / "cluster.json").get("scheduler")
         return None if _alive(scheduler) else "the local Dask cluster that was to run it has ended"
 
@@ -154,7 +154,7 @@ class OwnCluster:
             )
 
     def _write_key(self) -> None:
-        """A key and a certificate for this cluster, readable to its account alone."""
+        """Write a key and a certificate for this cluster, readable to its account alone."""
         from distributed.security import Security
 
         made = Security.temporary()
@@ -177,10 +177,10 @@ _clients: dict[tuple[int, Cluster], "Client"] = {}
 
 @contextmanager
 def client_of(cluster: Cluster) -> Iterator["Client"]:
-    """A client of a cluster, one for each in a process (a forked one has none of its parent's threads).
+    """A client of a cluster, one for each process (a forked process has none of its parent's threads).
 
     Raises:
-        Unreachable: the scheduler does not answer, now or while the block speaks with it.
+        Unreachable: the scheduler does not answer, now or while the block talks to it.
     """
     client = _clients.get((os.getpid(), cluster))
     if client is None or client.status != "running":
@@ -194,7 +194,7 @@ def client_of(cluster: Cluster) -> Iterator["Client"]:
 
 
 def known(client: "Client", ticket: str) -> bool:
-    """Whether the scheduler has a task of this name.
+    """True if the scheduler has a task of this name.
 
     Raises:
         OSError: it does not answer; or ``TimeoutError``.
@@ -206,7 +206,7 @@ def known(client: "Client", ticket: str) -> bool:
 
 
 def keep(client: "Client", ticket: str) -> bool:
-    """Have the scheduler carry a task through when this client goes; False where it does not know the task (yet).
+    """Have the scheduler finish a task after this client closes; False where it does not know the task (yet).
 
     Raises:
         OSError: it does not answer; or ``TimeoutError``.
@@ -224,7 +224,7 @@ def _kept(ticket: str, dask_scheduler: "Scheduler") -> bool:
 
 
 def _address(scheduler_file: Path) -> str | None:
-    """Where a scheduler says that it listens; None where it has not said so, or is still writing: it does so in place.
+    """The address in a scheduler file; None where there is none yet, or the file is being written.
 
     Raises:
         OSError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""The protocol of a place to run: it takes a trial under a key, and can say later what became of that key."""
+"""The protocol of a dispatcher: it takes a trial under a key, and can report later on the job of that key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ Handle = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Running:
-    """The job lives."""
+    """The job is running."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """The job ended without a result and said why.
+    """The job ended without a result and gave a reason.
 
     Args:
-        kind: What may be done about it.
-        reason: Why, in the job's own words.
-        cost: What it cost in budget units; None where only the expected cost is known.
+        kind: Kind of failure, which decides what may be done about it.
+        reason: Reason in the job's own words.
+        cost: Its cost in budget units; None where only the expected cost is known.
         seconds: Its wall time; None where it is not known.
     """
 
@@ -49,7 +49,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Lost:
-    """The job is gone without a word: whether it did its work, nobody can say."""
+    """The job is gone and left no outcome: it is not known whether it did its work."""
 
     reason: str
 
@@ -58,26 +58,26 @@ Outcome = Running | Finished | Failed | Lost
 
 
 class CannotTell(Exception):
-    """Whether a key was ever started, the dispatcher cannot say; the message says why."""
+    """The dispatcher does not know whether a key was ever started; the message says why."""
 
 
 class NotSent(FieldcraftError):
-    """The job has certainly not begun and may be submitted again; says the value, the problem and the remedy."""
+    """The job has certainly not begun and may be submitted again; the message has the problem and the remedy."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a dispatcher is made for: one campaign, under the operator's settings.
+    """Arguments of a dispatcher: one campaign, under the operator's settings.
 
     Args:
         campaign: Name of the campaign.
-        folder: Scratch files of the campaign.
+        folder: Scratch folder of the campaign.
         wall_time_s: Limit of one job in seconds.
-        instructions: What people are told with every job.
+        instructions: Instructions for people, sent with every job.
         orders: Folder in which work orders and results of the campaign are exchanged.
-        webhook: Where each work order is sent too; None for nowhere.
+        webhook: URL to which each work order is sent too; None for none.
         webhook_token: Bearer token for it.
-        settings: All that the operator has set; by default what this process's environment says.
+        settings: All settings of the operator; by default from this process's environment.
     """
 
     campaign: str
@@ -92,14 +92,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Job:
-    """What a dispatcher is asked to run: plain JSON, since it may run on another machine.
+    """One attempt of a trial for a dispatcher to run: plain JSON, since it may run on another machine.
 
     Args:
         trial: Trial id.
-        key: Names this attempt for ever; a result is matched by it alone.
+        key: Unique name of this attempt; a result is matched by it alone.
         request: Problem, simulator (None where people or a program do the work), design, address of the randomness,
-            units of the design's variables, outputs with their units, digest of what was approved, and the code that
-            was: digests of source files and programs by name, which whoever imports or starts them compares.
+            units of the design's variables, outputs with their units, digest of the approved trial, and the approved
+            code: digests of source files and programs by name, which the process that imports or starts them compares.
     """
 
     trial: str
@@ -108,34 +108,34 @@ class Job:
 
 
 class Dispatcher(Protocol):
-    """Where simulations run, or experiments are done.
+    """A place where simulations run or experiments are done.
 
-    Submitting a key twice runs it once. ``find`` tells a key that was never started (None) from one that was; a
-    dispatcher that cannot tell raises ``CannotTell``: the trial is then held for a person and not sent again.
+    Submitting a key twice runs it once. ``find`` tells a key that was never started (None) from one that was. A
+    dispatcher that cannot tell raises ``CannotTell``; the trial is then held for a person and not sent again.
 
-    It is a frozen dataclass whose first field is ``place``; its other fields are its own options, which the campaign
-    file gives beside those that all have.
+    A dispatcher is a frozen dataclass whose first field is ``place``. Its other fields are its own options, which the
+    campaign file gives beside the options of all dispatchers.
 
     Attributes:
-        by_people: Whether people do the work. No pass waits for them, no simulator is named in the campaign file, and
-            nothing is ever repeated without a person's word. One that takes their results too is ``Ordering``.
+        by_people: True if people do the work. No pass waits for them, no simulator is named in the campaign file, and
+            nothing is repeated without a person's decision. A dispatcher that also takes their results is ``Ordering``.
 
-    One that runs simulations within the pass itself declares ``within_pass: ClassVar[bool] = True``: it then gets only
-    simulators that are idempotent, and campaigns without a limit of wall time.
+    A dispatcher that runs simulations within the pass itself declares ``within_pass: ClassVar[bool] = True``. It then
+    gets only simulators that are idempotent, and campaigns without a limit of wall time.
 
-    One that answers designs itself declares ``answers: ClassVar[bool] = True`` and is ``Answering``: its campaigns name
-    no simulator. What it fetches holds what the problem's ``evaluate`` reads, or a scalar variable for each output, and
-    these are then the outputs.
+    A dispatcher that answers designs itself declares ``answers: ClassVar[bool] = True`` and is ``Answering``: its
+    campaigns name no simulator. The dataset that it fetches holds the variables that the problem's ``evaluate`` reads,
+    or a scalar variable for each output, which is then the output.
 
-    One that starts programs of the operator's has them as ``programs``, files by the names to show, so that approvals
-    cover what is in them.
+    A dispatcher that starts programs of the operator's lists them in ``programs``, files by the names to show, so that
+    approvals cover their contents.
     """
 
     by_people: ClassVar[bool]
 
     @property
     def place(self) -> Place:
-        """What it was made for."""
+        """The arguments it was made with."""
         ...
 
     def __init__(self, place: Place) -> None:
@@ -156,15 +156,15 @@ class Dispatcher(Protocol):
         ...
 
     def look(self, handle: Handle) -> Outcome:
-        """What has become of the job; reads only.
+        """Return the state of the job; reads only.
 
         Raises:
-            CannotTell: Nothing can be learnt now, as where the dispatcher does not answer.
+            CannotTell: The state cannot be learnt now, for instance because the dispatcher does not answer.
         """
         ...
 
     def poll(self, handle: Handle) -> Outcome:
-        """The same, and final: a job that is said to have failed or to be lost will not begin any more."""
+        """Return the final state of the job: one that is reported as failed or lost will never begin."""
         ...
 
     def fetch(self, handle: Handle) -> "xr.Dataset":
@@ -199,12 +199,12 @@ class Answering(Dispatcher, Protocol):
 
     @property
     def idempotent(self) -> bool:
-        """Whether an experiment may be repeated without harm."""
+        """True if an experiment may be repeated without harm."""
         ...
 
     @property
     def noisy(self) -> bool:
-        """Whether a repeated experiment may read otherwise."""
+        """True if a repeated experiment may give another result."""
         ...
 
     def require(self, problem: "Problem") -> None:
@@ -218,22 +218,22 @@ class Answering(Dispatcher, Protocol):
 
 @runtime_checkable
 class Ordering(Dispatcher, Protocol):
-    """A dispatcher by people that keeps account of their orders, and where they drop files of results.
+    """A dispatcher by people that keeps account of their orders and has a folder for files of results.
 
-    Each pass reads the files (``flows.results.inbox``) and closes the orders of trials that are settled. One by people
-    that is not this is told of results by ``fieldcraft record`` alone, and its orders are its own affair.
+    Each pass reads the files (``flows.results.inbox``) and closes the orders of trials that are settled. A dispatcher
+    by people that is not an ``Ordering`` gets results by ``fieldcraft record`` alone, and manages its orders itself.
     """
 
     @property
     def inbox(self) -> Path:
-        """The folder into which people drop tables and JSON files of results; it need not be there."""
+        """The folder into which people drop tables and JSON files of results; it need not exist."""
         ...
 
     def require_folder(self) -> None:
-        """Accept what orders are kept in if it is the campaign's own, or nobody's yet.
+        """Accept the place of the orders if it belongs to the campaign, or to no campaign yet.
 
         Raises:
-            InputError: it is another's, or not there now; says why and what to do.
+            InputError: it belongs to another, or is not there now; says why and what to do.
         """
         ...
 
@@ -242,15 +242,15 @@ class Ordering(Dispatcher, Protocol):
         ...
 
     def write_tables(self) -> None:
-        """Bring what people are shown in line with the open orders; what they have written is never lost."""
+        """Update the tables for people to the open orders. Cells that people have filled in are never lost."""
         ...
 
 
 def within_pass(dispatcher: Dispatcher | type[Dispatcher]) -> bool:
-    """Whether simulations run within the pass itself; not for one that does not say."""
+    """True if simulations run within the pass itself; False for a dispatcher that does not declare it."""
     return bool(getattr(dispatcher, "within_pass", False))
 
 
 def answering(dispatcher: Dispatcher) -> Answering | None:
-    """The dispatcher where it answers designs itself; None for one that does not say."""
+    """The dispatcher if it answers designs itself; None for one that does not declare it."""
     return cast(Answering, dispatcher) if getattr(dispatcher, "answers", False) else None

@@ -1,15 +1,15 @@
-"""The folder of one job, by which whoever runs it tells whoever sent it what became of it.
+"""The folder of one job, through which the process that runs it reports to the pass that sent it.
 
-WORK/KEY/request.json   what to run, written before anything is started
-WORK/KEY/started.json   made once: whoever makes it runs the job, anybody else leaves
-WORK/KEY/result         the fields, there whole or not at all (renamed)
-WORK/KEY/outcome.json   why there is no result, in the job's own words
-WORK/KEY/recalled.json  asks the job, wherever it runs, to end
-WORK/KEY/log.txt        what the simulator printed
+WORK/KEY/request.json   the request, written before anything is started
+WORK/KEY/started.json   created once: the process that creates it runs the job, any other exits
+WORK/KEY/result         the fields, written atomically (renamed)
+WORK/KEY/outcome.json   the reason why there is no result, in the job's own words
+WORK/KEY/recalled.json  asks the job to end, on whatever machine it runs
+WORK/KEY/log.txt        the simulator's output
 
 Dispatchers differ in who starts the child (``python -m fieldcraft.flows.jobs.simulation FOLDER``) and in how they learn
-whether it lives. What it leaves here they all read alike, and ``started.json`` lets a key run once, however often it
-was started.
+whether it is alive. All of them read the files here in the same way, and ``started.json`` makes a key run once, however
+often it was started.
 """
 
 import json
@@ -50,33 +50,33 @@ class JobFolder:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What is to run; empty when nothing was asked."""
+        """The request; empty when none was written."""
         return read_json(self.path / "request.json")
 
     @property
     def started(self) -> dict[str, Any]:
-        """Who runs the job, and since when (``at``, in seconds since 1970); empty when nobody has begun."""
+        """The process that runs the job, and its start (``at``, in seconds since 1970); empty before it has begun."""
         return read_json(self.path / "started.json")
 
     @property
     def result(self) -> Path:
-        """Where the fields are once they are there."""
+        """Path of the fields, once they are written."""
         return self.path / "result"
 
     @property
     def log(self) -> Path:
-        """What the simulator printed."""
+        """Path of the simulator's output."""
         return self.path / "log.txt"
 
     def prepare(self, request: Mapping[str, Any]) -> None:
-        """Make the folder and write what is to run into it; doing it again with the same request changes nothing."""
+        """Make the folder and write the request into it; repeating it with the same request changes nothing."""
         self.path.mkdir(parents=True, exist_ok=True)
         for folder in (self.path, self.path.parent, self.path.parent.parent):
             sync(folder)  # after a power cut too, a job that began must be known to have begun
         write_json(self.path / "request.json", dict(request))
 
     def start(self) -> "subprocess.Popen[bytes]":
-        """Start a child, in a process group of its own and without secrets; one that comes second leaves at once."""
+        """Start a child in a process group of its own, without secrets; it exits at once if another has the job."""
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-P", "-m", "fieldcraft.flows.jobs.simulation", str(self.path)],
@@ -88,19 +88,19 @@ class JobFolder:
             )
 
     def begin(self, *, flush: bool = True) -> bool:
-        """Take the job for this process; False when another has it, or when it was barred.
+        """Claim the job for this process; False when another process has it, or when it was barred.
 
         Args:
-            flush: Whether that must be known after a power cut, too.
+            flush: True to make the claim survive a power cut.
         """
         return self._take({**process_of(os.getpid()), "host": socket.gethostname()}, flush=flush)
 
     def bar(self, process: Mapping[str, Any], reason: str) -> bool:
-        """Let nobody begin the job any more, which fails it in passing; False when somebody has begun it.
+        """Bar the job from beginning, which makes it fail as transient; False when it has already begun.
 
         Args:
-            process: Who should have begun it.
-            reason: Why it never will.
+            process: The process that should have begun it.
+            reason: Reason why it never will.
         """
         return self._take({**process, "barred": reason})
 
@@ -112,12 +112,12 @@ class JobFolder:
         return True
 
     def beat(self) -> None:
-        """Give a sign of life, for those who cannot see this process."""
+        """Write a heartbeat, for machines that cannot see this process."""
         os.utime(self.path / "started.json")
 
     @property
     def heard(self) -> float:
-        """When the job gave its last sign of life, in seconds since 1970.
+        """Time of the job's last heartbeat, in seconds since 1970.
 
         Raises:
             FileNotFoundError: nobody has begun it.
@@ -130,11 +130,11 @@ class JobFolder:
 
     @property
     def recalled(self) -> bool:
-        """Whether the job has been asked to end."""
+        """True if the job has been asked to end."""
         return (self.path / "recalled.json").exists()
 
     def save(self, fields: "xr.Dataset", seconds: float) -> None:
-        """Write the result, whole or not at all, as one that took so many seconds, whatever the clock says by now."""
+        """Write the result, atomically, with its wall time in seconds (kept independently of the present clock)."""
         save_group(self.result, fields)
         ended = self.started["at"] + seconds
         os.utime(self.result, (ended, ended))
@@ -148,22 +148,22 @@ class JobFolder:
         return load_group(self.result)
 
     def fail(self, kind: FailureKind, reason: str, seconds: float, cost: float | None = None) -> None:
-        """Say why there is no result, after so many seconds and at a cost in budget units where that is known."""
+        """Record why there is no result, after how many seconds, and the cost in budget units where it is known."""
         known = {} if cost is None else {"cost": cost}
         self._say({"kind": kind, "reason": reason, "seconds": round(seconds, 3), **known})
 
     def lose(self, reason: str) -> None:
-        """Say that the job ended without a word of its own."""
+        """Record that the job ended without an outcome of its own."""
         self._say({"kind": "lost", "reason": reason})
 
     def _say(self, outcome: dict[str, Any]) -> None:
         write_json(self.path / "outcome.json", outcome)
 
     def verdict(self) -> Finished | Failed | Lost | None:
-        """How the job ended, by what it left behind; None while the folder does not say.
+        """The outcome of the job, from the files that it left; None while there is none.
 
-        Whoever learns from elsewhere that the job has ended must learn that first and ask here afterwards: only what a
-        dead process left behind is complete.
+        A caller that checks whether the process is alive must do so first and call this afterwards: only the files of a
+        process that has ended are complete.
         """
         if self.result.is_dir():
             return Finished(max(0.0, self.result.stat().st_mtime - self.started["at"]))
@@ -176,7 +176,7 @@ class JobFolder:
         return None
 
     def last_line(self) -> str:
-        """The last words in the log, of which there may be very many on one line."""
+        """The last non-blank line of the log; at most its last 2000 bytes are read."""
         lines = _end(self.log).decode(errors="replace").splitlines() if self.log.exists() else []
         return next((line for line in reversed(lines) if line.strip()), "it printed nothing")
 
@@ -192,7 +192,7 @@ def _end(file: Path) -> bytes:
 
 
 def process_of(pid: int) -> dict[str, Any]:
-    """A process of this machine, told apart from later ones of its number.
+    """A process of this machine, with its start time and boot, which tell it from a later one with the same number.
 
     Raises:
         psutil.NoSuchProcess: there is none of that number.
@@ -201,7 +201,7 @@ def process_of(pid: int) -> dict[str, Any]:
 
 
 def write_json(path: Path, data: dict[str, Any], *, once: bool = False, flush: bool = True) -> None:
-    """Write a file whole or not at all, to the disk with ``flush``; with ``once``, refuse to replace one.
+    """Write a file atomically, to the disk with ``flush``; with ``once``, refuse to replace an existing file.
 
     Raises:
         FileExistsError: ``once`` and the file is there.

@@ -1,10 +1,10 @@
-"""The folder in which orders are exchanged, tied to one campaign of one store for ever.
+"""The folder in which orders are exchanged, tied for ever to one campaign of one store.
 
-FOLDER/campaign.json   {campaign, identity}         marks the folder, which many may reach
-PIN                    {identity, folder, marked}   under the home: which folder it is; ``marked`` once that is written
+FOLDER/campaign.json   {campaign, identity}         marks the folder, which several campaigns may reach
+PIN                    {identity, folder, marked}   under the home: the folder; ``marked`` once its mark is written
 
-A share that is not mounted, another ``FIELDCRAFT_LAB`` and the folder of another store all look like a folder in which
-an order was never put. The mark tells them from one, so that nothing is sent twice.
+A share that is not mounted, another ``FIELDCRAFT_LAB`` and the folder of another store all look like a folder without
+orders. The mark tells them from a new folder, so that no order is sent twice.
 """
 
 import json
@@ -28,8 +28,8 @@ class OrderFolder:
 
     Args:
         campaign: Name of the campaign.
-        folder: Where orders and results are exchanged.
-        pin: File under the home that says which folder it is.
+        folder: Folder in which orders and results are exchanged.
+        pin: File under the home that records which folder it is.
     """
 
     campaign: str
@@ -37,11 +37,11 @@ class OrderFolder:
     pin: Path
 
     def files(self) -> Iterator[Path]:
-        """The orders in it, in whatever state."""
+        """The files of its orders, in all states."""
         return (file for state in STATES for file in (self.folder / state).glob("[!.]*.json"))
 
     def obstacle(self) -> str | None:
-        """Why the folder must not be used; None where it is the campaign's own, or nobody's yet."""
+        """The reason why the folder must not be used; None where it belongs to the campaign, or to no campaign yet."""
         pinned, marked = read_json(self.pin), self._marked()
         if marked is not None and marked == pinned.get("identity"):
             return None
@@ -59,7 +59,7 @@ class OrderFolder:
         return None
 
     def claim(self) -> str | None:
-        """Make the folder the campaign's own, unless it is; returns what stands against it, as ``obstacle``."""
+        """Mark the folder as the campaign's own. Returns the reason if that is not possible, as ``obstacle`` does."""
         if (problem := self.obstacle()) is not None:
             return problem
         here, before = str(self.folder.resolve()), read_json(self.pin)

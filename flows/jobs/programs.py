@@ -1,8 +1,8 @@
-"""One run of an external program: its files, what its exit code means, and its output as fields.
+"""One run of an external program: its files, the meaning of its exit code, and its output as fields.
 
-The program works in ``KEY/files``, a folder of its own within the job's folder (``flows.jobs.job_folder``), where its
-input is written and its output looked for. It is started with the arguments of the job's request, without a shell, as a
-child of the process that is limited in time.
+The program works in ``KEY/files``, a folder of its own within the job's folder (``flows.jobs.job_folder``). Its input
+is written there and its output is read from there. It is started with the arguments of the job's request, without a
+shell, as a child of the process whose time is limited.
 """
 
 import json
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class ProgramEnded(Exception):
-    """The program gave no fields; the message says why.
+    """The program gave no fields; the message has the reason.
 
     Args:
-        kind: What may be done about it; ``lost`` where it was killed.
-        reason: Why.
+        kind: Kind of failure; ``lost`` where it was killed.
+        reason: Reason.
     """
 
     def __init__(self, kind: FailureKind | Literal["lost"], reason: str) -> None:
@@ -35,7 +35,7 @@ class ProgramEnded(Exception):
         self.kind = kind
 
     def tell(self, job: "JobFolder", seconds: float) -> None:
-        """Leave it in the job's folder."""
+        """Record it in the job's folder."""
         if self.kind == "lost":
             job.lose(str(self))
         else:
@@ -46,7 +46,7 @@ def run_program(job: "JobFolder", request: Mapping[str, Any]) -> "xr.Dataset":
     """Run the program that a job's request describes and read its output.
 
     Raises:
-        ProgramEnded: it could not be started, failed, was killed, or its output is not what was agreed.
+        ProgramEnded: it could not be started, failed or was killed, or its output is not as agreed.
     """
     order, folder = request["program"], job.path / "files"
     name = Path(order["argv"][0]).name
@@ -144,7 +144,7 @@ def from_netcdf(file: Path) -> "xr.Dataset":
 
 
 def _plain(value: Any) -> Any:
-    """An attribute as JSON data; a number that is none as text."""
+    """An attribute as JSON data; infinity and NaN as text."""
     found = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(found, bytes):
         return found.decode(errors="replace")

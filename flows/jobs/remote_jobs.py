@@ -1,8 +1,8 @@
-"""Jobs that a farm of other machines runs, such as Dask's workers or Prefect's: what its dispatchers have in common.
+"""Jobs that other machines run, such as Dask's workers or Prefect's: the common part of their dispatchers.
 
-A job's folder (``flows.jobs.job_folder``) is seen by the passes and by the farm's workers, under one path. There the
-truth is: ``started.json`` lets a key run once, however often the farm repeats it, and a result counts wherever it came
-from. So the farm is asked only about jobs that have not begun.
+The other machines are called a farm. A job's folder (``flows.jobs.job_folder``) is seen by the passes and by the farm's
+workers under one path, and its files decide: ``started.json`` makes a key run once, however often the farm repeats it,
+and a result counts whichever worker wrote it. So the farm is asked only about jobs that have not begun.
 """
 
 import os
@@ -32,24 +32,24 @@ class Farm:
     """The jobs of one campaign that a farm runs.
 
     Args:
-        place: The campaign and where its jobs' folders are.
-        why_never: Asked with the ticket of a job that has not begun: why it never will, or None while it may. Raises
-            ``CannotTell`` where the farm does not answer.
+        place: The campaign and the folder of its jobs.
+        why_never: Called with the ticket of a job that has not begun: returns the reason why it never will, or None
+            while it may. Raises ``CannotTell`` where the farm does not answer.
     """
 
     place: Place
     why_never: Callable[[str], str | None]
 
     def of(self, key: str) -> JobFolder:
-        """The folder of a key."""
+        """The job folder of a key."""
         return JobFolder(self.place.folder / key)
 
     def admit(self, job: Job) -> str:
-        """Write down what is to run.
+        """Write the request of a job.
 
         Returns:
-            The ticket: what the farm shall call the job. It is the key with a part drawn once, since a farm may serve
-            several stores and may remember the keys of one that was deleted.
+            The ticket: the farm's name for the job. It is the key with a random part, drawn once, since a farm may
+            serve several stores and may remember the keys of one that was deleted.
         """
         folder = self.of(job.key)
         ticket = str(folder.request.get("ticket") or f"{job.key}-{secrets.token_hex(6)}")
@@ -58,11 +58,11 @@ class Farm:
         return ticket
 
     def find(self, key: str) -> Handle | None:
-        """The handle of a job that was written down, whether or not the farm has got it; ``poll`` settles that."""
+        """The handle of a job whose request was written, whether or not the farm has it; ``poll`` finds that out."""
         return {"key": key} if self.of(key).request else None
 
     def look(self, handle: Handle) -> Outcome:
-        """Judge by what the job left behind, then by whether its process lives, and before it begins by the farm.
+        """Return the state of the job: by its files, then by its process; before it begins, by asking the farm.
 
         Raises:
             CannotTell: it has not begun and the farm does not answer, or its folder is not there.
@@ -78,9 +78,9 @@ class Farm:
         return Running() if alive else Lost(f"{_named(folder.started)} ended without a result or a word")
 
     def poll(self, handle: Handle) -> Outcome:
-        """As ``look``, but a job that the farm will never begin is barred from beginning.
+        """Return the state as ``look`` does, but bar a job that the farm will never begin.
 
-        What a killed supervisor left running on this machine is killed too: nobody limits its time.
+        Processes that a killed supervisor left running on this machine are killed too: nothing limits their time.
         """
         folder, outcome = self.of(handle["key"]), self.look(handle)
         if isinstance(outcome, Failed) and not folder.started:
@@ -90,7 +90,7 @@ class Farm:
         return outcome
 
     def cancel(self, handle: Handle) -> bool:
-        """Stop the job and everything it started, wherever that is; returns whether it had not begun and never will."""
+        """Stop the job and everything it started, on any machine. True if it had not begun and never will."""
         folder = self.of(handle["key"])
         if not folder.request or folder.verdict() is not None:
             return False
@@ -105,7 +105,7 @@ class Farm:
         return False
 
     def wait(self, handles: list[Handle], seconds: float) -> None:
-        """Return when one of the jobs has ended, as far as their folders tell, or after ``seconds``."""
+        """Return when one of the jobs has ended, by their folders, or after ``seconds``."""
         deadline = time.monotonic() + seconds
         folders = [self.of(handle["key"]) for handle in handles]
         while folders and time.monotonic() < deadline and not any(_has_ended(folder) for folder in folders):
@@ -113,15 +113,15 @@ class Farm:
 
 
 def run_job(folder: str) -> str:
-    """What a worker of a farm does: run the job in a process group of its own, and wait for its end.
+    """Run a job on a worker of a farm, in a process group of its own, and wait for its end.
 
-    The process outlives the worker. Where another has begun the job, this returns at once.
+    The process outlives the worker. If another worker has begun the job, this returns at once.
 
     Args:
         folder: The job's folder.
 
     Returns:
-        How it ended, in words.
+        The outcome, in words.
 
     Raises:
         FieldcraftError: the worker does not see the folder, or the process ended before it began.
@@ -142,7 +142,10 @@ def run_job(folder: str) -> str:
 
 
 def lives(folder: JobFolder) -> bool:
-    """Whether the process that began a job runs; one of another machine by the sign of life that it gives."""
+    """True if the process that began a job is alive.
+
+    For a process of another machine: true if its last heartbeat is less than ``SILENT_S`` old.
+    """
     started = folder.started
     if _is_here(started):
         return is_alive(started["pid"], started["started"])

@@ -1,7 +1,7 @@
 """One simulation in a process group of its own: ``python -m fieldcraft.flows.jobs.simulation FOLDER``.
 
-A light supervisor forks the process that works and outlives it, so that the wall-time limit holds even when whoever
-submitted the job is gone. Nothing heavy is imported before the fork.
+A light supervisor forks the process that works and outlives it, so that the wall-time limit holds even when the pass
+that submitted the job is gone. Nothing heavy is imported before the fork.
 """
 
 import os
@@ -30,8 +30,8 @@ class Refused:
     """A design that the simulator's gate did not let run.
 
     Args:
-        reason: Why.
-        cost: What that cost, in budget units.
+        reason: Reason of the gate.
+        cost: Cost of the gate, in budget units.
     """
 
     reason: str
@@ -82,7 +82,7 @@ def _supervise(job: "JobFolder", worker: int, limit: float) -> int:
 
 
 def _answer(job: "JobFolder") -> None:
-    """Give a sign of life, and end where the job was recalled; the limit holds also where its folder is gone."""
+    """Write a heartbeat, and end if the job was recalled. Disk errors are ignored, so that the time limit holds."""
     with suppress(OSError):
         job.beat()
     if job.recalled:
@@ -131,7 +131,7 @@ def _plugins(request: Mapping[str, Any]) -> Sequence[Path]:
 
 
 def judged(error: Exception | SystemExit) -> "tuple[FailureKind, str, float | None]":
-    """The kind of failure that an exception of a simulator is, the reason in words, and the cost where it is known."""
+    """Kind of failure, reason in words, and cost where it is known, of an exception that a simulator raised."""
     from fieldcraft.flows.spec.source_files import NotApproved
     from fieldcraft.physics.problem import Infeasible, Transient
 
@@ -146,11 +146,11 @@ def judged(error: Exception | SystemExit) -> "tuple[FailureKind, str, float | No
 
 
 def simulate(request: Mapping[str, Any], plugins: Sequence[Path]) -> "xr.Dataset | Refused":
-    """The fields of the design in a job's request, or why it was not run; raises what the simulator raises.
+    """The fields of the design in a job's request, or the gate's refusal; raises what the simulator raises.
 
     Raises:
-        flows.spec.source_files.NotApproved: what would run is not what was approved; looked at before and after it is
-            imported.
+        flows.spec.source_files.NotApproved: the code that would run is not the approved code; checked before and after
+            it is imported.
     """
     from fieldcraft.flows.machinery.random_streams import Use, stream
     from fieldcraft.flows.spec.registry import build

@@ -1,1 +1,1 @@
-"""Servers, leases, webhooks, progress, profiling, random streams: knows no campaign component."""
+"""Servers, leases, webhooks, progress, profiling and random streams; none of them knows a campaign component."""

@@ -1,9 +1,9 @@
-"""A Prefect server for the length of one command, tuned for it, that cannot outlive whoever started it.
+"""A Prefect server for the length of one command, tuned for it, that ends with the process that started it.
 
-Left alone, Prefect's temporary server costs 13-25 s: it runs every migration on an empty database, registers every
-block type, starts services that a local run has no use for, and each flow then waits a second for a heartbeat thread.
-Here the server starts first and imports go on beside it, an empty database is copied from a migrated one, and it
-ends when the pipe to its parent closes (even if the parent was killed).
+Prefect's own temporary server takes 13-25 s: it runs every migration on an empty database, registers every block type,
+starts services that a local run does not need, and each flow then waits a second for a heartbeat thread. Here the
+server starts first and imports go on beside it, a new database is copied from a migrated one, and the server ends when
+the pipe to its parent closes (even if the parent was killed).
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class Server:
     def __init__(self, home: Path) -> None:
         """Begin to start a server, unless the user names one, and return at once; call before importing Prefect.
 
-        The child imports what it needs and then waits for ``begin``: until then nothing is written.
+        The child imports its modules and then waits for ``begin``: until then nothing is written.
         """
         for name, value in _QUIET.items():
             os.environ.setdefault(name, value)
@@ -98,7 +98,7 @@ class Server:
         os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
 
     def begin(self) -> None:
-        """Let the child write its database and serve.
+        """Tell the child to write its database and serve.
 
         Raises:
             FieldcraftError: it has ended; nothing was changed.
@@ -114,7 +114,7 @@ class Server:
                 raise self._ended("before it began to serve") from None
 
     def _ended(self, when: str) -> FieldcraftError:
-        """What is said of a child that is gone."""
+        """The error for a child that has ended."""
         assert self.child is not None  # it is gone
         from fieldcraft.storage.processes import signal_name
 
@@ -167,7 +167,7 @@ class Server:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Say in one line that the API stopped answering within the block, for longer than Prefect's client is patient.
+        """Raise a one-line error if the API stops answering within the block for longer than Prefect's client retries.
 
         Raises:
             FieldcraftError: it did.
@@ -189,9 +189,9 @@ class Server:
         return (user, password) if found else None
 
     def close(self) -> None:
-        """End the child, and leave the environment as it was found.
+        """End the child, and restore the environment.
 
-        One that has not begun has written nothing and need not come to the end of its imports.
+        A child that has not begun is killed: it has written nothing.
         """
         if self.child is not None:
             if self.begun:
@@ -207,7 +207,7 @@ class Server:
 
 
 def _silence(error: Exception) -> str | None:
-    """Why Prefect's client gave the API up, in one line; None for an error of another kind."""
+    """The reason why Prefect's client gave up on the API, in one line; None for an error of another kind."""
     import httpx
 
     # A RuntimeError is how it tells of its first look at the server.
@@ -219,9 +219,9 @@ def _silence(error: Exception) -> str | None:
 
 
 def _send_events() -> None:
-    """Let Prefect send the events it still holds, while there is a server.
+    """Send the events that Prefect still holds, while the server runs.
 
-    Left to the end of the process, it would try for a minute to reach the server that has ended, and print why not.
+    At the end of the process Prefect would try for a minute to reach the server that has ended, and print the failure.
     """
     if "prefect.events.worker" not in sys.modules:
         return
@@ -233,7 +233,10 @@ def _send_events() -> None:
 
 @contextmanager
 def without_heartbeats() -> Iterator[None]:
-    """Flows inside emit no heartbeats, whose thread costs each flow call up to a second: the lease tells who lives."""
+    """Run flows without heartbeats within the block: their thread costs each flow call up to 1 s.
+
+    The pass lease shows instead which process is alive.
+    """
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
@@ -242,7 +245,10 @@ def without_heartbeats() -> Iterator[None]:
 
 @contextmanager
 def one_client() -> Iterator[None]:
-    """Flows inside share one client: each would make one of its own, load certificates and ask for the version."""
+    """Share one client among the flows inside.
+
+    Otherwise each would make its own client, load certificates and ask for the version.
+    """
     from prefect.context import SyncClientContext
 
     with SyncClientContext.get_or_create():
@@ -255,7 +261,7 @@ def _template() -> Path:
 
 
 def _copied(source: Path, target: Path) -> None:
-    """Copy a database that nobody writes, whole or not at all."""
+    """Copy a database that no process writes, atomically."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     shutil.copyfile(source, draft)
@@ -265,7 +271,7 @@ def _copied(source: Path, target: Path) -> None:
 
 
 def _migrated(database: Path) -> None:
-    """Bring a new database up to date, by copying one that is where this machine has made one before."""
+    """Migrate a new database, or copy a migrated one where this machine has made one before."""
     if database.exists():
         return
     template = _template()
@@ -305,7 +311,7 @@ def _serve() -> None:
 
 
 def _prepare() -> None:
-    """Make the migrated database that new homes are copied from, so that no first run has to wait for it."""
+    """Make the migrated database that new homes are copied from, so that the first run need not."""
     if _template().exists():
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
-"""Where the time of a run goes, told at its end by ``fieldcraft run --profile``; without that nothing is measured.
+"""Time profile of a run, printed at its end by ``fieldcraft run --profile``; without that nothing is measured.
 
-Spans may lie in one another, and each second counts for the innermost alone: all together are the whole, to rounding.
-A step's span lies in the one of Prefect, which calls it, so that Prefect's is what calling costs.
+Spans may be nested, and each second counts for the innermost span alone: the spans add up to the whole, to rounding.
+A step's span lies within Prefect's span, so that Prefect's is the overhead of calling the step.
 """
 
 import time
@@ -27,8 +27,8 @@ class Spent:
     """Time under one name.
 
     Args:
-        count: How often it was begun.
-        seconds: Wall time, without that of spans within.
+        count: Number of times it was begun.
+        seconds: Wall time in seconds, without that of spans within.
     """
 
     count: int = 0
@@ -37,11 +37,11 @@ class Spent:
 
 @dataclass
 class Profile:
-    """What was spent, by name, from the moment it is made.
+    """Time spent, by name, since it was made.
 
     Args:
-        clock: Seconds from any moment on.
-        trials: Trials settled meanwhile.
+        clock: Clock in seconds, from any origin.
+        trials: Number of trials settled meanwhile.
     """
 
     clock: Callable[[], float] = time.perf_counter
@@ -65,13 +65,13 @@ class Profile:
             self._open.pop()
 
     def _settle(self) -> None:
-        """Count the time since the last look for the innermost span."""
+        """Add the time since the last call to the innermost span."""
         now = self.clock()
         self.spent[self._open[-1]].seconds += now - self._last
         self._last = now
 
     def data(self) -> dict[str, Any]:
-        """What was spent until now, as JSON: seconds in all and by name, with counts, shares and seconds a trial."""
+        """Time spent until now, as JSON: seconds in all and by name, with counts, shares and seconds a trial."""
         self._settle()
         whole = self._last - self.began
         named = sorted(self.spent.items(), key=lambda item: ORDER.index(item[0]))
@@ -101,24 +101,24 @@ def profiled() -> Iterator[Profile]:
 
 
 def span(name: str) -> AbstractContextManager[None]:
-    """The time of the block under ``name`` (one of ``ORDER``), where it is measured."""
+    """Count the time of the block under ``name`` (one of ``ORDER``), if profiling is on."""
     profile = _profile.get()
     return nullcontext() if profile is None else profile.span(name)
 
 
 def settled(trials: int) -> None:
-    """So many more trials were settled."""
+    """Add to the number of settled trials."""
     if (profile := _profile.get()) is not None:
         profile.trials += trials
 
 
 def step_name(step: Callable[..., Any]) -> str:
-    """What a step is called: its function's name without ``_step``."""
+    """Name of a step: its function's name without ``_step``."""
     return step.__name__.removesuffix("_step")
 
 
 def measured(step: Callable[P, T]) -> Callable[P, T]:
-    """The step, its time under its name."""
+    """The step, with its time counted under its name."""
 
     @wraps(step)
     def timed(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -129,7 +129,7 @@ def measured(step: Callable[P, T]) -> Callable[P, T]:
 
 
 def profile_text(data: dict[str, Any]) -> str:
-    """What ``Profile.data`` tells, as a table."""
+    """The data of ``Profile.data`` as a table."""
     trials = data["trials"]
     lines = [
         f"{data['seconds']:.1f} s, {trials} trials settled",

@@ -1,4 +1,4 @@
-"""What a pass tells whoever watches it. Nobody has to listen; nothing depends on it."""
+"""Progress events of a pass, for an optional listener."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def tell(event: str, **details: Any) -> None:
-    """Tell the listener, where there is one, that ``event`` happened."""
+    """Tell the listener, if there is one, that ``event`` happened."""
     listener = _listener.get()
     if listener is not None:
         listener(event, details)
@@ -18,7 +18,7 @@ def tell(event: str, **details: Any) -> None:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Hear everything that is told inside the block."""
+    """Call ``listener`` for every event inside the block."""
     token = _listener.set(listener)
     try:
         yield

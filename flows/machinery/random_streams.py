@@ -1,6 +1,6 @@
-"""Randomness is addressed, not carried: each use has its own stream, named by (seed, iteration, step, slot).
+"""Random streams by address: each use has its own stream, named by (seed, iteration, step, slot).
 
-Whatever is redone after a crash draws the same numbers, and nothing that is added elsewhere shifts them
+A step that is redone after a crash draws the same numbers, and a new use elsewhere does not shift them
 (numpy.random.SeedSequence with a spawn key).
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Use(IntEnum):
-    """What a stream is for. The numbers are part of the address: never reuse or reorder them."""
+    """Purpose of a stream. The numbers are part of the address: never reuse or reorder them."""
 
     INITIAL = 1
     COLLOCATE = 2

@@ -1,4 +1,4 @@
-"""What a step took."""
+"""Wall time and CPU time of a step."""
 
 import time
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Clock:
-    """Runs from when it is made.
+    """A stopwatch, started when it is made.
 
     Args:
         wall: Wall time when it was made, in seconds.

@@ -1,6 +1,6 @@
-"""One POST of JSON to a webhook of the operator's: within a stated time, to that host only, and never saying its URL.
+"""One POST of JSON to the operator's webhook: within a time limit, to that host only, and without printing its URL.
 
-A webhook's path is often its secret, so whatever is said about a failure names the host alone.
+A webhook's path is often its secret, so messages about a failure name the host alone.
 """
 
 import http.client
@@ -17,11 +17,11 @@ from fieldcraft.flows.errors import FieldcraftError
 
 
 class NotDelivered(FieldcraftError):
-    """Whoever was told did not say that they took it; they may have taken it all the same.
+    """The receiver did not confirm a message; it may have taken it all the same.
 
     Attributes:
-        status: What they said instead, an HTTP status or a command's exit status; None when they said nothing.
-        reached: Whether they may have heard anything at all.
+        status: Its answer, an HTTP status or a command's exit status; None when there was none.
+        reached: True if it may have received anything.
     """
 
     def __init__(self, message: str, status: int | None = None, *, reached: bool = True) -> None:
@@ -30,16 +30,16 @@ class NotDelivered(FieldcraftError):
 
 
 def post(url: str, body: Any, key: str, token: str | None, seconds: float) -> None:
-    """Send ``body`` as JSON; returns once the webhook has answered that it took it (any status from 200 to 299).
+    """Send ``body`` as JSON and return once the webhook has confirmed it (any status from 200 to 299).
 
     Redirects are not followed: the operator named one host.
 
     Args:
-        url: Of the webhook, as the settings have it.
-        body: What is said, as JSON.
-        key: ``Idempotency-Key``; the same for every try to say the same.
+        url: URL of the webhook, as in the settings.
+        body: The message, as JSON.
+        key: ``Idempotency-Key``; the same for every try to send the same message.
         token: Bearer token, if any.
-        seconds: Limit of the whole exchange, look-up of the name and a server that dawdles included.
+        seconds: Limit of the whole exchange in seconds, with the look-up of the name and a slow server.
 
     Raises:
         NotDelivered: it was refused, there was no answer in time, or the request cannot be made.
@@ -85,7 +85,7 @@ def _connection(parts: SplitResult, seconds: float) -> http.client.HTTPConnectio
 
 
 def _within(seconds: float, work: Callable[[], int], stop: Callable[[], None]) -> int:
-    """What ``work`` returns or raises; a socket's own limit is for one read, and name look-up has none at all."""
+    """Run ``work`` with a limit of time on the whole; a socket's limit is for one read, and name look-up has none."""
     answers: list[int | Exception] = []
 
     def record() -> None:
@@ -106,7 +106,7 @@ def _within(seconds: float, work: Callable[[], int], stop: Callable[[], None]) -
 
 
 def _cut(connection: http.client.HTTPConnection) -> None:
-    """End the exchange that another thread waits for."""
+    """Shut the connection that another thread waits for."""
     if connection.sock is not None:
         with suppress(OSError):  # it ended by itself
             connection.sock.shutdown(socket.SHUT_RDWR)

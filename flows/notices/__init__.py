@@ -1,1 +1,1 @@
-"""Telling people: the ledger's notices, to webhook and command."""
+"""Delivery of the ledger's notices to people, by webhook and command."""

@@ -1,7 +1,8 @@
-"""Telling people of what needs them: the ledger's notices, to the operator's webhook and local command.
+"""Delivery of the ledger's notices to people, by the operator's webhook and local command.
 
-At least once, and always under the same key: a notice is told when every channel of the settings took it, and until
-then a later pass tries again, after a pause that grows with its age. Nothing here stops a pass or takes it long.
+Each notice is delivered at least once, always with the same key. It counts as delivered when every channel of the
+settings took it. Until then later passes try again, after a pause that grows with its age. Delivery never stops a pass
+and takes it at most ``PATIENCE_S``.
 """
 
 import json
@@ -41,11 +42,11 @@ Channel = Callable[[Mapping[str, Any], float], None]
 
 @dataclass(frozen=True)
 class Told:
-    """What came of telling.
+    """Result of a delivery.
 
     Args:
         told: Ids of the notices that every channel took.
-        problems: Why others were not, by id.
+        problems: Reasons why others were not taken, by id.
     """
 
     told: tuple[int, ...]
@@ -53,14 +54,14 @@ class Told:
 
 
 def deliver(settings: Settings, ledger: Ledger, campaign: str | None = None) -> int:
-    """Tell what is due, within ``PATIENCE_S``; returns how many notices were told.
+    """Deliver the notices that are due, within ``PATIENCE_S``. Returns the number delivered.
 
-    Never raises: what could not be told counts a try in the ledger, where ``status`` and ``doctor`` see it.
+    Never raises: a failed delivery counts as a try in the ledger, which ``status`` and ``doctor`` show.
 
     Args:
-        settings: With the webhook and the command; without either nothing is told and no try is counted.
-        ledger: Where the notices are.
-        campaign: Of this one only; None for all.
+        settings: Settings with the webhook and the command; without either nothing is sent and no try is counted.
+        ledger: Ledger of the notices.
+        campaign: Only this campaign's notices; None for all.
     """
     if not channels(settings):
         return 0
@@ -73,18 +74,18 @@ def deliver(settings: Settings, ledger: Ledger, campaign: str | None = None) -> 
 
 
 def tell_all(settings: Settings, ledger: Ledger, notices: Sequence[Notice], patience_s: float) -> Told:
-    """Tell these notices, due or not; a channel that does not answer at all is not tried again.
+    """Deliver these notices, due or not; a channel that does not answer at all is not tried again.
 
-    What nobody needs to hear of any more is marked as told, and told to nobody.
+    Notices that ask for nothing any more are marked as delivered without being sent.
 
     Args:
-        settings: With the webhook and the command.
-        ledger: Where the outcome is noted.
-        notices: What to tell, in this order.
+        settings: Settings with the webhook and the command.
+        ledger: Ledger in which the outcome is recorded.
+        notices: Notices, in order.
         patience_s: Time in seconds after which the rest is left, without counting a try.
 
     Raises:
-        storage.ledger.LedgerError: the outcome cannot be noted; what was told will be told again.
+        storage.ledger.LedgerError: the outcome cannot be recorded; the notices will be delivered again.
     """
     deadline = time.monotonic() + patience_s
     campaigns = {name: ledger.campaign(name) for name in {notice.campaign for notice in notices}}
@@ -116,18 +117,18 @@ def current(ledger: Ledger, notices: Sequence[Notice]) -> list[Notice]:
 
 
 def is_past(notice: Notice, decided: Collection[str]) -> bool:
-    """Whether a notice asks nobody for anything any more: it waits for approvals, and all were decided on.
+    """True if a notice asks for nothing any more: it waits for approvals, and all its trials were decided on.
 
     Args:
         notice: Any notice.
-        decided: The trials of its campaign that do not wait to be decided on.
+        decided: The trials of its campaign that do not wait for a decision.
     """
     named = set(notice.payload.get("trials", ()))
     return notice.event == _ASKS and bool(named) and named.issubset(decided)
 
 
 def _tell_one(ways: Sequence[Channel], dead: dict[Channel, str], message: Mapping[str, Any], deadline: float) -> str:
-    """Say one message on every channel but the dead, and note which are; returns what went wrong, if anything."""
+    """Send one message on every channel that still answers, and mark those that do not. Returns the problems, or ""."""
     problems = []
     for way in ways:
         try:
@@ -142,7 +143,7 @@ def _tell_one(ways: Sequence[Channel], dead: dict[Channel, str], message: Mappin
 
 
 def channels(settings: Settings) -> list[Channel]:
-    """The ways in which the operator wants to be told."""
+    """The channels of the operator's settings."""
 
     def webhook(message: Mapping[str, Any], seconds: float) -> None:
         assert settings.notify_url is not None  # else it is no channel
@@ -158,8 +159,8 @@ def run_command(words: Sequence[str], message: Mapping[str, Any], seconds: float
     """Run the local command with the message as JSON on its standard input, no shell, in a process group of its own.
 
     Raises:
-        NotDelivered: it cannot be started, ends with another status than 0, or not within ``seconds``: its whole
-            group is then killed.
+        NotDelivered: it cannot be started, ends with another status than 0, or does not end within ``seconds``; its
+            whole group is then killed.
     """
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     with tempfile.TemporaryFile() as said:
@@ -201,20 +202,21 @@ def _last_line(said: IO[bytes]) -> str:
 
 
 def due_at(notice: Notice) -> float:
-    """When the next try is due, in seconds since the epoch: at once at first, then at ever greater ages."""
+    """Time of the next try, in seconds since the epoch: the first at once, later ones after growing pauses."""
     pause = _FIRST_PAUSE_S * _GROWTH ** min(notice.tries, _MOST_TRIES) if notice.tries else 0.0
     return notice.created + pause
 
 
 def is_due(notice: Notice, now: float) -> bool:
-    """Whether a notice is to be told; one that nobody was told of yet is, though the clock was set back since."""
+    """True if a notice is to be sent now. One that was never tried is always due, even if the clock was set back."""
     return not notice.tries or due_at(notice) <= now
 
 
 def message_of(campaign: Campaign, notice: Notice) -> dict[str, Any]:
-    """What is told of a notice, as JSON; ``key`` is the same at every telling and another for every other notice.
+    """The message of a notice, as JSON; ``key`` is an idempotency key.
 
-    A ledger that was restored from a copy gives the same number to another notice, but not the same moment.
+    A ledger that was restored from a copy may give the same number to another notice, so the key also contains the time
+    of the notice.
     """
     identity = digest_of([campaign.name, campaign.digest, campaign.created, notice.key, notice.created])[:16]
     return {
@@ -229,7 +231,7 @@ def message_of(campaign: Campaign, notice: Notice) -> dict[str, Any]:
 
 
 def text_of(notice: Notice) -> str:
-    """A notice in one sentence, with what to do; on one line whatever its payload holds."""
+    """A notice as one sentence, with what to do, on one line."""
     name, payload = notice.campaign, notice.payload
     match notice.event:
         case "approval waiting":

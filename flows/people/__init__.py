@@ -1,1 +1,1 @@
-"""What people decide: approve, reject, edit, prioritise, retry, abandon, cancel."""
+"""Decisions of people: approve, reject, edit, prioritise, retry, abandon, cancel."""

@@ -1,9 +1,9 @@
-"""What people decide: approve, reject, edit and prioritise trials. The commands and the flow ``decide`` both end here.
+"""Decisions of people on trials: approve, reject, edit and prioritise, for the commands and the flow ``decide``.
 
-Every decision is bound to what the person saw: the trial's state, version and the digest of what would run. Whoever
-comes second is told who was first, and changes nothing.
+Every decision is bound to the version of the trial that the person saw: its state and the digest of what would run. If
+the trial has changed since, the decision is refused, and the error names who changed it.
 
-    Overtaken   somebody, or something, was faster
+    Overtaken   somebody, or a pass, changed the trial first
 """
 
 import re
@@ -40,7 +40,7 @@ _WHAT_HAPPENED: Mapping[TrialState, str] = {
 
 
 class Overtaken(FieldcraftError):
-    """The trial is no longer what the person saw; the message says who did what, and when."""
+    """The trial has changed since the person saw it; the message says who changed it, how and when."""
 
 
 def approve(
@@ -54,17 +54,17 @@ def approve(
     """Approve proposals of one campaign, all or none, for the code that would run now.
 
     Args:
-        ledger: Where they are.
-        settings: Where that code is looked up.
-        person: Who approves; their cost limit holds for each trial and for the sum.
-        choices: The proposals; under the policy ``batch`` all that an iteration has.
-        comment: What they say to it.
-        attempts: How often each may be sent; by default as often as the campaign file says.
+        ledger: Ledger of the trials.
+        settings: Settings by which that code is found.
+        person: The approver; their cost limit holds for each trial and for the sum.
+        choices: The proposals; under the policy ``batch`` all proposals of an iteration.
+        comment: Comment of the approver.
+        attempts: Number of times each may be sent; by default as in the campaign file.
 
     Raises:
-        Overtaken: one of them is not waiting any more, or not what was seen.
+        Overtaken: one of them does not wait any more, or has changed since it was seen.
         identity.Refused: the cost is above the person's limit, or only an operator may give so many attempts.
-        InputError: the choices, the comment or the attempts cannot be, or the code is not here that would run.
+        InputError: the choices, the comment or the attempts are invalid, or the code that would run is not here.
     """
     comment = remark(comment, "comment")
     trials = _seen(ledger, choices, {TrialState.PROPOSED})
@@ -91,23 +91,23 @@ def reject(ledger: Ledger, person: Person, choices: Sequence[Choice], reason: st
 def edit(
     ledger: Ledger, settings: Settings, person: Person, choice: Choice, values: Mapping[str, str], reason: str = ""
 ) -> tuple[Trial, Trial]:
-    """Change variables of a trial that was not sent yet; a person, or the policy, then approves it afresh.
+    """Change variables of a trial that was not sent yet; it then needs a new approval, by a person or the policy.
 
     Args:
-        ledger: Where it is.
-        settings: Where the campaign's problem is looked up.
-        person: Who edits; their cost limit holds for the new design, which the policy may approve at once.
+        ledger: Ledger of the trial.
+        settings: Settings by which the campaign's problem is found.
+        person: The editor; their cost limit holds for the new design, which the policy may approve at once.
         choice: The trial.
         values: New values as text, in the variables' units; the other variables keep theirs.
-        reason: Why.
+        reason: Reason of the edit.
 
     Returns:
         The trial before and after.
 
     Raises:
-        Overtaken: it was sent or decided upon, or is not what was seen.
+        Overtaken: it was sent or decided upon, or has changed since it was seen.
         identity.Refused: the new design costs more than the person may approve.
-        InputError: the design is not one of the campaign's space, or the reason cannot be.
+        InputError: the design is not one of the campaign's space, or the reason is invalid.
     """
     reason = remark(reason, "reason")
     (before,) = _seen(ledger, [choice], _UNSENT)
@@ -125,17 +125,17 @@ def edit(
 
 
 def prioritise(ledger: Ledger, person: Person, trial: str, priority: int, reason: str = "") -> Trial:
-    """Set a trial's priority: of the approved trials those of greater priority are sent first.
+    """Set a trial's priority: approved trials of higher priority are sent first.
 
     Args:
-        ledger: Where it is.
-        person: Who sets it.
-        trial: Its id or label; what was seen of it plays no part.
-        priority: 0 at first.
-        reason: Why.
+        ledger: Ledger of the trial.
+        person: The person who sets it.
+        trial: Id or label; the revision and digest in a label are not checked.
+        priority: New priority, from -1,000,000 to 1,000,000; a new trial has 0.
+        reason: Reason of the change.
 
     Raises:
-        InputError: the priority or the reason cannot be.
+        InputError: the priority or the reason is invalid.
     """
     if abs(priority) > _HIGHEST:
         raise InputError(f"A priority of {priority} is out of reach: give one from {-_HIGHEST} to {_HIGHEST}.")
@@ -176,10 +176,10 @@ def _seen(ledger: Ledger, choices: Sequence[Choice], states: Collection[TrialSta
 
 
 def require_seen(ledger: Ledger, choice: Choice, trial: Trial) -> None:
-    """Accept a decision on a trial that still is what the person saw of it.
+    """Accept a decision on a trial that has not changed since the person saw it.
 
     Raises:
-        Overtaken: it is not; says who changed it.
+        Overtaken: it has; says who changed it.
     """
     if not choice.names(trial):
         raise Overtaken(
@@ -228,7 +228,7 @@ def _attempts(spec: CampaignSpec, person: Person, wanted: int | None) -> int:
 
 
 def _level(space: SearchSpace, name: str, text: str) -> Level:
-    """A value as a variable takes it; one that is no number is left as text, which the space then refuses."""
+    """A value of the variable's type; text that is no number stays text, which the space then refuses."""
     variable = next((one for one in space.variables if one.name == name), None)
     if variable is None or isinstance(variable, Categorical):
         return text
@@ -244,7 +244,7 @@ def _grants(trials: Sequence[Trial]) -> list[Grant]:
 
 @contextmanager
 def one_winner(ledger: Ledger, trials: Sequence[Trial]) -> Iterator[None]:
-    """A lost compare-and-swap, told as who was faster."""
+    """Raise ``Overtaken`` for a lost compare-and-swap; its message names who changed the trial first."""
     try:
         yield
     except StaleTrial:
@@ -259,7 +259,7 @@ def _overtaken(ledger: Ledger, trial: Trial) -> Overtaken:
 
 
 def _decision(ledger: Ledger, trial: Trial) -> str:
-    """Who brought the trial to where it is, and when: ``was rejected by ben 3 s ago (too hot)``."""
+    """Latest change of a trial, with its author and time: ``was rejected by ben 3 s ago (too hot)``."""
     events = [event for event in ledger.history(trial.campaign, trial.id) if event.version is not None]
     event = next(event for event in reversed(events) if _moves(event))
     reason = one_line(event.reason)
@@ -271,5 +271,5 @@ def _decision(ledger: Ledger, trial: Trial) -> str:
 
 
 def _moves(event: Event) -> bool:
-    """Whether the event tells of a change of state or of design."""
+    """True if the event changed the trial's state or design."""
     return event.action == "edit" or (event.after is not None and event.after != event.before)

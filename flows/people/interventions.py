@@ -1,7 +1,7 @@
-"""What people do about trials that failed, that nobody can tell of, or that should stop: retry, abandon, cancel.
+"""Interventions of people in trials that failed, are held, or should stop: retry, abandon, cancel.
 
-A trial is moved first and its job stopped after: a crash in between leaves a job that nobody waits for, which the next
-pass stops (``flows.steps.cleanup``).
+The trial's state is changed first and its job stopped after. A crash in between leaves a job that no trial waits for,
+which the next pass stops (``flows.steps.cleanup``).
 """
 
 import time
@@ -34,23 +34,23 @@ _REMEDIES = {
 
 
 class NotStopped(FieldcraftError):
-    """The trial has been moved, and whoever does it could not be told; the next pass tells them."""
+    """The trial's state was changed, but its dispatcher could not be told to stop the job; the next pass retries."""
 
 
 def retry(ledger: Ledger, settings: Settings, person: Person, named: str, comment: str = "") -> Trial:
-    """Approve a failed or held trial afresh, for as many attempts as the campaign file says.
+    """Approve a failed or held trial again, for as many attempts as the campaign file says.
 
     Args:
-        ledger: Where it is.
-        settings: Where the code that would run is looked up.
-        person: Who approves.
-        named: Its id, or its label, which binds the approval to what was seen.
-        comment: What they say to it.
+        ledger: Ledger of the trial.
+        settings: Settings by which the code that would run is found.
+        person: The approver.
+        named: Id, or label, which binds the approval to the version that was seen.
+        comment: Comment of the approver.
 
     Raises:
         identity.Refused: it costs more than the person may approve.
-        InputError: it neither failed nor is held, its campaign has ended, or the code is not here that would run.
-        decisions.Overtaken: somebody was faster, or the trial is not what was seen.
+        InputError: it neither failed nor is held, its campaign has ended, or the code that would run is not here.
+        decisions.Overtaken: somebody changed it first, or it has changed since it was seen.
     """
     comment, trial = remark(comment, "comment"), _in(ledger, named, _RETRIED, "sent again")
     require_seen(ledger, Choice.of(named), trial)
@@ -73,12 +73,12 @@ def retry(ledger: Ledger, settings: Settings, person: Person, named: str, commen
 
 
 def abandon(ledger: Ledger, settings: Settings, person: Person, named: str, reason: str) -> Trial:
-    """Give a trial up for good and stop its job; a result that still comes is kept and changes nothing.
+    """Give a trial up for good and stop its job; a result that still arrives is kept and changes nothing.
 
     Raises:
         InputError: it was not sent, has a result or was given up, or there is no reason.
-        decisions.Overtaken: somebody was faster.
-        NotStopped: it has been moved, but its job could not be stopped.
+        decisions.Overtaken: somebody changed it first.
+        NotStopped: its state was changed, but its job could not be stopped.
     """
     reason = _reason(reason)
     trial = _in(ledger, named, _RETRIED | _CANCELLED, "abandoned")
@@ -91,12 +91,12 @@ def abandon(ledger: Ledger, settings: Settings, person: Person, named: str, reas
 
 
 def cancel(ledger: Ledger, settings: Settings, person: Person, named: str, reason: str) -> Trial:
-    """Stop a trial that is running; it has failed as cancelled, and is repeated only on a person's word.
+    """Stop a running trial; it fails as cancelled, and is repeated only if a person decides so.
 
     Raises:
         InputError: it does not run, or there is no reason.
-        decisions.Overtaken: somebody was faster.
-        NotStopped: it has been moved, but its job could not be stopped.
+        decisions.Overtaken: somebody changed it first.
+        NotStopped: its state was changed, but its job could not be stopped.
     """
     reason = _reason(reason)
     trial = _in(ledger, named, _CANCELLED, "cancelled")
@@ -115,7 +115,7 @@ def cancel(ledger: Ledger, settings: Settings, person: Person, named: str, reaso
 
 
 def _elapsed(ledger: Ledger, trial: Trial) -> float | None:
-    """Wall time in seconds, up to its limit, of an attempt that runs; None where it is not known to, or people work."""
+    """Wall time of a running attempt in seconds, up to its limit; None if it does not run, or people work on it."""
     if trial.state is not TrialState.RUNNING or by_people(ledger.campaign(trial.campaign)):
         return None
     history = ledger.history(trial.campaign, trial.id)
@@ -126,10 +126,10 @@ def _elapsed(ledger: Ledger, trial: Trial) -> float | None:
 
 
 def _stop(ledger: Ledger, settings: Settings, trial: Trial, done: Trial) -> None:
-    """Stop the job of a trial that has been moved from ``trial`` to ``done``.
+    """Stop the job of a trial whose state was changed from ``trial`` to ``done``.
 
     Raises:
-        NotStopped: whoever does it could not be told.
+        NotStopped: the dispatcher could not be told.
     """
     try:
         dispatcher = dispatcher_of(trial.campaign, _specification(ledger, trial).dispatcher, settings)

@@ -1,1 +1,1 @@
-"""After a fault: doctor, repair, backup, restore, move."""
+"""Recovery after a fault: doctor, repair, backup, restore, move."""

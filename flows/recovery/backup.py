@@ -1,9 +1,8 @@
 """Copies of a home: ``backup`` while campaigns go on, ``move`` with the original sealed, ``restore`` at another place.
 
-A backup is one instant of the ledger, and then everything that instant mentions: fields never change, and the results
-of jobs that have ended do not either. A job that still runs is not in it. Where a copy goes on, such a job counts as
-lost, so that it is held for a person, or made again where its simulator is idempotent; it is never begun a second
-time in silence.
+A backup holds the ledger at one instant, and all fields and results of ended jobs that this ledger refers to; these
+never change. A job that still runs is not in it. In the restored copy such a job counts as lost: its trial is held for
+a person, or repeated if its simulator is idempotent. It is never started a second time without notice.
 """
 
 import socket
@@ -37,12 +36,12 @@ LAB = "lab/"
 
 @dataclass(frozen=True)
 class BackedUp:
-    """What a backup did.
+    """Result of a backup.
 
     Args:
-        folder: Where it is.
-        manifest: What it holds.
-        copied: Fields that were not there before.
+        folder: Folder of the backup.
+        manifest: Contents of the backup.
+        copied: Number of fields that were not there before.
         seconds: Wall time.
     """
 
@@ -53,13 +52,13 @@ class BackedUp:
 
 
 def back_up(settings: Settings, destination: Path, person: Person, *, sealed: bool = False) -> BackedUp:
-    """Copy a home as it is now, whatever is at work in it.
+    """Copy a home as it is now; campaigns may go on meanwhile.
 
     Args:
-        settings: The home.
+        settings: Settings of the home.
         destination: Folder of the backup; one that holds an earlier backup of the same home is added to.
-        person: Who makes it.
-        sealed: Whether the home is sealed, so that nothing changes any more: its scratch folders are then copied too.
+        person: The person who makes it.
+        sealed: True if the home is sealed, so that nothing changes any more: its scratch folders are then copied too.
 
     Raises:
         InputError: the destination lies in the home, or the home was moved and this is not part of that.
@@ -123,14 +122,14 @@ def _orders(settings: Settings, name: str) -> Path:
 
 
 def _out(ledger: Ledger, name: str) -> dict[str, TrialState]:
-    """State of the trials with an attempt that is out, by its key."""
+    """State of each trial that is out, by the key of its attempt."""
     return {attempt_key(trial): trial.state for trial in ledger.trials(name, states=OUT)}
 
 
 def move(settings: Settings, destination: Path, person: Person, reason: str) -> BackedUp:
     """Back a home up and seal it: its campaigns go on where the backup is restored, and nowhere else.
 
-    The bulk is copied before the seal. A move that was interrupted is finished by the same command.
+    Most data are copied before the seal. A move that was interrupted is finished by the same command.
 
     Raises:
         InputError: a simulation still runs, or the home was moved to another place.
@@ -181,10 +180,10 @@ def _require_quiet(ledger: Ledger, settings: Settings) -> None:
 
 
 def undo_move(settings: Settings, person: Person, reason: str) -> str:
-    """Open a sealed home again; returns where it had been moved to.
+    """Open a sealed home again. Returns the place it had been moved to.
 
     Raises:
-        InputError: it is not sealed, no reason is given, or its copy was restored and may live.
+        InputError: it is not sealed, no reason is given, or its copy was restored and may be in use.
     """
     ledger = open_ledger(settings.ledger)
     to = ledger.sealed()
@@ -202,10 +201,10 @@ def undo_move(settings: Settings, person: Person, reason: str) -> str:
 
 
 def origin_of(manifest: BackupManifest) -> Mapping[str, Any]:
-    """Where a backup is from, as the ledger keeps it."""
+    """Origin of a backup, as the ledger records it."""
     return {"host": manifest.host, "home": manifest.home, "made": manifest.made, "sealed": manifest.sealed}
 
 
 def here() -> str:
-    """This machine."""
+    """Name of this machine."""
     return socket.gethostname()

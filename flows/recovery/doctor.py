@@ -1,4 +1,4 @@
-"""``fieldcraft doctor``: reads everything, changes nothing, and says what is wrong and what mends it."""
+"""``fieldcraft doctor``: reads all stores, changes nothing, and reports each problem with its remedy."""
 
 import socket
 import time
@@ -29,13 +29,13 @@ RESTORE = "'fieldcraft restore' makes a home of a backup, with the ledger as it 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong, or something that waits.
+    """A problem, or something that waits.
 
     Args:
-        kind: ledger, field, orphan, staging, trial, work, tracking or kind; ``WAITING`` for what is well and waits.
+        kind: ledger, field, orphan, staging, trial, work, tracking or kind; ``WAITING`` where nothing is wrong.
         text: The value, the problem and the remedy.
-        about: What ``flows.recovery.repair`` can mend: a damaged field, a path, an orphan's digest, a lease, or a
-            campaign that tracking has lost.
+        about: The object that ``flows.recovery.repair`` can mend: a damaged field, a path, an orphan's digest, a lease,
+            or a campaign whose MLflow runs are gone.
     """
 
     kind: str
@@ -44,12 +44,12 @@ class Finding:
 
     @property
     def harmless(self) -> bool:
-        """Whether all is well for all that."""
+        """True if the finding is for information only."""
         return self.kind == WAITING
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """Everything that is wrong with the stores of a home or waits in them; empty when there is nothing to say."""
+    """All problems of a home's stores, and all that waits in them; empty when there are none."""
     traces = begun(settings)
     ledger, fields = open_ledger(settings.ledger, upgrade=False), fields_at(settings.fields)
     findings = [Finding("ledger", text) for text in (*ledger.check(), *lost(ledger, traces))]
@@ -76,7 +76,7 @@ def examine(settings: Settings) -> list[Finding]:
 
 @contextmanager
 def _doubted(findings: list[Finding], *, named: bool) -> Iterator[None]:
-    """Go on after what cannot be read; a row that the ledger's check has ``named`` is not said twice."""
+    """Turn errors of the block into findings and go on; a row that the ledger's check has ``named`` is not repeated."""
     try:
         yield
     except (UnreadableRow, NotALedger) as error:
@@ -93,7 +93,7 @@ def _campaigns(ledger: Ledger, findings: list[Finding], *, named: bool) -> tuple
 
 
 def _swept(fields: FieldStore, used: set[str]) -> list[Finding]:
-    """What dead processes have left staged, and fields that nothing mentions."""
+    """Findings for staged files of dead processes, and for fields that no record refers to."""
     swept = fields.sweep(used, remove=False)
     staging = "left by a process that died. The next pass removes it."
     orphan = "no trial or model refers to it. It does no harm and may be deleted."
@@ -125,7 +125,7 @@ def _damaged(fields: FieldStore, mentioned: Sequence[Mention]) -> list[Finding]:
 
 
 def _untrue(ledger: Ledger, campaign: Campaign) -> list[Finding]:
-    """Trials whose model is not what it was when it proposed them."""
+    """Findings for trials whose model's record has changed since it proposed them."""
     models = {product.iteration: product for product in ledger.products(campaign.name) if product.step == "train"}
     return [
         Finding("ledger", f"{trial.id}: its model's record was altered since. {RESTORE}")
@@ -135,7 +135,7 @@ def _untrue(ledger: Ledger, campaign: Campaign) -> list[Finding]:
 
 
 def _stuck(ledger: Ledger, campaign: Campaign, settings: Settings) -> list[Finding]:
-    """Trials that nothing is working on, unless a process is making passes over the campaign right now."""
+    """Findings for trials that no process works on; none while a process makes passes over the campaign."""
     if ledger.holder(campaign.name) is not None:
         return []
     try:
@@ -147,7 +147,7 @@ def _stuck(ledger: Ledger, campaign: Campaign, settings: Settings) -> list[Findi
 
 
 def _judged(dispatcher: Dispatcher, trial: Trial) -> Finding | None:
-    """What is to be said of a trial that is out, if anything."""
+    """The finding for a trial that is out; None if it runs."""
     try:
         handle = trial.handle or dispatcher.find(attempt_key(trial))
         outcome = None if handle is None else dispatcher.look(handle)
@@ -163,7 +163,7 @@ def _judged(dispatcher: Dispatcher, trial: Trial) -> Finding | None:
 
 
 def _waiting(ledger: Ledger, campaign: Campaign) -> Iterator[Finding]:
-    """What is well and waits: for a person, or for a pass that nobody makes."""
+    """Findings for trials and notices that wait for a person, or for a pass that no process makes."""
     name, now = campaign.name, time.time()
     for trial in ledger.trials(name, states={TrialState.HELD, TrialState.APPROVED}):
         if trial.state is TrialState.HELD:
@@ -181,7 +181,7 @@ def _waiting(ledger: Ledger, campaign: Campaign) -> Iterator[Finding]:
 
 
 def _unheard(ledger: Ledger, campaign: Campaign, now: float) -> Iterator[Finding]:
-    """Running trials that no pass has asked about for longer than their lease."""
+    """Running trials that no pass has polled for longer than the heartbeat timeout (``lease_s``)."""
     if ledger.holder(campaign.name) is not None:
         return
     lease = Dispatch.model_validate(campaign.spec["dispatcher"]).lease_s
@@ -210,7 +210,7 @@ def _leftover_work(ledger: Ledger, campaign: Campaign, settings: Settings) -> li
 
 
 def _unshown(ledger: Ledger, campaign: Campaign, settings: Settings) -> Iterator[Finding]:
-    """What MLflow has shown, where no store of this machine is left of it; or it was shown elsewhere."""
+    """A finding for runs shown in an MLflow store of this machine that is not there."""
     scheme, _, path = settings.mlflow.partition(":///")
     if scheme == "sqlite" and not Path(path).exists() and (shown := ledger.tracked(campaign.name)):
         yield Finding(
@@ -222,7 +222,7 @@ def _unshown(ledger: Ledger, campaign: Campaign, settings: Settings) -> Iterator
 
 
 def _elsewhere(ledger: Ledger, campaign: Campaign) -> Iterator[Finding]:
-    """A lease of another machine, of which nobody here can say whether it lives."""
+    """A finding for a pass lease held on another machine: it cannot be checked here whether its process is alive."""
     lease = ledger.holder(campaign.name)
     if lease is not None and lease.host != socket.gethostname():
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(lease.acquired))

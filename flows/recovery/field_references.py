@@ -1,4 +1,4 @@
-"""Every field that a ledger mentions, and what mentions it."""
+"""References to fields in a ledger, and the records that hold them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from fieldcraft.storage.records import FieldRef, Product, Result
 
 @dataclass(frozen=True)
 class Mention:
-    """A field that must be there.
+    """A reference to a field, which must be in the store.
 
     Args:
-        campaign: Whose it is.
-        reference: Names the field.
-        by: The product of a step, or the result of a trial, that mentions it.
+        campaign: Name of its campaign.
+        reference: Reference of the field.
+        by: The product of a step, or the result of a trial, that refers to it.
     """
 
     campaign: str
@@ -30,7 +30,7 @@ class Mention:
 
 
 def mentions(ledger: Ledger, campaign: str) -> Iterator[Mention]:
-    """The fields of a campaign: its products' in order of iterations, then its results'."""
+    """The field references of a campaign: its products' in order of iterations, then its results'."""
     for product in ledger.products(campaign):
         if product.reference is not None:
             yield Mention(campaign, product.reference, product)

@@ -1,7 +1,7 @@
-"""``fieldcraft repair``: what mends each finding of the doctor, shown first, done on a person's word, and recorded.
+"""``fieldcraft repair``: actions that mend the doctor's findings, listed first, done on a person's order, and recorded.
 
-An action is written down before it begins, under the leases of the campaigns it touches, so that nothing that was done
-goes unsaid. Done again after a crash, it finds what is left to do. What cannot be mended is said, with what is lost.
+An action is recorded before it begins, under the pass leases of its campaigns, so that every action is on record.
+Repeated after a crash, it does the rest. Findings that cannot be mended are listed with what is lost.
 """
 
 import shutil
@@ -35,18 +35,18 @@ COMMIT_POINTS = ("repair.remove.before", "repair.remove.after")
 
 @dataclass(frozen=True)
 class Action:
-    """Something that mends a finding.
+    """An action that mends a finding.
 
     Args:
-        problem: What is wrong.
+        problem: The problem.
         does: What will be done.
-        risk: What that risks.
+        risk: Its risk.
         kind: Kind of the finding.
-        about: What it is done to; names the action.
-        campaigns: Whose histories keep it, and under whose leases it is done.
-        act: Does it; may be done again.
-        forced: Whether it takes a lease from its holder: then it is done under none, and only when asked for by its
-            own number.
+        about: The object it changes; names the action.
+        campaigns: Campaigns whose histories record it, and whose pass leases it needs.
+        act: Performs it; may be repeated.
+        forced: True if it takes a pass lease from its holder: it is then done without a lease, and only when chosen by
+            its own number.
     """
 
     problem: str
@@ -60,18 +60,18 @@ class Action:
 
     @property
     def mark(self) -> str:
-        """Tells the action from every other one, wherever it stands in the list."""
+        """Short digest that identifies the action, independent of its position in the list."""
         return digest_of([self.kind, self.about, self.does])[:6]
 
 
 @dataclass(frozen=True)
 class Beyond:
-    """A finding that nothing here mends.
+    """A finding that no action here mends.
 
     Args:
-        problem: What is wrong.
+        problem: The problem.
         advice: What is lost, or who can do something about it.
-        lost: Whether something is lost, unless a backup has it.
+        lost: True if something is lost, unless a backup has it.
     """
 
     problem: str
@@ -81,21 +81,21 @@ class Beyond:
 
 @dataclass(frozen=True)
 class Plan:
-    """What can be mended and what cannot, in the order in which it would be done."""
+    """Actions for the findings that can be mended, in order, and the findings that cannot."""
 
     actions: tuple[Action, ...]
     beyond: tuple[Beyond, ...]
 
 
 class NotMended(FieldcraftError):
-    """An action was begun and did not mend what it was to mend; its event says why."""
+    """An action was begun and did not mend its finding; its event says why."""
 
 
 def plan(settings: Settings, backup: Path | None = None) -> Plan:
-    """Look at everything, change nothing.
+    """Make the plan of repairs of a home; changes nothing.
 
     Args:
-        settings: The home.
+        settings: Settings of the home.
         backup: Folder of a backup from which damaged fields may be taken.
     """
     ledger = open_ledger(settings.ledger)
@@ -113,7 +113,7 @@ def plan(settings: Settings, backup: Path | None = None) -> Plan:
 
 
 def _order(finding: Finding) -> tuple[int, str]:
-    """Damaged collocation points before the models that saw them; the doctor's order otherwise."""
+    """Sort key: damaged collocation points before the models trained on them; otherwise the doctor's order."""
     about = finding.about
     step = about.by.step if isinstance(about, Mention) and isinstance(about.by, Product) else ""
     return (0 if step == "collocate" else 1, "")
@@ -196,7 +196,7 @@ def _tracking(ledger: Ledger, finding: Finding, campaign: Campaign) -> Action:
 
 
 def _field(settings: Settings, finding: Finding, mention: Mention, backup: Backup | None) -> Action | Beyond:
-    """A damaged field: from the job's folder, from a backup, or made again."""
+    """Action for a damaged field: copy it from the job's folder or a backup, or reproduce it."""
     store, reference = fields_at(settings.fields), mention.reference
 
     def action(does: str, risk: str, act: Callable[[], None]) -> Action:
@@ -217,7 +217,7 @@ def _field(settings: Settings, finding: Finding, mention: Mention, backup: Backu
 
 
 def _copies(settings: Settings, mention: Mention, backup: Backup | None) -> Iterator[Path]:
-    """Where a sound copy of a field seems to be."""
+    """Folders that seem to hold a sound copy of a field."""
     digest = mention.reference.digest
     places = [] if backup is None else [backup.fields.path(mention.reference)]
     if isinstance(mention.by, Result):
@@ -264,7 +264,7 @@ def _lost(mention: Mention, finding: Finding) -> Beyond:
 
 
 def _beyond(finding: Finding, made: float | None) -> Beyond:
-    """What a finding needs that is no action here; ``made`` is when the backup that was named was made."""
+    """Advice on a finding that no action here mends; ``made`` is the time of the named backup, if any."""
     when = f" ({time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(made))})" if made else ""
     advice = {
         "ledger": "Nothing is mended in a ledger in doubt: 'fieldcraft restore BACKUP --home NEW' makes a home of a "
@@ -281,10 +281,10 @@ def _beyond(finding: Finding, made: float | None) -> Beyond:
 
 
 def chosen(actions: Sequence[Action], words: Sequence[str]) -> list[Action]:
-    """The actions of numbers as the list shows them, ``3`` or, bound to what was shown, ``3@a1b2c3``.
+    """The actions with these numbers in the list: ``3``, or ``3@a1b2c3``, which is bound to the action that was listed.
 
     Raises:
-        InputError: there is no such action, or another one stands there by now.
+        InputError: there is no such action, or the number now belongs to another.
     """
     found = []
     for word in words:
@@ -299,13 +299,13 @@ def chosen(actions: Sequence[Action], words: Sequence[str]) -> list[Action]:
 
 
 def carry_out(settings: Settings, actions: Sequence[Action], person: Person, reason: str) -> Iterator[Action]:
-    """Do these actions, each recorded first; yields each once it is done.
+    """Perform these actions, each recorded first; yields each once it is done.
 
     Raises:
         InputError: no reason is given.
         storage.ledger.LeaseHeld: a process makes passes over a campaign that an action touches, or trains its model;
             the action was not begun.
-        NotMended: an action did not mend what it was to; those after it were not begun.
+        NotMended: an action did not mend its finding; those after it were not begun.
     """
     if not reason.strip():
         raise InputError("A repair that nobody can explain later helps nobody: give the --reason. Nothing was changed.")
@@ -323,7 +323,7 @@ def carry_out(settings: Settings, actions: Sequence[Action], person: Person, rea
 
 
 def _done(ledger: Ledger, action: Action, person: Person, said: Mapping[str, Any]) -> None:
-    """Do it, and write down why where it fails."""
+    """Perform an action, and record the reason if it fails."""
     try:
         action.act()
     except (FieldcraftError, LedgerError, FieldError, ValueError) as error:

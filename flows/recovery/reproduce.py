@@ -1,7 +1,7 @@
-"""Products of a step made again from what the ledger says, to be compared with what is recorded, bit for bit.
+"""Reproduction of a step's product from the ledger, to be compared bit for bit with the recorded one.
 
-Collocation points follow from the seed alone. A model follows from the results that it saw, its collocation points,
-the seed and the number of threads: on another machine, or with other versions, it may come out otherwise.
+Collocation points follow from the seed alone. A model follows from its results, its collocation points, the seed and
+the number of threads. On another machine, or with other versions of packages, it may differ.
 """
 
 from typing import TYPE_CHECKING
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def remade(site: Site, product: Product) -> "xr.Dataset":
-    """What the step of a product makes now.
+    """Reproduce the dataset of a product.
 
     Raises:
-        ValueError: the model complains about its data.
-        storage.fields.FieldDamaged: the collocation points that a model saw are damaged themselves.
+        ValueError: the data differ from the recorded ones, or the model cannot be trained on them.
+        storage.fields.FieldDamaged: the collocation points that the model was trained on are damaged.
     """
     if product.step == "collocate":
         return points_for(site, product.iteration)

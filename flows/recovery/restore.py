@@ -1,4 +1,4 @@
-"""``fieldcraft restore``: a home made of a backup, the ledger last, so that it is there whole or not at all."""
+"""``fieldcraft restore``: a home made from a backup. The ledger is written last, so that it is complete or absent."""
 
 import json
 import shutil
@@ -32,13 +32,13 @@ COMMIT_POINTS = ("restore.fields.after", "restore.files.after", "restore.taken.a
 
 @dataclass(frozen=True)
 class Restored:
-    """What a restore did.
+    """Result of a restore.
 
     Args:
-        manifest: What the backup said that it held.
+        manifest: Manifest of the backup.
         campaigns: Names of the campaigns.
-        lost: Trials whose jobs ran when the backup was made: held at the next pass, or made again.
-        aside: Where scratch folders of later jobs were put, if there were any.
+        lost: Trials whose jobs ran when the backup was made: held at the next pass, or repeated.
+        aside: Folder to which scratch folders of later jobs were moved, if there were any.
         seconds: Wall time.
     """
 
@@ -50,11 +50,11 @@ class Restored:
 
 
 def restore(settings: Settings, folder: Path, person: Person) -> Restored:
-    """Make the home of ``settings`` of a backup. Interrupted, it is finished by the same command.
+    """Make the home of ``settings`` from a backup. If interrupted, the same command finishes it.
 
     Raises:
-        InputError: the home has a ledger, a laboratory's folder stands against it, or a move was restored elsewhere.
-        storage.backups.BackupError: the backup is not whole; nothing was changed.
+        InputError: the home has a ledger, a laboratory's folder is not the backup's, or a move was restored elsewhere.
+        storage.backups.BackupError: the backup is not complete; nothing was changed.
         storage.fields.FieldError: the disk refused.
     """
     began, backup = time.monotonic(), Backup(folder)
@@ -106,7 +106,7 @@ def _require_not_taken(backup: Backup, manifest: BackupManifest, settings: Setti
 
 
 def _take(backup: Backup, manifest: BackupManifest, settings: Settings, person: Person) -> None:
-    """Mark a move as arrived here, before the ledger is."""
+    """Mark a move as arrived here, before the ledger is written."""
     if not manifest.sealed:
         return
     mark = {"host": here(), "home": str(settings.home), "by": person.name, "at": time.time()}
@@ -129,7 +129,7 @@ def _fields(backup: Backup, manifest: BackupManifest, store: FieldStore) -> None
 
 
 def _set_aside(ledger: Ledger, settings: Settings) -> Path | None:
-    """Put scratch folders that the ledger knows nothing of aside: its next jobs will bear the same names."""
+    """Move scratch folders that the ledger does not know aside, because its next jobs will have the same names."""
     aside = settings.home / f"work-before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     for campaign in ledger.campaigns():
         out = {attempt_key(trial) for trial in ledger.trials(campaign.name, states=OUT)}
@@ -142,7 +142,7 @@ def _set_aside(ledger: Ledger, settings: Settings) -> Path | None:
 
 
 def _files(backup: Backup, manifest: BackupManifest, ledger: Ledger, settings: Settings) -> Iterator[Trial]:
-    """Put scratch folders and orders into place; the trials whose jobs ran and are not in the backup."""
+    """Put scratch folders and orders into place. Yields the trials whose jobs ran and are not in the backup."""
     for campaign in ledger.campaigns():
         work = settings.work / campaign.name
         _orders(backup, manifest, campaign, settings)
@@ -160,7 +160,7 @@ def _files(backup: Backup, manifest: BackupManifest, ledger: Ledger, settings: S
 
 
 def _place(path: Path, target: Path) -> None:
-    """Copy a file, or a folder as a whole."""
+    """Copy a file, or a folder atomically."""
     if path.is_file():
         copy_file(path, target)
         return
@@ -187,7 +187,7 @@ def _order_folder(campaign: Campaign, settings: Settings) -> OrderFolder:
 
 
 def _has_folders(campaign: Campaign, settings: Settings) -> bool:
-    """Whether the campaign's jobs have folders, by which they are found again; where nobody knows, they might."""
+    """True if the campaign's jobs have folders, by which they are found again, or if that is not known."""
     try:
         dispatcher = load("dispatchers", campaign.spec["dispatcher"]["kind"], settings.plugins)
     except InputError:
@@ -196,7 +196,7 @@ def _has_folders(campaign: Campaign, settings: Settings) -> bool:
 
 
 def _bar(job: Path, manifest: BackupManifest) -> None:
-    """Let nobody begin a job that ran elsewhere: it counts as begun, and lost."""
+    """Bar a job that ran elsewhere from beginning: its folder says that it has begun and is lost."""
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(manifest.made))
     reason = f"it was out on {manifest.host} when the backup was made ({when}), and its result is not in that"
     job.mkdir(parents=True)
@@ -206,7 +206,7 @@ def _bar(job: Path, manifest: BackupManifest) -> None:
 
 
 def _require_laboratories(backup: Backup, manifest: BackupManifest, ledger: Ledger, settings: Settings) -> None:
-    """Accept folders of orders that are not there yet, or that are those of the backup, with no later order in them."""
+    """Accept folders of orders that do not exist yet, or that are the backup's and hold no later order."""
     for campaign in ledger.campaigns():
         orders = _order_folder(campaign, settings)
         folder = orders.folder

@@ -1,1 +1,1 @@
-"""Pages of a campaign: one self-contained HTML file, with no script in it and no request to anywhere."""
+"""The page of a campaign: one self-contained HTML file without scripts and without requests to the network."""

@@ -1,6 +1,6 @@
-"""What the latest surrogate believes: its prediction over a plane of designs, and what it misses of the equation.
+"""Predictions of the latest surrogate: over a plane of designs, and their residual in the equation.
 
-Reads a checkpoint, and so imports torch; no other command that reads does.
+Reads a checkpoint and so imports torch, as no other command that inspects does.
 """
 
 from collections.abc import Mapping
@@ -41,8 +41,8 @@ class Slice:
         mean: Predicted objective in its unit, shape (g,) or (g, g), by the variables in order.
         sd: Its standard deviation in the same unit and shape.
         held: The other variables, at the best design.
-        tied: Variables that make up for the shown ones where an equality holds them together; NaN is predicted where
-            they cannot.
+        tied: Variables that an equality adjusts to the shown ones; the prediction is NaN where no adjustment is
+            possible.
         shares: Relevance of every numeric variable: its total effect on the prediction as a share of all, from 0 to 1.
     """
 
@@ -57,15 +57,16 @@ class Slice:
 
 @dataclass(frozen=True)
 class Missed:
-    """What the predicted mean misses of the equation, |N[mean] - g| in the unit of N.
+    """Residual of the equation for the predicted mean, |N[mean] - g| in the unit of N.
 
     Args:
         names: Axes of the domain.
         axes: Values along each axis of a domain of two, in its unit, shape (g,); None elsewhere.
-        values: At the grid (g, g) of a domain of two, else at the collocation points (r,).
+        values: Residual at the grid (g, g) of a domain of two, else at the collocation points (r,).
         points: The collocation points, in physical units, shape (r, d).
-        at_points: At the collocation points, shape (r,).
-        curvature: Root mean square of all second derivatives where ``values`` are, to tell what is small.
+        at_points: Residual at the collocation points, shape (r,).
+        curvature: Root mean square of all second derivatives at the points of ``values``, as the scale of a small
+            residual.
     """
 
     names: tuple[str, ...]
@@ -81,10 +82,10 @@ class Belief:
     """The latest surrogate's prediction.
 
     Args:
-        product: The training it comes from.
-        trials: How many trials it saw.
+        product: The product of its training.
+        trials: Number of trials in its training data.
         plane: The prediction over the most relevant variables; None where no variable is a number.
-        missed: What it misses of the equation; None where it learns from none.
+        missed: Its residual in the equation; None where it learns from none.
     """
 
     product: Product
@@ -94,11 +95,11 @@ class Belief:
 
 
 def believed(site: Site, best: Trial | Brief, wanted: tuple[str, ...] = ()) -> Belief | None:
-    """What the latest surrogate believes around the best trial; None while none is trained.
+    """The latest surrogate's prediction around the best trial; None while none is trained.
 
     Args:
         site: The campaign.
-        best: Where the variables that are not shown are held.
+        best: Trial at whose design the variables that are not shown are held.
         wanted: The variables to show; the most relevant ones when left out.
 
     Raises:
@@ -180,7 +181,7 @@ def _slice(posterior: "Posterior", space: SearchSpace, best: Trial | Brief, want
 
 
 def _plane(space: SearchSpace, centre: Design, along: Array, columns: list[int]) -> tuple[Array, Mask]:
-    """Encoded points (g^k, d) of the grid over k columns, and which others make up for these; NaN where they cannot."""
+    """Encoded points (g^k, d) of the grid over k columns, NaN where infeasible, and a mask of the adjusted columns."""
     mesh = np.meshgrid(*[along] * len(columns), indexing="ij")
     X = np.repeat(space.encode([centre]), mesh[0].size, axis=0)
     X[:, columns] = np.stack([values.ravel() for values in mesh], axis=1)
@@ -190,7 +191,7 @@ def _plane(space: SearchSpace, centre: Design, along: Array, columns: list[int])
 
 
 def _tied(space: SearchSpace, columns: list[int]) -> Mask:
-    """The other coordinates that an equality holds together with one of these columns, shape (d,)."""
+    """Mask of the other coordinates that share an equality with one of these columns, shape (d,)."""
     moving = np.zeros(space.dimension, dtype=bool)
     for mixture in space.mixtures:
         if np.isin(columns, mixture.columns).any():
@@ -200,7 +201,7 @@ def _tied(space: SearchSpace, columns: list[int]) -> Mask:
 
 
 def _inside(space: SearchSpace, design: Design) -> dict[str, float | int | str]:
-    """The design with its numbers clipped to the space: what was really run may lie outside it."""
+    """The design with its numbers clipped to the space: the design as run may lie outside it."""
     found = dict(design)
     for variable in space.variables:
         if isinstance(variable, Continuous | Integer):

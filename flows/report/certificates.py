@@ -1,4 +1,4 @@
-"""The part of a campaign's page about proofs: how far each design's acquisition can be from the best of the space."""
+"""Section on proofs: how far each design's acquisition can be from the best of the space."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _ENDED = {
 
 
 def certificate_section(material: Material) -> Markup | None:
-    """Gap by iteration, share certified and how the searches ended; None where nothing was proven."""
+    """Gap by iteration, share certified and how the searches ended; None without certificates."""
     proven = [(trial, trial.origin.certificate) for trial in material.trials if trial.origin.certificate is not None]
     if not proven:
         return None
@@ -68,7 +68,7 @@ def _ends(proofs: Sequence[Certificate]) -> Markup:
 
 
 def _chart(material: Material, proven: Sequence[tuple[Trial, Certificate]]) -> str:
-    """The gap, and beside it, where the bounds say, what is left to be gained, on a logarithmic axis."""
+    """The gap and, where the bounds give it, the possible improvement, on a logarithmic axis."""
     gains = [(trial, proof) for trial, proof in proven if proof.improvement is not None and trial.slot == 0]
     figure = new_figure(9.4 if gains else 5.6, 2.9)
     axes = figure.subplots(1, 1 + bool(gains), squeeze=False)[0]

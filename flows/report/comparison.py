@@ -1,4 +1,4 @@
-"""Two campaigns on one page: both curves on one axis, the figures side by side, and how their specifications differ."""
+"""A page of two campaigns: both curves on one axis, figures side by side, and differences of their specifications."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from fieldcraft.flows.views.compare import FACTS, NOT_COMPARABLE, milestones
 
 
 def comparison_page(data: Mapping[str, Any]) -> str:
-    """The page of what ``flows.views.compare.compare`` found."""
+    """The page of the data of ``flows.views.compare.compare``."""
     sides = data["campaigns"]
     names = [side["campaign"] for side in sides]
     cards = [

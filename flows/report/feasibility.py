@@ -1,4 +1,4 @@
-"""The part of a campaign's page that keeps the constraints apart from the objective: what is met, and what is not."""
+"""Section on constraints, apart from the objective: which are met, and by how much others are violated."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from fieldcraft.flows.views.data import design_text
 
 
 def feasibility_section(material: Material) -> Markup | None:
-    """Violation by trial, and every constraint by itself; None where nothing constrains the designs."""
+    """Violation by trial, and every constraint by itself; None where the designs have no constraints."""
     found = material.feasibility
     if found is None:
         return None

@@ -1,7 +1,7 @@
 """HTML that escapes by construction: text becomes markup through ``element`` alone, which escapes it.
 
-Notes, comments, names and errors come from users and machines; a page shows them and never obeys them. The page also
-forbids itself scripts and any request by its content security policy.
+Notes, comments, names and errors come from users and machines; a page shows them as text. The page's content security
+policy also forbids scripts and any request.
 """
 
 import html
@@ -83,13 +83,13 @@ def _escaped(text: str) -> str:
 def table(
     head: Sequence[str], rows: Iterable[Sequence[Content]], numbers: Collection[int] = (), marked: Collection[int] = ()
 ) -> Markup:
-    """A table.
+    """An HTML table.
 
     Args:
         head: Names of the columns.
         rows: Cells of each row.
-        numbers: Positions of the columns that hold numbers, which are set to the right.
-        marked: Positions of the rows that stand out.
+        numbers: Positions of the columns that hold numbers, which are aligned to the right.
+        marked: Positions of the highlighted rows.
     """
 
     def line(cell: str, cells: Sequence[Content]) -> list[Markup]:
@@ -122,7 +122,7 @@ def facts(cards: Iterable[tuple[str, str, str]]) -> Markup:
 
 
 def picture(source: str, alternative: str, caption: str) -> Markup:
-    """A figure of a ``data:`` URI, with the text that stands in for it."""
+    """A figure of a ``data:`` URI, with its alternative text and caption."""
     return element("figure", element("img", src=source, alt=alternative), element("figcaption", caption))
 
 
@@ -132,7 +132,7 @@ def note(text: str) -> Markup:
 
 
 def section(title: str, *content: Content) -> Markup:
-    """A headed part of a page."""
+    """A section of a page, with a heading."""
     return element("section", element("h2", title), *content)
 
 

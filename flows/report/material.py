@@ -1,4 +1,4 @@
-"""What a page tells of: one campaign as its stores stand now, and what could not be read."""
+"""Content of a page: one campaign as its stores stand now, and the parts that could not be read."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,10 +33,10 @@ class Model:
     """A trained model as a table shows it.
 
     Args:
-        iteration: Of the training.
-        trials: How many trials it saw.
-        seconds: What the training took; None where nothing says.
-        digests: Of the model, its data, its collocation points and its checkpoint; None for what it has not.
+        iteration: Iteration of the training.
+        trials: Number of trials in its training data.
+        seconds: Time of the training in seconds; None where not recorded.
+        digests: Digests of the model, its data, its collocation points and its checkpoint; None for each that it lacks.
     """
 
     iteration: int
@@ -53,20 +53,20 @@ class Material:
         campaign: Its record.
         trials: All of them, by number.
         history: All events, oldest first.
-        approvals: By trial, oldest first.
-        results: By trial, oldest first.
+        approvals: Approvals by trial, oldest first.
+        results: Results by trial, oldest first.
         trained: Notes of each training, by iteration.
         models: The newest of the models.
-        runs: MLflow runs by what they show.
-        spending: What is spent and reserved.
-        holder: Who makes passes over it now.
-        best: The best trials, by reading and by the latest model.
-        regret: How far the best design is from the true optimum, as ``flows.views.regret.regret_of`` says; None where
-            that is unknown.
+        runs: MLflow runs by the object that they show.
+        spending: Spent and reserved amounts.
+        holder: Pass lease of the process that makes passes over it now.
+        best: The best trials, by result and by the latest model.
+        regret: Difference of the best design from the true optimum, as from ``flows.views.regret.regret_of``; None
+            where unknown.
         wired: Its components; None where the code no longer knows them.
         field: The best trial's field where designs are places in it (an ``xarray.DataArray``).
-        belief: What the latest surrogate predicts.
-        missing: Why a part could not be read, by its name: ``components``, ``field``, ``surrogate`` or
+        belief: Prediction of the latest surrogate.
+        missing: Reason why a part could not be read, by its name: ``components``, ``field``, ``surrogate`` or
             ``a model of all readings``.
     """
 
@@ -95,29 +95,29 @@ class Material:
 
     @property
     def objective(self) -> Objective:
-        """What counts as best and feasible."""
+        """The objective with its constraints."""
         return objective_of(self.campaign)
 
     @cached_property
     def feasibility(self) -> dict[str, Any] | None:
-        """How it stands with its constraints, as ``flows.analysis.feasibility.campaign_feasibility`` says."""
+        """Feasibility of its trials, as from ``flows.analysis.feasibility.campaign_feasibility``."""
         return campaign_feasibility(self.objective, self.trials)
 
     @cached_property
     def failures(self) -> Mapping[str, str]:
-        """Why each trial failed last, by trial."""
+        """Reason of each trial's latest failure, by trial."""
         ended = {trial.id: trial.state for trial in self.trials if trial.failure}
         told = ((event.trial or "", event) for event in self.history)
         return {trial: event.reason for trial, event in told if trial in ended and event.after == ended[trial]}
 
     @property
     def by_people(self) -> bool:
-        """Whether people do the experiments, in a laboratory."""
+        """True if people do the experiments, in a laboratory."""
         return by_people(self.campaign)
 
     @property
     def work(self) -> str:
-        """What one attempt is: an experiment of people, or a simulation."""
+        """Word for one attempt: experiment (of people) or simulation."""
         return "experiment" if self.by_people else "simulation"
 
     @property
@@ -128,7 +128,7 @@ class Material:
 
 
 def gather(settings: Settings, ledger: Ledger, campaign: Campaign) -> Material:
-    """Read a campaign; what is damaged or no longer known is named and left out."""
+    """Read a campaign; parts that are damaged or no longer known are named and left out."""
     trials, missing = ledger.trials(campaign.name), dict[str, str]()
     best, wired = best_of(ledger, campaign, trials), _wired(settings, campaign, missing)
     field = _field(settings, campaign, trials, missing)
@@ -157,7 +157,7 @@ def gather(settings: Settings, ledger: Ledger, campaign: Campaign) -> Material:
 
 
 def _model(ledger: Ledger, campaign: str, iteration: int) -> Model:
-    """One model; its record, which names every trial that it saw, is not kept."""
+    """One model; its whole record, which names all its trials, is not kept in memory."""
     product = ledger.product(campaign, iteration, "train")
     assert product is not None  # the ledger has just named it, and never loses one
     made, reference = Trained.of(product), product.reference

@@ -30,12 +30,12 @@ from fieldcraft.storage.records import Trial
 
 
 def source_of(material: Material) -> str:
-    """What answers a design, in a word."""
+    """Word for the source of results: experiment or simulator."""
     return "experiment" if material.by_people else "simulator"
 
 
 def best_chart(material: Material) -> str:
-    """Readings and the best so far."""
+    """Results and the best so far."""
     figure = new_figure(7.4, 3.4)
     progress(figure.subplots(), material.campaign, material.trials, _optimum(material))
     return as_data_uri(figure)
@@ -57,7 +57,7 @@ def trials_chart(material: Material) -> str:
 
 
 def surrogate_chart(material: Material, plane: Slice) -> str:
-    """The prediction beside what the simulator said: over a plane, or along one variable."""
+    """The prediction beside the results: over a plane, or along one variable."""
     return _plane_chart(material, plane) if len(plane.names) == 2 else _line_chart(material, plane)
 
 
@@ -88,7 +88,7 @@ def _plane_chart(material: Material, plane: Slice) -> str:
 
 
 def _limits(material: Material, plane: Slice) -> tuple[float, float]:
-    """Ends of one colour scale for prediction and simulation: every reading, and 98% of the cells of either."""
+    """Ends of one colour scale for prediction and simulation: all results, and 98% of the cells of each."""
     values = [_value(material, trial) for trial in completed(material.trials)]
     ends = [(min(values), max(values)), tuple(np.nanquantile(plane.mean, [0.01, 0.99]))]
     if material.field is not None:
@@ -130,7 +130,7 @@ def _line_chart(material: Material, plane: Slice) -> str:
 
 
 def foreseen_chart(material: Material, foreseen: Sequence[Trial]) -> str:
-    """What was foreseen, with two standard deviations, against what was read."""
+    """Predicted values, with two standard deviations, against results."""
     figure = new_figure(5.0, 3.9)
     axis, (name, unit) = figure.subplots(), material.output
     mean = np.array([trial.origin.mean for trial in foreseen], dtype=float)

@@ -1,4 +1,4 @@
-"""The parts of a campaign's page that are records: the queue, decisions, approvals, results and provenance."""
+"""Sections of a campaign's page that are records: the queue, decisions, approvals, results and provenance."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ _RULINGS = frozenset({TrialState.REJECTED, TrialState.ABANDONED, TrialState.PROP
 
 
 def queue_section(material: Material) -> Markup:
-    """Trials that wait for a person, and every decision that was made."""
+    """Trials that wait for a person, and all decisions so far."""
     decided = [event for event in material.history if _is_decision(event)]
     people = [event for event in decided if not _is_automatic(event)]
     automatic = len(decided) - len(people)
@@ -137,7 +137,7 @@ def _approval_row(approval: Approval) -> list[Content]:
 
 
 def _corrections(material: Material) -> list[Markup]:
-    """Results beside each trial's first accepted one: partial, repeated, late, corrected, retracted."""
+    """Results other than each trial's first accepted one: partial, repeated, late, corrected, retracted."""
     odd = [r for results in material.results.values() for r in results if r.verdict != "accepted" or r.replaces]
     if not odd:
         return []
@@ -156,7 +156,7 @@ def _result_row(material: Material, result: Result) -> list[Content]:
 
 
 def provenance_section(settings: Settings, material: Material) -> Markup:
-    """What must be known to do the campaign again, or to follow a number back."""
+    """Data needed to repeat the campaign, or to trace a number back."""
     spec = yaml.safe_dump(dict(material.campaign.spec), sort_keys=False, allow_unicode=True)
     return section(
         "Provenance",
@@ -213,7 +213,7 @@ def _model_row(material: Material, trained: Model) -> list[Content]:
 
 
 def _choices(material: Material) -> list[Markup]:
-    """The scores of the surrogates that each model was chosen among, where there was a choice, and other remarks."""
+    """Scores of the surrogates from which each model was selected, where there were several, and other remarks."""
     rows = [
         (iteration, scores_of(told.metrics), [f"{name}: {text}" for name, text in told.remarks.items()])
         for iteration, told in material.trained.items()

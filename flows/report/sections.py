@@ -1,4 +1,4 @@
-"""The parts of a campaign's page that are charts and words: where it stands, trials, surrogate, time and cost."""
+"""Sections of a campaign's page that are charts and text: state, trials, surrogate, time and cost."""
 
 import time
 from collections import Counter
@@ -30,17 +30,17 @@ _ROUNDING = 1e-10  # of the second derivatives: what a residual may be and still
 
 
 def when(at: float | None) -> str:
-    """A time, as ``flows.views.data.clock`` says it; nothing for None."""
+    """A time in the format of ``flows.views.data.clock``; empty for None."""
     return "" if at is None else clock(at)
 
 
 def number(value: float | None, figures: int = 6) -> str:
-    """A number to so many figures; nothing for None."""
+    """A number with so many significant figures; empty for None."""
     return "" if value is None else f"{value:.{figures}g}"
 
 
 def heading(material: Material) -> Markup:
-    """Name, algorithm, where the campaign stands, and its key figures."""
+    """Name, algorithm, state of the campaign, and its key figures."""
     campaign = material.campaign
     if campaign.finished:
         stands = f"Finished ({campaign.finished})."
@@ -62,7 +62,7 @@ def heading(material: Material) -> Markup:
 
 
 def sentence(material: Material) -> str:
-    """What is optimised and how, in words."""
+    """Aim and algorithm of the campaign, in words."""
     spec, (name, unit) = material.campaign.spec, material.output
     words = [spec["algorithm"][word] for word in ("surrogate", "acquisition", "maximizer")]
     algorithm = " x ".join(word["kind"] for word in words if word) or spec["algorithm"]["start"]["proposer"]["kind"]
@@ -89,7 +89,7 @@ def _cards(material: Material) -> list[tuple[str, str, str]]:
 
 
 def _by_model(material: Material) -> list[tuple[str, str, str]]:
-    """The best by the model, where readings are noisy and a model says which."""
+    """The best design by the model, where results are noisy and a model recommends one."""
     if (model := material.best.model) is None:
         return []
     if not model.feasible:
@@ -115,7 +115,7 @@ def _feasible(material: Material) -> list[tuple[str, str, str]]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
+    """A duration in s, min or h."""
     if seconds < 120:
         return f"{seconds:.3g} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
@@ -148,7 +148,7 @@ def _best_design(material: Material) -> Markup | None:
 
 
 def _kept(material: Material) -> Markup | None:
-    """What is known of designs beforehand, which all that are proposed keep."""
+    """Note on the known constraints of the space, which all proposed designs satisfy."""
     kept = material.wired.space.constraints if material.wired else ()
     return note(f"Every design keeps {'; '.join(map(str, kept))}.") if kept else None
 
@@ -164,7 +164,7 @@ def best_section(material: Material) -> Markup | None:
 
 
 def trials_section(material: Material) -> Markup | None:
-    """Where the trials lie, as a picture."""
+    """A chart of the trials' designs."""
     shown: list[Content] = []
     if completed(material.trials):
         if material.field is not None:
@@ -180,7 +180,7 @@ def trials_section(material: Material) -> Markup | None:
 
 
 def trials_table(material: Material) -> Markup | None:
-    """Every trial as one row; of thousands, the newest and the best."""
+    """All trials, one a row; of thousands, the newest and the best."""
     if not material.trials:
         return None
     outputs = [output["name"] for output in material.campaign.environment["outputs"]]
@@ -212,7 +212,7 @@ def _trial_row(material: Material, trial: Trial, names: Sequence[str], outputs: 
 
 
 def _verdict(material: Material, trial: Trial) -> list[str]:
-    """Violation and feasibility of a trial; nothing where nothing says."""
+    """Violation and feasibility of a trial; empty where unknown."""
     if trial.state is TrialState.COMPLETED and trial.outputs and not material.objective.constraints:
         return ["", "yes"]
     found = trial_feasibility(material.objective, trial)
@@ -235,7 +235,7 @@ def _remark(material: Material, trial: Trial) -> str:
 
 
 def _said(material: Material, trial: Trial) -> list[str]:
-    """What the result that counts says beside its values, and whether it stands in for another."""
+    """Remarks of the trial's current result, and whether it is a correction or retraction."""
     result = standing(material.results[trial.id]).get(trial.id)
     if result is None:
         return []
@@ -244,13 +244,13 @@ def _said(material: Material, trial: Trial) -> list[str]:
 
 
 def beside_values(material: Material, result: Result) -> list[str]:
-    """Standard deviations with their units, and the note, as far as they were told."""
+    """Standard deviations with their units, and the note, as far as they were given."""
     sd, words = result.details.get("sd"), result.details.get("note")
     return [*([f"sd {outputs_text(material.campaign, sd)}"] if sd else []), *([str(words)] if words else [])]
 
 
 def surrogate_section(material: Material) -> Markup | None:
-    """The prediction beside the simulator, and what was foreseen against what was read."""
+    """The prediction beside the simulator, and predicted values against results."""
     belief, title = material.belief, f"Surrogate beside {source_of(material)}"
     if belief is None:
         why = "The campaign uses no surrogate, or none is trained yet."
@@ -269,7 +269,7 @@ def surrogate_section(material: Material) -> Markup | None:
 
 
 def _as_foreseen(trial: Trial) -> bool:
-    """Whether a model foresaw the very design that was run: neither edited nor run elsewhere."""
+    """True if a model predicted the very design that was run: neither edited nor run differently."""
     return trial.origin.mean is not None and trial.revision == 1 and trial.ran is None
 
 
@@ -304,7 +304,7 @@ def _hits(material: Material, foreseen: Sequence[Trial]) -> str:
 
 
 def residual_section(material: Material) -> Markup | None:
-    """What the prediction misses of the equation, where it learns from one."""
+    """Residual of the equation for the prediction, where it learns from one."""
     belief = material.belief
     if belief is None or belief.missed is None:
         return None
@@ -329,7 +329,7 @@ def _residual(material: Material, belief: Belief, missed: Missed) -> Markup:
 
 
 def time_section(material: Material) -> Markup | None:
-    """Seconds by trial, and what is spent and reserved against the budget."""
+    """Seconds by trial, and the spent and reserved parts of the budget."""
     if not material.trials:
         return None
     spending, budget = material.spending, material.campaign.spec["budget"]

@@ -1,4 +1,4 @@
-"""Which rows a table of the page shows where a campaign has thousands: a reader takes in no more."""
+"""Selection of rows for the tables of a page: at most 200 of a campaign's thousands."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -14,16 +14,16 @@ _BEST = 50  # of them in the table of trials, where it is thinned
 
 
 def newest(records: Sequence[T], rest: str) -> tuple[Sequence[T], Markup | None]:
-    """The last records, oldest first; where that is not all, a note of how many there are and where the ``rest`` is."""
+    """The last records, oldest first; where these are not all, a note with their number and where the ``rest`` is."""
     if len(records) <= ROWS:
         return records, None
     return records[-ROWS:], note(f"The newest {ROWS} of {len(records)}; {rest}.")
 
 
 def trials_shown(material: Material) -> tuple[list[Trial], Markup | None]:
-    """The newest trials and the best readings, by number, and how many there are and where they all are.
+    """The newest trials and the best ones, by number, and a note on how many there are and where they all are.
 
-    Of readings that meet the constraints the better is better, and of others the one with the smaller violation.
+    Feasible trials rank first, by objective; infeasible ones after them, by violation.
     """
     trials = list(material.trials)
     if len(trials) <= ROWS:

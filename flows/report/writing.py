@@ -31,10 +31,10 @@ class Written:
     """A page that was written.
 
     Args:
-        file: Where.
-        size: Its bytes.
+        file: Path of the file.
+        size: Its size in bytes.
         run: The MLflow run that it is attached to, or None.
-        problem: Why it is attached to none, or None.
+        problem: Reason why it is attached to none, or None.
     """
 
     file: Path
@@ -71,7 +71,7 @@ def write_report(settings: Settings, ledger: Ledger, campaign: Campaign, file: P
 
 
 def write_page(file: Path, text: str) -> int:
-    """Write a page whole or not at all; returns its size in bytes.
+    """Write a page atomically. Returns its size in bytes.
 
     Raises:
         InputError: the file is no .html file, or its folder is not there.
@@ -84,7 +84,7 @@ def write_page(file: Path, text: str) -> int:
 
 
 def require_page(file: Path) -> None:
-    """Accept a file that a page is to be written to.
+    """Accept the path of a page that is to be written.
 
     Raises:
         InputError: it is no .html file, or its folder is not there.
@@ -95,7 +95,7 @@ def require_page(file: Path) -> None:
 
 
 def _attached(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> tuple[str | None, str | None]:
-    """The MLflow run that the page is attached to now, or why it is attached to none."""
+    """The MLflow run that the page is now attached to, or the reason why it is attached to none."""
     if settings.mlflow == "off":
         return None, "FIELDCRAFT_MLFLOW is off"
     try:

@@ -1,1 +1,1 @@
-"""What people measured: record, correct, retract, import, the watched inbox."""
+"""Measurements by people: record, correct, retract, import, the watched inbox."""

@@ -1,4 +1,4 @@
-"""What was really run: each reading says it where it differed, on top of what earlier readings have said."""
+"""Designs as they were run: each result gives the variables that differ, on top of those of earlier results."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from fieldcraft.storage.records import Result, Trial, TrialState
 
 
 def design_sent(ledger: Ledger, trial: Trial, attempt: int) -> Design:
-    """The design that an attempt was sent with; an edit since then has given the trial another."""
+    """The design that an attempt was sent with; the trial may have been edited since."""
     if trial.revision == 1 or attempt == 0:
         return trial.design
     history = ledger.history(trial.campaign, trial.id)
@@ -25,7 +25,9 @@ def design_sent(ledger: Ledger, trial: Trial, attempt: int) -> Design:
 def said_to_be_run(
     campaign: Campaign, trial: Trial, sent: Design, reading: Reading, where: str
 ) -> dict[str, float | int | str]:
-    """The variables of which a reading says what was run, beside what was ``sent``; ``where`` begins an error.
+    """Variables of the design as run that a submitted measurement gives; ``where`` begins an error.
+
+    A restated variable counts only where it differs from the design that was ``sent``.
 
     Raises:
         InputError: one of them is no variable.
@@ -47,10 +49,10 @@ def said_to_be_run(
 def run_design(
     campaign: Campaign, trial: Trial, sent: Design, results: Sequence[Result], attempt: int, said: Design
 ) -> dict[str, float | int | str] | None:
-    """The whole design that was run, as an attempt's results have it and then ``said``; None for the trial's own.
+    """The whole design as run, from an attempt's results and then from ``said``; None if it is the trial's own design.
 
-    A value within a spreadsheet's rounding of the one that stands, or was asked, is that one. What was asked is what
-    the attempt was ``sent`` with: an edit since then was never run by it.
+    A value within a spreadsheet's rounding of the known or the sent one is replaced by that one. The sent design is
+    that of the attempt: the attempt never ran an edit made since then.
     """
     told = [r.ran for r in results if r.attempt == attempt and r.verdict in ("partial", "accepted")]
     design = {**sent, **((told and told[-1]) or {})}
@@ -62,7 +64,7 @@ def run_design(
 
 
 def unusual(campaign: Campaign, trial: Trial, ran: Mapping[str, float | int | str], where: str) -> tuple[str, ...]:
-    """A warning where a design that was run lies outside the campaign's space.
+    """A warning if a design as run lies outside the campaign's space.
 
     Raises:
         InputError: it cannot be a design at all.

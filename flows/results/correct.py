@@ -1,4 +1,4 @@
-"""Corrections and retractions: a new result that names the old one, and who had seen the old value."""
+"""Corrections and retractions: a new result that names the old one, and the models trained on the old value."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ from fieldcraft.storage.records import Product, Result, Trial, TrialState
 
 @dataclass(frozen=True)
 class Corrected:
-    """A correction or retraction, and who had seen the old value.
+    """A correction or retraction, and what depended on the old value.
 
     Args:
         trial: Trial id.
         result: Number of the new result.
         replaces: Number of the old one.
-        outputs: What counts now; None after a retraction.
-        models: Digest of each model that had seen the old value, by its iteration.
+        outputs: Outputs that count now; None after a retraction.
+        models: Digest of each model that was trained on the old value, by its iteration.
         proposals: Trials that such a model had proposed.
     """
 
@@ -36,13 +36,13 @@ class Corrected:
 
 
 def correct(site: Site, finding: Finding, by: str, reason: str) -> Corrected:
-    """Replace the result of a completed trial; what the finding does not say stays as it was.
+    """Replace the result of a completed trial; values that the finding does not give stay.
 
     Args:
         site: The campaign.
-        finding: What ``flows.results.record.check_correction`` made of the reading.
-        by: Who corrects.
-        reason: Why.
+        finding: The checked measurement, from ``flows.results.record.check_correction``.
+        by: Person who corrects.
+        reason: Reason of the correction.
 
     Raises:
         InputError: the trial has no result yet, outputs would be missing, or the reason cannot be kept.
@@ -72,7 +72,7 @@ def correct(site: Site, finding: Finding, by: str, reason: str) -> Corrected:
 
 
 def retract(site: Site, trial_id: str, by: str, reason: str) -> Corrected:
-    """Take a completed trial's result back: it keeps its state, and no model learns from it any more.
+    """Retract a completed trial's result: the trial keeps its state, and later models are not trained on it.
 
     Raises:
         InputError: the trial has no result, or the reason cannot be kept.
@@ -89,7 +89,7 @@ def retract(site: Site, trial_id: str, by: str, reason: str) -> Corrected:
 
 
 def _known_sd(results: Sequence[Result], attempt: int) -> dict[str, float]:
-    """Standard deviations of the outputs that count: those of the last accepted result, and what was added to it."""
+    """Standard deviations of the outputs that count: those of the last accepted result and of additions to it."""
     known: dict[str, float] = {}
     for result in results:
         if result.attempt == attempt and result.verdict in ("accepted", "duplicate"):
@@ -120,13 +120,13 @@ def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
 
 
 def _saw(product: Product, old: Result) -> bool:
-    """Whether a model learnt from a result; one of a version without corrections saw the trial's only result."""
+    """True if a model was trained on a result. In versions without corrections a trial had one result."""
     model = Trained.of(product)
     return old.trial in model.trials if model.results is None else old.id in model.results
 
 
 def corrected_text(done: Corrected, outputs: str) -> str:
-    """What was done and who had seen the old value, in a few lines."""
+    """The correction, and what depended on the old value, in a few lines."""
     now = f"corrected to {outputs}" if done.outputs is not None else "retracted; no model learns from it any more"
     lines = [f"{done.trial}: {now} (result {done.result} replaces {done.replaces})."]
     if not done.models:

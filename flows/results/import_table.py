@@ -1,4 +1,4 @@
-"""``fieldcraft import``: measurements from before the campaign, validated as a whole and adopted all or none."""
+"""``fieldcraft import``: measurements from before the campaign, checked as a whole and imported all or none."""
 
 import hashlib
 import json
@@ -22,12 +22,12 @@ from fieldcraft.storage.records import Known, Trial
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did.
+    """Result of an import.
 
     Args:
         campaign: Name of the campaign.
         trials: The trials of the file, by number.
-        anew: Whether they were written down just now; False where the same file had been imported before.
+        anew: True if they were recorded now; False if the same file had been imported before.
     """
 
     campaign: str
@@ -36,14 +36,14 @@ class Imported:
 
 
 def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[str, str], by: str) -> Imported:
-    """Adopt the lines of a table as completed trials; the campaign is created where it is not there.
+    """Import the lines of a table as completed trials; the campaign is created if it does not exist.
 
     Args:
-        settings: Where the stores are.
+        settings: Settings of the stores.
         file: Campaign file.
         data: CSV with a column for each variable and each output.
         renamed: Columns that stand for variables or outputs of other names.
-        by: Who imports.
+        by: Person who imports.
 
     Raises:
         InputError: a column is missing or in another unit, a value is missing, not finite or outside the space, or
@@ -71,7 +71,7 @@ def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[st
 
 
 def _require_names(campaign: Campaign, renamed: Mapping[str, str]) -> None:
-    """Accept what columns are said to stand for."""
+    """Accept the renamed columns if each stands for a variable or an output."""
     outputs = [output.name for output in campaign.problem.outputs]
     known = [*campaign.problem.space.names, *outputs, *(f"{name} sd" for name in outputs)]
     for column, name in renamed.items():
@@ -83,7 +83,7 @@ def _require_names(campaign: Campaign, renamed: Mapping[str, str]) -> None:
 
 
 def _digest(raw: bytes, renamed: Mapping[str, str]) -> str:
-    """SHA-256 of a table and of how its columns were understood."""
+    """SHA-256 of a table and of the names given to its columns."""
     understood = json.dumps(dict(renamed), sort_keys=True).encode() if renamed else b""
     return hashlib.sha256(raw + understood).hexdigest()
 
@@ -93,7 +93,7 @@ def _adopted(ledger: Ledger, name: str, digest: str) -> list[Trial]:
 
 
 def _known(campaign: Campaign, table: Table) -> list[Known]:
-    """Every line as a measurement."""
+    """The measurements of a table, one a line."""
     units = campaign.problem.space.units
     units |= {output.name: output.unit for output in campaign.problem.outputs}
     for name in units:

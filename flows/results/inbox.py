@@ -1,8 +1,8 @@
 """Tables and JSON files of results: many trials at once, handed to a command or dropped into a watched folder.
 
-ORDERS/results/*.csv, *.json       dropped by people; read by a pass once nothing was written to it for a second
-ORDERS/results/taken/NAME          recorded, with NAME.said.txt telling what became of each line
-ORDERS/results/refused/NAME        not recorded, not even in part, with NAME.why.txt telling why
+ORDERS/results/*.csv, *.json       dropped by people; read by a pass 1 s after the last write to it
+ORDERS/results/taken/NAME          recorded, with NAME.said.txt on the outcome of each line
+ORDERS/results/refused/NAME        not recorded, not even in part, with NAME.why.txt on the reason
 """
 
 import math
@@ -40,7 +40,7 @@ _OUT = frozenset({TrialState.STAGED, TrialState.RUNNING, TrialState.HELD})
 
 @dataclass(frozen=True)
 class Batch:
-    """What became of a file of results.
+    """Outcome of a file of results.
 
     Args:
         recorded: One for each line that was filled in.
@@ -52,13 +52,13 @@ class Batch:
 
     @property
     def lines(self) -> list[str]:
-        """All this in words."""
+        """The outcome in words, one line each."""
         said = [line for one in self.recorded for line in (one.text, *(f"warning: {w}" for w in one.warnings))]
         return [*said, *([f"Still to come: {', '.join(self.waiting)}."] if self.waiting else [])]
 
 
 class _Named(BaseModel):
-    """Which trial a result in JSON is of, whatever else it says."""
+    """Trial of a result in JSON; other keys are ignored."""
 
     model_config = ConfigDict(frozen=True)
     trial: str | None = None
@@ -94,20 +94,20 @@ _Json = TypeVar("_Json", bound=_Named)
 
 
 def record_file(site: Site, file: Path, by: str, source: str, within: Path | None = None) -> Batch:
-    """Record every line of a file; all are looked at, and their fields stored, before the first is recorded.
+    """Record every line of a file; all are checked, and their fields stored, before the first is recorded.
 
-    Recording the same file again changes nothing, so one that was cut off by a crash is simply recorded again.
+    Recording the same file again changes nothing, so a file that was interrupted by a crash is recorded again.
 
     Args:
         site: The campaign.
         file: CSV or JSON.
-        by: Who records.
-        source: Where it came from.
+        by: Person who records.
+        source: Source of the file.
         within: Folder that the field files it names must lie in; None for anywhere.
 
     Raises:
         InputError: something in it is wrong; nothing of it was recorded.
-        flows.results.record.NotYet: one of its trials is only being sent; nothing of it was recorded.
+        flows.results.record.NotYet: one of its trials is still being sent; nothing of it was recorded.
     """
     if one_line(file.name) != file.name:
         raise InputError(f"{one_line(file.name)}: the file's name holds what cannot be kept. Give it another name.")
@@ -139,7 +139,7 @@ def campaign_named(ledger: Ledger, file: Path) -> str:
 
 
 def readings_of(campaign: Campaign, file: Path, within: Path | None = None) -> list[Reading]:
-    """What a file says of each trial.
+    """Measurements of each trial in a file.
 
     Raises:
         InputError: it is not such a file, or a unit, a number or a name in it is wrong.
@@ -234,7 +234,7 @@ def _field(named: str | None, file: Path, place: str, within: Path | None) -> Pa
 
 
 def collect(site: Site, dispatcher: Ordering) -> int:
-    """Read the watched folder and file the orders of trials that are settled; returns how many were completed.
+    """Read the watched folder and close the orders of settled trials. Returns the number of trials completed.
 
     Raises:
         InputError: the folder of orders is not the campaign's own, or holds an order that nobody approved.
@@ -249,7 +249,7 @@ def collect(site: Site, dispatcher: Ordering) -> int:
 
 
 def _ready(folder: Path) -> Iterator[Path]:
-    """Files of results that nobody seems to be writing to, by name; links are not followed."""
+    """Files of results without a write in the last second, by name; links are not followed."""
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
         if file.suffix.lower() not in (".csv", ".json") or file.name.startswith(".") or file.is_symlink():
             continue
@@ -258,7 +258,7 @@ def _ready(folder: Path) -> Iterator[Path]:
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """What changes when a file is written again: size, time and inode; None where it is gone."""
+    """Size, time and inode of a file, which change when it is written again; None where it is gone."""
     with suppress(FileNotFoundError):
         found = file.stat()
         return found.st_size, found.st_mtime_ns, found.st_ino
@@ -288,7 +288,7 @@ def _take(site: Site, file: Path) -> Batch:
 
 
 def _put(file: Path, folder: str, about: str, lines: Sequence[str]) -> None:
-    """Move a file aside, under a name of its own, with a text beside it that says what became of it."""
+    """Move a file aside under a unique name, with a text file beside it on the outcome."""
     target = file.parent / folder
     target.mkdir(exist_ok=True)
     stem = one_line(file.stem).encode()[:_NAME_BYTES].decode(errors="ignore")
@@ -307,7 +307,7 @@ def _put(file: Path, folder: str, about: str, lines: Sequence[str]) -> None:
 
 
 def _file_orders(site: Site, dispatcher: Ordering) -> None:
-    """Close the orders whose trials are settled, or were sent anew, and bring the tables in line."""
+    """Close the orders whose trials are settled or were sent again, and update the tables."""
     trials = {trial.id: trial for trial in site.ledger.trials(site.name)}
     for key, order in dispatcher.at_large().items():
         trial = trials.get(order["trial"])

@@ -1,4 +1,4 @@
-"""What people measured, judged and kept: recorded, in parts or whole, corrected, retracted. Nothing is ever dropped."""
+"""Measurements by people, checked and stored: recorded in parts or whole, corrected, retracted; nothing is dropped."""
 
 import dataclasses
 import math
@@ -34,21 +34,21 @@ _TRIES = 5  # a pass or another person may move the trial between a look and the
 
 
 class NotYet(FieldcraftError):
-    """The trial is between being claimed and being sent: only a pass can say whether it was sent."""
+    """The trial is claimed and not yet known to be sent; only a pass can tell."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A reading that was found to make sense.
+    """A submitted measurement that passed the checks.
 
     Args:
-        reading: What was handed in.
-        attempt: Which attempt it belongs to.
+        reading: The measurement as submitted.
+        attempt: Number of the attempt it belongs to.
         values: Outputs in their units; from the field where no values were given.
-        said: Variables of which it says what was really run.
+        said: Variables of the design as run that it gives.
         dataset: The field, while it is not stored.
+        warnings: Unusual values that are kept all the same.
         field: The stored field.
-        warnings: What is unusual and kept all the same.
     """
 
     reading: Reading
@@ -62,16 +62,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What became of a reading.
+    """Outcome of recording a measurement.
 
     Args:
         trial: Trial id.
         state: The trial's state now.
-        verdict: The ledger's.
+        verdict: The ledger's verdict.
         result: Number of the stored result; None when nothing new was stored.
         missing: Outputs that are still needed.
-        text: All this in one line.
-        warnings: What is unusual and was kept all the same.
+        text: The outcome in one line.
+        warnings: Unusual values that were kept all the same.
     """
 
     trial: str
@@ -84,7 +84,7 @@ class Recorded:
 
 
 def site_for(settings: Settings, name: str) -> Site:
-    """A campaign with its stores, to be written to by a person; its algorithm is not built."""
+    """A campaign with its stores, for recording by a person; its algorithm is not built."""
     ledger = open_ledger(settings.ledger)
     campaign = rewire(ledger.campaign(name).spec, settings, algorithm=False)
     return Site(campaign, ledger, fields_at(settings.fields))
@@ -107,7 +107,7 @@ def known_trial(ledger: Ledger, trial_id: str) -> Trial:
 
 
 def attempt_named(ledger: Ledger, word: str) -> tuple[str, str | None]:
-    """Trial id, and the attempt's key where the word is the key of a work order (``heat-0007-2``)."""
+    """Trial id, and the attempt's key if the word is the key of a work order (``heat-0007-2``)."""
     owner, _, digits = word.rpartition("-")
     try:
         _trial(ledger, word)
@@ -125,11 +125,11 @@ def _trial(ledger: Ledger, trial_id: str) -> Trial:
 
 
 def check(site: Site, reading: Reading) -> Finding:
-    """What a new reading says, found to make sense; writes nothing.
+    """Check a submitted measurement; writes nothing.
 
     Raises:
         InputError: the trial is unknown or was never sent, or a value, a unit, a name or a file is wrong.
-        NotYet: the trial is only being sent; record it once a pass has said so.
+        NotYet: the trial is still being sent; record it once a pass has confirmed that.
     """
     trial, where = known_trial(site.ledger, reading.trial), _where(reading)
     if trial.campaign != site.name:
@@ -143,7 +143,7 @@ def check(site: Site, reading: Reading) -> Finding:
 
 
 def check_correction(site: Site, reading: Reading) -> Finding:
-    """What a correction says, found to make sense; writes nothing.
+    """Check a submitted correction; writes nothing.
 
     Raises:
         InputError: nothing is corrected, the trial is unknown, or a value, a name or a file is wrong.
@@ -181,7 +181,7 @@ def _sound(site: Site, trial: Trial, reading: Reading, attempt: int) -> Finding:
 
 
 def _attempt(trial: Trial, reading: Reading, where: str) -> int:
-    """The attempt a reading belongs to."""
+    """Number of the attempt that a measurement belongs to."""
     if trial.attempt == 0:
         if trial.state is TrialState.COMPLETED:
             remedy = "'fieldcraft correct' changes an imported measurement."
@@ -236,20 +236,20 @@ def _evaluated(
 
 
 def record(site: Site, finding: Finding, by: str, source: str) -> Recorded:
-    """Store a reading: completed where it is whole, kept as a part where outputs are missing, judged by the ledger.
+    """Store a measurement: it completes the trial, or is kept as a part while outputs are missing; the ledger decides.
 
     Args:
         site: The campaign.
-        finding: What ``check`` made of the reading.
-        by: Who records.
-        source: Where it came from.
+        finding: The checked measurement, from ``check``.
+        by: Person who records.
+        source: Source of the measurement.
     """
     ready = kept(site, finding)
     return persistently(lambda: _record(site, ready, by, source))
 
 
 def kept(site: Site, finding: Finding) -> Finding:
-    """The finding with its field stored, which no result names yet."""
+    """The finding with its field written to the field store; no result refers to that field yet."""
     if finding.dataset is None:
         return finding
     stored = site.fields.write(finding.reading.trial, finding.dataset)
@@ -257,7 +257,7 @@ def kept(site: Site, finding: Finding) -> Finding:
 
 
 def persistently(write: Callable[[], T]) -> T:
-    """What ``write`` returns, done again from its first look where somebody moved the trial in between."""
+    """Call ``write`` and return its value; retry on ``StaleTrial``, at most 5 calls in all."""
     for _ in range(_TRIES - 1):
         try:
             return write()
@@ -301,14 +301,18 @@ def _record(site: Site, finding: Finding, by: str, source: str) -> Recorded:
 
 
 def _alike(trial: Trial, attempt: int, results: Sequence[Result]) -> Sequence[Result]:
-    """The results that a reading may repeat: while it can still count only what stands, else any of its attempt."""
+    """Results that a measurement may repeat.
+
+    While the measurement can still complete the trial, only the last part; otherwise all results of the attempt but
+    retractions.
+    """
     if attempt == trial.attempt and TrialState.COMPLETED in TRANSITIONS[trial.state]:
         return [result for result in results if result.verdict == "partial"][-1:]
     return [result for result in results if result.verdict != "retraction"]
 
 
 def _adds(reading: Reading, same: Sequence[Result]) -> bool:
-    """Whether a reading says something beside its values that none of these results says."""
+    """True if a measurement has anything beside its values that none of these results has."""
     given = {"note": reading.note, "cost": reading.cost, "seconds": reading.seconds, "columns": dict(reading.more)}
     sd = {name: value for result in same for name, value in result.details.get("sd", {}).items()}
     return any(sd.get(name) != value for name, value in reading.sd.items()) or any(
@@ -318,13 +322,13 @@ def _adds(reading: Reading, same: Sequence[Result]) -> bool:
 
 
 def _last(parts: Sequence[Result], what: Callable[[Result], Any], given: Any = None) -> Any:
-    """What was given, else what the last of the parts says that says it."""
+    """The given value, else that of the last part that has one."""
     said = [value for part in parts if (value := what(part)) is not None]
     return given if given is not None else next(reversed(said), None)
 
 
 def _details(reading: Reading, parts: Sequence[Result]) -> dict[str, Any]:
-    """What is kept beside the values: uncertainties of all parts together, remarks, and the numbers of the parts."""
+    """Details kept beside the values: uncertainties of all parts together, remarks, and the numbers of the parts."""
     sd = {name: value for part in parts for name, value in part.details.get("sd", {}).items()} | dict(reading.sd)
     kept = {
         "sd": sd,

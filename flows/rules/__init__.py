@@ -1,1 +1,1 @@
-"""Pure questions about the ledger that steps, people and views ask: stop, retry, budget, approval, final model."""
+"""Pure questions about the ledger for steps, people and views: stop, retry, budget, approval, final model."""

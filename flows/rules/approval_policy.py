@@ -1,4 +1,4 @@
-"""What a campaign's approval policy says: what it lets through by itself, what may be sent, and for how long."""
+"""Approval policy of a campaign: automatic approvals, the trials that may be sent, and when approvals expire."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from fieldcraft.storage.records import Brief, Trial, TrialState
 
 
 def automatic(approval: Approval, trials: Sequence[Trial | Brief]) -> frozenset[str]:
-    """Ids of the proposals that the policy approves by itself; ``after_first`` counts, so it needs all trials."""
+    """Ids of the proposals that the policy approves by itself; ``after_first`` counts and so needs all trials."""
     own = sorted((trial for trial in trials if not trial.imported), key=lambda trial: trial.number)
     proposed = [trial for trial in own if trial.state is TrialState.PROPOSED]
     match approval.policy:
@@ -25,19 +25,19 @@ def automatic(approval: Approval, trials: Sequence[Trial | Brief]) -> frozenset[
 
 
 def expiry(spec: CampaignSpec, now: float) -> float | None:
-    """Until when an approval that a person gives now may be used, in seconds since the epoch; None for ever."""
+    """Expiry of an approval that a person gives now, in seconds since the epoch; None for never."""
     hours = spec.approval.expires_h
     return None if hours is None else now + 3600.0 * hours
 
 
 def ready(spec: CampaignSpec, trials: Sequence[Trial]) -> list[Trial]:
-    """The approved trials that may be sent, in the order in which to send them: by priority, then by number.
+    """The approved trials that may be sent, in sending order: by priority, then by number.
 
-    Under the policy ``batch`` no trial of an iteration goes while one of its trials waits for a decision.
+    Under the policy ``batch`` no trial of an iteration is sent while one of its trials waits for a decision.
 
     Args:
         spec: The campaign's specification.
-        trials: Those proposed and approved, or more.
+        trials: At least all trials that are proposed or approved.
     """
     undecided = {trial.iteration for trial in trials if trial.state is TrialState.PROPOSED}
     blocked = undecided if spec.approval.policy == "batch" else set()
@@ -46,7 +46,7 @@ def ready(spec: CampaignSpec, trials: Sequence[Trial]) -> list[Trial]:
 
 
 def voided(ledger: Ledger, trial: Trial) -> str:
-    """Why a proposal that was approved as it is has to be approved again; empty for any other."""
+    """Reason why a proposal that was approved unchanged has to be approved again; empty for any other."""
     if trial.version == 1:
         return ""
     changes = [event for event in ledger.history(trial.campaign, trial.id) if event.action in ("move", "edit")]

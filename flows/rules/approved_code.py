@@ -1,4 +1,4 @@
-"""What an approval covers beside the design and the specification: the code that runs it."""
+"""Code that an approval covers, beside the design and the specification."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ _NAMED = 3  # files that one reason names
 
 @dataclass(frozen=True)
 class Covered:
-    """The code of a campaign as it is at one moment.
+    """The code of a campaign at one moment.
 
     Args:
-        code: All that an approval covers: problem, simulator and dispatcher.
-        run: In brief, what the process that runs a simulation imports or starts.
+        code: All code that an approval covers: problem, simulator and dispatcher.
+        run: Summary of the code that the process of a simulation imports or starts.
     """
 
     code: Code
@@ -31,7 +31,7 @@ class Covered:
 
 
 def covered(spec: CampaignSpec, settings: Settings) -> Covered:
-    """What an approval given now would cover, and what a trial sent now has to be approved for.
+    """The code that an approval given now would cover, and for which a trial sent now must be approved.
 
     Raises:
         InputError: a kind is not known here, a file cannot be read, or the operator does not allow the program.
@@ -43,7 +43,7 @@ def covered(spec: CampaignSpec, settings: Settings) -> Covered:
 
 
 def _programs(spec: CampaignSpec, settings: Settings) -> Mapping[str, Path]:
-    """Programs that the dispatcher starts, by the names to give them."""
+    """Programs that the dispatcher starts, by the names to show."""
     if not hasattr(load("dispatchers", spec.dispatcher.kind, settings.plugins), "programs"):
         return {}
     dispatcher: Any = dispatcher_of(spec.name, spec.dispatcher, settings)
@@ -51,11 +51,11 @@ def _programs(spec: CampaignSpec, settings: Settings) -> Mapping[str, Path]:
 
 
 def uncovered(approval: Approval, code: Code, codes: Mapping[str, Code]) -> str:
-    """Why an approval of other code does not cover this, in words.
+    """Reason why an approval of other code does not cover this code, in words.
 
     Args:
         approval: The approval.
-        code: What would run.
+        code: The code that would run.
         codes: Every code that was approved in the campaign, by its digest.
     """
     given = f"{approval.by} approved it on {clock(approval.created)}"
@@ -66,6 +66,6 @@ def uncovered(approval: Approval, code: Code, codes: Mapping[str, Code]) -> str:
 
 
 def listed(files: Sequence[str]) -> str:
-    """Names of files, the first few where there are many."""
+    """Names of files; of more than three, the first three and the number of the others."""
     more = len(files) - _NAMED
     return ", ".join(files) if more <= 0 else f"{', '.join(files[:_NAMED])} and {more} more"

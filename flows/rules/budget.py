@@ -1,4 +1,4 @@
-"""What is left of a campaign's budget, in words. The ledger enforces it; here a pass learns what can still be sent."""
+"""Remaining budget of a campaign, in words. The ledger enforces it; a pass asks here what can still be sent."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ NEARLY = 0.9  # share of a limit from which on it is called nearly spent
 
 
 def obstacle(trial: Trial, limits: Limits, spending: Spending, budget: Budget) -> str | None:
-    """Which limit does not let a trial be sent, by the rule of ``Ledger.move``; None where all do."""
+    """Limit that keeps a trial from being sent, by the rule of ``Ledger.move``; None where none does."""
     return _exceeded(0 if trial.attempt else 1, trial.cost, limits, spending, budget)
 
 
 def exhausted(limits: Limits, spending: Spending, budget: Budget) -> str | None:
-    """Which limit leaves nothing for another trial, whatever it cost; None where none does."""
+    """Limit that leaves nothing for another trial at any cost; None where none does."""
     return _exceeded(1, None, limits, spending, budget)
 
 
@@ -35,7 +35,7 @@ def _exceeded(trials: int, cost: float | None, limits: Limits, spending: Spendin
 
 
 def nearly_spent(limits: Limits, spending: Spending, budget: Budget) -> dict[str, Any] | None:
-    """The limits of which nine tenths are spent or reserved, as a notice tells them; None where there is none."""
+    """Limits of which at least nine tenths are spent or reserved, as data of a notice; None where there are none."""
     parts = (
         ("trials", spending.trials, limits.trials, "trials"),
         ("cost", spending.spent + spending.reserved, limits.cost, budget.unit),

@@ -1,4 +1,4 @@
-"""Stop rules: each looks at what the ledger holds and says in words, beginning with its name, that it holds."""
+"""Stop rules: each reads the ledger and, if it holds, returns a reason in words that begins with its name."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ from fieldcraft.storage.records import SETTLED, Brief, TrialState
 
 
 def stop_reason(site: Site, known: Sequence[Brief] | None = None) -> str | None:
-    """The first stop rule that holds, in words; the budget is none of them.
+    """The first stop rule that holds, in words; the budget is not among them.
 
-    While one holds nothing more is sent, and once nothing is out the campaign ends.
+    While one holds no trial is sent, and once no trial is out the campaign ends.
 
     Args:
         site: The campaign.
-        known: All its trials, in brief; they are read where that is left out and a rule is set.
+        known: All its trials, in brief; read from the ledger if left out and a rule is set.
     """
     if not site.campaign.spec.stop.model_dump(exclude_none=True):
         return None
@@ -30,7 +30,7 @@ def stop_reason(site: Site, known: Sequence[Brief] | None = None) -> str | None:
 
 
 def nothing_to_learn_from(campaign: Campaign, trials: Sequence[Brief]) -> str | None:
-    """That none of the trials of the start succeeded, so that no model can choose the next."""
+    """Reason to stop if no trial of the start succeeded, so that no model can choose the next; else None."""
     tried = sum(trial.state is not TrialState.REJECTED for trial in trials)
     if not campaign.algorithm.learns(tried) or successful(trials):
         return None
@@ -38,7 +38,7 @@ def nothing_to_learn_from(campaign: Campaign, trials: Sequence[Brief]) -> str | 
 
 
 def mendable(trials: Sequence[Brief]) -> list[Brief]:
-    """The trials that a person may yet get a reading of: retracted ones, and failures that may be repeated."""
+    """The trials that may still get a result: retracted ones, and failures that may be repeated."""
     return [trial for trial in trials if _retracted(trial) or _repeatable(trial)]
 
 
@@ -60,9 +60,9 @@ def _target(site: Site, trials: Sequence[Brief]) -> str | None:
 
 
 def _no_improvement(site: Site, trials: Sequence[Brief]) -> str | None:
-    """Counts the campaign's own completed trials since the best feasible reading, in order of completion.
+    """Count the campaign's own completed trials since the best feasible result, in order of completion.
 
-    One whose result was retracted counts neither way.
+    Trials whose result was retracted do not count.
     """
     allowed = site.campaign.spec.stop.no_improvement
     if allowed is None:
@@ -83,9 +83,10 @@ def _no_improvement(site: Site, trials: Sequence[Brief]) -> str | None:
 
 
 def _failure_rate(site: Site, trials: Sequence[Brief]) -> str | None:
-    """Counts failures of the last settled trials.
+    """Count failures among the last settled trials.
 
-    What a person cancelled is neither failure nor success, and what goes again by itself is not settled yet.
+    A trial that a person cancelled counts as neither failure nor success. A trial that is retried automatically is not
+    settled yet.
     """
     rule = site.campaign.spec.stop.failure_rate
     if rule is None:
@@ -101,9 +102,10 @@ def _failure_rate(site: Site, trials: Sequence[Brief]) -> str | None:
 
 
 def _certified_gap(site: Site, trials: Sequence[Brief]) -> str | None:
-    """Asks the certificate of the latest iteration's first design, before which no other of its batch stands.
+    """Check the certificate of the latest iteration's first design, which depends on no other design of its batch.
 
-    It holds for the readings that its model saw: one that has come in or was corrected since asks for another proof.
+    The certificate holds for the results in the model's training data: a result that was added or corrected since
+    requires another proof.
     """
     allowed = site.campaign.spec.stop.certified_gap
     if allowed is None or not trials:
@@ -132,7 +134,7 @@ def _imported(trials: Sequence[Brief]) -> list[Brief]:
 
 
 def _settled(site: Site, trials: Sequence[Brief]) -> list[Brief]:
-    """The campaign's own settled trials, in the order in which they came to be so."""
+    """The campaign's own settled trials, in the order in which they were settled."""
     when = site.ledger.settled(site.name)
     own = [trial for trial in trials if not trial.imported and trial.state in SETTLED]
     return sorted(own, key=lambda trial: when[trial.id])

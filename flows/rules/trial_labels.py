@@ -1,4 +1,4 @@
-"""How a person names a trial: by its id, or by a label that says which revision and digest of it they saw."""
+"""Names of trials for people: an id, or a label with the revision and digest that the person saw."""
 
 import re
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class Choice:
 
     Args:
         trial: Its id.
-        digest: First digits of the digest of what they saw; None for whatever it is at this moment.
-        revision: The revision that they saw; None where the digest is whole and says enough.
+        digest: First digits of the digest that they saw; None for the present one.
+        revision: The revision that they saw; None where the whole digest is given.
     """
 
     trial: str
@@ -27,10 +27,10 @@ class Choice:
 
     @classmethod
     def of(cls, word: str) -> "Choice":
-        """``heat-0007``, ``heat-0007@2-3fa81c02d1e29b47`` as ``queue`` shows it, or ``heat-0007@`` and a whole digest.
+        """Parse ``heat-0007``, ``heat-0007@2-3fa81c02d1e29b47`` (as ``queue`` shows it) or ``heat-0007@DIGEST``.
 
         Raises:
-            InputError: what stands after the ``@`` is neither.
+            InputError: the text after the ``@`` is neither.
         """
         trial, found, seen = word.strip().partition("@")
         if len(trial) > QUOTED:  # no campaign's name is so long
@@ -46,15 +46,15 @@ class Choice:
 
     @property
     def word(self) -> str:
-        """What was named, in the form of a label."""
+        """The choice as an id or a label."""
         revision = "" if self.revision is None else f"{self.revision}-"
         return self.trial if self.digest is None else f"{self.trial}@{revision}{self.digest[:_SHOWN]}"
 
     def names(self, trial: Trial) -> bool:
-        """Whether the trial still is what was seen; an edit always makes a new revision."""
+        """True if the trial has not changed since it was seen; an edit always makes a new revision."""
         return self.revision in (None, trial.revision) and trial.digest.startswith(self.digest or "")
 
 
 def label(trial: Trial) -> str:
-    """The trial as a person should name it to decide on exactly this: ``heat-0007@2-3fa81c02d1e29b47``."""
+    """The label by which a person decides on exactly this version of the trial: ``heat-0007@2-3fa81c02d1e29b47``."""
     return Choice(trial.id, trial.digest, trial.revision).word

@@ -1,8 +1,9 @@
-"""What shows that a ledger has lost what was last written into it: jobs and orders of attempts that it never made.
+"""Traces of commits that a ledger has lost: jobs and orders of attempts that it does not know.
 
-An attempt is in the ledger, on the disk, before anything of it is begun. A job's folder or a work order of one that
-the ledger does not know therefore means that commits are gone: SQLite's log (``-wal``) was cut or deleted, a copy was
-made without it, or the ledger is older than the rest of the home. What left no trace outside cannot be found.
+An attempt is recorded in the ledger, on the disk, before any part of it begins. A job's folder or a work order of an
+attempt that the ledger does not know therefore means that commits are gone: SQLite's log (``-wal``) was cut or deleted,
+a copy was made without it, or the ledger is older than the rest of the home. Lost commits without such a trace cannot
+be found.
 """
 
 import re
@@ -21,11 +22,11 @@ _KEY = re.compile(r"(?P<trial>[A-Za-z0-9].*-\d{4,})-(?P<attempt>[1-9]\d*)")
 
 @dataclass(frozen=True)
 class Begun:
-    """An attempt of which something was begun.
+    """An attempt that has begun, by the trace that it left.
 
     Args:
         trial: Id of the trial.
-        attempt: Which attempt of it.
+        attempt: Number of the attempt.
         path: The job's folder or the work order.
     """
 
@@ -35,12 +36,12 @@ class Begun:
 
 
 def begun(settings: Settings) -> list[Begun]:
-    """All attempts that left a trace in a home; look before the ledger is read, since passes go on meanwhile."""
+    """All attempts that left a trace in a home; call before the ledger is read, since passes go on meanwhile."""
     return [*_jobs(settings.work.glob("[!.]*/*")), *_orders(settings)]
 
 
 def lost(ledger: Ledger, traces: Iterable[Begun]) -> Iterator[str]:
-    """What the ledger does not know of these, one sentence each."""
+    """One sentence for each of these attempts that the ledger does not know."""
     for trace in traces:
         try:
             known = ledger.trial(trace.trial).attempt
@@ -60,7 +61,7 @@ _WHY = (
 
 
 def require_known(site: Site) -> None:
-    """Accept a ledger that knows all jobs of its campaign: under the name of another, a new one would not be done.
+    """Accept a ledger that knows all jobs of its campaign: otherwise a new job could get the name of an old one.
 
     Raises:
         FieldcraftError: it has lost some; names the first.
@@ -76,7 +77,7 @@ def _jobs(paths: Iterable[Path]) -> Iterator[Begun]:
 
 
 def _orders(settings: Settings) -> Iterator[Begun]:
-    """Work orders in the folders that are this home's."""
+    """Work orders in the folders of this home's campaigns."""
     for pin in settings.work.glob(f"[!.]*/{PIN}"):
         name = pin.parent.name
         orders = OrderFolder(name, (settings.lab or settings.home / "lab") / name, pin)

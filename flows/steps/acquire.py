@@ -1,4 +1,4 @@
-"""Step 6, acquire: posterior and pending trials become designs, each with its origin."""
+"""Step 6, acquire: choose designs from posterior and pending trials, each with its origin."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
-    """Propose the next q designs of the initial sequence, in which imported trials have no place.
+    """Propose the next q designs of the initial sequence; imported trials take no place in it.
 
-    Where a design that is run again reads the same, one that has a trial gives way to the nearest that has none.
+    Unless results are noisy, a design that already has a trial is replaced by the nearest that has none.
     """
     trials = site.ledger.briefs(site.name)
     proposed = sum(trial.iteration < iteration and not trial.imported for trial in trials)
@@ -40,9 +40,9 @@ def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
 
 
 def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
-    """Propose the designs that the iteration's model scores best, or that a peer asks for.
+    """Propose the designs that the iteration's model scores best, or that a rival suggests.
 
-    The time it took is written down before the designs are, as the product of this step.
+    The time taken is recorded before the designs are, as the product of this step.
     """
     clock = Clock()
     X, origins = _chosen(site, iteration, q) if site.campaign.algorithm.peer is None else _asked(site, iteration, q)
@@ -78,10 +78,10 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
 def _gain(
     algorithm: "Algorithm", posterior: "Posterior", data: "Observations", found: "maximizer.Candidates"
 ) -> float | None:
-    """By how much a design can be expected to improve on the least posterior mean at the observed points.
+    """Most that a design can be expected to improve on the least posterior mean at the observed points.
 
-    By the proof of the first place, in the objective's unit; None where there is none, or its bound is of an
-    approximation or says nothing of it.
+    Taken from the proof of the first place, in the objective's unit. None where there is no proof, or its bound is of
+    an approximation or is not one of the improvement.
     """
     from fieldcraft.models.acquisition import Improving
 
@@ -92,7 +92,7 @@ def _gain(
 
 
 def _proven(certificate: "maximizer.Certificate", base: Origin, gain: float | None) -> dict[str, Any]:
-    """A design's certificate as the ledger keeps it; a search that time ended cannot be repeated."""
+    """A design's certificate for the ledger; a search that ended by its time limit is not reproducible."""
     kept = Certificate(
         bound=certificate.bound,
         gap=certificate.gap,
@@ -105,7 +105,7 @@ def _proven(certificate: "maximizer.Certificate", base: Origin, gain: float | No
 
 
 def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]]:
-    """Designs (q, d) of the campaign's peer, which foresees nothing, with their origins."""
+    """Designs (q, d) of the campaign's rival, which predicts nothing, with their origins."""
     campaign, trials = site.campaign, site.ledger.briefs(site.name)
     seen = as_read(trials, standing(site.ledger.readings(site.name)))
     data = observations(campaign, seen, None, [trial.actual for trial in infeasible(trials)])
@@ -115,15 +115,15 @@ def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]
 
 
 def _said_of(posterior: "Posterior", found: "maximizer.Candidates") -> dict[str, dict[str, Any]]:
-    """What posterior and maximizer remark of how they came about, and the scores of what was chosen among."""
+    """Remarks of posterior and maximizer, and the scores of the surrogates from which the model was selected."""
     return {"remarks": {**posterior.remarks, **found.remarks}, "scores": scores_of(posterior.metrics)}
 
 
 def _unseen(space: SearchSpace, trials: Sequence[Brief], seen: Sequence[Brief]) -> np.ndarray:
-    """Encoded designs (k, d) that the model has no reading of and that are not to be proposed again.
+    """Encoded designs (k, d) without a result in the model's training data, which must not be proposed again.
 
-    Pending ones, and those that were rejected, failed, given up or retracted: a deterministic acquisition would
-    otherwise propose them for ever. What comes in after the training changes nothing here.
+    They are pending, or were rejected, failed, given up or retracted: a deterministic acquisition would otherwise
+    propose them again and again. Results that arrive after the training change nothing here.
     """
     known = {trial.id for trial in seen}
     return _encoded(space, [trial.design for trial in trials if trial.id not in known])

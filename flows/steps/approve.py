@@ -1,4 +1,4 @@
-"""Step 7, approve: the campaign's policy decides, and writes the same record as a person would."""
+"""Step 7, approve: approve proposals by the campaign's policy, with the same record as a person's approval."""
 
 import time
 
@@ -18,10 +18,10 @@ _WAITING = "approval waiting"
 
 
 def approve(site: Site) -> tuple[Trial, ...]:
-    """Approve what the policy lets through, each trial bound to the digest of exactly what will run.
+    """Approve the proposals that the policy allows, each bound to the digest of exactly what will run.
 
-    What is left waits for a person, and a notice says so whenever a trial has come to wait that no earlier notice tells
-    of. A policy's approval does not expire: the policy would only give it again.
+    The others wait for a person; a notice is left for each that no earlier notice names. A policy's approval does not
+    expire, because the policy would only give it again.
     """
     code = covered(site.campaign.spec, site.campaign.settings).code
     lapse(site, code)
@@ -36,14 +36,14 @@ def approve(site: Site) -> tuple[Trial, ...]:
 
 
 def lapse(site: Site, code: Code) -> tuple[Trial, ...]:
-    """Put approved trials whose approval no longer holds back to the proposals; a pass does so before it sends any.
+    """Put approved trials whose approval is void back to the proposals; a pass calls this before it sends any.
 
-    Under the policy ``batch`` the others of its iteration go back with such a trial: they would wait for it, and theirs
-    run out, one after the other, for ever.
+    Under the policy ``batch`` the other trials of the iteration go back with such a trial. Otherwise they would wait
+    for it until their approvals expire, one after the other.
 
     Args:
         site: The campaign's stores.
-        code: What would run now.
+        code: The code that would run now.
     """
     unused = site.ledger.unused(site.name)
     reasons = {trial: why for trial, one in unused.items() if (why := _why_void(site, one, code)) is not None}
@@ -59,7 +59,7 @@ def lapse(site: Site, code: Code) -> tuple[Trial, ...]:
 
 
 def no_longer_holds(site: Site, trial: Trial, code: Code) -> str | None:
-    """Why the approval under which a trial was claimed no longer holds for this code; None while it does."""
+    """Reason why the approval of a claimed trial is void for this code; None while it holds."""
     live = (approval for approval in site.ledger.approvals(trial.id) if approval.live)
     return next((why for one in live if (why := _why_void(site, one, code)) is not None), None)
 
@@ -71,13 +71,13 @@ def _why_void(site: Site, approval: Granted, code: Code) -> str | None:
 
 
 def _approve(site: Site, trial: Trial, code: Code, since: str) -> Trial | None:
-    """Approve by policy; None where a person was faster, whose word holds, or the ledger finds the trial altered.
+    """Approve by policy; None if a person changed the trial first, or the ledger finds the trial altered.
 
     Args:
         site: The campaign's stores.
         trial: The proposal.
-        code: What would run it.
-        since: What has changed of it since the campaign's latest approval.
+        code: The code that would run it.
+        since: Changes of that code since the campaign's latest approval, in words.
     """
     policy, attempts = site.campaign.spec.approval.policy, site.campaign.spec.dispatcher.attempts
     notes = (_reason(site.campaign.spec, trial), voided(site.ledger, trial) or since)
@@ -94,7 +94,7 @@ def _approve(site: Site, trial: Trial, code: Code, since: str) -> Trial | None:
 
 
 def _changed_since(site: Site, code: Code) -> str:
-    """What has changed of the code since the campaign's latest approval, in words; empty where nothing is known to."""
+    """Changes of the code since the campaign's latest approval, in words; empty where none are known."""
     latest = site.ledger.last_approved(site.name)
     if latest is None or latest.details.get("code") in (None, code.digest):
         return ""

@@ -1,4 +1,4 @@
-"""What earlier attempts left behind: results that came late are recorded, strays are stopped, scratch is deleted."""
+"""Cleanup after earlier attempts: late results are recorded, stray jobs are stopped, scratch files are deleted."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterator
@@ -18,11 +18,11 @@ Take = Callable[[Site, Dispatcher, Trial, Handle, int, float], Trial | str]
 
 
 def tidy(site: Site, dispatcher: Dispatcher, take: Take) -> None:
-    """Settle every attempt that is not the present one of a trial that is out.
+    """Settle all attempts but the present ones of trials that are out.
 
-    A job of such an attempt that still runs is stopped. A result is recorded, with its attempt, for the ledger to
-    judge. The scratch files of a trial that has a result are deleted, and what dead processes left staged. Looks at
-    the folders in the campaign's work folder, and at the last attempt of trials that were given up.
+    A job of such an attempt that still runs is stopped. A result is recorded with its attempt, for the ledger to judge.
+    Scratch files of trials with a result are deleted, and so are files that dead processes left staged. Covers the
+    folders in the campaign's work folder, and the last attempt of trials that were given up.
     """
     with suppress(FieldError):  # what cannot be deleted does no harm: the next pass tries again
         site.fields.tidy()
@@ -38,7 +38,7 @@ def tidy(site: Site, dispatcher: Dispatcher, take: Take) -> None:
 
 
 def _past(site: Site, present: set[str]) -> Iterator[tuple[Trial, int]]:
-    """Attempts nobody waits for: those with files, and the last one of each trial that was given up."""
+    """Attempts that no trial waits for: those with files, and the last one of each trial that was given up."""
     for trial in _concerned(site, present):
         given_up = trial.state in _GIVEN_UP and trial.handle is not None
         for attempt in range(1, trial.attempt + 1):
@@ -78,7 +78,7 @@ def _settle(site: Site, dispatcher: Dispatcher, trial: Trial, attempt: int, take
 def _kept(
     site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attempt: int, seconds: float, take: Take
 ) -> bool:
-    """Whether the attempt's files are not needed any more: its result, recorded now where it was not, is stored."""
+    """True if the attempt's files are no longer needed, since its result is stored; records it if necessary."""
     source = site.campaign.spec.dispatcher.kind
     if any(result.attempt == attempt and result.source == source for result in site.ledger.results(trial.id)):
         return True

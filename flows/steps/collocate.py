@@ -1,4 +1,4 @@
-"""Step 4, collocate: the points at which the equation is imposed, drawn by address and stored before they are used."""
+"""Step 4, collocate: draw the points at which the equation is imposed, by address, and store them before use."""
 
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ def collocate(site: Site, iteration: int) -> Product | None:
 
 
 def points_for(site: Site, iteration: int) -> "xr.Dataset":
-    """The collocation set of an iteration, drawn anew: the same at every call."""
+    """The collocation set of an iteration, drawn again: the same at every call."""
     import xarray as xr
 
     assert site.campaign.known_physics is not None  # else there is none

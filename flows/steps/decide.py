@@ -1,4 +1,4 @@
-"""Step 3, decide: budget, pending trials and stop rules say whether to propose, to wait or to end."""
+"""Step 3, decide: propose, wait or end, by budget, pending trials and stop rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ Wait = Literal["simulations", "retry", "laboratory", "person", "training"]
 
 @dataclass(frozen=True)
 class Decision:
-    """What the pass does next: it proposes, waits or ends.
+    """Next action of a pass: it proposes, waits or ends.
 
     Args:
         propose: Number of designs to propose, 0 for none.
         iteration: The iteration they belong to.
-        model: Whether a surrogate chooses them.
-        wait: What is waited for: ``simulations`` also where a trial is about to be sent, ``retry`` for the pause after
-            a failure in passing, ``laboratory`` where people do the work, ``person`` where one has to decide,
-            ``training`` for a model that is trained elsewhere.
-        due: When the soonest retry may go, in seconds since the epoch.
-        finished: Why the campaign has ended.
-        last: Whether the iteration only trains: the model of all readings that the campaign ends with.
+        model: True if a surrogate chooses them.
+        wait: Event that the campaign waits for: ``simulations`` also where a trial is about to be sent, ``retry`` for
+            the pause after a transient failure, ``laboratory`` where people do the work, ``person`` where a person has
+            to decide, ``training`` for a model that is trained remotely.
+        due: Time of the soonest retry, in seconds since the epoch.
+        finished: Reason why the campaign has ended.
+        last: True if the iteration only trains the final model, on all results.
     """
 
     propose: int = 0
@@ -48,7 +48,7 @@ class Decision:
 
 
 def decide(site: Site) -> Decision:
-    """Look at the ledger and decide; an end is recorded with the name of its rule."""
+    """Decide by the ledger; an end is recorded with the name of its rule."""
     known = site.ledger.campaign(site.name).finished
     if known is not None:
         return Decision(finished=known)
@@ -69,7 +69,7 @@ def decide(site: Site) -> Decision:
 
 
 def _waits(site: Site, trials: tuple[Brief, ...], waiting: tuple[Trial, ...], spending: Spending) -> Decision | None:
-    """What has to come before anything else is proposed; None where nothing has."""
+    """The decision to wait for something before the next proposal; None where nothing is waited for."""
     spec, dispatcher = site.campaign.spec, site.campaign.dispatcher
 
     def affordable(trial: Trial) -> bool:
@@ -92,7 +92,7 @@ def _waits(site: Site, trials: tuple[Brief, ...], waiting: tuple[Trial, ...], sp
 
 
 def _out(site: Site, trials: tuple[Brief, ...]) -> Wait | None:
-    """For whom to wait because of what is out; None where nothing is."""
+    """Party to wait for while trials are out (laboratory, simulations or person); None where none are."""
     states = {trial.state for trial in trials}
     if states & {TrialState.STAGED, TrialState.RUNNING}:
         return "laboratory" if site.campaign.dispatcher.by_people else "simulations"
@@ -100,17 +100,17 @@ def _out(site: Site, trials: tuple[Brief, ...]) -> Wait | None:
 
 
 def _spent(site: Site, waiting: tuple[Trial, ...], spending: Spending) -> str | None:
-    """What of the budget is spent, now that nothing is out, so that nothing more can be sent."""
+    """Spent limit of the budget that keeps anything more from being sent, once no trial is out."""
     limits, budget = site.campaign.limits, site.campaign.spec.budget
     stuck = [why for trial in waiting if (why := obstacle(trial, limits, spending, budget)) is not None]
     return exhausted(limits, spending, budget) or next(iter(stuck), None)
 
 
 def _ended(site: Site, trials: tuple[Brief, ...], reason: str) -> Decision:
-    """The end; where readings are noisy, a model of all of them comes before it, which says which design is best.
+    """End the campaign; where results are noisy, first train a final model on all of them, which recommends a design.
 
-    Where that model cannot be trained, the best is by the latest there is, or by the readings, and the end comes.
-    What it is trained on is what any iteration's model is, so that a pass that was killed meanwhile goes on with it.
+    If that model cannot be trained, the campaign still ends; the best design is then by the latest model, or by result.
+    The final model is trained on the same kind of data as any iteration's, so that a pass that was killed resumes it.
     """
     trained = site.ledger.latest(site.name, "train")
     if _untrained(site, trials, trained) and given_up(site.ledger, site.name) is None:
@@ -120,7 +120,7 @@ def _ended(site: Site, trials: tuple[Brief, ...], reason: str) -> Decision:
 
 
 def _untrained(site: Site, trials: tuple[Brief, ...], trained: Product | None) -> bool:
-    """Whether a model is to be asked which design is best, and the latest one trained has not seen all readings."""
+    """True if a model has to recommend the best design, and the latest one was not trained on all results."""
     campaign = site.campaign
     if not campaign.noisy or campaign.algorithm.surrogate is None or not successful(trials):
         return False
@@ -130,7 +130,7 @@ def _untrained(site: Site, trials: tuple[Brief, ...], trained: Product | None) -
 
 
 def _finished(site: Site, reason: str) -> Decision:
-    """Record the end; what can no longer run is rejected with that reason, so that nothing waits for ever."""
+    """Record the end; trials that can no longer run are rejected with that reason."""
     for trial in site.ledger.trials(site.name, states=_OPEN):
         try:
             site.ledger.move(trial.id, TrialState.REJECTED, trial.expect, ACTOR, reason)
@@ -142,12 +142,12 @@ def _finished(site: Site, reason: str) -> Decision:
 
 
 def _counted(trials: Sequence[Brief]) -> list[Brief]:
-    """The trials that count: a rejected one leaves its place to another."""
+    """The trials that count: all but the rejected ones."""
     return [trial for trial in trials if trial.state is not TrialState.REJECTED]
 
 
 def _left(site: Site, trials: Sequence[Brief]) -> int:
-    """How many more trials may be proposed; imported ones count nothing."""
+    """Number of trials that may still be proposed; imported ones do not count."""
     own = [trial for trial in _counted(trials) if not trial.imported]
     return site.campaign.spec.budget.trials - len(own)
 
@@ -164,7 +164,7 @@ def _next(site: Site, trials: tuple[Brief, ...]) -> Decision:
 
 
 def _untried(site: Site, trials: Sequence[Brief], wanted: int) -> int:
-    """How many designs no trial has, at most ``wanted``; that many where one may be run again."""
+    """Number of designs without a trial, at most ``wanted``; ``wanted`` where a design may be run again."""
     designs = None if site.campaign.noisy else designs_of(site.campaign.space)
     if designs is None or len(designs) - len(trials) >= wanted:
         return wanted
@@ -176,7 +176,7 @@ def _next_iteration(trials: Sequence[Brief]) -> int:
 
 
 def _warn(site: Site, spending: Spending) -> None:
-    """Leave a notice, once, that a limit is nearly spent."""
+    """Leave a notice, once for each campaign, that a limit is nearly spent."""
     payload = nearly_spent(site.campaign.limits, spending, site.campaign.spec.budget)
     if payload is None or any(notice.key == "budget" for notice in site.ledger.notices(site.name)):
         return

@@ -1,4 +1,4 @@
-"""Step 2, dispatch: reconcile what may have been sent, retry what may be retried, send what is approved."""
+"""Step 2, dispatch: reconcile trials that may have been sent, retry failures, send approved trials."""
 
 import time
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ _WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
 
 
 def dispatch(site: Site) -> int:
-    """Send approved trials as far as there is room; returns how many were sent.
+    """Send approved trials as far as there is room. Returns the number sent.
 
-    While a stop rule holds none is claimed. Trials that a person moved meanwhile, and those that neither budget nor
-    approval covers now, are left as they are.
+    While a stop rule holds no trial is claimed. Trials that a person changed meanwhile, and those that budget or
+    approval do not cover now, are left as they are.
     """
     dispatcher, staged = site.campaign.dispatcher, site.ledger.trials(site.name, states={TrialState.STAGED})
     if not staged and not _may_go(site):
@@ -51,19 +51,19 @@ def dispatch(site: Site) -> int:
 
 
 def _may_go(site: Site) -> bool:
-    """Whether anything is approved or to be repeated, so that the stop rules need to be asked."""
+    """True if a trial is approved or to be retried, so that the stop rules have to be checked."""
     approved = site.ledger.trials(site.name, states={TrialState.APPROVED})
     return bool(approved or retries(site.ledger, site.campaign.spec.dispatcher, site.name))
 
 
 def obstacle_to(site: Site, trial: Trial) -> str | None:
-    """Which limit of the budget does not let a trial be sent now; None where all do."""
+    """Limit of the budget that keeps a trial from being sent now; None where none does."""
     limits, spending = site.campaign.limits, site.ledger.spending(site.name)
     return obstacle(trial, limits, spending, site.campaign.spec.budget)
 
 
 def room_for(site: Site, dispatcher: Dispatcher, trials: Sequence[Trial | Brief]) -> float:
-    """How many more trials may run at once; people take as many orders as they are given."""
+    """Number of trials that may be sent now; unlimited for people."""
     if dispatcher.by_people:
         return float("inf")
     busy = sum(trial.state is TrialState.RUNNING for trial in trials)
@@ -81,7 +81,7 @@ def _claim(site: Site, trial: Trial, now: Covered) -> Trial | None:
 
 
 def _send(site: Site, dispatcher: Dispatcher, staged: Trial, now: Covered) -> int:
-    """Submit a staged trial unless its key was begun already; after a crash only the dispatcher knows."""
+    """Submit a staged trial unless its key was started already, as the dispatcher knows after a crash."""
     key, handle = attempt_key(staged), None
     try:
         handle = dispatcher.find(key)
@@ -102,7 +102,7 @@ def _send(site: Site, dispatcher: Dispatcher, staged: Trial, now: Covered) -> in
 
 
 def _take_back(site: Site, staged: Trial, reason: str) -> int:
-    """Take a trial back that was never sent and may not be any more; to go again it needs another approval."""
+    """Fail a trial that was claimed, not sent, and may no longer be sent; it needs another approval."""
     site.ledger.move(
         staged.id, TrialState.FAILED, staged.expect, ACTOR, reason, failure="transient", cost=0.0, seconds=0.0
     )
@@ -137,7 +137,7 @@ def _request(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
 
 
 def _retry(site: Site) -> int:
-    """Failures in passing go back to APPROVED once they are due and the budget covers them; returns how many."""
+    """Put transient failures that are due and within the budget back to APPROVED. Returns their number."""
     count = 0
     coming = retries(site.ledger, site.campaign.spec.dispatcher, site.name)
     due = [retry for retry in coming if retry.due <= time.time()]

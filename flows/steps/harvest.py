@@ -1,4 +1,4 @@
-"""Step 1, harvest: poll what runs, fetch what has finished, evaluate it, and write it down, fields first."""
+"""Step 1, harvest: poll running trials, fetch and evaluate finished ones, and record them, fields first."""
 
 import math
 import time
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 
 def harvest(site: Site) -> int:
-    """Settle every trial whose attempt has ended; returns how many were.
+    """Settle every trial whose attempt has ended. Returns the number settled.
 
-    A trial that a person moved meanwhile is left to the next pass.
+    A trial that a person changed meanwhile is left to the next pass.
 
     Raises:
-        FieldcraftError: the ledger has lost what was last written into it.
+        FieldcraftError: the ledger has lost its latest commits.
     """
     require_known(site)
     dispatcher = site.campaign.dispatcher
@@ -57,7 +57,7 @@ def harvest(site: Site) -> int:
 
 
 def _settle(site: Site, dispatcher: Dispatcher, trial: Trial) -> bool:
-    """Ask what became of an attempt and write it down; returns whether it has ended."""
+    """Poll an attempt and record its outcome. True if it has ended."""
     running = _reconsidered(site, dispatcher, trial) if trial.state is TrialState.HELD else trial
     if running is None:
         return False
@@ -86,7 +86,7 @@ def _written(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, o
 
 
 def _reconsidered(site: Site, dispatcher: Dispatcher, held: Trial) -> Trial | None:
-    """A held trial as RUNNING again where its dispatcher can tell by now what becomes of it; else None."""
+    """A held trial as RUNNING again if its dispatcher can now report on it; else None."""
     try:
         handle = held.handle or dispatcher.find(attempt_key(held))
         if handle is None:
@@ -106,7 +106,7 @@ def _reconsidered(site: Site, dispatcher: Dispatcher, held: Trial) -> Trial | No
 
 
 def _send_anew(site: Site, held: Trial) -> None:
-    """Let a held trial be sent again, since its dispatcher says now that it was never begun."""
+    """Approve a held trial again, because its dispatcher now reports that it was never started."""
     reason = "the dispatcher says now that it was never begun"
     try:
         site.ledger.move(held.id, TrialState.APPROVED, held.expect, ACTOR, reason, cost=0.0, seconds=0.0)
@@ -124,7 +124,7 @@ def _hear(site: Site, trial: Trial) -> None:
 
 
 def _miss(site: Site, trial: Trial, why: str) -> None:
-    """Hold a running trial once its dispatcher has not told of it for longer than its lease."""
+    """Hold a running trial without a report from its dispatcher for longer than ``lease_s`` (heartbeat timeout)."""
     silent, lease = time.time() - _last_heard(trial), site.campaign.spec.dispatcher.lease_s
     if silent <= lease:
         return
@@ -147,11 +147,11 @@ def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attem
     """Fetch, evaluate and record the result of an attempt, the present one or an earlier.
 
     Returns:
-        The trial as it is then, or why its outputs cannot be recorded.
+        The updated trial, or the reason why its outputs cannot be recorded.
 
     Raises:
-        storage.fields.FieldDamaged: its fields are not what the job wrote.
-        storage.ledger.StaleTrial: a person moved the trial meanwhile.
+        storage.fields.FieldDamaged: its fields are not those that the job wrote.
+        storage.ledger.StaleTrial: a person changed the trial meanwhile.
         FieldcraftError: the problem's ``evaluate`` failed.
     """
     fields, design = dispatcher.fetch(handle), design_sent(site.ledger, trial, attempt)
@@ -176,16 +176,16 @@ def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attem
 
 
 def _charged(site: Site, seconds: float) -> float:
-    """Wall time that an attempt is charged: at most its limit, at which it is killed, so that no budget is exceeded."""
+    """Wall time charged for an attempt: at most its limit, at which it is killed, so that no budget is exceeded."""
     return min(seconds, site.campaign.spec.dispatcher.wall_time_s)
 
 
 def _evaluated(site: Site, trial: Trial, design: Design, fields: "xr.Dataset") -> dict[str, float]:
-    """The outputs of a finished simulation of a design; a dispatcher that answers itself may give them as such.
+    """The outputs of a finished simulation; a dispatcher that answers designs itself may give them as scalars.
 
     Raises:
-        FieldcraftError: the problem's ``evaluate`` failed. The trial stays as it is and its result where it is, so
-            that nothing has to be simulated again once the problem is mended.
+        FieldcraftError: the problem's ``evaluate`` failed. The trial and its job's result stay as they are, so that
+            nothing has to be simulated again once the problem is mended.
     """
     try:
         problem, names = site.campaign.problem, [output.name for output in site.campaign.problem.outputs]
@@ -201,7 +201,7 @@ def _evaluated(site: Site, trial: Trial, design: Design, fields: "xr.Dataset") -
 
 
 def _evaluated_by(site: Site, trial: Trial) -> dict[str, str]:
-    """A note on a result whose problem has changed since its trial was approved; nothing where it has not."""
+    """A note for a result whose problem has changed since its trial was approved; empty where it has not."""
     digests = [approval.code for approval in site.ledger.approvals(trial.id) if approval.code is not None]
     approved = site.ledger.codes(site.name).get(digests[-1]) if digests else None
     if approved is None:

@@ -1,4 +1,4 @@
-"""Passes under a campaign's lease, which is given back however they end."""
+"""Pass leases and trainer leases, released at the end of a block however it ends."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,19 +10,19 @@ from fieldcraft.storage.records import Lease
 
 @contextmanager
 def held(ledger: Ledger, name: str, *, break_lease: bool = False, due: float | None = None) -> Iterator[Lease]:
-    """Hold a campaign's lease; after passes that ended in an error, nothing that was due before counts as served.
+    """Hold a campaign's pass lease. If the block fails, ticks that were due before do not count as served.
 
-    What only this process knows of its jobs is written down before the lease is given back.
+    Answers that only this process holds are written down before the lease is released.
 
     Args:
-        ledger: Where the lease is.
+        ledger: Ledger of the campaign.
         name: The campaign.
         break_lease: Replace a holder that may be alive.
-        due: When the pass was to begin, in seconds since the epoch; None for one that is wanted in any case.
+        due: Scheduled start of the pass, in seconds since the epoch; None for one without a schedule.
 
     Raises:
         storage.ledger.LeaseHeld: another process makes passes over the campaign.
-        storage.ledger.PassServed: a later pass has done what this one was to do.
+        storage.ledger.PassServed: a later pass has already served this tick.
         storage.ledger.LeaseLost: another process took the lease over meanwhile.
     """
     lease = ledger.acquire(name, break_lease=break_lease, due=due)
@@ -42,12 +42,12 @@ def held(ledger: Ledger, name: str, *, break_lease: bool = False, due: float | N
 
 @contextmanager
 def trainer_held(ledger: Ledger, name: str, *, break_lease: bool = False) -> Iterator[Lease]:
-    """Hold the lease under which a campaign's model is trained outside a pass, or kept from being so.
+    """Hold the trainer's lease of a campaign, which allows training its model outside a pass, or prevents that.
 
     Args:
-        ledger: Where the lease is.
+        ledger: Ledger of the campaign.
         name: The campaign.
-        break_lease: Replace a holder that may be alive: what it has still to write is refused then.
+        break_lease: Replace a holder that may be alive; its later writes are refused.
 
     Raises:
         storage.ledger.LeaseHeld: another process holds it.

@@ -1,6 +1,6 @@
 """The pass as a plain function: harvest, dispatch, decide, collocate, train, acquire, approve.
 
-Running it again is always safe. ``flows.campaign`` makes the same pass as a Prefect flow, one task a step.
+Repeating it is always safe. ``flows.campaign`` makes the same pass as a Prefect flow, one task a step.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ref:
-    """All that a step is given: where the stores are, which campaign, under which lease."""
+    """Arguments of a step: home of the stores, campaign and pass lease."""
 
     home: str
     name: str
@@ -34,14 +34,14 @@ class Ref:
 
 @dataclass(frozen=True)
 class Passed:
-    """What a pass did.
+    """Result of a pass.
 
     Args:
-        harvested: Trials settled.
-        sent: Trials sent.
-        proposed: Trials proposed.
-        approved: Trials approved by policy.
-        decision: What it decided.
+        harvested: Number of trials settled.
+        sent: Number of trials sent.
+        proposed: Number of trials proposed.
+        approved: Number of trials approved by policy.
+        decision: Decision of the pass.
     """
 
     harvested: int
@@ -67,33 +67,33 @@ def decide_step(ref: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def collocate_step(ref: Mapping[str, Any], iteration: int) -> str | None:
-    """Step 4: store the PDE points of the iteration; returns their digest."""
+    """Step 4: store the PDE points of the iteration. Returns their digest."""
     product = collocate.collocate(site_of(**ref), iteration)
     return product.digest if product else None
 
 
 def train_step(ref: Mapping[str, Any], iteration: int, last: bool = False) -> bool:
-    """Step 5: store the model of the iteration; False where it is being trained elsewhere, for a later pass."""
+    """Step 5: store the model of the iteration; False if it is being trained remotely, for a later pass."""
     learn = train.train_last if last else train.train
     with _explained("train", iteration):
         return not isinstance(learn(site_of(**ref), iteration), Awaited)
 
 
 def acquire_step(ref: Mapping[str, Any], iteration: int, q: int, model: bool) -> int:
-    """Step 6: propose designs, from the model or from the start's sequence; returns how many."""
+    """Step 6: propose designs, from the model or from the initial sequence. Returns their number."""
     propose = acquire.acquire if model else acquire.begin
     with _explained("acquire", iteration):
         return len(propose(site_of(**ref), iteration, q))
 
 
 def approve_step(ref: Mapping[str, Any]) -> int:
-    """Step 7: approve by policy; returns how many."""
+    """Step 7: approve by policy. Returns the number approved."""
     return len(approve.approve(site_of(**ref)))
 
 
 @contextmanager
 def _explained(step: str, iteration: int) -> Iterator[None]:
-    """A model's complaint about its data or options, as the one clear error of the step it stopped."""
+    """Turn a ValueError of a model or its options into a FieldcraftError that names the step and iteration."""
     try:
         yield
     except ValueError as error:
@@ -103,20 +103,20 @@ def _explained(step: str, iteration: int) -> Iterator[None]:
 
 
 class Caller(Protocol):
-    """Calls a step: directly, or as a Prefect task."""
+    """A function that calls a step: directly, or as a Prefect task."""
 
     def __call__(self, step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The step's result."""
+        """Call the step and return its result."""
         ...
 
 
 def directly(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a step as the plain function it is."""
+    """Call a step as a plain function."""
     return measured(step)(*args, **kwargs)
 
 
 def make_pass(ref: Ref, call: Caller = directly) -> Passed:
-    """One pass over a campaign, under a lease that the caller holds; what needs a person is told however it ends."""
+    """Make one pass over a campaign, under a lease that the caller holds; notices are sent however it ends."""
     settings = settings_from(home=Path(ref.home))
     ledger = open_ledger(settings.ledger)
     try:

@@ -1,4 +1,4 @@
-"""Which observed design a model holds for the best: where readings are noisy, the best reading is often only lucky."""
+"""Recommendation of the best observed design by a model, because the best of noisy results is often only lucky."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,16 +22,17 @@ def recommended(
 ) -> Recommendation:
     """The trial with the best posterior mean among the feasible ones, as the train step's product keeps it.
 
-    Feasible are those whose readings meet the constraints where these are exact, and else those believed to meet them.
-    Where none is, the one that by the model most probably would. Means and standard deviations are of noise-free
-    values, in the units of the outputs; ``probability`` is that of all constraints together, 1 where it was read.
+    Feasible trials are those whose results meet the constraints where these are exact, else those that are predicted
+    to. Where there are none, the trial that is most probably feasible by the model. Means and standard deviations are
+    of noise-free values, in the units of the outputs; ``probability`` is that of all constraints together, 1 where the
+    result shows it.
 
     Args:
         posterior: The trained model.
-        data: What it was trained on, one row for each of ``seen``.
+        data: Its training data, one row for each of ``seen``.
         seen: The trials.
         constraints: Names of the outputs after the first.
-        exact: Whether readings of the constraints have no noise.
+        exact: True if results of the constraints have no noise.
     """
     import torch
 

@@ -1,8 +1,9 @@
-"""Asking Prefect to have a model trained in another work pool, and whether that is still worth waiting for.
+"""Remote training: requests to Prefect for a model from another work pool, and when to stop waiting for it.
 
-A pass asks and ends; a later pass asks again under the same idempotency key, which is answered with the same flow run,
-until the ledger has the model. So nothing is remembered here, and what is true is never asked of Prefect: its states
-only say when to give up waiting. Then the pass trains the model itself, which gives the same model on the same device.
+A pass sends the request and ends. Later passes repeat it with the same idempotency key, which Prefect answers with the
+same flow run, until the ledger has the model. So no state is kept here. Only the ledger decides whether the model
+exists; the states of Prefect only decide when to stop waiting. The pass then trains the model itself, which gives the
+same model on the same device.
 """
 
 import time
@@ -24,11 +25,11 @@ _ANSWER_S = 10.0  # a server that takes longer cannot be reached
 
 @dataclass(frozen=True)
 class Awaited:
-    """A training that is under way elsewhere.
+    """A remote training under way.
 
     Args:
         what: The flow run, or the process, that is waited for.
-        state: How it stands, in a word or two.
+        state: Its state, in a word or two.
     """
 
     what: str
@@ -37,21 +38,21 @@ class Awaited:
 
 @dataclass(frozen=True)
 class Declined:
-    """Why nothing is to be expected from elsewhere, in one line."""
+    """Refusal of remote training, with the reason in one line."""
 
     reason: str
 
 
 def ask(site: Site, iteration: int, data_digest: str) -> Awaited | Declined:
-    """Ask for the model of an iteration, or ask after it.
+    """Request the model of an iteration, or check on that request.
 
-    Where Prefect does not answer, a process that holds the trainer's lease is still waited for: it needs the ledger
-    alone to deliver.
+    If Prefect does not answer, a process that holds the trainer's lease is still waited for: it needs only the ledger
+    to deliver the model.
 
     Args:
         site: The campaign, whose settings name the deployment.
-        iteration: Of the model.
-        data_digest: What it is to be trained on: another digest is another request.
+        iteration: Iteration of the model.
+        data_digest: Digest of the training data; another digest is another request.
     """
     import httpx
     from prefect.exceptions import PrefectException
@@ -74,12 +75,12 @@ def ask(site: Site, iteration: int, data_digest: str) -> Awaited | Declined:
 
 
 def judged(run: "FlowRun", trainer: Lease | None, limit_s: float) -> Awaited | Declined:
-    """Whether a flow run is worth waiting for.
+    """Decide whether to wait for a flow run.
 
     Args:
         run: The flow run.
-        trainer: Whoever holds the trainer's lease and may be alive.
-        limit_s: How long nobody may hold it while the run's state stays the same, in seconds.
+        trainer: The trainer's lease of a process that may be alive; None if there is none.
+        limit_s: Time in seconds that the run's state may stay the same while no process holds that lease.
     """
     state, what = run.state, f"flow run {run.name}"
     if state is None:
@@ -96,7 +97,7 @@ def _prefect() -> "Iterator[SyncPrefectClient]":
     """A client of the server that PREFECT_API_URL names.
 
     Raises:
-        RuntimeError: none is named, and Prefect is not to start one for this; or it does not answer.
+        RuntimeError: no server is named (Prefect must not start one for this), or it does not answer.
     """
     from prefect.client.orchestration import get_client
     from prefect.settings import PREFECT_API_URL
@@ -108,7 +109,7 @@ def _prefect() -> "Iterator[SyncPrefectClient]":
 
 
 def _requested(client: "SyncPrefectClient", site: Site, iteration: int, data_digest: str) -> "FlowRun":
-    """The flow run of a request, made at the first call."""
+    """The flow run of a request, created at the first call."""
     settings = site.campaign.settings
     assert settings.train is not None  # whoever asks has looked
     deployment = client.read_deployment_by_name(settings.train)
@@ -121,5 +122,5 @@ def _requested(client: "SyncPrefectClient", site: Site, iteration: int, data_dig
 
 
 def _identity(campaign: Campaign) -> str:
-    """Tells the campaign from another one of its name, in another home that uses the same server."""
+    """Identifier that tells the campaign from one of the same name in another home that uses the same server."""
     return f"{campaign.name}-{digest_of([campaign.digest, campaign.created])[:16]}"

@@ -1,7 +1,7 @@
-"""Ticks of a schedule: whether one still needs a pass, decided by the ledger.
+"""Ticks of a schedule; the ledger decides whether one still needs a pass.
 
-A scheduler may fire a tick twice, and after an absence it fires every tick that was missed. So each tick brings the
-time at which it was due, and the ledger says when the latest pass began: a pass that began later has served the tick.
+A scheduler may fire a tick twice, and after an absence it fires every missed tick. So each tick carries the time at
+which it was due, and the ledger has the time at which the latest pass began: a pass that began later has served it.
 """
 
 import time
@@ -23,15 +23,15 @@ class Tick:
     """A tick of a schedule.
 
     Args:
-        due: When it was to begin, in seconds since the epoch.
-        catch_up: ``once``: ticks that were missed make one pass together; ``skip``: they make none.
+        due: Scheduled start, in seconds since the epoch.
+        catch_up: ``once``: missed ticks make one pass together; ``skip``: they make none.
     """
 
     due: float
     catch_up: CatchUp = "once"
 
     def missed(self, now: float) -> str | None:
-        """Why a tick that begins at ``now`` comes too late, or None."""
+        """Reason why a tick that begins at ``now`` is skipped as too late (over 60 s), or None."""
         late = now - self.due
         if self.catch_up == "skip" and late > LATE_S:
             return f"it begins {late:.0f} s late and catch_up is 'skip'; the next tick makes a pass."
@@ -39,10 +39,10 @@ class Tick:
 
 
 def tick(ledger: Ledger, name: str, at: Tick, make_pass: Callable[[Lease], Passed]) -> Passed | str:
-    """Make the pass of a tick, unless it came too late, was served already or meets another process's pass.
+    """Make the pass of a tick, unless it is too late, was served already or another process makes a pass.
 
     Returns:
-        What the pass did, or why there was none, in one line.
+        The result of the pass, or the reason why there was none, in one line.
     """
     if reason := at.missed(time.time()):
         return reason

@@ -1,6 +1,6 @@
-"""Step 5, train: completed trials become a posterior, stored as a checkpoint; an interrupted training goes on.
+"""Step 5, train: fit a posterior to the completed trials and store it as a checkpoint; interrupted trainings resume.
 
-It is done in the pass, or, where the operator's settings say so, by a flow run elsewhere
+The training is done in the pass or, where the operator's settings say so, by a flow run on another machine
 (``flows.steps.remote_training``).
 """
 
@@ -43,12 +43,12 @@ CURVE_POINTS = 200  # kept of a training curve, evenly thinned
 
 @dataclass(frozen=True)
 class Lesson:
-    """What the model of an iteration learns from.
+    """Training data of an iteration's model.
 
     Args:
-        data: As the surrogate sees it.
-        trials: The trials with outputs, as they were really run, by number.
-        results: The results that these outputs are, in that order.
+        data: The data in the surrogate's form.
+        trials: The trials with outputs, with their designs as run, by number.
+        results: The results with these outputs, in the same order.
         failed: Infeasible trials, by number.
     """
 
@@ -60,11 +60,11 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Trainer:
-    """Who trains.
+    """The process that trains.
 
     Args:
-        who: ``pass``, or the flow run that does.
-        fallback: Why a pass does it although the operator's settings say that a flow run should.
+        who: ``pass``, or the name of the flow run.
+        fallback: Reason why a pass trains although the settings ask for a flow run.
     """
 
     who: str = "pass"
@@ -72,10 +72,10 @@ class Trainer:
 
 
 def train(site: Site, iteration: int) -> Product | Awaited | None:
-    """Have the surrogate fitted to all completed trials of earlier iterations, and its checkpoint stored.
+    """Fit the surrogate to all completed trials of earlier iterations and store its checkpoint, here or remotely.
 
     Returns:
-        The model; whom a later pass waits for, where it is trained elsewhere; None for a peer, which has none.
+        The model; the awaited training if it is remote; None for a rival, which has no model.
     """
     if site.campaign.algorithm.surrogate is None:
         return None
@@ -93,10 +93,10 @@ def train(site: Site, iteration: int) -> Product | Awaited | None:
 
 
 def train_last(site: Site, iteration: int) -> Product | Awaited | None:
-    """As ``train``, for the model that a campaign ends with; where the surrogate fails, that is noted, and None comes.
+    """Train the final model of a campaign as ``train`` does; if the surrogate fails, record that and return None.
 
-    It would only have said which design is best, so the campaign does not wait for it to be mended. A reading that was
-    corrected meanwhile is another subject, and trained on again.
+    The model would only recommend the best design, so the campaign does not wait for the surrogate to be mended. If a
+    result is corrected meanwhile, the training is tried again.
     """
     of = subject(site.ledger, site.name)
     try:
@@ -110,21 +110,21 @@ def train_last(site: Site, iteration: int) -> Product | Awaited | None:
 
 
 def train_outside(home: str, name: str, iteration: int, data_digest: str, who: str) -> Product | str:
-    """Train a model in a process that makes no pass, for the passes to find in the ledger.
+    """Train a model in a process that makes no pass; passes find it in the ledger.
 
-    It writes under the trainer's lease, not under that of the pass that asked, which has ended: so a pass that stops
-    waiting and trains itself takes that lease over, and nothing that comes late is written. What is written would be
-    the same: the model follows from the data, the seed's address, the device and the number of threads.
+    The process writes under the trainer's lease, because the pass that asked for it has ended. A pass that stops
+    waiting and trains the model itself takes that lease over, so that nothing that comes late is written. Both models
+    would be the same: a model follows from the data, the seed's address, the device and the number of threads.
 
     Args:
         home: The stores' folder.
         name: Campaign.
-        iteration: Of the model.
-        data_digest: What the model was asked to be trained on.
-        who: Whatever trains, as the record shall name it.
+        iteration: Iteration of the model.
+        data_digest: Digest of the requested training data.
+        who: Name of the trainer for the record.
 
     Returns:
-        The model, or in one line why there is none: nothing is written of other data than was asked for.
+        The model, or the reason in one line why there is none: nothing is written if the data have changed.
 
     Raises:
         storage.ledger.LeaseHeld: another process trains this campaign's model.
@@ -146,7 +146,7 @@ def train_outside(home: str, name: str, iteration: int, data_digest: str, who: s
 
 
 def lesson_of(site: Site, iteration: int) -> Lesson:
-    """What the ledger says now that the model of an iteration learns from."""
+    """Training data of an iteration's model, from the ledger's present state."""
     results, trials = standing(site.ledger.readings(site.name)), site.ledger.briefs(site.name)
     seen, failed = as_read(trials, results), infeasible(trials)
     data = observations(site.campaign, seen, points_of(site, iteration), [trial.actual for trial in failed])
@@ -154,7 +154,10 @@ def lesson_of(site: Site, iteration: int) -> Lesson:
 
 
 def _here(site: Site, iteration: int, lesson: Lesson, fallback: str | None) -> Product:
-    """Train within the pass; whoever still trains elsewhere is fenced off, and whoever begins later gives way."""
+    """Train within the pass.
+
+    If another process may be training the model, the trainer's lease is taken, so that its writes are refused.
+    """
     if fallback is None and site.ledger.trainer(site.name) is None:
         return _fitted(site, iteration, lesson, Trainer()).noted(site)
     if fallback is not None:
@@ -165,7 +168,7 @@ def _here(site: Site, iteration: int, lesson: Lesson, fallback: str | None) -> P
 
 @dataclass(frozen=True)
 class _Model:
-    """A model that is stored and that the ledger does not mention yet."""
+    """A stored model that the ledger does not refer to yet."""
 
     iteration: int
     made: Trained
@@ -173,7 +176,7 @@ class _Model:
     unfinished: "_Unfinished"
 
     def noted(self, site: Site) -> Product:
-        """Write it down, unless the iteration has one."""
+        """Record it in the ledger, unless the iteration has a model."""
         product = site.ledger.note(site.name, self.iteration, "train", self.made.payload(), self.reference)
         self.unfinished.forget()
         told = {"metrics": self.made.metrics, "seconds": self.made.seconds}
@@ -182,7 +185,7 @@ class _Model:
 
 
 def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Model:
-    """Fit the surrogate, from where an interrupted training was, and store the checkpoint."""
+    """Fit the surrogate, resuming an interrupted training, and store the checkpoint."""
     from fieldcraft.models.numerics.devices import computing_on
 
     clock, settings, data = Clock(), site.campaign.settings, lesson.data
@@ -219,7 +222,7 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
 
 
 def _trained(trainer: Trainer, device: str) -> Training:
-    """Where and by whom a model was trained, just now and here."""
+    """Record of the machine and the process that trained a model just now."""
     import torch
 
     return Training(
@@ -232,7 +235,7 @@ def _trained(trainer: Trainer, device: str) -> Training:
 
 
 def _remarks(trained: Training) -> dict[str, str]:
-    """What is worth knowing of a training that was, or should have been, elsewhere."""
+    """Remarks on a remote training, or on one that should have been remote."""
     place = f"on {trained.host}, {trained.device}"
     if trained.fallback:
         return {"trained": f"in the pass {place}: {trained.fallback}"}
@@ -240,9 +243,10 @@ def _remarks(trained: Training) -> dict[str, str]:
 
 
 class _Unfinished:
-    """The checkpoint of a training that may be interrupted: kept for the same data and the same type of device only.
+    """The checkpoint of a training that may be interrupted.
 
-    Two processes may meet here, one of which has lost its right to write a model: files that go are no error.
+    It is used again only for the same data and the same type of device. Two processes may use it at once, one of which
+    may no longer write a model: files that vanish are no error.
     """
 
     def __init__(self, folder: Path, data_digest: str, device: str = "cpu") -> None:
@@ -254,7 +258,7 @@ class _Unfinished:
     def report(
         self, step: int, metrics: Mapping[str, float], checkpoint: "Callable[[], dict[str, torch.Tensor]]"
     ) -> None:
-        """Keep the curve, and the state now and then."""
+        """Append to the curve, and save the state at intervals."""
         self.curve.append({"step": step, **metrics})
         began = time.monotonic()
         if began < self.next_save:
@@ -269,7 +273,7 @@ class _Unfinished:
         self.next_save = ended + max(SAVE_EVERY_S, (ended - began) / SAVE_SHARE)
 
     def load(self) -> "dict[str, torch.Tensor] | None":
-        """The latest sound state for these data; None to begin anew. Damaged ones and those of other data go."""
+        """Load the latest sound state for these data, or None; delete damaged states and those of other data."""
         for path in reversed(self._saved()):
             try:
                 dataset = load_group(path)

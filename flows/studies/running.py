@@ -1,4 +1,4 @@
-"""``fieldcraft compare``: run what a study still lacks, show it in MLflow, and write what it found."""
+"""``fieldcraft compare``: run the cells that a study lacks, show them in MLflow, and write the results."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,13 @@ INTERRUPTED = "the run was interrupted: the same command goes on"
 
 @dataclass(frozen=True)
 class Ran:
-    """How a run of a study ended.
+    """Outcome of a run of a study.
 
     Args:
-        data: What the study found so far.
-        page: Its page.
-        json: The same as data.
-        problem: What kept MLflow from showing it, or None.
+        data: Results of the study so far.
+        page: File of its page.
+        json: File of the results as JSON.
+        problem: Reason why MLflow does not show it, or None.
     """
 
     data: dict[str, Any]
@@ -51,8 +51,8 @@ class Study:
     Args:
         spec: The study.
         folder: Its files.
-        settings: Where kinds are looked up and what shows it.
-        parallel: How many cells run at once, each on one thread.
+        settings: Settings, by which kinds are found and MLflow is reached.
+        parallel: Number of cells that run at once, each on one thread.
     """
 
     spec: StudySpec
@@ -66,12 +66,12 @@ class Study:
         return [c for c in cells_of(self.spec) if not folder.result(c) and folder.failure(c) is None]
 
     def run(self, heard: Heard, *, again: bool = False, digests: Mapping[str, str] | None = None) -> Ran:
-        """Run what is lacking, and write what was found, also when interrupted.
+        """Run the missing cells and write the results, also when interrupted.
 
         Args:
             heard: Called with every message of a cell's worker.
             again: Let cells that failed before go on.
-            digests: What ``digests`` gave, where it was asked before.
+            digests: Result of ``digests``, if it was called before.
 
         Raises:
             InputError: an unknown kind or impossible option, or cells that were begun otherwise; nothing was changed.
@@ -96,7 +96,7 @@ class Study:
             return self._written(self._limit_reached() if limited else None, problem)
 
     def digests(self) -> dict[str, str]:
-        """Digests of all campaigns by cell: none is begun in a study with an impossible one.
+        """Digests of all campaigns by cell; raises before any cell is begun if one of them is impossible.
 
         The seeds of an algorithm on a problem differ in name and seed alone, and are built once.
 
@@ -130,7 +130,7 @@ class Study:
         return campaign
 
     def _in_study(self, cell: Cell, fault: str) -> tuple[str, str]:
-        """The place of a fault of a cell's campaign in the study, and the rest of it."""
+        """Split a fault of a cell's campaign into its place in the study file and the rest."""
         place, colon, rest = fault.partition(": ")
         if not colon or " " in place:  # it begins with no place
             return f"problems.{self.spec.problems.index(cell.problem)}", fault
@@ -187,7 +187,7 @@ class Study:
 
 
 def _require_answer(cell: Cell, campaign: Campaign) -> None:
-    """Accept a cell whose readings are the problem's exact ones only where a design has such a reading."""
+    """Accept a cell of the simulator ``exact`` only if the problem has exact results for its designs."""
     if cell.problem.simulator.kind != "exact" or campaign.simulator is None:
         return
     rng = np.random.default_rng(0)
@@ -199,7 +199,7 @@ def _require_answer(cell: Cell, campaign: Campaign) -> None:
 
 
 def settled(folder: StudyFolder, cells: Sequence[Cell], *, again: bool) -> int:
-    """How many of the cells a run leaves as they are: those that ended, and those that failed unless they go on.
+    """Number of cells that a run leaves as they are: those that ended, and failed ones unless ``again``.
 
     Raises:
         InputError: a file of theirs is damaged, or no file of a study.

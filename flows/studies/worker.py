@@ -5,9 +5,9 @@
                 {"cell": name, "trials": n, "cpu": s}                                         after every pass
                 {"cell": name, "ended": true, "error": null or why}
 
-It ends when its input does, in the middle of anything: whoever runs the cell again goes on from its ledger. All that
-is imported is imported once, and the passes of a cell are one Prefect flow run. Its steps are no Prefect tasks: seven
-tasks a trial cost 0.17 s of CPU time, of the server's mostly, which is several times the pass itself.
+It ends as soon as its input ends, even within a pass; a later run of the cell goes on from its ledger. Modules are
+imported once, and the passes of a cell are one Prefect flow run. Its steps are no Prefect tasks: seven tasks a trial
+take 0.17 s of CPU time, mostly of the server, which is several times that of the pass itself.
 """
 
 import json
@@ -48,7 +48,7 @@ class Order:
     """A cell to run.
 
     Args:
-        cell: Its name.
+        cell: Name of the cell.
         campaign: Its campaign file as data.
         home: Its folder.
     """
@@ -66,7 +66,7 @@ class Meter:
         self.steps: defaultdict[str, float] = defaultdict(float)
 
     def call(self, step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a step as the plain function it is, and count its time."""
+        """Call a step as a plain function, and count its time."""
         began = time.process_time()
         try:
             return step(*args, **kwargs)
@@ -74,7 +74,7 @@ class Meter:
             self.steps[step.__name__] += time.process_time() - began
 
     def line(self, passed: Passed | None) -> dict[str, float]:
-        """What was spent since the last line, for a pass that is over or one that failed."""
+        """Cost since the last line, for a pass that has ended or failed."""
         now = time.process_time()
         by_model = passed is not None and passed.decision.model
         line = {
@@ -88,10 +88,10 @@ class Meter:
 
 
 def run_cell(order: Order, meter: Meter, tell: Tell) -> None:
-    """Run a cell to its end from wherever its ledger stands, and write its result.
+    """Run a cell to its end, from its present state in the ledger, and write its result.
 
     Raises:
-        FieldcraftError: the campaign can go on no further.
+        FieldcraftError: the campaign cannot go on.
     """
     settings = settings_from(home=Path(order.home))
     campaign = wire(parse(order.campaign, order.cell), settings)
@@ -122,7 +122,7 @@ def _passes(campaign: Campaign, ledger: Ledger, ref: Ref, meter: Meter, tell: Te
 
 
 def _attempted(order: Order, run: Callable[[Order], None], tell: Tell) -> None:
-    """Run a cell and say how it ended: one cell's failure is no other's."""
+    """Run a cell and report its end; a failure does not stop the other cells."""
     error = None
     try:
         run(order)
@@ -145,7 +145,7 @@ def _flow(meter: Meter, tell: Tell) -> Callable[[Order], None]:
 
 
 def _orders(lines: IO[str]) -> "queue.SimpleQueue[Order]":
-    """Orders as they come in; the process ends when no more can."""
+    """A queue of the incoming orders; the process ends when the input does."""
     orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
 
     def read() -> None:
@@ -158,7 +158,7 @@ def _orders(lines: IO[str]) -> "queue.SimpleQueue[Order]":
 
 
 def _speaker(descriptor: int) -> Tell:
-    """Says one line of JSON at a time, on a descriptor of its own: what a library prints goes elsewhere."""
+    """A function that writes one line of JSON to a descriptor, apart from what libraries print."""
     out = os.fdopen(descriptor, "w")
 
     def tell(message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The workers of a study and what is handed to them: cells in order, while the limit lasts."""
+"""The worker pool of a study: it hands out cells in order until the limit is reached."""
 
 import json
 import os
@@ -46,7 +46,7 @@ class Worker:
         threading.Thread(target=self._listen, args=(inbox,), daemon=True).start()
 
     def give(self, cell: Cell) -> None:
-        """Let it run a cell."""
+        """Send a cell to the worker to run."""
         assert self.process.stdin is not None  # piped above
         self.cell = cell
         order = {"cell": cell.name, "campaign": cell.campaign, "home": str(self.folder.home(cell))}
@@ -54,12 +54,12 @@ class Worker:
         self.process.stdin.flush()
 
     def end(self) -> None:
-        """End it at once, in the middle of whatever it does."""
+        """Kill the worker at once, even while it runs a cell."""
         self.process.kill()
         self.process.wait()
 
     def last_words(self) -> str:
-        """How it ended, where nobody ended it.
+        """Exit status and log of a worker that ended by itself.
 
         Raises:
             FieldcraftError: it never began.
@@ -83,12 +83,12 @@ Message = tuple[Worker, dict[str, Any] | None]
 
 @dataclass
 class Crew:
-    """Workers on one study.
+    """Worker pool of one study.
 
     Args:
         folder: The study's files.
         lock: Descriptor that the workers inherit, so that the study is locked while one of them lives.
-        parallel: How many work at once.
+        parallel: Number of workers.
         budget: CPU seconds that all cells may take together from now on; None for no limit.
     """
 
@@ -98,10 +98,10 @@ class Crew:
     budget: float | None
 
     def work(self, cells: Sequence[Cell], heard: Heard) -> bool:
-        """Run cells in order; returns whether the limit ended it before all of them were done.
+        """Run cells in order. True if the limit ended the run before all of them were done.
 
         Raises:
-            FieldcraftError: a worker cannot begin; no cell is to blame.
+            FieldcraftError: a worker cannot begin, whichever cell it would run.
         """
         waiting = iter(cells)
         inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -128,7 +128,7 @@ class Crew:
         return False
 
     def _able(self, worker: Worker, inbox: "queue.SimpleQueue[Message]") -> Worker:
-        """The worker, or another in the place of one that is gone."""
+        """The worker, or a new one in its place if it has ended."""
         if worker.process.poll() is None:
             return worker
         return Worker(worker.number, self.folder, self.lock, inbox)
@@ -136,7 +136,7 @@ class Crew:
 
 @contextmanager
 def _ended(workers: list[Worker]) -> Iterator[list[Worker]]:
-    """Workers that are gone when the block ends."""
+    """Kill the workers when the block ends."""
     try:
         yield workers
     finally:

@@ -1,1 +1,1 @@
-"""What a person sees of a campaign, as data, text, table or chart."""
+"""Views of a campaign for people, as data, text, table or chart."""

@@ -1,4 +1,4 @@
-"""Campaigns whose trials have all failed: why, so that nobody takes such an end for a success."""
+"""Reasons for campaigns whose trials have all failed, so that such an end is not taken for a success."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ _ENDED = (TrialState.FAILED, TrialState.ABANDONED)
 
 
 def fruitless(ledger: Ledger, name: str, trials: Sequence[Brief]) -> str | None:
-    """Why each trial of a campaign failed, in words; None where one did not, or none was tried.
+    """Reason why all trials of a campaign failed, in words; None where one did not, or none was tried.
 
-    Imported trials and those that people rejected or took back say nothing of that.
+    Imported trials, and those that people rejected or took back, do not count.
 
     Args:
-        ledger: Where the campaign is.
+        ledger: Ledger of the campaign.
         name: The campaign.
         trials: All its trials, in brief.
     """

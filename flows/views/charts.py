@@ -1,4 +1,4 @@
-"""Charts that pictures and pages share: the best so far, the trials over a field, parallel coordinates.
+"""Charts of pictures and pages: the best so far, the trials over a field, parallel coordinates.
 
 A chart is drawn into a matplotlib axis (``axis``) from records and arrays; nothing here reads a store.
 """
@@ -32,7 +32,7 @@ _BEYOND = {(False, False): "neither", (True, False): "min", (False, True): "max"
 
 
 def new_figure(width: float, height: float) -> Any:
-    """An empty figure of that size in inches, without any window system; sets matplotlib's style for this process."""
+    """An empty figure of that size in inches, without a window system; sets matplotlib's style for this process."""
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -44,21 +44,21 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def as_data_uri(figure: Any) -> str:
-    """The figure as an SVG in a ``data:`` URI: sharp in print, and nothing outside it is asked for."""
+    """The figure as an SVG in a ``data:`` URI: sharp in print, and self-contained."""
     made = io.BytesIO()
     figure.savefig(made, format="svg", dpi=_DPI, metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(made.getvalue()).decode("ascii")
 
 
 def crowded(marks: Sequence[Any]) -> bool:
-    """Whether so many marks are drawn as one picture (``rasterized``): as SVG they would be megabytes and minutes."""
+    """True if there are too many marks for an SVG (over ``CROWD``), so that they are drawn as one picture."""
     return len(marks) > CROWD
 
 
 def bars(
     axis: Any, at: Sequence[float], heights: Sequence[float], bottom: Sequence[float] | float = 0.0, **style: Any
 ) -> None:
-    """A bar for every number ``at``; where they are crowded, a thin line for each."""
+    """Draw a bar at every number in ``at``; where they are crowded, a thin line."""
     if not crowded(at):
         axis.bar(at, heights, bottom=bottom, **style)
         return
@@ -67,19 +67,19 @@ def bars(
 
 
 def labelled(name: str, unit: str) -> str:
-    """``temperature (K)``; without a unit, the name."""
+    """A label with its unit, ``temperature (K)``; without a unit, the name."""
     return one_line(f"{name} ({unit})" if unit else name)
 
 
 def whole_numbers(axis: Any) -> None:
-    """Ticks of the horizontal axis at whole numbers alone: there is no trial 2.5."""
+    """Set ticks of the horizontal axis at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def logarithmic(axis: Any, values: Sequence[float]) -> None:
-    """A logarithmic vertical axis for positive values, with plain numbers at its ticks: powers are not typeset here."""
+    """Make the vertical axis logarithmic for positive values, with plain numbers at its ticks."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     span = max(values) / min(values)
@@ -96,7 +96,7 @@ def completed(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def progress(axis: Any, campaign: Campaign, trials: Sequence[Trial], optimum: float | None) -> None:
-    """Readings and the best so far by trial, and the true optimum in the objective's unit where it is known."""
+    """Draw results and the best so far by trial, and the true optimum in the objective's unit where it is known."""
     output, objective = campaign.environment["outputs"][0], objective_of(campaign)
     for feasible, marker, label in ((True, "o", "reading"), (False, "x", "not feasible")):
         shown = [trial for trial in completed(trials) if objective.feasible(trial.outputs or {}) is feasible]
@@ -115,7 +115,7 @@ def progress(axis: Any, campaign: Campaign, trials: Sequence[Trial], optimum: fl
 
 
 def best_so_far(campaign: Campaign, trials: Sequence[Trial]) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers (n,) of the trials that meet the constraints, and the best reading (n,) up to each, in its unit."""
+    """Numbers (n,) of the feasible trials, and the best result (n,) up to each, in its unit."""
     objective = objective_of(campaign)
     feasible = [trial for trial in completed(trials) if objective.best([trial]) is not None]
     values = np.array([(trial.outputs or {})[objective.output] for trial in feasible], dtype=float)
@@ -124,7 +124,7 @@ def best_so_far(campaign: Campaign, trials: Sequence[Trial]) -> tuple[np.ndarray
 
 
 def over_field(axis: Any, campaign: Campaign, trials: Sequence[Trial], field: Any, optimum: float | None) -> None:
-    """The trials over a field (an ``xarray.DataArray`` of two dimensions that are design variables)."""
+    """Draw the trials over a field (an ``xarray.DataArray`` of two dimensions that are design variables)."""
     down, across = map(str, field.dims)
     label = labelled(str(field.name), field.attrs.get("units", ""))
     limits = colour_ends(campaign, trials, field, optimum)
@@ -133,9 +133,9 @@ def over_field(axis: Any, campaign: Campaign, trials: Sequence[Trial], field: An
 
 
 def colour_ends(campaign: Campaign, trials: Sequence[Trial], field: Any, optimum: float | None) -> tuple[float, float]:
-    """Ends of a field's colours: 98% of it, and where it is the objective's every reading and the optimum, too.
+    """Ends of a field's colours: 98% of it and, if it is the objective's field, all results and the optimum.
 
-    At a corner where boundary values jump a few cells of the rest would take all colours.
+    Without the cut at 98%, a few cells at corners where boundary values jump would take most of the colours.
     """
     output = campaign.environment["outputs"][0]["name"]
     told = list(np.nanquantile(field.values, [0.01, 0.99]))
@@ -154,7 +154,7 @@ def heat_map(
     limits: tuple[float, float] | None = None,
     colours: str = "inferno",
 ) -> None:
-    """Values (n, m) over the two axes ``along``, (n,) and (m,), with a colour bar of these ends (``limits``)."""
+    """Draw values (n, m) over the two axes ``along``, (n,) and (m,), with a colour bar of these ends (``limits``)."""
     shown = np.asarray(values).T
     low, high = limits or (np.nanmin(shown), np.nanmax(shown))
     image = axis.pcolormesh(*along, shown, cmap=colours, vmin=low, vmax=high, rasterized=True)
@@ -162,12 +162,12 @@ def heat_map(
 
 
 def colour_bar(axis: Any, image: Any, label: str, extend: str = "neither") -> None:
-    """A colour bar of the same height as the axis."""
+    """Draw a colour bar of the same height as the axis."""
     axis.figure.colorbar(image, ax=axis, label=label, extend=extend, shrink=0.85, aspect=24)
 
 
 def places(axis: Any, campaign: Campaign, trials: Sequence[Trial], names: tuple[str, str]) -> None:
-    """Completed trials as open marks in the plane of two variables, which leave what they mark to be seen."""
+    """Draw completed trials as open marks in the plane of two variables, so that the field under them stays visible."""
     units, done = campaign.environment["units"], completed(trials)
     for kind, marker, label in _MARKS:
         points = [[float(trial.actual[name]) for name in names] for trial in done if trial.origin.kind == kind]
@@ -185,7 +185,7 @@ def places(axis: Any, campaign: Campaign, trials: Sequence[Trial], names: tuple[
 def _open_marks(
     axis: Any, points: Sequence[Sequence[float]], marker: str, size: float, colour: str, label: str
 ) -> None:
-    """Marks without a face, at their places (n, 2): a light edge on a dark one, to be seen on any colour."""
+    """Draw marks without a face at places (n, 2), with a light edge on a dark one, visible on any colour."""
     from matplotlib.patheffects import withStroke
 
     edge = [withStroke(linewidth=1.9, foreground="black")]
@@ -196,10 +196,10 @@ def _open_marks(
 
 
 def parallel(axis: Any, campaign: Campaign, trials: Sequence[Trial]) -> None:
-    """One line a completed trial through all its variables but images and its objective, coloured by the objective.
+    """Draw completed trials as lines through their variables (but images) and objective, coloured by objective.
 
-    A line is dotted where a constraint is broken, and lies under those that meet all. Of more than ``CROWD`` only the
-    best are drawn, on scales that reach from the least to the greatest of all.
+    A line is dotted where a constraint is violated, and lies under those of feasible trials. Of more than ``CROWD``
+    trials only the best are drawn, on scales that reach from the least to the greatest of all.
     """
     import matplotlib as mpl
     from matplotlib.collections import LineCollection
@@ -233,7 +233,7 @@ def _is_image(value: float | int | str) -> bool:
 
 
 def _scale(values: Sequence[Any]) -> tuple[np.ndarray, list[tuple[float, str]]]:
-    """Heights in [0, 1] of values of one variable, and the ticks (height, text) that say what they are."""
+    """Heights in [0, 1] of values of one variable, and the ticks (height, text) that label them."""
     if any(isinstance(value, str) for value in values):
         levels = sorted({str(value) for value in values})
         places = {level: i / max(len(levels) - 1, 1) for i, level in enumerate(levels)}

@@ -1,4 +1,4 @@
-"""``fieldcraft compare-runs``: two campaigns of one home, told apart by specification, best so far, regret and cost."""
+"""``fieldcraft compare-runs``: two campaigns of one home, by specification, best so far, regret and cost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -24,8 +24,8 @@ def compare(settings: Settings, ledger: Ledger, names: tuple[str, str]) -> dict[
 
     Returns:
         ``campaigns`` (a side for each, in the order asked), ``differences`` of their specifications, ``comparable``
-        (whether both read the same objective of one kind of problem in the same sense) and ``progress``: the best
-        reading of each after equal numbers of completed trials, null where a campaign has none yet or no more trials.
+        (true if both have the same objective of one kind of problem in the same sense) and ``progress``: the best
+        result of each after equal numbers of completed trials, null where a campaign has none yet or no more trials.
 
     Raises:
         InputError: both names are the same.
@@ -50,12 +50,15 @@ def compare(settings: Settings, ledger: Ledger, names: tuple[str, str]) -> dict[
 
 
 def _read(campaign: Campaign) -> tuple[Any, ...]:
-    """What its readings are of: different problems may have an output of one name, ``value`` most of all."""
+    """Problem, objective and outputs, which must agree for a comparison.
+
+    Outputs of different problems may share a name, often ``value``.
+    """
     return campaign.spec["problem"]["kind"], objective_of(campaign), campaign.environment["outputs"]
 
 
 def best_after(campaign: Campaign, trials: Sequence[Trial]) -> list[float | None]:
-    """The best reading after each completed trial, by number; None until one meets the constraints."""
+    """The best result after each completed trial, by number; None until one is feasible."""
     objective, best = objective_of(campaign), list[float | None]()
     better = max if objective.maximize else min
     for trial in trials:
@@ -135,14 +138,14 @@ NOT_COMPARABLE = (
 
 
 def milestones(progress: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """A few rows of the progress, evenly spread, the last one that both campaigns reached among them."""
+    """A few rows of the progress, evenly spread, with the last one that both campaigns reached."""
     both = [row for row in progress if None not in row["best"]]
     step = max(1, -(-len(both) // _ROWS))
     return [row for place, row in enumerate(both, 1) if place % step == 0 or place == len(both)]
 
 
 def comparison_text(data: Mapping[str, Any]) -> str:
-    """The same as text, the two side by side."""
+    """The comparison as text, with the two campaigns side by side."""
     sides = data["campaigns"]
     rows = [("", *(side["campaign"] for side in sides))]
     rows += [(name, *(one_line(say(side)) for side in sides)) for name, say in FACTS.items()]

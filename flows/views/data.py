@@ -1,4 +1,4 @@
-"""What a person sees of a campaign, as data; ``flows.views.text`` has the text.
+"""Views of a campaign as data; ``flows.views.text`` has the text.
 
 Reads records alone: no torch, no solver.
 """
@@ -37,19 +37,19 @@ def corrections(trials: Sequence[Trial | Brief], replaced: Collection[str]) -> d
 
     Args:
         trials: The trials.
-        replaced: Those of which a result was replaced, as ``Ledger.corrected`` says.
+        replaced: Trials with a replaced result, from ``Ledger.corrected``.
     """
     return {t.id: "retracted" if t.outputs is None else "corrected" for t in trials if t.id in replaced}
 
 
 def quantity(value: float | int | str, unit: str) -> str:
-    """A value with its unit, to six figures; an image by its size."""
+    """A value with its unit, to six significant figures; an image by its size."""
     text = f"{value:.6g}" if isinstance(value, float) else level_text(str(value))
     return f"{text} {one_line(unit)}" if unit else text
 
 
 def quantity_pm(value: float, sd: float, unit: str) -> str:
-    """A value with its standard deviation and unit: ``50.2 +- 0.8 MPa``; without one where it is 0."""
+    """A value with its standard deviation and unit, ``50.2 +- 0.8 MPa``; without the deviation where it is 0."""
     if sd == 0:
         return quantity(value, unit)
     return f"{value:.6g} +- {quantity(float(f'{sd:.3g}'), unit)}"
@@ -73,7 +73,7 @@ def outputs_text(campaign: Campaign, outputs: Mapping[str, float] | None, sd: Ma
 
 
 def status_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
-    """Where a campaign stands, what it has spent, and what waits for a person."""
+    """State of a campaign, its spending, and the trials and notices that wait for a person."""
     name = campaign.name
     trials = ledger.briefs(name)
     notices = current(ledger, ledger.notices(name, limit=1000))
@@ -102,7 +102,7 @@ def status_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
 
 
 def spending_data(campaign: Campaign, spending: Spending) -> dict[str, dict[str, Any]]:
-    """Spent, reserved and limit (None for none) of each thing that a budget counts: trials, cost and wall time in s."""
+    """Spent, reserved and limit (None for none) of each part of a budget: trials, cost and wall time in s."""
     limits, unit = campaign.limits, budget_unit(campaign)
     return {
         "trials": _against(spending.trials, 0, _trial_limit(campaign, limits), ""),
@@ -125,7 +125,7 @@ def budget_unit(campaign: Campaign) -> str:
 
 
 def _waiting(ledger: Ledger, campaign: Campaign, trials: Sequence[Brief]) -> dict[str, Any]:
-    """Trials that cannot go on by themselves, and those that will be sent again."""
+    """Trials that wait for a person or a laboratory, and those that will be retried."""
     policy = Approval.model_validate(campaign.spec.get("approval", {})).policy
     chosen = Dispatch.model_validate(campaign.spec.get("dispatcher", {}))
     held = [trial.id for trial in trials if trial.state is TrialState.HELD]
@@ -138,7 +138,7 @@ def _waiting(ledger: Ledger, campaign: Campaign, trials: Sequence[Brief]) -> dic
 
 
 def next_steps(data: Mapping[str, Any]) -> list[str]:
-    """What a person can do now, each with its command; ``data`` as ``status_data`` has it."""
+    """Actions that a person can take now, each with its command, from the data of ``status_data``."""
     name, waiting = data["campaign"], data["waiting"]
     queue, record = f"fieldcraft queue {name}", "fieldcraft record TRIAL --value NAME=NUMBER"
     open_to_people = {
@@ -155,7 +155,7 @@ def next_steps(data: Mapping[str, Any]) -> list[str]:
 
 
 def revisions(history: Sequence[Event]) -> list[dict[str, Any]]:
-    """How a trial's design was edited, oldest first: when, by whom, why, and what the event keeps of it."""
+    """Edits of a trial's design, oldest first: time, author, reason, and the details of the event."""
     return [
         {"created": event.created, "by": event.by, "reason": event.reason, **event.details}
         for event in history
@@ -230,12 +230,12 @@ def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:
 
 
 def ranked(scores: Mapping[str, float]) -> dict[str, float]:
-    """The scores of the surrogates that a model was chosen among, best first."""
+    """The scores of the surrogates from which a model was selected, best first."""
     return dict(sorted(scores.items(), key=lambda item: -item[1]))
 
 
 def _data(origin: Origin, model: Product) -> dict[str, Any]:
-    """What the model had seen; models of the first version do not say which results of their trials."""
+    """Training data of a model; models of the first version do not record the results of their trials."""
     made = Trained.of(model)
     return {
         "digest": origin.data_digest,

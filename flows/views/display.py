@@ -1,4 +1,4 @@
-"""Progress while a run works: iteration, step, trial, value, best and time, one line each, or one JSON object each."""
+"""Progress of a run: iteration, step, trial, value, best and time, one line each, or one JSON object each."""
 
 import json
 import time
@@ -14,12 +14,12 @@ from fieldcraft.storage.records import Trial
 
 
 class Display:
-    """Prints what a pass tells.
+    """Prints the events of a pass.
 
     Args:
-        ledger: Opens the ledger, asked once the campaign exists.
-        as_json: One JSON object a line instead of text.
-        began: When the command began, on the monotonic clock; now, when left out.
+        ledger: Opens the ledger; called once the campaign exists.
+        as_json: True for one JSON object a line instead of text.
+        began: Start of the command, in seconds on the monotonic clock; now, when left out.
     """
 
     def __init__(self, ledger: Callable[[], Ledger], as_json: bool, began: float | None = None) -> None:
@@ -74,7 +74,7 @@ class Display:
         return []
 
     def _once(self, line: str) -> list[str]:
-        """The line, unless it was the last such one: passes that wait say the same again."""
+        """The line, unless it was the last such one: waiting passes repeat it."""
         repeated, self.waits = line == self.waits, line
         return [] if repeated else [line]
 

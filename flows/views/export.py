@@ -1,4 +1,4 @@
-"""Copies of what the ledger and the field store hold: CSV, one zarr group, MLflow."""
+"""Exports of the ledger and the field store: CSV, one zarr group, MLflow."""
 
 import os
 import subprocess
@@ -30,22 +30,22 @@ _EVERY_S = 1.0
 
 
 def tracker(settings: Settings) -> Tracker:
-    """The tracker of these settings."""
+    """The MLflow tracker of these settings."""
     return Tracker(settings.mlflow, fields_at(settings.fields), objective_of)
 
 
 def export_csv(ledger: Ledger, name: str, file: Path) -> int:
-    """Write every trial of a campaign as one row; returns how many.
+    """Write every trial of a campaign as one row. Returns the number of trials.
 
     Columns: ``trial``, ``state``, ``priority``, ``cost`` (expected of an attempt) and ``spent`` in budget units,
     ``seconds`` of wall time, ``corrected`` (empty, ``corrected`` or ``retracted``), ``feasible`` (``yes`` or ``no``,
-    empty where nothing says) and ``violation`` (sum of the constraints' positive parts), ``design.NAME`` as asked,
-    ``ran.NAME`` where something else was run, ``output.NAME``, ``sd.NAME`` (of the output, in its unit) and ``note``.
+    empty where unknown) and ``violation`` (sum of the constraints' positive parts), ``design.NAME`` as requested,
+    ``ran.NAME`` where another value was run, ``output.NAME``, ``sd.NAME`` (of the output, in its unit) and ``note``.
     Numbers read back to the same bits; a text that a spreadsheet would take for a formula has an apostrophe before it
     (``flows.files.tables``).
 
     Raises:
-        InputError: ``file`` cannot be written where it is said to be.
+        InputError: ``file`` cannot be written there.
     """
     require_place(file)
     campaign, trials = ledger.campaign(name), ledger.trials(name)
@@ -66,7 +66,7 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
 
 @contextmanager
 def _whole(file: Path) -> Iterator[TextIO]:
-    """A text to write, in UTF-8 wherever this runs; the file is there once it is whole, and no draft stays."""
+    """A text file to write, in UTF-8, that appears only when it is complete; no draft is left behind."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with draft.open("w", newline="", encoding="utf-8") as out:
@@ -107,10 +107,10 @@ def _said(result: Result | None, outputs: Sequence[str]) -> list[str | float]:
 
 
 def require_place(file: Path) -> None:
-    """Accept a file that a command is to write if its folder is there.
+    """Accept the path of a file to write if its folder exists.
 
     Raises:
-        InputError: it is not, or a folder stands where the file should.
+        InputError: the folder does not exist, or the path is a folder.
     """
     if not file.parent.is_dir():
         raise InputError(f"{file}: there is no folder {file.parent}. Make it first, or name another place.")
@@ -119,7 +119,7 @@ def require_place(file: Path) -> None:
 
 
 def export_fields(ledger: Ledger, fields: FieldStore, name: str, folder: Path) -> int:
-    """Write the fields of all completed trials as one zarr group along ``trial``; returns how many.
+    """Write the fields of all completed trials as one zarr group along ``trial``. Returns the number of fields.
 
     Raises:
         storage.fields.FieldError: there is none, they differ in shape, or ``folder`` exists.
@@ -131,7 +131,7 @@ def export_fields(ledger: Ledger, fields: FieldStore, name: str, folder: Path) -
 
 
 def export_mlflow(settings: Settings, name: str | None) -> int:
-    """Show in MLflow what the outbox holds, each item exactly once; returns how many.
+    """Show the items of the outbox in MLflow, each exactly once. Returns the number shown.
 
     Raises:
         InputError: tracking is off.
@@ -142,10 +142,10 @@ def export_mlflow(settings: Settings, name: str | None) -> int:
 
 
 class BackgroundExport:
-    """Exports to MLflow beside a run, in a process of its own, which ends with the run and is never waited for before.
+    """Export to MLflow in a process beside a run; the run waits for it only at its end.
 
     Attributes:
-        problem: What kept MLflow from showing everything, or None.
+        problem: Reason why MLflow does not show everything, or None.
     """
 
     def __init__(self, settings: Settings, name: str) -> None:
@@ -183,7 +183,7 @@ class BackgroundExport:
 
 
 def _follow(settings: Settings, name: str) -> int:
-    """Export again and again until the pipe from the run closes, and then once more."""
+    """Export repeatedly until the pipe from the run closes, and then once more."""
     import select
 
     os.nice(10)  # the campaign comes first

@@ -1,16 +1,16 @@
-"""How a run of a campaign ended."""
+"""Outcome of a run of a campaign."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Ran:
-    """How a run ended.
+    """Outcome of a run.
 
     Args:
         name: Campaign.
-        reason: Why it ended.
-        anew: Whether anything was done; False for a campaign that had ended before.
+        reason: Reason why it ended.
+        anew: True if the run did anything; False for a campaign that had ended before.
         seconds: Wall time of this command.
     """
 

@@ -1,4 +1,4 @@
-"""What waits, as data and as text: proposals for a person, approved trials for their turn, work orders, retries."""
+"""Waiting trials as data and as text: proposals, approved trials, work orders, retries."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ _WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED, TrialState.RUNNI
 
 
 def queue_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
-    """What waits in a campaign, each list in the order in which trials are sent."""
+    """Waiting trials of a campaign, each list in the order in which trials are sent."""
     spec, trials = stored(campaign.spec, f"campaign {campaign.name}"), ledger.trials(campaign.name, _WAITING)
     by_state = sorted(trials, key=lambda trial: (-trial.priority, trial.number))
 
@@ -42,7 +42,7 @@ def queue_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
 
 
 def queue_text(data: Mapping[str, Any], now: float) -> str:
-    """The same as text; ``now`` in seconds since the epoch."""
+    """The data of ``queue_data`` as text; ``now`` in seconds since the epoch."""
     parts: dict[str, list[str]] = {
         f"waiting for a decision (approval: {data['policy']})": [
             line for entry in data["waiting"] for line in _lines(data, entry, _asked_text(entry))
@@ -94,7 +94,7 @@ def _entry(campaign: Campaign, trial: Trial) -> dict[str, Any]:
 
 
 def _asked(ledger: Ledger, trial: Trial) -> dict[str, Any]:
-    """Who edited the proposal, and why it is asked about again where it was approved before."""
+    """Author of a proposal's last edit, and the reason why an earlier approval of it is void."""
     void = {"void": voided(ledger, trial) or None}
     if trial.revision == 1:
         return {"edited": None, **void}
@@ -180,6 +180,6 @@ def _retry_text(entry: Mapping[str, Any], now: float) -> list[str]:
 
 
 def queue_of(ledger: Ledger, campaigns: Iterable[Campaign]) -> tuple[list[dict[str, Any]], Callable[[], str]]:
-    """What waits in several campaigns: the data, and what makes the text."""
+    """Waiting trials of several campaigns: the data, and a function that makes the text."""
     data = [queue_data(ledger, campaign) for campaign in campaigns]
     return data, lambda: "\n".join(queue_text(one, time.time()) for one in data) or "No campaign yet."

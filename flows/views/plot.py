@@ -17,10 +17,10 @@ from fieldcraft.storage.records import Campaign, Trial
 
 
 def draw(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> None:
-    """Best reading by trial, and where the design is a place in a two-dimensional field, the trials over that field.
+    """Draw the best result by trial and, where designs are places in a field of two dimensions, the trials over it.
 
     Raises:
-        InputError: the file's ending is that of no picture, or its folder is not there.
+        InputError: the file's ending is not one of a picture, or its folder is not there.
     """
     require_place(file)
     trials = ledger.trials(campaign.name)
@@ -42,7 +42,7 @@ def draw(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> 
 
 
 def field_of_places(settings: Settings, campaign: Campaign, trials: Sequence[Trial]) -> Any:
-    """The best trial's field of two dimensions that bear the names of design variables, or None.
+    """The best trial's field of two dimensions that have the names of design variables, or None.
 
     Raises:
         storage.fields.FieldError: the field store has lost it.

@@ -1,4 +1,4 @@
-"""How far a campaign is from the truth: the optimum among its own designs, and what is true of one of them."""
+"""Regret of a campaign: the optimum among its own designs, and the true value of one of them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from fieldcraft.storage.records import Brief, Trial
 def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None:
     """The known best design for a sense, the campaign's when left out; None where its space does not hold that design.
 
-    Of a problem's optima that are equally good only the one it states is looked at.
+    Of several equally good optima only the one that the problem states is checked.
     """
     known = campaign.problem.optimum(sense or campaign.spec.sense)
     if known is None:
@@ -28,14 +28,14 @@ def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None
 
 
 def exact_value(problem: Problem, trial: Trial | Brief) -> float | None:
-    """The objective without noise or mesh at the design that was really run; None where it is not known."""
+    """The objective without noise or mesh at the design as run; None where it is not known."""
     point = exact_points(problem, [trial.actual])
     found = None if point is None else problem.exact(point)
     return None if found is None else float(found[0])
 
 
 def _truly_infeasible(problem: Problem, trial: Trial | Brief) -> bool:
-    """Whether the design breaks a constraint where that is known without noise or mesh: its regret may be negative."""
+    """True if the design is known, without noise or mesh, to violate a constraint: its regret may be negative."""
     point = exact_points(problem, [trial.actual])
     found = None if point is None else problem.exact_constraints(point)
     return found is not None and bool((found > 0).any())
@@ -51,11 +51,11 @@ def exact_points(problem: Problem, designs: Sequence[Design]) -> NDArray[np.floa
 
 
 def regret_of(campaign: Campaign, best: Trial | Brief) -> dict[str, Any] | None:
-    """How far the best trial is from the true optimum; None where that is not known, or the design truly infeasible.
+    """Regret of the best trial; None where the optimum is not known, or the design is truly infeasible.
 
     Returns:
-        ``value``, the regret; ``true``, the objective at the design, without noise where it is known, else its
-        reading; ``noise_free``, which of the two; and ``optimum``. All in the objective's unit.
+        ``value``, the regret; ``true``, the objective at the design, without noise where it is known, else the measured
+        value; ``noise_free``, true if without noise; and ``optimum``. All in the objective's unit.
     """
     optimum, problem = optimum_of(campaign), campaign.problem
     if optimum is None or _truly_infeasible(problem, best):

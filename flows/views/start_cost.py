@@ -1,4 +1,4 @@
-"""Whether a budget can pay for the start of a campaign, which ``check`` says before anything is spent."""
+"""Check that a budget can pay for the start of a campaign, made by ``check`` before anything is spent."""
 
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.views.data import quantity
@@ -6,9 +6,9 @@ from fieldcraft.flows.wiring.campaign import Campaign
 
 
 def warning(campaign: Campaign) -> str | None:
-    """Why nothing of the start could be sent: each of its designs costs more than the budget; None if one does not.
+    """A warning if each design of the start costs more than the budget, so that none would be sent; else None.
 
-    It is no error: data that are imported may take the place of the start, and people may edit what is proposed.
+    It is no error: imported data may take the place of the start, and people may edit the proposals.
     """
     budget, part = campaign.spec.budget, campaign.spec.algorithm.start
     if budget.cost is None:

@@ -1,4 +1,4 @@
-"""What ``fieldcraft run`` says at its end: the best designs, the regret where the truth is known, where things lie."""
+"""Summary at the end of ``fieldcraft run``: the best designs, the regret where the truth is known, and the stores."""
 
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
 
 
 def summary_text(data: dict[str, Any], file: Path) -> str:
-    """The same as text, ending with the three commands a user wants next."""
+    """The summary as text, ending with the next three commands."""
     state = "ended" if data["anew"] else "had ended before; nothing was changed. It ended"
     lines = ["", f"Campaign {data['campaign']!r} {state} by {data['reason']}; {data['seconds']:.0f} s."]
     lines += [f"  no result {data['fruitless']}"] if data["fruitless"] else []

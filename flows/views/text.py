@@ -1,6 +1,6 @@
-"""What a person sees of a campaign, as text; ``flows.views.data`` has the same as data.
+"""Views of a campaign as text; ``flows.views.data`` has the same as data.
 
-Comments, reasons and notes were written by people and simulators: whatever could move a cursor is escaped.
+Comments, reasons and notes come from people and simulators: control characters in them are escaped.
 """
 
 import time
@@ -29,18 +29,18 @@ _TIMES = frozenset({"created", "expires"})  # keys of a lineage, in seconds sinc
 
 
 def status_text(ledger: Ledger, campaign: Campaign, *, telling: bool = True) -> str:
-    """Where a campaign stands, what it has spent, and what a person can do next.
+    """State of a campaign, its spending, and what a person can do next.
 
     Args:
-        ledger: Where it is.
+        ledger: Ledger of the campaign.
         campaign: The campaign.
-        telling: Whether anybody is told of notices; those that wait for nobody are not spoken of.
+        telling: True if notices are delivered; otherwise waiting ones are not mentioned.
     """
     return status_lines(campaign, status_data(ledger, campaign), telling=telling)
 
 
 def status_lines(campaign: Campaign, data: Mapping[str, Any], *, telling: bool) -> str:
-    """``status_text`` of what ``status_data`` found."""
+    """Text of ``status_text`` from the data of ``status_data``."""
     lines = [f"{campaign.name}: {_condition(data)}", _trials(data), *_costs(data)]
     lines += [f"  {line}" for line in standing_lines(campaign, data)]
     if data["untrained"]:
@@ -56,18 +56,18 @@ def status_lines(campaign: Campaign, data: Mapping[str, Any], *, telling: bool) 
 
 
 def standing_lines(campaign: Campaign, data: Mapping[str, Any], width: int = 8) -> list[str]:
-    """The best designs and how many are feasible.
+    """The best designs and the number of feasible ones.
 
     Args:
-        campaign: Theirs.
-        data: What ``flows.analysis.best.best_data`` has, and ``feasibility``.
-        width: Of the labels.
+        campaign: Their campaign.
+        data: Data of ``flows.analysis.best.best_data``, with ``feasibility``.
+        width: Width of the labels, in characters.
     """
     return [*_best(campaign, data, width), *_feasible(campaign, data["feasibility"], width)]
 
 
 def _best(campaign: Campaign, data: Mapping[str, Any], width: int) -> list[str]:
-    """The best reading, and where a model says more than readings the best by the model."""
+    """The best result and, where there is one, the best by the model."""
     model, reading, lines = data["best_by_model"], data["best"], list[str]()
     width = 17 if model else width
     if model:
@@ -97,7 +97,7 @@ def _expected(campaign: Campaign, model: Mapping[str, Any]) -> str:
 
 
 def _feasible(campaign: Campaign, found: Mapping[str, Any] | None, width: int) -> list[str]:
-    """How many designs are feasible, and while none is the one that comes closest."""
+    """Number of feasible designs and, while there are none, the design with the least violation."""
     if found is None:
         return []
     lines = [f"{'feasible':<{width}} {feasible_text(found)}"]
@@ -196,13 +196,13 @@ def _facts(campaign: Campaign, trial: Trial) -> list[str]:
 
 
 def _foreseen(unit: str, trial: Trial) -> str:
-    """The prediction, which is of the design that was proposed, whatever was made of it since."""
+    """The prediction for the design as proposed, even if it was edited since."""
     predicted = f"{quantity(trial.origin.mean or 0.0, unit)} +- {quantity(trial.origin.sd or 0.0, unit)}"
     return f"{predicted} by {trial.origin.algorithm}{' before the edit' if trial.revision > 1 else ''}"
 
 
 def _model(origin: Origin, unit: str) -> list[tuple[str, str]]:
-    """What is worth knowing of the model behind a design: what it was chosen among, and its remarks."""
+    """Facts on the model behind a design: scores of the candidates, the certificate, and remarks."""
     scores = [f"{one_line(name)} {value:.1f}" for name, value in ranked(origin.scores).items()]
     facts = [("scores", ", ".join(scores))] if scores else []
     if (proven := origin.certificate) is not None:
@@ -280,7 +280,7 @@ def _lines(data: Mapping[str, Any], depth: int) -> list[str]:
 
 
 def notices_text(notices: Sequence[Notice]) -> str:
-    """The notices that nobody was told of yet."""
+    """The notices that were not delivered yet."""
     return "\n".join(_notice(notice) for notice in notices) or "Nothing waits to be told."
 
 

@@ -1,1 +1,1 @@
-"""A study as page, text and MLflow runs."""
+"""A study as a page, as text and as MLflow runs."""

@@ -1,4 +1,4 @@
-"""What a study says of problems with constraints, in words: names of the metrics, lines of the tables."""
+"""Text of a study's problems with constraints: names of the metrics, lines of the tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,12 +23,12 @@ SHORTFALL_HEAD = (
 
 
 def metric_label(problem: Mapping[str, Any]) -> str:
-    """By what a problem's algorithms are compared: its metric where it has constraints, else the regret."""
+    """Name of the metric that compares a problem's algorithms: the study's metric with constraints, else the regret."""
     return LABELS[problem["metric"]] if "metric" in problem else "regret"
 
 
 def compared_by(data: Mapping[str, Any]) -> str:
-    """By what a study's algorithms are compared, in words."""
+    """Names of the metrics that compare a study's algorithms, in words."""
     metrics = {metric_label(each) for each in data["problems"] if "metric" in each}
     return "regret" + "".join(f" ({metric} on problems with constraints)" for metric in metrics)
 
@@ -59,7 +59,7 @@ def _or_none(value: float | None, form: str = "{:.3g}", none: str = "none") -> s
 
 
 def violation_lines(problem: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Head and lines of the table of each constraint's cumulative violation; its first line has their spreads."""
+    """Head and lines of the table of each constraint's cumulative violation; the first line has their spreads."""
     spreads = [f"{spread:.3g}" for spread in problem["spreads"][1:]]
     lines = [
         [row["algorithm"], *(f"{value:.3g}" for value in row["constrained"]["violations"].values())]

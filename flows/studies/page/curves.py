@@ -18,15 +18,15 @@ _WIDE = 8.0  # ratio of regrets from which on a linear scale hides the small one
 
 
 def regret_chart(problem: Mapping[str, Any], order: Sequence[str], reference: str) -> str | None:
-    """Means of that by which a problem's algorithms are compared, as a ``data:`` URI.
+    """Mean of the metric that compares a problem's algorithms, by trials, as a ``data:`` URI.
 
-    On a logarithmic scale where they are positive and far apart. None where there is no mean to draw: no algorithm has
-    campaigns that all had a reading by the same trial.
+    The scale is logarithmic where the means are positive and far apart. None where there is no mean to draw: no
+    algorithm has campaigns that all had a result by the same trial.
 
     Args:
         problem: A problem of ``flows.studies.scoring.results.results``.
         order: Labels of all algorithms of the study, so that each has its colour on every chart.
-        reference: The algorithm that stands out.
+        reference: The highlighted algorithm.
     """
     unit = problem["unit"] if problem.get("metric") in (None, *IN_UNIT) else ""
     curves = [(row, row["curve"]) for row in problem["rows"]]
@@ -34,7 +34,7 @@ def regret_chart(problem: Mapping[str, Any], order: Sequence[str], reference: st
 
 
 def metric_chart(problem: Mapping[str, Any], order: Sequence[str], reference: str, metric: Metric) -> str | None:
-    """The same of another metric of a problem with constraints."""
+    """Mean of another metric of a problem with constraints, as a ``data:`` URI; None where there is no mean to draw."""
     unit = problem["unit"] if metric in IN_UNIT else ""
     curves = [(row, row["constrained"]["metrics"][metric]["curve"]) for row in problem["rows"]]
     return _chart(problem, curves, order, reference, labelled(LABELS[metric], unit))

@@ -1,7 +1,7 @@
-"""A study in MLflow: one experiment, one run a cell, with the tags, parameters and curves its compare view needs.
+"""A study in MLflow: one experiment, one run a cell, with the tags, parameters and curves of its compare view.
 
-Trials and surrogates of the cells stay in their ledgers: a study has tens of thousands of them, and MLflow grows slow
-long before. ``fieldcraft export mlflow --home OUT/cells/NAME`` shows all of one cell.
+Trials and surrogates of the cells stay in their ledgers: a study has tens of thousands of them, which would make MLflow
+slow. ``fieldcraft export mlflow --home OUT/cells/NAME`` shows all of one cell.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from fieldcraft.storage.trackers.studies import CellRun, show_cell
 
 
 class Showing:
-    """Shows cells as they end; MLflow may be away, and what it missed is shown by a later run."""
+    """Export of cells to MLflow as they end; if MLflow does not answer, a later run shows them."""
 
     def __init__(self, study: StudySpec, folder: StudyFolder, settings: Settings) -> None:
         self.study, self.folder, self.settings = study, folder, settings
@@ -28,14 +28,14 @@ class Showing:
 
     @property
     def where(self) -> dict[str, str]:
-        """The store, without a password, and the experiment."""
+        """The store's URI without its password, and the experiment."""
         return {
             "uri": without_password(self.settings.mlflow),
             "experiment": self.study.experiment or self.study.name,
         }
 
     def show(self, cell: Cell) -> None:
-        """Show a cell that ended, unless it is shown there, or MLflow did not answer before."""
+        """Show a cell that ended, unless it is shown already or MLflow failed to answer before."""
         found = self.folder.result(cell)
         if self.problem is not None or not found or self.is_shown(cell):
             return
@@ -48,13 +48,13 @@ class Showing:
         self.folder.show(cell, self.where, run)
 
     def catch_up(self) -> str | None:
-        """Show all cells that ended and are not shown; what kept MLflow from it, or None."""
+        """Show all cells that ended and are not shown. Returns MLflow's problem, or None."""
         for cell in cells_of(self.study):
             self.show(cell)
         return self.problem
 
     def is_shown(self, cell: Cell) -> bool:
-        """Whether this store shows it in this experiment, as far as was written down."""
+        """True if a cell is recorded as shown in this store and experiment."""
         return self.where.items() <= self.folder.shown(cell).items()
 
     def _run(self, cell: Cell, found: dict[str, Any], campaign: Campaign) -> CellRun:
@@ -79,9 +79,10 @@ class Showing:
 
 
 def _curves(found: dict[str, Any]) -> Mapping[str, list[float | None]]:
-    """Readings, and the regret after each trial where the optimum is known without the rest of the study.
+    """Results after each trial, and the regret where the optimum is known without the rest of the study.
 
-    Of a problem with constraints also the other metrics after each trial, where their spreads are so known, too.
+    For a problem with constraints also the other metrics after each trial, where their spreads are known in the same
+    way.
     """
     readings = [trial["reading"] for trial in found["trials"]]
     if found["optimum"] is None:

@@ -1,4 +1,4 @@
-"""A study as one page that stands alone: mean ranks, regret curves and tables by problem, what was not reached."""
+"""A study as one self-contained page: mean ranks, regret curves and tables by problem, cells not reached."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _LEGEND = (
 
 
 def study_page(data: Mapping[str, Any]) -> str:
-    """The page of what ``flows.studies.scoring.results.results`` found."""
+    """The page of the data of ``flows.studies.scoring.results.results``."""
     apart = [each for each in data["problems"] if each["oracle"] and each["rows"]]
     return page(
         f"{data['study']}: study",
@@ -122,7 +122,7 @@ def _problem_section(data: Mapping[str, Any], each: Mapping[str, Any]) -> Markup
 
 
 def _proofs(each: Mapping[str, Any], reference: str) -> Markup | None:
-    """The table of certificates, where a method has any."""
+    """The table of certificates; None where no algorithm has any."""
     lines = proof_lines(each["rows"])
     if not lines:
         return None

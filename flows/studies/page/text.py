@@ -1,4 +1,4 @@
-"""A study in words: progress while it runs, tables at its end."""
+"""A study as text: progress while it runs, tables at its end."""
 
 import time
 from collections import Counter
@@ -21,12 +21,12 @@ def results_text(data: Mapping[str, Any]) -> str:
 
 
 def head_of(problem: Mapping[str, Any]) -> list[str]:
-    """``HEAD`` with the name of that by which a problem's algorithms are compared."""
+    """``HEAD`` with the name of the metric that compares a problem's algorithms."""
     return [metric_label(problem) if name == "regret" else name for name in HEAD]
 
 
 def cells_of_row(row: Mapping[str, Any]) -> list[str]:
-    """What a table says of an algorithm on a problem, in the order of ``HEAD``."""
+    """Cells of an algorithm's row in the table of a problem, in the order of ``HEAD``."""
     arrived = "" if row["arrived"] is None else f"{row['arrived']} of {row['n']}"
     if row["arrived_median"] is not None:
         arrived += f", median {row['arrived_median']:g}"
@@ -45,7 +45,7 @@ def cells_of_row(row: Mapping[str, Any]) -> list[str]:
 
 
 def short(value: float | None, form: str = "{:.3g}") -> str:
-    """A number, or nothing where there is none."""
+    """A number as text; empty for None."""
     return "" if value is None else form.format(value)
 
 
@@ -67,7 +67,7 @@ def about_problem(each: Mapping[str, Any]) -> str:
 
 
 def unmeasured(data: Mapping[str, Any]) -> list[str]:
-    """The problems that campaigns have finished and that have no table all the same: why, a sentence each."""
+    """One sentence for each problem that has finished campaigns but no table, with the reason."""
     ended = Counter(cell["problem"] for cell in data["cells"] if cell["state"] == "finished")
     return [
         f"{name}: {counted(ended[name], 'campaign')} finished without a feasible design, and no optimum is known: "
@@ -122,7 +122,7 @@ def _state_text(data: Mapping[str, Any]) -> str:
 
 
 def elsewhere(data: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """How environments differ from that in which most campaigns were begun: (keys with both values, names)."""
+    """Differences from the environment in which most campaigns were begun: (keys with both values, names)."""
     found: dict[str, list[str]] = {}
     for cell, said in data["elsewhere"].items():
         found.setdefault(one_line(said), []).append(cell)
@@ -148,9 +148,9 @@ class StudyDisplay:
     """Prints a line for every cell that ends.
 
     Args:
-        total: How many cells the study has.
-        done: How many of them had ended before.
-        began: When the command began, on the monotonic clock.
+        total: Number of cells of the study.
+        done: Number of them that had ended before.
+        began: Start of the command, in seconds on the monotonic clock.
     """
 
     def __init__(self, total: int, done: int, began: float) -> None:

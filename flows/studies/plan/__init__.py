@@ -1,1 +1,1 @@
-"""The study file and the folder in which a study lies."""
+"""The study file and the folder of a study."""

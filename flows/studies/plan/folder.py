@@ -1,14 +1,14 @@
-"""Where a study lies: one folder, in it one home for each cell, so that cells never wait for each other.
+"""Files of a study: one folder, in it one home for each cell, so that cells never wait for each other.
 
-OUT/study                         which study it is
-OUT/study.json  OUT/study.html    what the study found so far
+OUT/study                         name of the study
+OUT/study.json  OUT/study.html    results of the study so far
 OUT/cells/NAME/campaign.json      the cell's campaign file as data: a cell never changes
-OUT/cells/NAME/spent.jsonl        what each pass cost in CPU seconds; grows with every run
-OUT/cells/NAME/result.json        the cell has ended: its designs, readings and what is true of them
-OUT/cells/NAME/failed.json        the cell has failed, and why
-OUT/cells/NAME/shown.json         its run in MLflow, and in which store and experiment
+OUT/cells/NAME/spent.jsonl        cost of each pass in CPU seconds; grows with every run
+OUT/cells/NAME/result.json        the cell has ended: its designs, results and true values
+OUT/cells/NAME/failed.json        the cell has failed, with the reason
+OUT/cells/NAME/shown.json         its run in MLflow, with the store and the experiment
 OUT/cells/NAME/ledger.sqlite ...  the campaign itself, which any command reads with ``--home OUT/cells/NAME``
-OUT/lock                          held by whoever works on the study, its workers included
+OUT/lock                          held by the process that works on the study, and by its workers
 """
 
 import fcntl
@@ -51,7 +51,7 @@ class StudyFolder:
 
     @contextmanager
     def locked(self) -> Iterator[int]:
-        """Work on the study alone; the descriptor, inherited by the workers, holds the lock while one of them lives.
+        """Lock the study for this process; the workers inherit the descriptor, which holds the lock while one lives.
 
         Raises:
             FieldcraftError: another process works on it.
@@ -68,7 +68,7 @@ class StudyFolder:
             yield file.fileno()
 
     def claim(self, study: str) -> None:
-        """Make the folder this study's own.
+        """Mark the folder as this study's own.
 
         Raises:
             InputError: it is another study's, or holds files and no cells.
@@ -90,15 +90,15 @@ class StudyFolder:
         """Accept a cell whose files can be read.
 
         Raises:
-            InputError: names one that is damaged, or no file of a study.
+            InputError: a file is damaged, or is no file of a study; names it.
         """
         self.result(cell), self.failure(cell), self.spent(cell), self.shown(cell)
 
     def require_same(self, cell: Cell) -> bool:
-        """Accept a cell that was begun as this very campaign, or not yet; whether it was.
+        """Accept a cell that was begun as this very campaign, or not yet. True if it was begun.
 
         Raises:
-            InputError: it was another one before; names the keys that differ.
+            InputError: it was begun as another campaign; names the keys that differ.
         """
         file, campaign = self.home(cell) / "campaign.json", json.loads(json.dumps(cell.campaign))
         known = _read(file, *_OF_CAMPAIGN)
@@ -111,46 +111,46 @@ class StudyFolder:
         return bool(known)
 
     def begin(self, cell: Cell) -> None:
-        """Write down which campaign a cell is.
+        """Record the campaign of a cell.
 
         Raises:
-            InputError: it was another one before; names the keys that differ.
+            InputError: it was begun as another campaign; names the keys that differ.
         """
         if not self.require_same(cell):
             self.home(cell).mkdir(parents=True, exist_ok=True)
             write_json(self.home(cell) / "campaign.json", cell.campaign)
 
     def result(self, cell: Cell) -> dict[str, Any]:
-        """What a cell found; empty while it has not ended."""
+        """Result of a cell; empty while it has not ended."""
         return _read(self.home(cell) / "result.json", *_OF_RESULT)
 
     def failure(self, cell: Cell) -> str | None:
-        """Why a cell failed; None if it has not."""
+        """Reason why a cell failed; None if it has not."""
         return _read(self.home(cell) / "failed.json", "error").get("error")
 
     def fail(self, cell: Cell, error: str) -> None:
-        """Write down why a cell failed."""
+        """Record why a cell failed."""
         write_json(self.home(cell) / "failed.json", {"error": error})
 
     def shown(self, cell: Cell) -> dict[str, Any]:
-        """Where MLflow shows a cell, by ``uri`` and ``experiment``; empty while it does not."""
+        """MLflow's ``uri``, ``experiment`` and ``run`` of a cell; empty while it is not shown."""
         return _read(self.home(cell) / "shown.json", "run")
 
     def show(self, cell: Cell, where: Mapping[str, str], run: str | None) -> None:
-        """Write down that MLflow shows a cell as a run, None where a person deleted that."""
+        """Record that MLflow shows a cell as a run; ``run`` is None where a person deleted that run."""
         write_json(self.home(cell) / "shown.json", {**where, "run": run})
 
     def forgive(self, cell: Cell) -> None:
-        """Let a failed cell go on from where its ledger stands."""
+        """Delete the record of a failure, so that the cell goes on from its ledger."""
         (self.home(cell) / "failed.json").unlink(missing_ok=True)
 
     def spent(self, cell: Cell) -> list[dict[str, float]]:
-        """What each pass of a cell cost, over all runs: ``cpu``, of it ``proposing``, and ``proposed`` designs."""
+        """Cost of each pass of a cell, over all runs: ``cpu`` in s, ``proposing`` (its part), ``proposed`` designs."""
         return read_spent(self.home(cell))
 
 
 def read_spent(home: Path) -> list[dict[str, float]]:
-    """The lines of a cell's ``spent.jsonl``; one that a kill left torn is passed over.
+    """The lines of a cell's ``spent.jsonl``; a line that was cut off by a kill is skipped.
 
     Raises:
         InputError: it is no such file.
@@ -166,7 +166,7 @@ def read_spent(home: Path) -> list[dict[str, float]]:
 
 
 def add_spent(home: Path, line: dict[str, float]) -> None:
-    """Append what a pass cost; begins a line of its own, whatever a kill left before it."""
+    """Append the cost of a pass as a line of its own, even after a line that was cut off by a kill."""
     descriptor = os.open(home / "spent.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, f"\n{json.dumps(line)}\n".encode())

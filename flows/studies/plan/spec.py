@@ -1,4 +1,4 @@
-"""The study file as data: problems, algorithms, seeds, and the campaign that each cell of the study is."""
+"""The study file as data: problems, algorithms, seeds, and the campaign of each cell."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ class StudyStart(Part):
     """The designs before any model, the same for every algorithm that has no sequence of its own.
 
     Attributes:
-        n: How many.
-        proposer: Sequence they are taken from; the algorithm's, which mostly is Sobol's, when left out.
+        n: Number of designs.
+        proposer: Sequence they are taken from; the algorithm's when left out (for most algorithms Sobol's).
     """
 
     n: Trials
@@ -35,20 +35,20 @@ class StudyStart(Part):
 
 
 class StudyProblem(Part):
-    """One problem of a study: what a campaign file says beside its algorithm.
+    """One problem of a study: the parts of a campaign file beside its algorithm.
 
     Attributes:
-        label: Names it in the study; the problem's kind when left out.
-        problem: What is optimised.
-        simulator: What answers a design.
-        sense: Whether the objective is maximised or minimised.
+        label: Name of the problem in the study; its kind when left out.
+        problem: The problem to optimise.
+        simulator: The simulator of designs.
+        sense: ``maximize`` or ``minimize``, for the objective.
         space: Narrower bounds of the problem's variables.
-        noise: Noise added to each reading of the objective.
+        noise: Noise added to each result of the objective.
         start: The designs before any model.
-        budget: What each campaign may spend.
+        budget: Budget of each campaign.
         batch: Designs per iteration after the start.
-        dispatcher: Where simulations run: within the pass, unless they take long or must not be repeated.
-        seeds: How many campaigns of each algorithm; the study's number when left out.
+        dispatcher: Dispatcher of the simulations: within the pass, unless they take long or must not be repeated.
+        seeds: Number of campaigns of each algorithm; the study's number when left out.
         algorithms: Labels of the algorithms that run on it; all of them when left out.
     """
 
@@ -67,16 +67,16 @@ class StudyProblem(Part):
 
     @property
     def name(self) -> str:
-        """Its label, given or not."""
+        """Its label, or its kind if it has none."""
         return self.label or self.problem.kind
 
 
 class StudyAlgorithm(BaseModel):
-    """One algorithm of a study: a campaign file's ``algorithm`` section, a sentence or its words, without a start.
+    """One algorithm of a study: a campaign file's ``algorithm`` section, named or in parts, without a start.
 
     Attributes:
-        label: Names it in the study; the sentence's name when left out.
-        kind: The sentence, if it is one.
+        label: Name of the algorithm in the study; its kind when left out.
+        kind: Name of a named algorithm, if it is one.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -100,15 +100,15 @@ class StudyAlgorithm(BaseModel):
 
     @property
     def name(self) -> str:
-        """Its label, given or not."""
+        """Its label, or its kind if it has none."""
         return self.label or str(self.kind)
 
 
 class Limit(Part):
-    """When a study stops handing out work.
+    """Limit after which a study begins no more cells.
 
     Attributes:
-        core_hours: CPU time of all its campaigns together, over all runs.
+        core_hours: CPU time of all its campaigns together, over all runs, in hours.
     """
 
     core_hours: Annotated[float, Field(gt=0), at_most(1e7, "that is a thousand years of a core")]
@@ -118,25 +118,28 @@ _Given = TypeVar("_Given", bound=tuple[Any, ...])
 
 
 def _some(given: _Given) -> _Given:
-    """At least one: asked after each is valid, so that a wrong one is not called missing as well."""
+    """Accept at least one item.
+
+    Called after each item is valid, so that an invalid one is not reported as missing too.
+    """
     if not given:
         raise ValueError("is empty. Give at least one")
     return given
 
 
 class StudySpec(Part):
-    """One study, whole.
+    """A complete study.
 
     Attributes:
-        name: Names the study and its folder.
-        problems: On what.
-        algorithms: What is compared.
+        name: Name of the study and its folder.
+        problems: The problems.
+        algorithms: The algorithms that are compared.
         seeds: Campaigns of each algorithm on each problem, with the seeds 1, 2, ...
         reference: Label of the algorithm that the others are tested against; the first one when left out.
-        metric: By what algorithms are ranked and tested on problems with constraints
-            (``flows.studies.scoring.violation`` says what
-            each is); regret_and_violation when left out. On other problems it is the regret.
-        limit: When to stop early; never when left out.
+        metric: Metric for ranks and tests on problems with constraints (defined in
+            ``flows.studies.scoring.violation``); regret_and_violation when left out. On other problems it is the
+            regret.
+        limit: Limit of the study; none when left out.
         experiment: Name of the MLflow experiment; the study's when left out.
     """
 
@@ -192,7 +195,7 @@ class StudySpec(Part):
 
     @property
     def constrained_metric(self) -> Metric:
-        """By what algorithms are compared on problems with constraints."""
+        """Metric that compares algorithms on problems with constraints."""
         return self.metric or "regret_and_violation"
 
     def on(self, problem: StudyProblem) -> list[StudyAlgorithm]:
@@ -205,9 +208,9 @@ class Cell:
     """One campaign of a study.
 
     Args:
-        problem: On what.
-        algorithm: By what.
-        seed: With which seed.
+        problem: Its problem.
+        algorithm: Its algorithm.
+        seed: Its seed.
     """
 
     problem: StudyProblem
@@ -235,7 +238,7 @@ class Cell:
 def cells_of(study: StudySpec) -> list[Cell]:
     """All cells in the order in which they run: every problem's first seed, then every second one.
 
-    An early stop leaves whole seeds, and one that was begun.
+    After an early stop every seed that was begun, except the last one, is complete.
     """
     return list(_cells(study))
 
@@ -249,7 +252,7 @@ def _cells(study: StudySpec) -> Iterator[Cell]:
 
 
 def read_study(path: Path) -> StudySpec:
-    """Read and validate a study file (that its campaigns can be, ``flows.studies.running`` asks).
+    """Read and validate a study file (``flows.studies.running`` validates its campaigns).
 
     Raises:
         InputError: the file cannot be read, is not plain YAML data, or does not describe a study.

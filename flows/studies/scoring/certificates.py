@@ -1,4 +1,4 @@
-"""What a study's maximizers proved of the designs they chose, and how long choosing took."""
+"""Certificates of a study's maximizers for the designs they chose, and the time of choosing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,10 +22,10 @@ ABOUT_PROOFS = (
 
 
 def acquired(ledger: Ledger, campaign: str) -> list[dict[str, Any]]:
-    """The iterations in which a model or a peer chose designs, in order.
+    """The iterations in which a model or a rival chose designs, in order.
 
     Returns:
-        Of each its number as ``iteration``; ``seconds`` and ``cpu_seconds`` of the choosing; ``gap``, the largest of
+        For each its number as ``iteration``; ``seconds`` and ``cpu_seconds`` of the choosing; ``gap``, the largest of
         its designs' certificates; and ``bound_of``, "exact" where all of these bound the score itself, else
         "approximate". Both are None where a design has no certificate.
     """
@@ -57,14 +57,14 @@ def _proven(certificates: Sequence[Certificate | None]) -> dict[str, Any]:
 
 
 def proof_of(iterations: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """What an algorithm proved on a problem and what its choosing took, over all its campaigns; None without any.
+    """Summary of an algorithm's certificates and of its time of choosing on a problem; None without iterations.
 
     Args:
-        iterations: Those of ``acquired``, of all campaigns together.
+        iterations: Iterations of ``acquired``, of all campaigns together.
 
     Returns:
         ``iterations``, their number; ``certified``, the share whose gap is at most ``CERTIFIED``, and
-        ``largest_gap``, both None where no iteration has a certificate; ``bound_of``, of what the bounds are;
+        ``largest_gap``, both None where no iteration has a certificate; ``bound_of``, the kind of the bounds;
         ``cpu_median``, ``cpu_p90`` and ``wall_p90``: median and ninetieth percentiles, in seconds, of an iteration.
     """
     if not iterations:
@@ -84,7 +84,7 @@ def proof_of(iterations: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def proof_lines(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """A line of ``PROOF_HEAD`` for each row of a problem's table that has something to say; none without a certificate.
+    """Lines of ``PROOF_HEAD``, one for each row of a problem's table that has a ``proof``; none without a certificate.
 
     Args:
         rows: Rows of a problem, each with its ``algorithm`` and its ``proof``.
@@ -106,7 +106,7 @@ def proof_lines(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def _share(proof: Mapping[str, Any]) -> str:
-    """The share in per cent: 100% is all of them, 0% none."""
+    """The certified share in per cent; 100% only for all and 0% only for none."""
     if proof["certified"] is None:
         return ""
     share = 100 * proof["certified"]

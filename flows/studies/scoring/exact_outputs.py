@@ -1,4 +1,4 @@
-"""All outputs of a problem without noise: at a campaign's designs, and how much each varies over the space."""
+"""All outputs of a problem without noise: at a campaign's designs, and their spreads over the space."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ SAMPLE = 4096
 def exact_outputs(problem: Problem, designs: Sequence[Design]) -> Array | None:
     """The objective and then each constraint without noise or mesh, in their units, shape (n, 1 + c).
 
-    None where the problem does not know both, or a design has levels or images and so is no point of them.
+    None where the problem has no exact values of both, or where a design has levels or images.
     """
     points = exact_points(problem, designs)
     if points is None:
@@ -31,8 +31,8 @@ def exact_outputs(problem: Problem, designs: Sequence[Design]) -> Array | None:
 def spreads(problem: Problem) -> list[float] | None:
     """Standard deviations of the objective and each constraint over the problem's space, uniformly, in their units.
 
-    The objective's is the one the problem states, where it does; the others are taken over ``SAMPLE`` designs, always
-    the same. None where the problem does not know its outputs without a simulation.
+    The objective's is the stated one of the problem, if any; the others are taken over ``SAMPLE`` designs, always the
+    same. None where the problem has no exact outputs.
     """
     designs = problem.space.decode(take(sobol_points(problem.space, np.random.default_rng(0)), SAMPLE))
     outputs = exact_outputs(problem, designs)

@@ -1,13 +1,12 @@
-"""What a study found so far, as data: regret curves, tables, tests, ranks, and the cells that were not reached.
+"""Results of a study so far, as data: regret curves, tables, tests, ranks, and the cells that were not reached.
 
-The regret after n trials is the distance from the optimum to the true value, without noise, of the design with the
-best reading so far: what whoever stopped then would have got. ``visited`` is the same for the truly best design so far.
-Where a problem's optimum is not known, the best true value of the whole study stands for it. A problem whose equation
-was computed from the objective itself (``oracle``) counts neither for ranks nor for tests. Ranks and tests compare like
-with like: on each problem only the seeds that every algorithm with a result there has finished. On a problem with
-constraints one of the metrics of ``flows.studies.scoring.violation``, the study's, takes the place of the regret; a
-mean over campaigns of which one has none (no feasible design) is infinite: such algorithms share the last rank and have
-no test.
+The regret after n trials is the distance from the optimum to the true value, without noise, of the design with the best
+result so far, as if the campaign had stopped there. ``visited`` is the same for the truly best design so far. If a
+problem's optimum is not known, the best true value of the whole study is used. A problem whose equation was computed
+from the objective itself (``oracle``) counts neither for ranks nor for tests. Ranks and tests use on each problem only
+the seeds that every algorithm with a result there has finished. On a problem with constraints one of the metrics of
+``flows.studies.scoring.violation``, the study's, takes the place of the regret. A mean over campaigns of which one has
+no value (no feasible design) is infinite: such algorithms share the last rank and have no test.
 """
 
 from collections import Counter
@@ -42,9 +41,9 @@ def results(study: StudySpec, folder: StudyFolder, reason: str | None) -> dict[s
     """The study as JSON data.
 
     Args:
-        study: What was to be done.
-        folder: What was done.
-        reason: Why cells that neither ended nor failed were not reached; None where it is not known yet.
+        study: The study.
+        folder: Its files.
+        reason: Reason why cells that neither ended nor failed were not reached; None where it is not known yet.
     """
     cells = [_cell(cell, folder, reason) for cell in cells_of(study)]
     problems = [
@@ -81,7 +80,7 @@ _KEPT = (
 
 
 def _environments(cells: Sequence[Found]) -> tuple[Found, dict[str, str]]:
-    """The environment in which most campaigns were begun, and by cell how that of any other one differs."""
+    """The environment in which most campaigns were begun, and by cell the differences of any other one."""
     found = {cell["cell"]: cell.get("environment", {}) for cell in cells if cell["state"] == "finished"}
     texts = {name: canonical(environment) for name, environment in found.items()}
     if not found:
@@ -148,10 +147,10 @@ _OF_PROBLEM = ("objective", "unit", "noise_sd", "range", "optimum", "oracle")
 
 
 def _compared(rows: Sequence[dict[str, Any]], reference: str, *, oracle: bool) -> list[int]:
-    """Add ranks, and p values of the reference's being better; none where an equation gave the answer away.
+    """Add ranks, and p values of the reference being better; no p values where the equation gave the answer away.
 
     Returns:
-        The seeds that they rest on: those finished by all the algorithms. Without one there is no rank and no test.
+        The seeds behind them: those finished by all the algorithms. Without one there is no rank and no test.
     """
     by_seed = {row["algorithm"]: dict(zip(row["seeds"], map(or_infinite, row["regrets"]), strict=True)) for row in rows}
     seeds = sorted(set.intersection(*map(set, by_seed.values()))) if rows else []
@@ -172,7 +171,7 @@ def _best(cells: Sequence[Found]) -> float | None:
 
 
 def with_regrets(cell: Found, best: float) -> Found:
-    """A finished cell with its regret after each trial, both ways, and when it arrived."""
+    """A finished cell with its ``regret`` and ``visited`` after each trial, and the trial of its arrival."""
     sign = 1.0 if cell["maximize"] else -1.0
     chosen, nearest, regret, visited = None, np.inf, list[float | None](), list[float | None]()
     for trial in cell["trials"]:
@@ -194,7 +193,7 @@ def with_regrets(cell: Found, best: float) -> Found:
 
 
 def _arrival(visited: Sequence[float | None], width: float | None) -> int | None:
-    """Number of the first trial within the share of the range that counts as arrived; None where there is none."""
+    """Number of the first trial whose regret is at most 1% of the objective's range; None where there is none."""
     near = [n for n, value in enumerate(visited, 1) if width and value is not None and value <= SHARE * width]
     return near[0] if near else None
 
@@ -205,7 +204,7 @@ def _row(algorithm: str, cells: Sequence[Found], metric: Metric | None) -> dict[
     Args:
         algorithm: Its label.
         cells: Its finished campaigns there.
-        metric: By what it is compared, where the problem has constraints; by its regret where that is None.
+        metric: Metric of the comparison where the problem has constraints; None for the regret.
     """
     if not cells:
         return None
@@ -235,13 +234,13 @@ def _row(algorithm: str, cells: Sequence[Found], metric: Metric | None) -> dict[
 
 
 def _median(arrived: Sequence[int | None]) -> float | None:
-    """Median number of trials until arrival, campaigns that never did counting as later than any; None if it is one."""
+    """Median number of trials until arrival; None if infinite, as it counts for campaigns that never arrived."""
     middle = float(np.median([np.inf if place is None else place for place in arrived]))
     return middle if np.isfinite(middle) else None
 
 
 def _adjust(problems: Sequence[Mapping[str, Any]]) -> None:
-    """Adjust the p values of all problems together: they are one family."""
+    """Adjust the p values of all problems together, as one family."""
     rows = [row for each in problems for row in each["rows"]]
     for row, q in zip(rows, adjusted([row["p"] for row in rows]), strict=True):
         row["q"] = q

@@ -1,4 +1,4 @@
-"""What regrets of several campaigns say: means with errors, normality, one-sided tests, false discoveries, ranks."""
+"""Statistics of regrets of several campaigns: means with errors, normality, one-sided tests, ranks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ class Summary:
     """The final regrets of an algorithm on a problem; a regret is infinite where no design had one.
 
     Args:
-        n: How many campaigns.
+        n: Number of campaigns.
         mean: Their mean, in the objective's unit; None where one is infinite.
         error: Standard error of the mean; None without a mean, and for fewer than two.
         median: Their median; None where it is infinite.
         normality: p value of a Kolmogorov-Smirnov test of the standardised regrets against the normal distribution, as
-            the papers do it: mean and spread are estimated from the same few numbers, so it seldom rejects. None for
+            in the papers: mean and spread are estimated from the same few numbers, so it seldom rejects. None for
             fewer than three, or where all are equal.
     """
 
@@ -46,17 +46,17 @@ def summary(values: Sequence[float]) -> Summary:
 
 
 def or_none(value: float) -> float | None:
-    """A number that JSON can hold: None where it is infinite."""
+    """Convert a number for JSON: None where it is infinite."""
     return value if np.isfinite(value) else None
 
 
 def or_infinite(value: float | None) -> float:
-    """The reverse: what is not there counts as worse than any."""
+    """Convert a number from JSON: infinite, and so worse than any other, where it is None."""
     return np.inf if value is None else value
 
 
 def smaller(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """p value of Welch's t-test that the mean of ``one`` is smaller.
+    """p value of Welch's t-test that the mean of ``one`` is smaller than that of ``other``.
 
     None for fewer than two values, no spread, or an infinite one.
     """
@@ -68,7 +68,7 @@ def smaller(one: Sequence[float], other: Sequence[float]) -> float | None:
 
 
 def _varies(x: Array) -> bool:
-    """Whether values differ by more than rounding."""
+    """True if values differ by more than rounding."""
     return bool(np.ptp(x) > _ROUNDING * np.abs(x).max())
 
 
@@ -82,7 +82,7 @@ def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def ranks(means: Mapping[str, float]) -> dict[str, float]:
-    """Ranks by mean regret from 1, the best; equal ones, infinite ones too, share the mean of their ranks."""
+    """Ranks by mean regret from 1, the best; equal means, infinite ones too, share the mean of their ranks."""
     return dict(zip(means, map(float, stats.rankdata(list(means.values()))), strict=True)) if means else {}
 
 
@@ -112,10 +112,10 @@ def mean_ranks(by_problem: Mapping[str, Mapping[str, float]]) -> dict[str, dict[
 
 
 def curve(regrets: Sequence[Sequence[float | None]]) -> dict[str, list[float | None]]:
-    """Mean regret and standard error after each trial, over campaigns that have a reading by then.
+    """Mean regret and standard error after each trial, None at trials by which a campaign has no result.
 
     Args:
-        regrets: A campaign's regret after each of its trials, None before its first reading; may differ in length.
+        regrets: A campaign's regret after each of its trials, None before its first result; may differ in length.
     """
     longest = max(map(len, regrets), default=0)
     mean: list[float | None] = []

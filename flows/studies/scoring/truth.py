@@ -1,4 +1,4 @@
-"""What a campaign found, by the noise-free objective: the designs of a cell with readings and truth."""
+"""Results of a campaign by the noise-free objective: the designs of a cell with measured and true values."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:
     """A finished campaign as data.
 
     Returns:
-        ``trials``, by number, each with its ``design``, ``reading`` and ``true`` value of the objective in its unit
-        (both null where it has no accepted result, or breaks a constraint); ``finished``; ``fruitless``, why all
-        trials failed, where they did; ``optimum`` and ``range``, null where the campaign's space holds no known best or
-        worst design; ``physics`` (whether an equation was learnt from) and ``oracle`` (whether the problem states one
-        that was computed from the objective itself); ``acquired`` (see
-        ``flows.studies.scoring.certificates.acquired``); and ``environment``, in which the campaign was begun (it may
-        have gone on in another): commit, versions, threads. Where the problem has constraints also their names as
-        ``constraints``, the ``spreads`` of all outputs (null where only simulations know them), and of each trial the
+        ``trials``, by number, each with its ``design``, ``reading`` (measured value) and ``true`` value of the
+        objective in its unit (both null where it has no accepted result, or breaks a constraint); ``finished``;
+        ``fruitless``, the reason why all trials failed, where they did; ``optimum`` and ``range``, null where the
+        campaign's space holds no known best or worst design; ``physics`` (true if an equation was learnt from) and
+        ``oracle`` (true if the problem states an equation that was computed from the objective itself); ``acquired``
+        (see ``flows.studies.scoring.certificates.acquired``); and ``environment``, in which the campaign was begun (it
+        may have gone on in another): commit, versions, threads. Where the problem has constraints also their names as
+        ``constraints``, the ``spreads`` of all outputs (null where only simulations know them), and for each trial the
         ``outputs``: objective and constraints without noise (null where it has no accepted result).
     """
     problem, spec = campaign.problem, campaign.spec
@@ -55,7 +55,7 @@ def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:
 
 
 def _constrained(problem: Problem) -> dict[str, Any]:
-    """What only a problem with constraints has."""
+    """Names and spreads of the constraints; empty for a problem without constraints."""
     names = [output.name for output in problem.outputs[1:]]
     return {"constraints": names, "spreads": spreads(problem)} if names else {}
 
@@ -84,7 +84,7 @@ def _counts(campaign: Campaign, trial: Trial) -> bool:
 
 
 def _true(problem: Problem, trial: Trial, fields: FieldStore) -> float:
-    """The objective at a design without noise: the problem's exact value, or what the stored simulation shows."""
+    """The objective at a design without noise: the problem's exact value, or evaluated from the stored fields."""
     if (exact := exact_value(problem, trial)) is not None:
         return exact
     assert trial.field is not None  # a completed trial has its fields
@@ -92,7 +92,7 @@ def _true(problem: Problem, trial: Trial, fields: FieldStore) -> float:
 
 
 def _all_outputs(problem: Problem, trial: Trial, fields: FieldStore) -> dict[str, list[float] | None]:
-    """Objective and constraints of a trial without noise; nothing where there are no constraints."""
+    """Objective and constraints of a trial without noise; empty where there are no constraints."""
     if len(problem.outputs) == 1:
         return {}
     if trial.state is not TrialState.COMPLETED or not trial.outputs:

@@ -1,4 +1,4 @@
-"""How far the designs of a campaign are from a constrained optimum: positive regret, violation, feasibility.
+"""Distance of a campaign's designs from a constrained optimum: positive regret, violation, feasibility.
 
 With the exact objective f, the optimum f* of the feasible designs, the exact constraints c_k (met where <= 0) and
 [a]^+ = max(a, 0), the design x_s of trial s has the positive regret [f(x_s) - f*]^+ (of f* - f where f is maximised)
@@ -9,9 +9,9 @@ feasible_regret        min_{s <= t} [f(x_s) - f*]^+ over the feasible x_s, in th
 cumulative_regret      sum_{s <= t} [f(x_s) - f*]^+, in the objective's unit
 cumulative_violation   sum_{s <= t} sum_k [c_k(x_s)]^+ / sd(c_k), a pure number
 
-The spreads sd are over the problem's whole space, where simulations alone know the outputs over the designs tried:
-without them the constraint with the largest numbers would stand for all. A trial without a result adds nothing to any
-of them.
+The spreads sd are standard deviations over the problem's whole space or, where only simulations know the outputs, over
+the designs tried. Without them the constraint with the largest numbers would dominate. A trial without a result adds
+nothing to any of the metrics.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,11 +32,11 @@ FLOOR = 1e-12
 
 @dataclass(frozen=True)
 class Spreads:
-    """Standard deviations over a problem's space, by which regret and violations are made comparable.
+    """Standard deviations over a problem's space, by which regret and violations are scaled.
 
     Args:
-        objective: Of the objective, in its unit.
-        constraints: Of each constraint, in their units.
+        objective: Spread of the objective, in its unit.
+        constraints: Spreads of the constraints, in their units.
     """
 
     objective: float
@@ -44,14 +44,15 @@ class Spreads:
 
     @property
     def listed(self) -> list[float]:
-        """The objective's and then the constraints', as JSON data."""
+        """Spreads of the objective and then of the constraints, as JSON data."""
         return [self.objective, *self.constraints]
 
 
 def spreads_of(cells: Sequence[Mapping[str, Any]]) -> Spreads | None:
-    """Those that the finished cells of a problem state; where they state none, those of all designs of the cells.
+    """Spreads stated by the finished cells of a problem; where there are none, those over all designs of the cells.
 
-    None where no design has a result. A spread of zero counts as 1: what never varies keeps its unit.
+    None where no design has a result. A spread of zero is replaced by 1, so that an output that never varies keeps its
+    unit.
     """
     stated = cells[0]["spreads"] if cells else None
     if stated is None:
@@ -64,18 +65,18 @@ def spreads_of(cells: Sequence[Mapping[str, Any]]) -> Spreads | None:
 
 
 def with_violations(cell: Mapping[str, Any], best: float, spreads: Spreads) -> dict[str, Any]:
-    """A finished cell of a problem with constraints, with all that this module's heading defines.
+    """A finished cell of a problem with constraints, with the metrics that this module defines.
 
     Args:
-        cell: As ``flows.studies.scoring.truth.measured`` has it.
+        cell: Data of ``flows.studies.scoring.truth.measured``.
         best: f*, in the objective's unit.
-        spreads: Of the problem's outputs.
+        spreads: Spreads of the problem's outputs.
 
     Returns:
         The cell and: ``paths``, each metric after each trial (None before the first result, for ``feasible_regret``
-        before the first feasible design); ``metrics``, their last values; ``feasible_trials``, how many;
+        before the first feasible design); ``metrics``, their last values; ``feasible_trials``, their number;
         ``first_feasible``, a trial's number or None; ``violations``, the cumulative one of each constraint in its
-        unit, by name; and ``unscaled``, the last ``regret_and_violation`` with every spread 1, as the papers have it.
+        unit, by name; and ``unscaled``, the last ``regret_and_violation`` with every spread 1, as in the papers.
     """
     regret, violation = _shortfalls(cell, best)
     known, feasible = ~np.isnan(regret), np.all(violation <= 0, axis=1)  # NaN is not <= 0
@@ -126,13 +127,13 @@ def _listed(path: Array) -> list[float | None]:
 
 
 def constrained_row(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What an algorithm's campaigns on a problem with constraints say beside the metric they are compared by.
+    """Further data of an algorithm's campaigns on a problem with constraints, beside the metric of the comparison.
 
     Returns:
         ``metrics`` by name, each with ``mean``, ``error``, ``median`` and ``curve`` (None where a campaign has none);
-        ``feasible``, how many campaigns tried a feasible design; ``feasible_trials``, how many such designs, mean;
-        ``first_feasible``, the number of the first one, median, None where most campaigns have none; ``violations``,
-        the mean cumulative one of each constraint in its unit; and ``unscaled``, mean.
+        ``feasible``, the number of campaigns that tried a feasible design; ``feasible_trials``, the mean number of such
+        designs; ``first_feasible``, the median number of the first one, None where most campaigns have none;
+        ``violations``, the mean cumulative one of each constraint in its unit; and ``unscaled``, mean.
     """
     first = summary([or_infinite(cell["first_feasible"]) for cell in cells])
     return {
