@@ -1,4 +1,4 @@
-"""The source files that a trial runs, as an approval covers them: their names and what is in each."""
+"""Source files that a trial runs, as an approval covers them: their names and the checksums of their contents."""
 
 from collections.abc import Iterable, Mapping
 

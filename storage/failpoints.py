@@ -1,7 +1,7 @@
 """Named instants beside durable effects, so that a test can kill the process at exactly one of them.
 
 A commit point costs two dictionary look-ups when nothing is being tested. Two environment variables, read at every
-call because tests fork, give it a meaning:
+call because tests fork, switch it on:
 
     FIELDCRAFT_DIE_AT=NAME#K     the K-th time (1-based) this process passes NAME, it kills itself with SIGKILL
     FIELDCRAFT_POINTS_LOG=FILE   every passage appends the line NAME#K to FILE
