@@ -237,7 +237,7 @@ class SearchSpace:
         return X
 
     def completed(self, X: ArrayLike, moving: NDArray[np.bool_]) -> Array:
-        """Points X (n, dimension) moved as little as the linear constraints require, only in the ``moving`` coordinates.
+        """Points X (n, dimension) moved as little as the linear constraints ask, only in the ``moving`` coordinates.
 
         Whole numbers among these may become fractions. Rows are NaN where no such move suffices.
 

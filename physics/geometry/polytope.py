@@ -80,7 +80,7 @@ class Polytope:
         return X
 
     def rested(self, X: Array, free: Mask) -> Array:
-        """X (n, d) set to a bound where only rounding separates them, in the ``free`` coordinates (d,) of the planes."""
+        """X (n, d) set to a bound where only rounding separates them, in the ``free`` coordinates (d,) of planes."""
         tied = free & np.any(self.E != 0, axis=0)
         near = [tied & (np.abs(X - side) <= _AT_BOUND) for side in (self.low, self.high)]
         found = np.where(near[0], self.low, np.where(near[1], self.high, X))

@@ -1,4 +1,4 @@
-"""Quadratic inequalities between coordinates, and the region of a polytope that satisfies them. Independent of designs."""
+"""Quadratic inequalities between coordinates, and the region of a polytope in which they hold."""
 
 import math
 from dataclasses import dataclass
@@ -308,7 +308,7 @@ class CurvedRegion:
 
 
 def _stepped(X: Array, excess: Array, slopes: Array, within: Array) -> Array:
-    """X (n, d) after a Newton step to zero where an excess (n,) of slopes (n, d) is positive; steps projected (d, d)."""
+    """X (n, d) after a Newton step to zero where an excess (n,) of slopes (n, d) is positive; step projected (d, d)."""
     slopes = slopes @ within
     square = np.square(slopes).sum(axis=1)
     length = np.divide(np.maximum(excess, 0), square, out=np.zeros_like(square), where=square > 0)
