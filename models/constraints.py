@@ -120,7 +120,7 @@ class _Fits:
         return self.running[1] if self.running is not None and self.running[0] == name else None
 
     def relayed(self, name: str, report: Report) -> Report:
-        """A report for one part's fit: metrics are prefixed with its name, checkpoints hold all parts."""
+        """A report for one part's fit: metrics get its name, except the objective's; checkpoints hold all parts."""
 
         def relay(step: int, metrics: Mapping[str, float], checkpoint: Callable[[], dict[str, Tensor]]) -> None:
             told = {metric if name == _OBJECTIVE else f"{name}.{metric}": value for metric, value in metrics.items()}

@@ -1,4 +1,4 @@
-"""The protocol of a proposer: designs that need no data."""
+"""Protocol of a proposer: designs that need no data."""
 
 from typing import Protocol
 
