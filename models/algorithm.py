@@ -1,6 +1,6 @@
 """Algorithms: a surrogate, an acquisition and a maximizer, with a start that needs no data.
 
-A peer, a whole optimiser of another package, may replace the three.
+A rival (a "peer" in the code), a whole optimiser of another package, may replace the three.
 """
 
 from collections.abc import Mapping
@@ -105,7 +105,7 @@ class Algorithm:
         return surrogate.fit(data, rng, start, report)
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Posterior:
-        """The posterior whose ``state`` this was (see Surrogate.restore)."""
+        """The posterior restored from ``state`` (see Surrogate.restore)."""
         surrogate = self._words()[0]
         return self.constraints.restore(surrogate, data, state) if data.constrained else surrogate.restore(data, state)
 
@@ -151,14 +151,14 @@ class Algorithm:
     def suggest(
         self, data: Observations, pending: ArrayLike, space: SearchSpace, q: int, rng: np.random.Generator
     ) -> Array:
-        """The peer's next batch of q designs, encoded and feasible, shape (q, d) (see Peer.suggest).
+        """The rival's next batch of q designs, encoded and feasible, shape (q, d) (see Peer.suggest).
 
         Other packages search real numbers, which are converted to designs afterwards, and are not told of designs that
         failed. A design that is pending, has failed, was given already or, if readings are exact, was read already is
         replaced by the nearest free one.
 
         Raises:
-            ValueError: there is no peer, it cannot search this space, it did not give q designs, or the
+            ValueError: there is no rival, it cannot search this space, it did not give q designs, or the
                 space is discrete and has too few designs left.
         """
         if self.peer is None:

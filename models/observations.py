@@ -100,11 +100,11 @@ class Scaling:
     sign: float
 
     def to_target(self, y: ArrayLike) -> Array:
-        """Readings in physical units to targets, same shape."""
+        """Readings in physical units converted to targets, same shape."""
         return np.asarray(self.sign * (np.asarray(y, dtype=np.float64) - self.mean) / self.sd)
 
     def to_physical(self, t: ArrayLike) -> Array:
-        """Targets to readings in physical units, same shape."""
+        """Targets converted to readings in physical units, same shape."""
         return np.asarray(self.mean + self.sign * self.sd * np.asarray(t, dtype=np.float64))
 
     @classmethod

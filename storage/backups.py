@@ -60,7 +60,7 @@ class BackupManifest(BaseModel):
         home: Folder that it is a backup of.
         by: Who made it.
         ledger_made: When the ledger was made, which all its copies share.
-        sealed: Whether the home was sealed, so that nothing goes on there.
+        sealed: True if the home was sealed, so that no campaign continues there.
         state: Name of the folder with the ledger and the files.
         files: Every file in it, by its path in it.
         fields: SHA-256 of the manifest of every field, by its digest.
@@ -163,7 +163,7 @@ class Backup:
         """A new state folder to fill, while no other process writes a backup here; deleted unless ``publish`` keeps it.
 
         Raises:
-            BackupError: The folder is something else, is of another ledger, or another process is writing there.
+            BackupError: The folder is not a backup, is of another ledger, or another process is writing there.
         """
         self._require_ours(ledger_made)
         with disk(self.folder):
@@ -237,8 +237,8 @@ class Backup:
         """Copy into the backup the fields that it does not have yet.
 
         Returns:
-            SHA-256 of the manifest of each field by its digest; what is wrong with those that cannot be had; how many
-            were copied.
+            SHA-256 of the manifest of each field by its digest; the problem of each field that cannot be copied; the
+                number that were copied.
         """
         commit_point("backup.state.after")
         sums, missing, copied = dict[str, str](), dict[str, str](), 0

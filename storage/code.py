@@ -6,7 +6,7 @@ from fieldcraft.storage.records import Digest, Record, digest_of
 
 
 class Code(Record):
-    """Source files by the names under which people know them, each with the SHA-256 of its content."""
+    """Source files by their names as people know them, each with the SHA-256 of its content."""
 
     files: Mapping[str, Digest]
 

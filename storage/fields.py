@@ -5,8 +5,8 @@ once, and a returned reference always names a stored field. Fields are never cha
 ``fields_at`` opens a store in a directory or in an object store (``storage.field_store``); ``save_group`` and
 ``load_group`` keep one dataset in a directory of its own.
 
-Errors: ``FieldError`` (a dataset or a disk that cannot be used) > ``FieldDamaged`` (what is stored is not what was
-written).
+Errors: ``FieldError`` (a dataset or a disk that cannot be used) > ``FieldDamaged`` (a stored field is missing or
+altered).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opening a ledger: the one place that knows the back ends."""
+"""Opening a ledger: the only module that imports the back ends."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """Records of the ledger: frozen records, the states of a trial, and the table of its moves.
 
-Records are snapshots. Nothing here changes a stored trial: that is done by ``storage.ledger.Ledger`` alone. Times are
+Records are snapshots. Only ``storage.ledger.Ledger`` changes a stored trial. Times are
 seconds since the epoch, UTC. Digests are SHA-256 over canonical JSON, in hexadecimal.
 """
 
@@ -70,14 +70,14 @@ class Record(BaseModel):
 
 
 class FieldRef(Record):
-    """Names one immutable field (or checkpoint, or collocation set) by its content."""
+    """Reference to one immutable field (or checkpoint, or collocation set) by its content."""
 
     digest: Digest
     size: int = Field(ge=0)  # bytes on disk
 
 
 class ProductRef(Record):
-    """Names the product of a step: which iteration made it, and the digest of what it made."""
+    """Reference to the product of a step: the iteration that made it, and its digest."""
 
     iteration: int = Field(ge=0)
     digest: Digest

@@ -141,7 +141,7 @@ class _Optimality:
 
 @dataclass(frozen=True, eq=False)
 class _Feasibility:
-    """E[(h+ - h(z))^+] where it can be positive; below zero elsewhere, by the distance to that."""
+    """E[(h+ - h(z))^+] where it can be positive; negative elsewhere, growing with the distance from there."""
 
     believing: Believing
     constraint: int

@@ -1,7 +1,7 @@
 """Branch and bound over boxes: many boxes in each step, as one tensor batch.
 
 The boxes with the highest ceilings are halved; a half that cannot beat the best point found by more than the gap is
-dropped. At any time the highest ceiling of what is left and of what was dropped bounds the score everywhere. A box that
+dropped. At any time the highest ceiling among remaining and dropped boxes bounds the score everywhere. A box that
 is one design is not halved: it is dropped too, whatever its ceiling.
 """
 

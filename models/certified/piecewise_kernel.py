@@ -56,7 +56,7 @@ class PiecewiseKernel:
 
     @cached_property
     def nodes(self) -> Array:
-        """Breakpoints in r or q, as ``form`` says, shape (M + 1,)."""
+        """Breakpoints in r or q, depending on ``form``, shape (M + 1,)."""
         return self.distances if self.form == "r" else self.distances**2
 
     @cached_property

@@ -8,7 +8,7 @@ A Gaussian-process classifier with the probit likelihood, p(success at x | f) = 
 Some dozens of trials hold little information on m, s and the length scales, one bit each at most, so the priors matter.
 m = c sqrt(1 + s^2) with c ~ N(0, 1) makes the share of successes before any data, Phi(c), uniform: Laplace's rule of
 succession, by which n successes and no failure do not make a failure impossible. The length scales have BoTorch's
-dimension-scaled prior (Hvarfner et al., 2024), and s lies near 2 until the trials say otherwise.
+dimension-scaled prior (Hvarfner et al., 2024), and s stays near 2 until the trials show otherwise.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ _REFUSED = 1e12
 
 @dataclass(frozen=True, eq=False)
 class Attempts:
-    """Designs that were tried, and for each whether it gave a result, in sorted order.
+    """Designs that were tried, each with its success or failure, in sorted order.
 
     Rows are sorted, so that the result does not depend on the order of the trials, to the last bit. A design may occur
     twice, and with both outcomes.

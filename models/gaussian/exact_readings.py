@@ -30,8 +30,8 @@ class ThroughReadings:
         mean'(x) = mean(x) + k(x)^T K^-1 (t - mean(X)),    k(x, x') = exp(-|x - x'|^2 / (2 d REACH^2)),    K = k(X, X).
 
     The error of the beliefs hardly changes over so short a distance. With x_i the nearest of the designs read the
-    variance is that of e(x) - k_i e(x_i), where Cov(e(x), e(x_i)) = Var(e(x_i)): variance(x) - variance(x_i) (1 - (1 -
-    k_i)^2).
+    variance is that of e(x) - k_i e(x_i), where Cov(e(x), e(x_i)) = Var(e(x_i)):
+    variance(x) - variance(x_i) (1 - (1 - k_i)^2).
 
     Args:
         beliefs: Posterior of the surrogate.

@@ -138,7 +138,7 @@ class ExactPosterior:
         return self.sampler(self, q, rng)
 
     def believe(self, X: Tensor) -> "ExactPosterior":
-        """Conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
         with torch.no_grad():
             mean = self.mean_var(X)[0]
         inputs, targets = torch.cat([self.fit.X, X.detach()]), torch.cat([self.fit.targets, mean])

@@ -95,7 +95,7 @@ class SummedPosterior:
         return function
 
     def believe(self, X: Tensor) -> Self:
-        """Conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
         points = X.detach()
         with torch.no_grad():
             mean = self.mean_var(points)[0]

@@ -58,7 +58,7 @@ class FeaturePosterior:
         return function
 
     def believe(self, X: Tensor) -> "FeaturePosterior":
-        """Conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
         if len(X) == 0:
             return self
         with torch.no_grad():

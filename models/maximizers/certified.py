@@ -50,7 +50,7 @@ class Certified:
         time_s: Wall time in seconds for each place; None for no limit. A search that it ended cannot be repeated bit
             for bit, and the trial's origin records this.
         n_samples: Samples among which the search for a first point begins, >= 1.
-        n_starts: Of these, how many gradients improve, >= 1.
+        n_starts: Number of these that gradients improve, >= 1.
         device: Device on which boxes are bounded.
 
     Raises:

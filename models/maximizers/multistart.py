@@ -260,7 +260,7 @@ class _Place:
         """Rows of X (n, d) that this place can have; if there are none, discrete neighbours of points gone.
 
         Raises:
-            ValueError: there are none either.
+            ValueError: there are no such neighbours either.
         """
         left = self.free(X)
         if len(left) == 0:

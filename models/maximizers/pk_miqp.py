@@ -57,7 +57,7 @@ class PKMIQP:
         tolerance: Pieces on which k~ is off by more, in prior variances, are halved, > 0; None for the paper's pieces,
             which are off by up to 0.11 where length scales are short. A remark states the largest error.
         n_samples: Samples among which the search begins, >= 1.
-        n_starts: Of all points found, how many gradients improve, >= 1.
+        n_starts: Number of the points found that gradients improve, >= 1.
 
     Raises:
         ValueError: a number is out of its range, or SCIP is not installed; names the command that installs it.

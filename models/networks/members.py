@@ -73,7 +73,7 @@ class MembersPosterior:
         return function
 
     def believe(self, X: Tensor) -> "MembersPosterior":
-        """Conditioned on readings at X (m, d) equal to the mean: the ensemble transform (Bishop et al., 2001).
+        """Posterior given readings at X (m, d) equal to the mean, by the ensemble transform (Bishop et al., 2001).
 
         With S = D(X) / sqrt(divisor) the deviations are multiplied by (I + S S^T / noise)^(-1/2), which keeps their
         mean at zero and gives the covariance of the Gaussian that the members span, conditioned.

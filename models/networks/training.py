@@ -5,7 +5,7 @@ the loss's gradient and D = ridge + damping, the step is -(g - J^T (J J^T + D I)
 a network's loss is not taken and raises that network's damping (Levenberg, 1944; Marquardt, 1963).
 
 A network that becomes non-finite begins again at a quarter of the rate, in a separate round after the others are done.
-The others therefore end with the same weights as without it.
+Each network therefore ends with the weights that it would reach alone.
 """
 
 from collections.abc import Callable, Mapping

@@ -62,7 +62,7 @@ class JointPosterior:
         return function
 
     def believe(self, X: Tensor) -> "JointPosterior":
-        """Conditioned on readings at X (k, d) equal to the mean, with the noise of the data: k rows more."""
+        """Posterior conditioned on readings at X (k, d) equal to the mean, with the noise of the data: k rows more."""
         if len(X) == 0:
             return self
         with torch.no_grad():

@@ -83,7 +83,7 @@ class SolutionPosterior:
         return function
 
     def believe(self, X: Tensor) -> "SolutionPosterior":
-        """Conditioned on readings at X (k, d) equal to the mean, with the noise of the data."""
+        """Posterior conditioned on readings at X (k, d) equal to the mean, with the noise of the data."""
         if len(X) == 0:
             return self
         return replace(self, weights=self.weights.believe(self._rows(X.detach())))

@@ -112,7 +112,7 @@ class TangentNetwork(ABC):
         """Standard normal weights to start from, float64.
 
         Returns:
-            Shape (p,), with a zero last layer where ``init`` says so, or (2p,) with w = w', so that h = 0 everywhere
+            Shape (p,), with a zero last layer if ``init`` states it, or (2p,) with w = w', so that h = 0 everywhere
             and the kernel is that of one network.
         """
         theta = torch.randn(self.size, generator=generator, dtype=torch.float64)

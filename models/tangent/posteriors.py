@@ -69,7 +69,7 @@ class TangentBelief:
         return [self.process.function(self.process.mean_direction + self.factor * each) for each in deviations]
 
     def believe(self, X: Tensor) -> Self:
-        """Conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
         return replace(self, process=self.process.believe(X))
 
     def information_gain(self) -> float:

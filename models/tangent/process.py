@@ -108,7 +108,7 @@ class TangentProcess:
         return in_blocks(lambda X: self.kernel.along(X, direction))
 
     def believe(self, X: Tensor) -> "TangentProcess":
-        """Conditioned on readings at X (k, d) equal to the mean, in O(k n^2).
+        """Posterior conditioned on readings at X (k, d) equal to the mean, in O(k n^2).
 
         Raises:
             ValueError: the extended matrix has no factor at this noise.

@@ -116,6 +116,6 @@ def _refuse_dependent(equal: Sequence[_Equal]) -> None:
 
 
 def combined(row: Array, before: Array) -> tuple[Array, float]:
-    """Weights (k,) of the rows ``before`` (k, d) that come closest to a row (d,), and the length of what is left."""
+    """Weights (k,) of the rows ``before`` (k, d) that come closest to a row (d,), and the length of the residual."""
     weights = np.asarray(np.linalg.lstsq(before.T, row, rcond=None)[0], dtype=np.float64)
     return weights, float(np.linalg.norm(row - weights @ before))

@@ -270,7 +270,7 @@ def mixtures(E: Array, e: Array, box: Array, steps: Array, names: tuple[str, ...
         e: Shape (k,).
         box: Lower and upper bounds, shape (2, d).
         steps: Spacing of the values of each coordinate, shape (d,); 0 for a continuous one.
-        names: What each plane is called, for errors.
+        names: Name of each plane, for errors.
     """
     rows = tuple(map(tuple, E.tolist()))
     return _mixtures(rows, tuple(e.tolist()), tuple(map(tuple, box.tolist())), tuple(steps.tolist()), names)

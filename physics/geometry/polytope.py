@@ -95,7 +95,7 @@ class Polytope:
         finite, and exact to rounding.
 
         Raises:
-            EmptyPolytopeError: there is none.
+            EmptyPolytopeError: there is no such point.
         """
         if self.contains(x[None])[0]:
             return x
@@ -262,7 +262,7 @@ class Polytope:
         which are in the middle of their bounds.
 
         Raises:
-            EmptyPolytopeError: there is none.
+            EmptyPolytopeError: there is no such point.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
 

@@ -3,7 +3,7 @@
     FOLDER/.staging/KEY-PID.START@HOST-N/...   being written, or left by a killed process
     TARGET/manifest.json                 {format, digest, size, files: {relative path: {sha256, size}}}
 
-``storage.fields`` puts a zarr group into such a directory; this module is independent of what the files mean.
+``storage.fields`` puts a zarr group into such a directory; this module does not depend on the meaning of the files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FieldError(Exception):
 
 
 class FieldDamaged(FieldError):
-    """A stored field is missing or is not what was written."""
+    """A stored field is missing or altered."""
 
 
 class StoreAway(FieldError):

@@ -83,7 +83,7 @@ class FieldStore(ABC):
         """Store ``dataset`` durably and return its reference; an identical field is not stored again.
 
         Args:
-            key: What the field belongs to (``heat-0007``); names what is staged only.
+            key: Owner of the field (``heat-0007``); used only to name what is staged.
             dataset: Numeric variables of any shape (empty and 0-d included; NaN allowed), attributes that are JSON.
                 Values and dtypes come back bit for bit, in the machine's byte order.
 

@@ -74,7 +74,7 @@ class Ledger(Queries, Protocol):
         """Take the campaign's lease for this process.
 
         A holder on this host that no longer lives (or whose pid now belongs to another process) is replaced at once,
-        and an event says so. Not re-entrant: a process that holds the lease is refused as any other.
+        and an event records it. Not re-entrant: a process that already holds the lease is refused too.
 
         Args:
             name: The campaign.
@@ -152,7 +152,7 @@ class Ledger(Queries, Protocol):
             by: Who approves.
             comment: Their comment.
             policy: ``manual``, or the policy that decided.
-            attempts: How often it may be staged under this approval.
+            attempts: Number of times it may be staged under this approval.
             expires: When the approval expires, in seconds since the epoch; None for never.
             code: The source files that would run; kept with an event ``code`` of the campaign, once.
 
@@ -198,7 +198,7 @@ class Ledger(Queries, Protocol):
 
         Raises:
             StaleTrial: The trial has moved meanwhile.
-            ForbiddenMove: It is past the states in which it can be edited, or the design is what it was.
+            ForbiddenMove: The trial is in a state in which it cannot be edited, or the design is unchanged.
             InvalidRecord: NaN, or other variables than the trial's.
         """
 

@@ -2,7 +2,7 @@
 
 LedgerError
 +-- NoLedger           there is no ledger
-+-- NotALedger         something else is there, or it is damaged beyond reading
++-- NotALedger         another kind of file, or damaged beyond reading
 +-- UnreadableRow      rows of it were altered behind its back
 +-- NewerSchema        written by a newer fieldcraft
 +-- OldSchema          written by an older one, and it cannot be upgraded just now
@@ -16,9 +16,9 @@ LedgerError
 +-- ForbiddenMove      not in the table, or without a live approval
 +-- BudgetSpent        sending the trial could exceed the campaign's limits
 +-- LeaseHeld          another process makes the passes
-+-- PassServed         a later pass has done what this one was to do
++-- PassServed         a later pass has done this pass's work
 +-- LeaseLost          this process no longer holds the lease
-+-- Sealed             the campaigns were moved elsewhere
++-- Sealed             the campaigns were moved to another place
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,8 @@ class LedgerBusy(LedgerError):
 class OutcomeUnknown(LedgerError):
     """The server went away while a write was being committed: it is stored whole, or not at all.
 
-    Every write may be repeated: what was stored is not stored twice, or ``StaleTrial`` says where the trial stands.
+    Every write may be repeated: a write that was stored is not stored twice, or raises ``StaleTrial`` with the trial's
+    state.
     """
 
 

@@ -3,10 +3,10 @@
 When SQLite opens a log that nobody has open, it takes its frames up to the first whose checksum does not continue that
 of the frame before, and drops the rest without an error. After a crash that is right: the rest was never committed. But
 whoever appends a commit flushes it first, so a commit on which a later one was built did reach the disk. Where one lies
-beyond the break, the log was altered, and opening it would silently lose what people and passes have done.
+beyond the break, the log was altered, and opening it would silently lose the work of people and passes.
 
-A log that was cut at its end looks like one that ends there, and so may one in whose last two commits a byte was
-altered.
+A log that was cut at its end cannot be told from one that ends there. The same may hold if a byte of its last two
+commits was altered.
 
     log     header (32 bytes), frames      https://www.sqlite.org/fileformat2.html#walformat
     header  magic (odd where checksums are over big-endian words), version, page size, checkpoint number, salt (2),

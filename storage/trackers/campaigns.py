@@ -81,7 +81,7 @@ DEFAULTS = {  # a user's own values hold; a dead server must not stop a campaign
 
 
 class Tracker:
-    """Exports outbox items to one MLflow store. Making one costs nothing; MLflow is imported by the first export."""
+    """Exporter of outbox items to one MLflow store. MLflow is imported by the first export."""
 
     def __init__(self, uri: str, fields: FieldStore | None, objective: Callable[[Campaign], Objective]) -> None:
         """Name the store.
@@ -89,12 +89,12 @@ class Tracker:
         Args:
             uri: ``sqlite:////absolute/path.db`` (artifacts go to ``artifacts`` beside it) or a server's URL.
             fields: Where checkpoints and collocation sets are read; None leaves them out.
-            objective: What a campaign's specification calls best.
+            objective: Function from a campaign to its objective.
         """
         self.uri, self.fields, self.objective = uri, fields, objective
 
     def export(self, ledger: Ledger, campaign: str | None = None) -> int:
-        """Export what waits in the outbox, of one campaign or of all, oldest first, each item exactly once.
+        """Export the outbox of one campaign or of all, oldest first, each item exactly once.
 
         Returns:
             Number of items exported.
@@ -386,7 +386,7 @@ class Shown:
 
 
 def require_mlflow() -> None:
-    """Set what MLflow reads from the environment; raises ``TrackingError`` where it cannot be imported."""
+    """Set the environment variables that MLflow reads; raises ``TrackingError`` if it cannot be imported."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     try:

@@ -90,7 +90,7 @@ def counted(objective: Objective, readings: Sequence[Mapping[str, float]], faile
 
 
 def about_model(remarks: Mapping[str, str], scores: Mapping[str, float]) -> tuple[dict[str, str], dict[str, float]]:
-    """Tags of a model's remarks, and metrics of the scores of what it was chosen among."""
+    """Tags of a model's remarks, and metrics of the scores of the candidates it was chosen among."""
     said = {f"fieldcraft.remark.{_dotted(name)}": text for name, text in remarks.items()}
     return said, {f"origin.score.{_dotted(name)}": value for name, value in scores.items()}
 
@@ -109,7 +109,7 @@ def parameters(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def tags(values: Mapping[str, Any]) -> dict[str, str]:
-    """Tags of a run, without those that are None."""
+    """Tags of a run; those that are None are left out."""
     return {safe_name(name): _text(value, TAG_LENGTH) for name, value in values.items() if value is not None}
 
 

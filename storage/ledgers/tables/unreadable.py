@@ -52,7 +52,7 @@ class Unreadable:
         table: Its table.
         key: Its key, as far as that can be read.
         trial: Id of its trial, where it is a trial or of one and that can be read.
-        why: What is wrong with it.
+        why: Problem of the row.
     """
 
     table: str

@@ -111,7 +111,7 @@ def upgrade(connection: Connection) -> None:
 
 
 def _campaign(connection: Connection, name: str) -> None:
-    """Give one campaign, its trials and what it has in the outbox the values of schema 2."""
+    """Give one campaign, its trials and its outbox items the values of schema 2."""
     spec = connection.execute(select(_campaigns.c.spec).where(_campaigns.c.name == name)).scalar_one()
     limits = _limits(spec)
     connection.execute(update(_campaigns).where(_campaigns.c.name == name).values(limits=limits))
