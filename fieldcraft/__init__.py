@@ -1,7 +1,7 @@
 """fieldcraft: scientific design campaigns that learn with the physics and lose no experiment.
 
-What a plug-in is written with: ``from fieldcraft import Problem, Output, SearchSpace, Continuous, Simulator``. A name
-is looked up when it is asked for, so that ``import fieldcraft`` costs nothing.
+Plug-ins import their names from here: ``from fieldcraft import Problem, Output, SearchSpace, Continuous, Simulator``.
+A name is imported when it is first used, so that ``import fieldcraft`` is fast.
 """
 
 from importlib import import_module

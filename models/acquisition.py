@@ -1,4 +1,4 @@
-"""The protocols of an acquisition and of the score it becomes for one iteration."""
+"""Protocols of an acquisition and of the score that it gives for one iteration."""
 
 from typing import Protocol, runtime_checkable
 
@@ -18,7 +18,7 @@ class Score(Protocol):
 
         Args:
             X: Encoded candidates, shape (n, d); each row is judged by itself, not as a batch.
-            slot: Which place of the batch is being filled, from 0.
+            slot: Number of the place of the batch that is filled, from 0.
             chosen: Encoded points already chosen for earlier places of this batch, shape (j, d).
 
         Returns:
@@ -29,7 +29,7 @@ class Score(Protocol):
 
 @runtime_checkable
 class SlopedScore(Score, Protocol):
-    """A score that knows its gradient in closed form, which saves a search the automatic one."""
+    """A score with a gradient in closed form, which is faster than the automatic one."""
 
     def sloped(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Values (n,) and gradients (n, d) at X (n, d); see ``value``."""
@@ -37,15 +37,15 @@ class SlopedScore(Score, Protocol):
 
 
 class MomentFunction(Score, Protocol):
-    """A score that is a function of a mean and a standard deviation at the candidate, and of nothing else.
+    """A score that is a function of mean and standard deviation at the candidate only.
 
     The function falls with the mean and is quasiconvex in the two: over a polygon of means and standard deviations its
-    largest value is at a corner. That is all that a bound over a region needs to know.
+    largest value is at a corner. A bound over a region needs no more than this.
     """
 
     @property
     def optimism(self) -> float | None:
-        """b >= 0 where the score is b sd - mean; None where it is another function."""
+        """b >= 0 if the score is b sd - mean; None if it is another function."""
         ...
 
     def worth(self, mean: Tensor, sd: Tensor) -> Tensor:
@@ -58,17 +58,17 @@ class MomentScore(MomentFunction, Protocol):
     """A function of the mean and standard deviation of a posterior."""
 
     def believed(self, chosen: Tensor) -> Posterior:
-        """The posterior that it is a function of, given the points ``chosen`` (j, d) for earlier places."""
+        """The posterior whose moments the score uses, given the points ``chosen`` (j, d) for earlier places."""
         ...
 
     def after(self, chosen: Tensor) -> MomentFunction:
-        """The function of mean and standard deviation that it is, given the points ``chosen`` (j, d)."""
+        """The score as a function of mean and sd, given the points ``chosen`` (j, d) for earlier places."""
         ...
 
 
 @runtime_checkable
 class BoundedScore(Score, Protocol):
-    """A score that counts only where none of its excesses is above zero."""
+    """A score that counts only where all of its excesses are <= 0."""
 
     @property
     def anchors(self) -> Tensor:
@@ -82,7 +82,7 @@ class BoundedScore(Score, Protocol):
 
 @runtime_checkable
 class ViolationScore(Score, Protocol):
-    """A score that is minus the sum of the positive ones of its violations where there are any, and >= 0 elsewhere."""
+    """A score that is minus the sum of its positive violations if there are any, and >= 0 elsewhere."""
 
     def violations(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Smooth functions at X (n, d), shape (n, k), differentiable in X; arguments as for ``value``."""
@@ -91,10 +91,10 @@ class ViolationScore(Score, Protocol):
 
 @runtime_checkable
 class Improving(Protocol):
-    """An acquisition of which a ceiling on the score says how much better than the best design any other can be."""
+    """An acquisition for which a ceiling on the score bounds the improvement over the best design."""
 
     def improvement(self, ceiling: float, posterior: Posterior, data: Observations) -> float:
-        """Largest improvement >= 0 that a score nowhere above ``ceiling`` lets one expect.
+        """Largest expected improvement >= 0 that is possible while no score is above ``ceiling``.
 
         Args:
             ceiling: A number that the score exceeds nowhere.
@@ -102,7 +102,7 @@ class Improving(Protocol):
             data: The observations behind them.
 
         Returns:
-            By how much a design can be expected to lie below the least posterior mean among the observed points, in
+            Largest expected distance of a design below the least posterior mean among the observed points, in
             standardised targets.
         """
         ...
@@ -111,11 +111,12 @@ class Improving(Protocol):
 class Acquisition(Protocol):
     """A rule that turns beliefs into the worth of a candidate: a frozen description.
 
-    ``scale: ClassVar[Scale]`` says what its score is, and so how a probability enters it; without it, "free".
+    ``scale: ClassVar[Scale]`` is the kind of its score, which decides how a probability enters it; "free" if left out.
 
-    It may say by ``provides`` and ``requires`` (see ``Capability``) that it keeps to the constraints of a
-    ``ConstrainedPosterior`` itself (CONSTRAINED), that its score is a ``MomentScore`` (OF_MOMENTS), and b sd - mean
-    (OPTIMISTIC), or a ``SeparableScore`` (SEPARABLE); and that it needs a surrogate with EXACT or GROUPED posteriors.
+    A class states properties in ``provides`` (see ``Capability``): it keeps to the constraints of a
+    ``ConstrainedPosterior`` itself (CONSTRAINED); its score is a ``MomentScore`` (OF_MOMENTS), and b sd - mean
+    (OPTIMISTIC), or a ``SeparableScore`` (SEPARABLE). In ``requires`` it states that it needs a surrogate with EXACT or
+    GROUPED posteriors.
     """
 
     def score(

@@ -1,6 +1,6 @@
-"""An algorithm is a sentence of three words, surrogate x acquisition x maximizer, with a start that needs no data.
+"""Algorithms: a surrogate, an acquisition and a maximizer, with a start that needs no data.
 
-A peer, a whole optimiser of another package, may stand in the place of the three.
+A rival (a "peer" in the code), a whole optimiser of another package, may replace the three.
 """
 
 from collections.abc import Mapping
@@ -31,19 +31,19 @@ _SAMPLES = 1024
 
 @dataclass(frozen=True)
 class Algorithm:
-    """How a campaign chooses its next designs. It holds no state.
+    """Method by which a campaign chooses its next designs. It holds no state.
 
     Args:
-        initial: Proposer of the first designs; without a surrogate and a peer, of all of them.
+        initial: Proposer of the first designs, or of all designs if there is neither surrogate nor peer.
         n_initial: Number of designs that are proposed without a model, >= 1.
-        surrogate: What learns from the trials.
-        acquisition: What a candidate is worth, given what was learnt.
-        maximizer: How the best candidate is found.
+        surrogate: Model that learns from the trials.
+        acquisition: Worth of a candidate, given the model.
+        maximizer: Search for the best candidate.
         peer: A whole optimiser of another package, instead of the three.
-        constraints: How unknown constraints are learnt and kept to, where there are any.
+        constraints: Treatment of unknown constraints, if there are any.
 
     Raises:
-        ValueError: n_initial < 1, only some of the three words are given, or a peer beside them.
+        ValueError: n_initial < 1, only some of the three parts are given, or a peer beside them.
     """
 
     initial: Proposer
@@ -69,7 +69,7 @@ class Algorithm:
             )
 
     def learns(self, proposed: int) -> bool:
-        """Whether the next design, after ``proposed`` of them, is chosen from what was read and not by the proposer."""
+        """True if the next design, after ``proposed`` of them, is chosen from the readings and not by the proposer."""
         return (self.surrogate is not None or self.peer is not None) and proposed >= self.n_initial
 
     def begin(
@@ -79,11 +79,11 @@ class Algorithm:
 
         Args:
             space: Where to search.
-            start: How many of the sequence were given before.
-            q: How many to give.
+            start: Number of designs of the sequence that were given before.
+            q: Number of designs to give.
             rng: The only source of randomness.
-            taken: Encoded designs, shape (k, d), each of which gives way to the nearest that is free, as one does that
-                the sequence repeats: a space of few designs has them more than once in any. None for no such rule.
+            taken: Encoded designs, shape (k, d), that must not be given. Each of them, and each design that the
+                sequence repeats, is replaced by the nearest free one. None for no such rule.
 
         Raises:
             ValueError: the space has too few designs left.
@@ -105,7 +105,7 @@ class Algorithm:
         return surrogate.fit(data, rng, start, report)
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Posterior:
-        """The posterior whose ``state`` this was (see Surrogate.restore)."""
+        """The posterior restored from ``state`` (see Surrogate.restore)."""
         surrogate = self._words()[0]
         return self.constraints.restore(surrogate, data, state) if data.constrained else surrogate.restore(data, state)
 
@@ -120,14 +120,14 @@ class Algorithm:
     ) -> Candidates:
         """The next batch of q designs.
 
-        A maximizer that takes functions of mean and standard deviation alone cannot keep away from where designs fail:
-        once one has, multistart takes its place, and a remark says so.
+        A maximizer that takes only functions of mean and standard deviation cannot avoid designs that fail. Once a
+        design has failed, multistart replaces it, and a remark states this.
 
         Args:
-            posterior: What was learnt from data.
+            posterior: Posterior fitted to data.
             data: The observations behind it.
-            pending: Encoded designs without a result yet, not to be proposed again, shape (k, d); k may be 0. Where
-                readings are exact, those that have one are not either.
+            pending: Encoded designs without a result yet, not to be proposed again, shape (k, d); k may be 0. If
+                readings are exact, designs that were read are not proposed again either.
             space: Where to search; a subset of where the data come from is fine.
             q: Size of the batch.
             rng: The only source of randomness.
@@ -151,14 +151,14 @@ class Algorithm:
     def suggest(
         self, data: Observations, pending: ArrayLike, space: SearchSpace, q: int, rng: np.random.Generator
     ) -> Array:
-        """The peer's next batch of q designs, encoded and feasible, shape (q, d) (see Peer.suggest).
+        """The rival's next batch of q designs, encoded and feasible, shape (q, d) (see Peer.suggest).
 
-        Other packages search real numbers, which become designs afterwards, and are not told of designs that failed: a
-        design that is pending, has failed, was given already or, where readings are exact, read already is replaced by
-        the nearest one that is free.
+        Other packages search real numbers, which are converted to designs afterwards, and are not told of designs that
+        failed. A design that is pending, has failed, was given already or, if readings are exact, was read already is
+        replaced by the nearest free one.
 
         Raises:
-            ValueError: there is no peer, it cannot search this space, it gave something else than q designs, or the
+            ValueError: there is no rival, it cannot search this space, it did not give q designs, or the
                 space is discrete and has too few designs left.
         """
         if self.peer is None:
@@ -171,7 +171,7 @@ class Algorithm:
         return _distinct(space.repair(X), taken, space, rng)
 
     def _takes_any(self) -> bool:
-        """Whether acquisition and maximizer take beliefs of any kind, and not a certain Gaussian process only."""
+        """True if acquisition and maximizer take any posterior, and not only a certain Gaussian process."""
         needs = required(self.acquisition) | required(self.maximizer)
         certain = {Capability.EXACT, Capability.GROUPED, Capability.OF_MOMENTS}
         return not needs & certain and Capability.BY_GROUP not in provided(self.maximizer)
@@ -185,7 +185,7 @@ class Algorithm:
 
 
 def _distinct(X: Array, taken: Array, space: SearchSpace, rng: np.random.Generator) -> Array:
-    """X (q, d), where each row that is one of ``taken`` (k, d) or of the rows before it gives way to a free design."""
+    """X (q, d) with each row that is in ``taken`` (k, d), or equal to a row before it, replaced by a free design."""
     gone = taken
     for x in X:
         gone = np.vstack([gone, x if _free(x[None], gone)[0] else _nearest_free(x, gone, space, rng)])
@@ -193,7 +193,7 @@ def _distinct(X: Array, taken: Array, space: SearchSpace, rng: np.random.Generat
 
 
 def _nearest_free(x: Array, gone: Array, space: SearchSpace, rng: np.random.Generator) -> Array:
-    """The nearest to x (d,) of its neighbours in one discrete variable and of random designs that is not gone."""
+    """The free design nearest to x (d,), among its neighbours in one discrete variable and random designs."""
     near = np.vstack([neighbours(space, x), space.sample(_SAMPLES, rng)])
     free = near[_free(near, gone)]
     if len(free) == 0:
@@ -205,6 +205,6 @@ def _nearest_free(x: Array, gone: Array, space: SearchSpace, rng: np.random.Gene
 
 
 def _free(X: Array, gone: Array) -> NDArray[np.bool_]:
-    """Which rows of X (n, d) are none of ``gone`` (k, d), shape (n,)."""
+    """True for rows of X (n, d) that are not in ``gone`` (k, d), shape (n,)."""
     apart = np.abs(X[:, None, :] - gone[None, :, :]).max(axis=2)
     return np.asarray(np.all(apart >= SAME, axis=1))

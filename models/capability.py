@@ -1,4 +1,4 @@
-"""What the words of an algorithm give each other and need of each other, and where each says so."""
+"""Capabilities: properties that the parts of an algorithm provide to each other and require of each other."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,11 +11,11 @@ Scale = Literal["log", "positive", "free"]
 
 
 class Capability(StrEnum):
-    """Something that one word of an algorithm, its problem or its space has, and that another may need.
+    """A property that one part of an algorithm, its problem or its space has and that another part may require.
 
-    A class says what it has as ``provides: ClassVar[frozenset[Capability]]``, and what it needs as ``requires``. Either
-    is a property where it depends on options, and is left out where there is nothing to say. A campaign in which a need
-    is not met is refused before it begins (``flows.wiring.compatibility``).
+    A class states its properties in ``provides: ClassVar[frozenset[Capability]]`` and its needs in ``requires``. Each
+    is a property if it depends on options, and is left out if it is empty. A campaign in which a need is not met is
+    refused before it begins (``flows.wiring.compatibility``).
     """
 
     EQUATION = "equation"
@@ -46,13 +46,13 @@ class Capability(StrEnum):
 
 @runtime_checkable
 class TakesSomeSpaces(Protocol):
-    """A maximizer or a peer that does not take every space: campaigns with another are refused before they begin."""
+    """A maximizer or a peer that cannot search every space; campaigns with another are refused before they begin."""
 
     def refuse_space(self, space: SearchSpace) -> None:
         """Accept a space that it can search.
 
         Raises:
-            ValueError: it cannot; says why.
+            ValueError: it cannot search the space; states the reason.
         """
         ...
 
@@ -74,10 +74,10 @@ _REQUIRED_BEFORE = {
 
 
 def require_known(word: object) -> None:
-    """Accept a word that names only capabilities which there are.
+    """Accept a part of an algorithm that names only known capabilities.
 
     Raises:
-        ValueError: it names another; says which there are.
+        ValueError: it names an unknown one; lists the known ones.
     """
     for attribute in ("provides", "requires"):
         if unknown := [each for each in getattr(word, attribute, ()) if each not in frozenset(Capability)]:
@@ -85,18 +85,18 @@ def require_known(word: object) -> None:
 
 
 def provided(word: object) -> frozenset[Capability]:
-    """Capabilities that a word of an algorithm has; none for one that says nothing, and for None."""
+    """Capabilities that a part of an algorithm has; none if it states none, and none for None."""
     scaled = frozenset({Capability.SCALED}) if scale_of(word) != "free" else frozenset()
     return _stated(word, "provides", _PROVIDED_BEFORE) | scaled
 
 
 def required(word: object) -> frozenset[Capability]:
-    """Capabilities that a word of an algorithm needs of others; none for one that says nothing, and for None."""
+    """Capabilities that a part of an algorithm needs of others; none if it states none, and none for None."""
     return _stated(word, "requires", _REQUIRED_BEFORE)
 
 
 def scale_of(word: object) -> Scale:
-    """The kind of number that an acquisition's score is; "free" for one that does not say."""
+    """Kind of an acquisition's score; "free" if it states none."""
     scale: Scale = getattr(word, "scale", "free")
     return scale
 

@@ -1,4 +1,4 @@
-"""The protocol of a rule: how what is believed of unknown constraints enters an acquisition."""
+"""Protocol of a rule: beliefs about unknown constraints enter an acquisition by it."""
 
 from typing import Protocol
 
@@ -10,9 +10,9 @@ from fieldcraft.models.observations import Observations
 
 
 class Rule(Protocol):
-    """How a score keeps to unknown constraints: a frozen description.
+    """A rule by which a score keeps to unknown constraints: a frozen description.
 
-    It may say by ``requires`` (see ``Capability``) that it takes SCALED scores alone, and that the surrogate of the
+    In ``requires`` (see ``Capability``) it may state that it takes SCALED scores only, and that the surrogate of the
     constraints must be INFORMED.
     """
 
@@ -22,8 +22,8 @@ class Rule(Protocol):
         """The score under the constraints.
 
         Args:
-            score: What a candidate is worth, feasible or not.
-            scale: What kind of number that is.
+            score: Worth of a candidate, feasible or not.
+            scale: Kind of that number.
             posterior: Beliefs about objective and constraints.
             data: The observations behind them.
             pending: Encoded points without a result, shape (k, d).

@@ -1,4 +1,4 @@
-"""How unknown constraints are learnt and kept to: a surrogate for each, and the rule by which they enter a score."""
+"""Treatment of unknown constraints: a surrogate for each, and the rule by which they enter a score."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,12 +25,12 @@ _CLASSIFIER = FeasibilityGP()
 
 @dataclass(frozen=True)
 class Constraints:
-    """What an algorithm does where designs may be infeasible in ways that only experiments tell.
+    """Treatment of constraints that only experiments reveal.
 
     Args:
-        surrogate: What learns each constraint. None: the objective's own, or exact_gp where that needs an equation,
-            which constraints have none of.
-        rule: How constraints enter the acquisition. None: by their probability where the score is positive or a
+        surrogate: Surrogate of each constraint. None: the objective's own, or exact_gp if that needs an equation, since
+            constraints have no equation.
+        rule: Rule by which constraints enter the acquisition. None: by their probability if the score is positive or a
             logarithm, else by their optimistic bounds.
     """
 
@@ -38,7 +38,7 @@ class Constraints:
     rule: Rule | None = None
 
     def learner(self, objective: Surrogate) -> Surrogate:
-        """What learns each constraint where the objective is learnt by ``objective``."""
+        """Surrogate of each constraint, if ``objective`` is that of the objective."""
         return self.surrogate or (ExactGP() if Capability.EQUATION in required(objective) else objective)
 
     def fit(
@@ -99,7 +99,7 @@ class Constraints:
 
 @dataclass(frozen=True, eq=False)
 class _Fits:
-    """The parts that are fitted so far, and the interrupted fit of the next."""
+    """Parts that are fitted so far, and the interrupted fit of the next part."""
 
     data: Observations
     done: Mapping[str, Posterior] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class _Fits:
         return self.running[1] if self.running is not None and self.running[0] == name else None
 
     def relayed(self, name: str, report: Report) -> Report:
-        """A report for one part's fit: metrics bear its name, but for the objective's; checkpoints hold all parts."""
+        """A report for one part's fit: metrics get its name, except the objective's; checkpoints hold all parts."""
 
         def relay(step: int, metrics: Mapping[str, float], checkpoint: Callable[[], dict[str, Tensor]]) -> None:
             told = {metric if name == _OBJECTIVE else f"{name}.{metric}": value for metric, value in metrics.items()}
@@ -144,6 +144,6 @@ class _Fits:
 
 
 def _outcomes(data: Observations) -> tuple[np.ndarray, np.ndarray]:
-    """Designs that gave a result or failed, shape (n + k, d), and which did, shape (n + k,)."""
+    """Designs that gave a result or failed, shape (n + k, d), and True for those with a result, shape (n + k,)."""
     succeeded = np.arange(len(data) + len(data.failed)) < len(data)
     return np.vstack([data.X, data.failed]), succeeded

@@ -1,4 +1,4 @@
-"""The protocol of a maximizer: from a score to a batch of feasible candidates."""
+"""Protocol of a maximizer: from a score to a batch of feasible candidates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,14 +20,14 @@ Status = Literal["optimal", "node_limit", "time_limit", "numerical"]
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is proven of one chosen point.
+    """Proven bound for one chosen point.
 
     Args:
         value: Its score.
-        bound: A number that the score, or its approximation, exceeds nowhere in the space; not below value.
-        status: How the search ended.
+        bound: Upper bound of the score, or of its approximation, in the space; not below value.
+        status: Reason for the end of the search.
         nodes: Boxes that were bounded.
-        bound_of: Whether the bound is of the score itself or of an approximation to it.
+        bound_of: Kind of the bound: of the score itself or of an approximation to it.
     """
 
     value: float
@@ -38,7 +38,7 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """bound - value, >= 0: by so much at most another point has a better score."""
+        """bound - value >= 0, the most by which another point can have a better score."""
         return self.bound - self.value
 
 
@@ -49,8 +49,8 @@ class Candidates:
     Args:
         X: Encoded feasible points, shape (q, d), already repaired.
         value: Score of each point when it was chosen, shape (q,).
-        certificates: What is proven of each; None where nothing is.
-        remarks: What is worth knowing of how they were found, by name.
+        certificates: Proven bound of each; None without a proof.
+        remarks: Notes on how they were found, by name.
     """
 
     X: Array
@@ -62,22 +62,22 @@ class Candidates:
 class Maximizer(Protocol):
     """A search for the best candidate of each place in turn: a frozen description.
 
-    It may say by ``requires`` (see ``Capability``) that it takes EXACT posteriors alone, scores OF_MOMENTS alone, and
-    of these the OPTIMISTIC alone; and by ``provides`` that it besides takes a ``SeparableScore``, group by group
-    (BY_GROUP), and that it bounds the score itself, and not an approximation to it (PROVES). One that does not take
+    In ``requires`` (see ``Capability``) it may state that it takes only EXACT posteriors, only scores OF_MOMENTS, and
+    of these only the OPTIMISTIC. In ``provides`` it may state that it also takes a ``SeparableScore``, group by group
+    (BY_GROUP), and that it bounds the score itself and not an approximation to it (PROVES). One that cannot search
     every space is ``TakesSomeSpaces``.
     """
 
     def maximize(
         self, score: Score, space: SearchSpace, q: int, rng: np.random.Generator, taken: Array | None = None
     ) -> Candidates:
-        """The batch: place by place, each knowing those chosen before.
+        """The batch, chosen place by place, each given those chosen before.
 
-        Every point is feasible, and the value of the repaired point is the one that counts. No point is one of
+        Every point is feasible, and its value is that of the repaired point. No point is one of
         ``taken`` or of the places before it. The same state of rng gives the same batch.
 
         Args:
-            score: What a candidate is worth.
+            score: Worth of a candidate.
             space: Where to search.
             q: Number of places.
             rng: The only source of randomness.

@@ -1,4 +1,4 @@
-"""Named algorithms: a name for a whole algorithm, and the words it stands for."""
+"""Named algorithms: a name for a whole algorithm, and the parts it stands for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ RAW_TRAINING: Mapping[str, Any] = {
 class NamedAlgorithm(Protocol):
     """A name for an algorithm: a frozen dataclass whose fields are what a campaign file may set beside ``kind``.
 
-    Every one has ``preset``: ``default`` is what this project found to work, ``paper`` what the method's authors
-    published. What a campaign file gives for a word wins over the named algorithm's.
+    Each has ``preset``: ``default`` has the options that this project found to work, ``paper`` those that the method's
+    authors published. Parts that a campaign file states override the named algorithm's.
     """
 
     def words(self, dimension: int, batch: int) -> Words:
-        """The algorithm in words, as plain data.
+        """The parts of the algorithm as plain data.
 
         Args:
             dimension: Encoded coordinates of the search space.
@@ -41,14 +41,14 @@ class NamedAlgorithm(Protocol):
 
 @dataclass(frozen=True)
 class OnePreset:
-    """A named algorithm of which there is one form."""
+    """A named algorithm with only one preset."""
 
     preset: Literal["default"] = "default"
 
 
 @cache
 def rival(kind: str) -> type[NamedAlgorithm]:
-    """The algorithm of a rival, by the rival's name, after this campaign's own start."""
+    """The named algorithm of a rival, by the rival's name, after this project's own initial designs."""
 
     @dataclass(frozen=True)
     class Rival(OnePreset):
@@ -59,5 +59,5 @@ def rival(kind: str) -> type[NamedAlgorithm]:
 
 
 def start(dimension: int, proposer: str = "sobol") -> Words:
-    """The designs before any model: 2 (d + 1) of them (a campaign's budget may leave room for fewer)."""
+    """The designs before any model: 2 (d + 1) of them (a campaign's budget may allow fewer)."""
     return {"proposer": {"kind": proposer}, "n": 2 * (dimension + 1)}

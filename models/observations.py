@@ -1,4 +1,4 @@
-"""What a surrogate learns from: encoded designs, readings, their scaling and the known physics."""
+"""Observations that a surrogate learns from: encoded designs, readings, their scaling and the known physics."""
 
 import hashlib
 import math
@@ -22,7 +22,7 @@ _MOST_NOISE = 1e100
 
 
 def _frozen(values: ArrayLike) -> Array:
-    """A read-only float64 copy: what a digest was taken of must not change afterwards."""
+    """A read-only float64 copy, so that data cannot change after their digest was taken."""
     array = np.array(values, dtype=np.float64)
     array.setflags(write=False)
     return array
@@ -40,7 +40,7 @@ def _refuse_non_finite(array: Array, name: str, remedy: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Physics:
-    """The equation that the objective satisfies as a function of the design, and where to impose it.
+    """The equation that the objective satisfies as a function of the design, and the points at which to impose it.
 
     Args:
         equation: N[f] = g, or a system of f and auxiliary fields, with f the objective in its own unit and derivatives
@@ -100,16 +100,16 @@ class Scaling:
     sign: float
 
     def to_target(self, y: ArrayLike) -> Array:
-        """Readings in physical units to targets, same shape."""
+        """Readings in physical units converted to targets, same shape."""
         return np.asarray(self.sign * (np.asarray(y, dtype=np.float64) - self.mean) / self.sd)
 
     def to_physical(self, t: ArrayLike) -> Array:
-        """Targets to readings in physical units, same shape."""
+        """Targets converted to readings in physical units, same shape."""
         return np.asarray(self.mean + self.sign * self.sd * np.asarray(t, dtype=np.float64))
 
     @classmethod
     def of(cls, y: ArrayLike, *, maximize: bool) -> "Scaling":
-        """Mean and sample standard deviation (n - 1) of readings y (n,); sd is 1 for one reading or constant ones.
+        """Scaling by mean and sample standard deviation (n - 1) of readings y (n,); sd is 1 for one or constant ones.
 
         Sums are exactly rounded, so the scaling does not depend on the order of the trials.
         """
@@ -119,7 +119,7 @@ class Scaling:
 
 
 def _deviation(values: Array, mean: float) -> float:
-    """Sample standard deviation of values (n,) of this mean; 0 for one of them, or where all are but rounding apart."""
+    """Sample standard deviation of values (n,) of this mean; 0 for one value, or if all are equal to rounding."""
     deviations = values - mean
     widest = float(np.max(np.abs(deviations)))
     if len(values) == 1 or widest <= _CONSTANT * float(np.max(np.abs(values))):
@@ -134,17 +134,17 @@ class Observations:
     Args:
         X: Encoded designs, shape (n, d), n >= 1.
         y: Readings of the objective, shape (n,), in its unit.
-        maximize: Whether the campaign maximises y; a surrogate only ever sees the minimised ``targets``.
+        maximize: True if the campaign maximises y; a surrogate only ever sees the minimised ``targets``.
         noise_sd: Known standard deviation of a reading, in the objective's unit; None where it is not known.
-        exact: Whether a design that is read again gives the same number, so that none need be. It is the campaign's own
-            word, which its digest names, and no part of this one.
+        exact: True if a design that is read again gives the same number, so that none is read twice. The campaign
+            states it and has it in its digest; it is not part of this one.
         physics: The equation that the objective satisfies, where one is known.
-        images: Which coordinates are the pixels of images.
+        images: Coordinates that are the pixels of images.
         constraints: Readings of the unknown constraints, each met where it is <= 0, shape (n, c), in their units.
-        failed: Encoded designs that are themselves the reason why there is no reading of them, shape (k, d).
+        failed: Encoded designs that have no reading because they are infeasible themselves, shape (k, d).
         columns: The encoded coordinates of each variable, by its name; empty where each coordinate is a variable. They
-            are the search space's, which the campaign's own digest names, and no part of this one.
-        space: Where designs are searched for; None for all of [-1, 1]^d. No part of the digest either.
+            belong to the search space, which is in the campaign's digest; they are not part of this one.
+        space: Search space; None for all of [-1, 1]^d. It is not part of the digest either.
 
     Raises:
         ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
@@ -204,23 +204,23 @@ class Observations:
 
     @property
     def constrained(self) -> bool:
-        """Whether there is anything to be learnt about which designs are feasible."""
+        """True if there are constraints to learn, or designs that failed."""
         return self.constraints.shape[1] > 0 or len(self.failed) > 0
 
     @property
     def planes(self) -> SearchSpace | None:
-        """The space, where equalities hold designs to planes, of which [-1, 1]^d says little; else None."""
+        """The space, if equalities confine designs to planes; else None."""
         return self.space if self.space is not None and self.space.mixtures else None
 
     @property
     def objective(self) -> "Observations":
-        """What the objective's own surrogate learns from."""
+        """Observations for the objective's own surrogate."""
         return replace(self, constraints=np.empty((0, 0)), failed=np.empty((0, 0))) if self.constrained else self
 
     def constraint(self, k: int) -> "Observations":
-        """What the surrogate of constraint k = 0, ..., c - 1 learns from: its own scaling, no equation.
+        """Observations for the surrogate of constraint k = 0, ..., c - 1: its own scaling, no equation.
 
-        Where the noise of the objective is stated, a campaign adds none to the constraints.
+        If the noise of the objective is stated, a campaign adds no noise to the constraints.
         """
         known = None if self.noise_sd is None else 0.0
         return Observations(
@@ -250,14 +250,14 @@ class Observations:
 
     @property
     def constant(self) -> bool:
-        """Whether all readings are one number but for rounding: their scale of 1 is then a convention."""
+        """True if all readings are equal to rounding; their scale of 1 is then a convention."""
         return _deviation(self.y, self.scaling.mean) == 0.0
 
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hexadecimal, of every number here, in the order of the trials.
 
-        The order counts because the last bits of a fit depend on it. The equation itself is code and is named by the
+        The order matters because the last bits of a fit depend on it. The equation itself is code and is covered by the
         campaign's own digest; its collocation points are part of this one.
         """
         sha = hashlib.sha256(b"fieldcraft.observations.1")

@@ -1,4 +1,4 @@
-"""The protocol of a peer: a whole optimiser of another package, asked anew in each iteration."""
+"""Protocol of a rival: a whole optimiser of another package, called anew in each iteration."""
 
 import random
 import warnings
@@ -16,12 +16,12 @@ from fieldcraft.physics.space import SearchSpace
 
 
 class Peer(Protocol):
-    """An optimiser as its own package offers it, with that package's defaults: a frozen description.
+    """A rival: an optimiser as its own package offers it, with that package's defaults; a frozen description.
 
-    It keeps nothing between iterations: each call tells the package of every trial and asks for the next designs. None
-    is told of designs that gave no result. It may say by ``provides`` (see ``Capability``) that it takes unknown
-    constraints (CONSTRAINED), and by ``requires`` that it takes spaces without known ones alone (BOX). One that takes
-    some known constraints only is ``TakesSomeSpaces``, as maximizers are.
+    It keeps nothing between iterations: each call passes all trials to the package and asks for the next designs. None
+    is told of designs that gave no result. In ``provides`` (see ``Capability``) it may state that it takes unknown
+    constraints (CONSTRAINED), and in ``requires`` that it takes only spaces without known ones (BOX). One that takes
+    only some known constraints is ``TakesSomeSpaces``, as maximizers are.
     """
 
     def suggest(
@@ -31,7 +31,7 @@ class Peer(Protocol):
 
         Args:
             data: The trials that were read.
-            pending: Encoded points without a reading, which are not to be proposed again, shape (k, d).
+            pending: Encoded points without a reading, which must not be proposed again, shape (k, d).
             space: Where to search.
             q: Number of designs.
             rng: The only source of randomness.
@@ -43,7 +43,7 @@ class Peer(Protocol):
 
 
 def require(package: str, *modules: str, extra: str = "rivals") -> None:
-    """Accept a peer, or whatever else stands on an extra, whose package is there.
+    """Check that the package of a rival, or of another extra, is installed.
 
     Raises:
         ValueError: one of its modules is not installed; names the command that installs it.
@@ -58,7 +58,7 @@ def require_box(space: SearchSpace, package: str) -> None:
     """Accept a space without known constraints.
 
     Raises:
-        ValueError: it has some, and this peer is only used on boxes.
+        ValueError: it has some, and this rival searches only boxes.
     """
     if space.constraints:
         raise ValueError(
@@ -68,10 +68,10 @@ def require_box(space: SearchSpace, package: str) -> None:
 
 
 def require_lines(space: SearchSpace, package: str) -> None:
-    """Accept a space whose known constraints are linear and hold continuous variables alone.
+    """Accept a space whose known constraints are linear and involve continuous variables only.
 
     Raises:
-        ValueError: one of them is curved, or holds a whole number.
+        ValueError: one of them is quadratic, or involves an integer.
     """
     (A, _), (E, _) = space.linear, space.equalities
     whole = [
@@ -92,20 +92,20 @@ def minimised(data: Observations) -> Array:
 
 
 def feasible(data: Observations) -> NDArray[np.bool_]:
-    """Which trials were read to keep all constraints, shape (n,)."""
+    """True for trials whose readings satisfy all constraints, shape (n,)."""
     return np.asarray((data.constraints <= 0).all(axis=1))
 
 
 def seed_of(rng: np.random.Generator) -> int:
-    """A seed of 31 bits, which every package takes."""
+    """A seed of 31 bits, which all packages accept."""
     return int(rng.integers(2**31 - 1))
 
 
 @contextmanager
 def contained(rng: np.random.Generator) -> Iterator[None]:
-    """Global generators of Python, numpy and torch seeded from rng, and as they were afterwards; warnings unheard.
+    """Seed the global generators of Python, numpy and torch from rng, restore them afterwards, and silence warnings.
 
-    For packages that draw from global generators and that say much which no user of a campaign can act on.
+    For packages that draw from global generators and give warnings that no user of a campaign can act on.
     """
     python, legacy = random.getstate(), np.random.get_state()
     try:

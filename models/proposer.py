@@ -1,4 +1,4 @@
-"""The protocol of a proposer: designs that need no data."""
+"""Protocol of a proposer: designs that need no data."""
 
 from typing import Protocol
 
@@ -14,8 +14,8 @@ class Proposer(Protocol):
     def propose(self, space: SearchSpace, start: int, q: int, rng: np.random.Generator) -> Array:
         """Points number start ... start + q - 1 of the sequence, encoded and feasible, shape (q, d).
 
-        ``rng`` must be freshly made from the same address at every call: a campaign that asks point by point then
-        gets the same points as one that asks for all at once.
+        ``rng`` must be made anew from the same address for every call. Calls for single points then return the same
+        points as one call for all of them.
 
         Raises:
             ValueError: start < 0 or q < 1.

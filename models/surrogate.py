@@ -1,4 +1,4 @@
-"""The protocols of a surrogate and of what it becomes once fitted."""
+"""Protocols of a surrogate and of its posterior."""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Protocol, runtime_checkable
@@ -16,7 +16,7 @@ Report = Callable[[int, Mapping[str, float], Callable[[], dict[str, Tensor]]], N
 
 
 def no_report(step: int, metrics: Mapping[str, float], checkpoint: Callable[[], dict[str, Tensor]]) -> None:
-    """Report that keeps nothing, for a fit that nobody watches."""
+    """Report that keeps nothing, for a fit whose progress is not needed."""
 
 
 class Posterior(Protocol):
@@ -27,17 +27,17 @@ class Posterior(Protocol):
 
     @property
     def scaling(self) -> Scaling:
-        """How its values become physical ones."""
+        """Map between its values and physical ones."""
         ...
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """What the fit achieved (loss or log likelihood, noise, residual, ...), finite floats by name."""
+        """Metrics of the fit (loss or log likelihood, noise, residual, ...), finite floats by name."""
         ...
 
     @property
     def remarks(self) -> Mapping[str, str]:
-        """What a person should know of how it was made, in words by name: a choice, a fallback; mostly empty."""
+        """Notes for people on how it was made, in words by name: a choice, a fallback; mostly empty."""
         ...
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,21 +53,21 @@ class Posterior(Protocol):
         ...
 
     def believe(self, X: Tensor) -> "Posterior":
-        """This posterior, had X (k, d) been observed and read exactly the mean there.
+        """The posterior as if X (k, d) had been observed with readings equal to the mean there.
 
-        The mean stays where it is and the variance does not grow. A posterior whose draws are independent by
-        construction and that cannot be conditioned may return itself, and must say so.
+        The mean is unchanged and the variance does not grow. A posterior whose draws are independent by construction
+        and that cannot be conditioned may return itself, and must document it.
         """
         ...
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that ``Surrogate.restore`` needs beside the data, as tensors only."""
+        """Tensors that ``Surrogate.restore`` needs besides the data."""
         ...
 
 
 @runtime_checkable
 class LeaveOneOut(Protocol):
-    """A posterior that can say, in closed form, how well each reading is predicted by the others."""
+    """A posterior with the predictive density of each reading given the others in closed form."""
 
     def log_predictive(self) -> Tensor:
         """log p(t_i | all t_j, j != i) of every target it was fitted to, shape (n,), at its fitted hyper-parameters.
@@ -80,7 +80,7 @@ class LeaveOneOut(Protocol):
 
 @runtime_checkable
 class Informed(Protocol):
-    """A posterior that can say how much its readings told of the function."""
+    """A posterior that knows its information gain."""
 
     def information_gain(self) -> float:
         """gamma = 1/2 log det(I + K / noise), in nats, of the readings it is conditioned on (Srinivas et al., 2010)."""
@@ -89,24 +89,24 @@ class Informed(Protocol):
 
 @runtime_checkable
 class TakesSomeEquations(Protocol):
-    """A surrogate that uses physics and cannot learn from every equation: campaigns with another are refused."""
+    """A surrogate that uses physics but cannot learn from every equation; campaigns with another are refused."""
 
     def refuse(self, physics: Physics) -> None:
         """Accept an equation that it can learn from.
 
         Raises:
-            ValueError: it cannot; says why.
+            ValueError: it cannot learn from the equation; states the reason.
         """
         ...
 
 
 class Surrogate(Protocol):
-    """A way to learn the objective: a frozen description whose fit is returned and never kept.
+    """A model of the objective: a frozen description whose fit is returned and never kept.
 
     Attributes:
-        uses_physics: Whether it learns from ``Observations.physics`` too, where the problem states an equation.
+        uses_physics: True if it also learns from ``Observations.physics``, if the problem states an equation.
 
-    It may say by ``requires`` (see ``Capability``) that it cannot be fitted without an EQUATION, and by ``provides``
+    In ``requires`` (see ``Capability``) it may state that it cannot be fitted without an EQUATION, and in ``provides``
     that its posteriors are EXACT, GROUPED or INFORMED. One that uses physics and cannot learn from every equation is
     ``TakesSomeEquations``.
     """
@@ -122,7 +122,7 @@ class Surrogate(Protocol):
             data: Observations to learn from.
             rng: The only source of randomness.
             start: Checkpoint of an interrupted fit of the same data with the same rng, continued bit for bit; or None.
-            report: Told of the progress now and then; may ask for a checkpoint.
+            report: Called with the progress from time to time; may ask for a checkpoint.
 
         Raises:
             ValueError: the data lacks something this surrogate needs, or the fit cannot be made finite.
@@ -130,7 +130,7 @@ class Surrogate(Protocol):
         ...
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Posterior:
-        """The posterior whose ``state`` this was, for the data it was fitted to: identical to the bit.
+        """The posterior restored from ``state``, for the data it was fitted to: identical to the bit.
 
         Raises:
             ValueError: the state belongs to other data or to another surrogate.

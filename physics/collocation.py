@@ -1,4 +1,4 @@
-"""Collocation points: where an equation is asked to hold."""
+"""Collocation points, at which an equation is imposed."""
 
 from typing import Literal
 
@@ -15,7 +15,7 @@ def collocate(domain: Domain, n: int, scheme: Scheme, rng: np.random.Generator) 
 
     Args:
         domain: The box of d axes.
-        n: How many, at least 1. Sobol points are balanced only when n is a power of two.
+        n: Number of points, at least 1. Sobol points are balanced only when n is a power of two.
         scheme: ``uniform``: independent points. ``latin_hypercube``: one point in each of n equal slices of every
             axis (McKay, Beckman and Conover, 1979). ``sobol``: the first n of a scrambled Sobol sequence (Owen, 1998).
         rng: The only source of randomness.

@@ -1,4 +1,4 @@
-"""Problems that are a formula under constraints that are formulas too: pure numbers in, pure numbers out."""
+"""Problems that minimise a formula under constraints that are formulas too: pure numbers in, pure numbers out."""
 
 from abc import abstractmethod
 from collections.abc import Mapping

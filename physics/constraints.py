@@ -47,7 +47,7 @@ class LinearConstraint:
 class LinearEquality:
     """A known equality sum_i a_i x_i = total of numeric variables, in physical units: a mixture, a fixed total.
 
-    Designs are sampled and searched on the plane that it is.
+    Designs are sampled and searched on its plane.
 
     Args:
         coefficients: a_i by the name of the variable; at least one is not zero.
@@ -85,7 +85,7 @@ class QuadraticConstraint:
     """A known constraint sum_ij q_ij x_i x_j + sum_i a_i x_i <= upper on numeric variables, in physical units.
 
     It need not be convex: {("x", "x"): 1, ("y", "y"): 1} with the upper bound 4 is the inside of a disc of radius 2,
-    with both signs and that of the bound turned its outside.
+    with both coefficients and the bound negated it is the outside.
 
     Args:
         products: q_ij by the names of both variables, each pair once in any order, a square by the same name twice; at
@@ -94,7 +94,7 @@ class QuadraticConstraint:
         upper: Right-hand side.
 
     Raises:
-        SpaceError: a number that is not finite, a pair that is none or comes twice, or no product that is not zero.
+        SpaceError: a number that is not finite, an invalid or repeated pair, or no product that is not zero.
     """
 
     products: Mapping[tuple[str, str], float]

@@ -14,9 +14,9 @@ MOST = 10_000
 
 @lru_cache(maxsize=16)
 def designs_of(space: SearchSpace) -> tuple[Design, ...] | None:
-    """Every design of a space, in the order of its variables' levels.
+    """All designs of a space, in the order of its variables' levels.
 
-    None where a variable is continuous, or the levels have more than ``MOST`` combinations.
+    Returns None if a variable is continuous, or if the levels have more than ``MOST`` combinations.
     """
     levels = [_levels(variable) for variable in space.variables]
     if math.prod(len(each) or MOST + 1 for each in levels) > MOST:
@@ -26,7 +26,7 @@ def designs_of(space: SearchSpace) -> tuple[Design, ...] | None:
 
 
 def _levels(variable: Variable) -> range | tuple[Any, ...]:
-    """The values of a variable; none where they cannot be counted."""
+    """Values of a variable; empty if they cannot be counted."""
     if isinstance(variable, Integer):
         return range(variable.low, variable.high + 1)
     return variable.levels if isinstance(variable, Categorical) else ()

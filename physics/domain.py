@@ -16,8 +16,8 @@ class Axis:
 
     Args:
         name: Its name; a dimension's name in datasets, and the design variable's where the design is a place.
-        low: Where it begins, in ``unit``.
-        high: Where it ends, in ``unit``.
+        low: Lower end, in ``unit``.
+        high: Upper end, in ``unit``.
         unit: Physical unit; empty for a pure number.
 
     Raises:
@@ -66,7 +66,7 @@ class Domain:
         return np.array([[axis.low for axis in self.axes], [axis.high for axis in self.axes]], dtype=np.float64)
 
     def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each of the points (n, d), in physical units, lies in the closed box; shape (n,).
+        """True for each of the points (n, d), in physical units, that lies in the closed box; shape (n,).
 
         Raises:
             ValueError: points of another dimension.
@@ -79,5 +79,5 @@ class Domain:
 
 
 def same_axes(domain: Domain, space: SearchSpace) -> bool:
-    """Whether an equation's axes are the design's variables: the same, continuous and in the same order."""
+    """True if an equation's axes are the design's variables: the same, continuous and in the same order."""
     return domain.names == space.names and all(isinstance(variable, Continuous) for variable in space.variables)

@@ -87,7 +87,7 @@ class Formula(Problem):
         return {"value": float(self.exact(np.array([[float(design[name]) for name in self._names]]))[0])}
 
     def everywhere(self, value: float, at: float) -> Optimum:
-        """The optimum of that value where every variable is ``at``."""
+        """Optimum of the given value, at which each variable is ``at``."""
         return Optimum(dict.fromkeys(self._names, at), value)
 
     @property
@@ -134,12 +134,12 @@ class SmoothSum(Sum):
 
     @property
     def domain(self) -> Domain | None:
-        """The whole space, where the equation is stated."""
+        """The whole space, if the equation is stated; else None."""
         return self.box if self.oracle else None
 
     @property
     def equation(self) -> LinearEquation | None:
-        """sum_i c_i df/dx_i = sum_i c_i f_i'(x_i), where it is asked for."""
+        """The equation sum_i c_i df/dx_i = sum_i c_i f_i'(x_i); None unless ``oracle``."""
         if not self.oracle:
             return None
         d = self.dimension
@@ -170,7 +170,7 @@ def _best(problem: SmoothSum, sign: float) -> Optimum:
 
 
 def _lowest(problem: SmoothSum, i: int, sign: float) -> float:
-    """Where the i-th term times ``sign`` is least."""
+    """Value of the i-th variable at which the i-th term times ``sign`` is least."""
     along = np.linspace(*problem.interval, _SCAN + 1)
     at = int(np.argmin(sign * problem.term(i, along)))
     if at in (0, _SCAN):

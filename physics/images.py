@@ -29,8 +29,8 @@ class ImageColumns:
 class Image:
     """A picture of one channel: a grid of real pixels, each in [low, high].
 
-    In a design it is text, so that ledgers, tables and people can carry it: rows from the top, separated by ``;``, of
-    pixels separated by spaces, as in ``0 1.5; 2 16``. ``pixels`` and ``text`` are the way there and back.
+    In a design it is text, which ledgers and tables can store and people can read: rows from the top, separated by
+    ``;``, of pixels separated by spaces, as in ``0 1.5; 2 16``. ``pixels`` and ``text`` convert between the two.
 
     Args:
         name: Its name in designs, files and tables.
@@ -78,10 +78,10 @@ class Image:
         return np.array([[-1.0], [1.0]]) * np.ones(self.width)
 
     def pixels(self, value: object) -> Array:
-        """The pixels that a text holds, of this image's shape, in ``unit``; bounds are not asked for.
+        """The pixels that a text holds, of this image's shape, in ``unit``; bounds are not checked.
 
         Raises:
-            SpaceError: it is no text, holds something else than finite numbers, or has another shape.
+            SpaceError: the value is not text, holds anything but finite numbers, or has another shape.
         """
         try:
             rows = [[float(pixel) for pixel in row.split()] for row in str(value).split(";")]
@@ -130,6 +130,6 @@ class Image:
             )
 
     def narrowed(self, low: float, high: float) -> "Image":
-        """This image with tighter bounds on every pixel."""
+        """Copy of the image with tighter bounds on all pixels."""
         lower, upper = narrowed_bounds(self.name, (self.low, self.high), (low, high))
         return replace(self, low=lower, high=upper)

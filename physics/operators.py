@@ -40,7 +40,7 @@ class Equation(Protocol):
 
     @property
     def linear(self) -> bool:
-        """Whether N is linear in f; then N of a zero jet is zero."""
+        """True if N is linear in f; then N of a zero jet is zero."""
         ...
 
     def operator(self, points: Values, jet: Jet) -> Values:
@@ -62,7 +62,7 @@ class System(Protocol):
 
     @property
     def linear(self) -> bool:
-        """Whether every N_e is linear in all fields together; then N_e of zero jets is zero."""
+        """True if every N_e is linear in all fields together; then N_e of zero jets is zero."""
         ...
 
     @property
@@ -87,7 +87,7 @@ def residuals(system: System, points: Values, jets: tuple[Jet, ...]) -> tuple[Va
 
 @dataclass(frozen=True)
 class Alone:
-    """One equation as a system without auxiliary fields.
+    """A single equation as a system without auxiliary fields.
 
     Args:
         equation: N[f] = g.
@@ -99,7 +99,7 @@ class Alone:
 
     @property
     def linear(self) -> bool:
-        """Whether N is linear."""
+        """True if N is linear."""
         return self.equation.linear
 
     def operators(self, points: Values, jets: tuple[Jet, ...]) -> tuple[Values, ...]:
@@ -112,7 +112,7 @@ class Alone:
 
 
 def as_system(equation: Equation | System) -> System:
-    """A system as it is, an equation as the system of it alone."""
+    """The system itself, or the system that consists of one equation."""
     return equation if isinstance(equation, System) else Alone(equation)
 
 

@@ -1,4 +1,4 @@
-"""What a campaign optimises (Problem) and what answers it (Simulator).
+"""Problems, which a campaign optimises, and simulators, which compute a design's fields.
 
 A file in ``physics/problems`` or ``physics/simulators``, or in a directory that the operator's settings list, that
 holds one public frozen dataclass deriving from one of these is a new kind, named after the file.
@@ -39,7 +39,7 @@ class Optimum:
     """A known best design.
 
     Args:
-        design: Where it is, in physical units.
+        design: Its design, in physical units.
         value: The objective there, without noise, in its unit.
     """
 
@@ -48,24 +48,24 @@ class Optimum:
 
 
 class Infeasible(Exception):
-    """A simulator raises it where the design itself is the reason that there is no result; the message says why.
+    """Raised by a simulator if the design itself is the reason that there is no result; the message states why.
 
-    That is a fact about the design: the trial is not repeated, and the campaign goes on.
+    The trial is not repeated, and the campaign goes on.
     """
 
 
 class Transient(Exception):
-    """A simulator raises it where another try may well succeed (a licence taken, a disk full); the message says why.
+    """Raised by a simulator if another try may succeed (a licence taken, a disk full); the message states why.
 
     The trial is repeated after a pause while its approval has attempts left.
     """
 
 
 class Problem(ABC):
-    """A design question: which designs there are, which numbers count, and what physics is known.
+    """A design question: the possible designs, the outputs that count, and the known physics.
 
     Give ``space`` and ``outputs``; override the rest where more is known. A problem is a frozen dataclass whose fields
-    are what the campaign file may set; it holds no state, and every method answers the same when asked again.
+    are what the campaign file may set; it holds no state, and every method returns the same value each time.
     """
 
     @property
@@ -90,9 +90,9 @@ class Problem(ABC):
 
     @property
     def oracle(self) -> bool:
-        """Whether ``equation`` was computed from the objective itself, and so hands the answer over.
+        """True if ``equation`` was computed from the objective itself, and so gives the answer away.
 
-        Results that rest on such an equation are reported apart. False where the physics is known on its own.
+        Results that use such an equation are reported apart. False if the physics is known independently.
         """
         return False
 
@@ -100,12 +100,12 @@ class Problem(ABC):
     def sd(self) -> float | None:
         """Standard deviation of the objective over ``domain`` (over ``space`` where there is none), in its unit.
 
-        None where it is unknown. Noise stated as a share of it (``of_sd``) needs it.
+        None if it is unknown. Noise stated as a share of it (``of_sd``) requires it.
         """
         return None
 
     def optimum(self, sense: Sense) -> Optimum | None:
-        """The best design, where it is known for this sense."""
+        """The best design for this sense; None if it is unknown."""
         return None
 
     def exact(self, points: Array) -> Array | None:
@@ -123,11 +123,11 @@ class Problem(ABC):
         return None if len(self.outputs) > 1 else np.zeros((len(points), 0))
 
     def cost(self, design: Design) -> float:
-        """What one experiment on the design is expected to cost, in the campaign's budget units; 1 by default."""
+        """Expected cost of one experiment on the design, in the campaign's budget units; 1 by default."""
         return 1.0
 
     def evaluate(self, design: Design, fields: xr.Dataset) -> dict[str, float]:
-        """The outputs that a simulation's fields show for a design.
+        """The outputs of a design, computed from a simulation's fields.
 
         By default each output is read from the scalar variable of its name.
 
@@ -152,7 +152,7 @@ def _scalar(name: str, fields: xr.Dataset) -> float:
 
 
 class Simulator(ABC):
-    """What answers a design with fields: a solver, a formula, a script.
+    """A solver, a formula or a script that computes the fields of a design.
 
     A simulator is a frozen dataclass whose fields are what the campaign file may set. The dataset has named dimensions
     and carries ``attrs["units"]`` on every variable and coordinate; its own ``attrs`` name mesh and solver. The same
@@ -160,8 +160,8 @@ class Simulator(ABC):
 
     Attributes:
         idempotent: True where a run may be repeated without harm. Leave it False for whatever spends material, money
-            or time on an instrument: such a run is never repeated without a person's word.
-        gate_cost: What a design that ``gate`` refused has cost, in the campaign's budget units; never charged above
+            or time on an instrument: such a run is never repeated unless a person allows it.
+        gate_cost: Cost of a design that ``gate`` refused, in the campaign's budget units; never charged above
             what the whole experiment was expected to cost.
         formula: True where a run costs nothing, so that designs may be tried before the campaign begins.
     """
@@ -171,7 +171,7 @@ class Simulator(ABC):
     formula: ClassVar[bool] = False
 
     def gate(self, problem: Problem, design: Design, rng: np.random.Generator) -> str | None:
-        """A cheap check before the expensive run: why the design is not worth it, or None to go on.
+        """Check a design cheaply before the expensive run: returns the reason not to run it, or None to go on.
 
         A refused design is infeasible and is not run. ``rng`` is another stream than that of ``run``.
         """
@@ -183,5 +183,5 @@ class Simulator(ABC):
 
         Raises:
             Infeasible: the design can have no result.
-            Transient: another try may well succeed. Any other exception leaves the matter to a person.
+            Transient: another try may well succeed. After any other exception a person decides.
         """

@@ -2,7 +2,7 @@
 
 The encoded ``dimension`` may exceed the number of variables, because a categorical variable takes a one-hot group and
 an image one coordinate a pixel.
-``encode`` and ``decode`` are the only way across.
+``encode`` and ``decode`` convert between the two.
 """
 
 import math
@@ -58,10 +58,10 @@ class SearchSpace:
     Args:
         variables: At least one, with different names. Their order is the order of the encoded coordinates.
         constraints: Linear and quadratic constraints and linear equalities that every proposed design satisfies. Two
-            opposite linear constraints are the equality that they come to.
+            opposite linear constraints count as one equality.
 
     Raises:
-        SpaceError: a repeated name; a constraint on an unknown variable or one that is no number; equalities of which
+        SpaceError: a repeated name; a constraint on an unknown variable or a non-numeric one; equalities of which
             one follows from the others or contradicts them; no design that satisfies all constraints (with quadratic
             ones, none that was found), a single one, or designs that have no volume within the equalities.
     """
@@ -81,7 +81,7 @@ class SearchSpace:
         self._validate()
 
     def _validate(self) -> None:
-        """Accept the space if there is something to choose; programs are solved only where a few points leave doubt."""
+        """Accept the space if it leaves a choice; programs are solved only if a few points do not settle it."""
         if not self.constraints:
             return
         X = self._snapped(self._uniform(_TRIED, np.random.default_rng(0)))
@@ -111,7 +111,7 @@ class SearchSpace:
 
     @cached_property
     def discrete(self) -> NDArray[np.bool_]:
-        """Whether each encoded coordinate takes separate values only, shape (dimension,)."""
+        """True for each encoded coordinate that takes separate values only, shape (dimension,)."""
         return np.concatenate([np.full(variable.width, variable.discrete) for variable in self.variables])
 
     @property
@@ -180,7 +180,7 @@ class SearchSpace:
     def encode(self, designs: Sequence[Design]) -> Array:
         """Encoded points of the designs, shape (n, dimension).
 
-        Bounds and constraints are not asked for here (``check`` does that): a recorded design may lie outside a
+        Bounds and constraints are not checked here (``check`` does that): a recorded design may lie outside a
         narrowed space.
 
         Raises:
@@ -207,7 +207,7 @@ class SearchSpace:
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """n independent feasible points, shape (n, dimension), uniform over the space.
 
-        Equalities count as the space: points are uniform on their plane. Where the constraints leave so little that
+        Equalities count as the space: points are uniform on their plane. Where the feasible set is so small that
         rejection fails, the rest of the points come from a random walk (hit and run) inside the feasible set, which is
         uniform only in the limit.
         """
@@ -237,9 +237,9 @@ class SearchSpace:
         return X
 
     def completed(self, X: ArrayLike, moving: NDArray[np.bool_]) -> Array:
-        """Points X (n, dimension) moved as little as the linear constraints ask, in the ``moving`` coordinates alone.
+        """Points X (n, dimension) moved as little as the linear constraints ask, only in the ``moving`` coordinates.
 
-        Whole numbers among these may come out broken. Rows are NaN where no such move suffices.
+        Whole numbers among these may become fractions. Rows are NaN where no such move suffices.
 
         Raises:
             SpaceError: a wrong shape or a coordinate that is not finite.
@@ -253,10 +253,10 @@ class SearchSpace:
         return X
 
     def check(self, design: Design) -> None:
-        """Accept a design of this space, or say what is wrong with it.
+        """Accept a design of this space, or raise an error that states what is wrong with it.
 
         Raises:
-            SpaceError: a missing or unknown name, NaN, a value out of bounds, a broken whole number, an unknown
+            SpaceError: a missing or unknown name, NaN, a value out of bounds, a fraction for a whole number, an unknown
                 level, or a violated constraint.
         """
         self._check_names(design)
@@ -266,7 +266,7 @@ class SearchSpace:
             self._check_constraint(constraint, design)
 
     def narrowed(self, bounds: Mapping[str, tuple[float, float]]) -> "SearchSpace":
-        """This space with tighter bounds, in physical units, on the named variables; an image's hold for every pixel.
+        """The space with tighter bounds, in physical units, on the named variables; an image's hold for every pixel.
 
         Raises:
             SpaceError: an unknown or categorical name, bounds that are reversed, not finite or wider than the space's.
@@ -322,7 +322,7 @@ class SearchSpace:
             raise SpaceError(f"The design {dict(design)} violates {constraint}, for its sum is {total:g}: change it.")
 
     def _remedy(self, equality: LinearEquality, values: Mapping[str, float], missing: float) -> str:
-        """Which value of one variable alone would keep an equality whose sum lacks ``missing``."""
+        """Advice on an equality whose sum lacks ``missing``: the value of one variable alone that would satisfy it."""
         for name, coefficient in reversed(list(equality.coefficients.items())):
             variable = self._numeric(name)
             value = values[name] + missing / coefficient if coefficient else math.inf
@@ -348,9 +348,9 @@ class SearchSpace:
         return X
 
     def _uniform(self, n: int, rng: np.random.Generator) -> Array:
-        """Points of the box, uniform but for what equalities tie, shape (n, dimension).
+        """Points of the box, uniform except in coordinates tied by equalities, shape (n, dimension).
 
-        Such coordinates are on their planes, and uniform over a set that encloses what the box leaves of these.
+        Tied coordinates are on their planes, and uniform over a set that encloses the part of these inside the box.
         """
         X = np.concatenate([variable.uniform(n, rng) for variable in self.variables], axis=1)
         for mixture in self.mixtures:

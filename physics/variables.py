@@ -1,8 +1,8 @@
-"""Variables of a search space, and each one's way between its physical value and its encoded coordinates.
+"""Variables of a search space, and the conversion between physical values and encoded coordinates.
 
 A numeric variable takes one coordinate of [-1, 1]; a categorical one takes a one-hot group of {0, 1}. An image
 (``physics.images``) takes one coordinate of [-1, 1] a pixel.
-Every class answers the same questions: ``width`` (number of coordinates), ``discrete``, ``box`` (2, width), ``encode``,
+All classes have the same interface: ``width`` (number of coordinates), ``discrete``, ``box`` (2, width), ``encode``,
 ``decode``, ``uniform`` (n, width), ``snap`` (the nearest allowed coordinates), ``check`` and ``narrowed``.
 """
 
@@ -26,7 +26,7 @@ _LEAST_SPAN = 1e-13
 
 
 class SpaceError(ValueError):
-    """A variable, constraint or design that makes no sense; the message holds the value and the remedy."""
+    """A variable, constraint or design is invalid; the message states the value and the remedy."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -60,7 +60,7 @@ def _check_within(variable: "Continuous | Integer", number: float) -> None:
 
 
 def narrowed_bounds(name: str, own: tuple[float, float], asked: tuple[float, float]) -> tuple[float, float]:
-    """The bounds that a campaign asks for, within the variable's own; a SpaceError if they leave them."""
+    """Bounds that a campaign states, after a check that they lie within the variable's own; else a SpaceError."""
     lower, upper = (finite(f"A bound of {name}", bound) for bound in asked)
     if lower < own[0] or upper > own[1]:
         raise SpaceError(
@@ -156,7 +156,7 @@ class Continuous:
         _check_within(self, finite(self.name, value))
 
     def narrowed(self, low: float, high: float) -> "Continuous":
-        """This variable with tighter bounds."""
+        """The variable with tighter bounds."""
         lower, upper = narrowed_bounds(self.name, (self.low, self.high), (low, high))
         return replace(self, low=lower, high=upper)
 
@@ -234,7 +234,7 @@ class Integer:
         _check_within(self, number)
 
     def narrowed(self, low: float, high: float) -> "Integer":
-        """This variable with tighter bounds."""
+        """The variable with tighter bounds."""
         lower, upper = narrowed_bounds(self.name, (self.low, self.high), (low, high))
         if lower != round(lower) or upper != round(upper):
             raise SpaceError(f"The bounds [{low}, {high}] of {self.name} are not whole numbers: give whole numbers.")
@@ -299,7 +299,7 @@ class Categorical:
             raise SpaceError(f"{self.name} has no level {value!r}.{close}")
 
     def narrowed(self, low: float, high: float) -> "Categorical":
-        """Not for levels: raises SpaceError."""
+        """Raise SpaceError: levels cannot be narrowed."""
         raise SpaceError(
             f"{self.name} is categorical, without bounds to narrow to [{low}, {high}]: leave it out of the bounds."
         )

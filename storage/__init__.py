@@ -1,1 +1,1 @@
-"""Records, ledger, fields and tracking: what a campaign keeps, and how it survives a crash."""
+"""Records, ledger, fields and tracking: the data of a campaign, kept so that they survive a crash."""

@@ -1,12 +1,12 @@
-"""A backup of a home: a folder that holds one instant of it, whole or not at all, and is added to by the next backup.
+"""Backups of a home: a folder that holds the state of one instant, whole or not at all; the next backup adds to it.
 
     DEST/manifest.json          what belongs to the backup, with checksums; renamed into place last
     DEST/state-TIME-PID/        of that instant: ledger.sqlite and the files of laboratories and jobs
     DEST/fields/ab/ab12.../     every field the ledger mentions, as in a field store; shared by one backup and the next
-    DEST/restored.json          who took it over, where it was made by a move
+    DEST/restored.json          who took it over, if it was made by a move
 
 Fields are copied, not linked: damage to a file in its place would reach a link too. A field that is damaged where it
-is copied from is left out and said to be, unless an earlier backup has it.
+is copied from is left out and reported, unless an earlier backup has it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class BackupError(FieldError):
 
 
 class BackupManifest(BaseModel):
-    """What a backup holds.
+    """Contents of a backup.
 
     Args:
         format: Of this file.
@@ -60,11 +60,11 @@ class BackupManifest(BaseModel):
         home: Folder that it is a backup of.
         by: Who made it.
         ledger_made: When the ledger was made, which all its copies share.
-        sealed: Whether the home was sealed, so that nothing goes on there.
+        sealed: True if the home was sealed, so that no campaign continues there.
         state: Name of the folder with the ledger and the files.
         files: Every file in it, by its path in it.
         fields: SHA-256 of the manifest of every field, by its digest.
-        missing: What is wrong with each field that could not be copied.
+        missing: Problem with each field that could not be copied.
         sum: Digest of all the rest.
     """
 
@@ -95,7 +95,7 @@ class BackupManifest(BaseModel):
 
 
 class Backup:
-    """A folder of backups, and what lies in it."""
+    """A folder of backups and its contents."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
@@ -106,7 +106,7 @@ class Backup:
         return DirectoryStore(self.folder / _FIELDS)
 
     def manifest(self) -> BackupManifest:
-        """What it says that it holds.
+        """The manifest of the backup.
 
         Raises:
             BackupError: There is none, it was never finished, or its manifest is damaged.
@@ -128,11 +128,11 @@ class Backup:
         return found
 
     def file(self, manifest: BackupManifest, name: str) -> Path:
-        """Where a file of the backup lies."""
+        """Path of a file of the backup."""
         return self.folder / manifest.state / name
 
     def verify(self) -> BackupManifest:
-        """Read everything in it and compare it with its checksums.
+        """Read all files of the backup and compare them with their checksums.
 
         Raises:
             BackupError: The first file that is missing or altered, or that there is no finished backup.
@@ -160,10 +160,10 @@ class Backup:
 
     @contextmanager
     def writing(self, ledger_made: float) -> Iterator[Path]:
-        """A new state folder to fill, while no other process writes a backup here; gone unless ``publish`` keeps it.
+        """A new state folder to fill, while no other process writes a backup here; deleted unless ``publish`` keeps it.
 
         Raises:
-            BackupError: The folder is something else, is of another ledger, or another process is writing there.
+            BackupError: The folder is not a backup, is of another ledger, or another process is writing there.
         """
         self._require_ours(ledger_made)
         with disk(self.folder):
@@ -200,7 +200,7 @@ class Backup:
     def publish(
         self, state: Path, fields: Mapping[str, str], missing: Mapping[str, str], **said: Any
     ) -> BackupManifest:
-        """Make a filled state folder the backup, from one instant to the next; earlier states go."""
+        """Make a filled state folder the backup, in one rename; earlier states are deleted."""
         files = {str(path.relative_to(state)): stored_file(path) for path in sorted(_files(state))}
         draft = BackupManifest(
             format=BACKUP_FORMAT,
@@ -220,7 +220,7 @@ class Backup:
         return manifest
 
     def _tidy(self) -> None:
-        """Delete the states that no manifest names, and what else backups that were not finished left."""
+        """Delete the states that no manifest names and the files that unfinished backups left."""
         for path in stray_staging(self.fields.root):
             shutil.rmtree(path, ignore_errors=True)
         kept = None
@@ -234,11 +234,11 @@ class Backup:
                 shutil.rmtree(path, ignore_errors=True)
 
     def take_fields(self, store: FieldStore, refs: Iterable[FieldRef]) -> tuple[dict[str, str], dict[str, str], int]:
-        """Copy fields in that are not here yet.
+        """Copy into the backup the fields that it does not have yet.
 
         Returns:
-            SHA-256 of the manifest of each field by its digest; what is wrong with those that cannot be had; how many
-            were copied.
+            SHA-256 of the manifest of each field by its digest; the problem of each field that cannot be copied; the
+                number that were copied.
         """
         commit_point("backup.state.after")
         sums, missing, copied = dict[str, str](), dict[str, str](), 0
@@ -252,7 +252,7 @@ class Backup:
         return sums, missing, copied
 
     def restored(self) -> dict[str, Any] | None:
-        """Who took the backup over; None where nobody did, or where it was not made by a move."""
+        """Record of who took the backup over; None if nobody did, or if it was not made by a move."""
         try:
             found: dict[str, Any] = json.loads((self.folder / RESTORED).read_text())
         except FileNotFoundError:
@@ -261,7 +261,7 @@ class Backup:
 
 
 def copy_tree(source: Path, target: Path) -> bool:
-    """Copy a folder file by file; False, and nothing left of it, where a file vanished meanwhile."""
+    """Copy a folder file by file. Returns False and deletes the copy if a file vanished meanwhile."""
     try:
         for file in _files(source):
             copy_file(file, target / file.relative_to(source))
@@ -272,7 +272,7 @@ def copy_tree(source: Path, target: Path) -> bool:
 
 
 def copy_moving(source: Path, target: Path) -> None:
-    """Copy a folder whose files others add, move and take away meanwhile; whatever stays in it is not missed."""
+    """Copy a folder whose files other processes add, move and delete meanwhile; a file that stays is always copied."""
     copied = set[Path]()
     while found := [file for file in _files(source) if file not in copied]:
         copied.update(found)
@@ -282,7 +282,7 @@ def copy_moving(source: Path, target: Path) -> None:
 
 
 def replace_text(file: Path, text: str) -> None:
-    """Write a file, flushed to the disk, in place of the one that is there, from one instant to the next."""
+    """Replace the content of a file in one rename, flushed to the disk."""
     draft = file.with_name(f".{file.name}")
     with disk(file):
         draft.write_text(text)

@@ -1,4 +1,4 @@
-"""The source files that a trial runs, as an approval covers them: their names and what is in each."""
+"""Source files that a trial runs, as an approval covers them: their names and the checksums of their contents."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,7 +6,7 @@ from fieldcraft.storage.records import Digest, Record, digest_of
 
 
 class Code(Record):
-    """Source files by the names under which people know them, each with the SHA-256 of its content."""
+    """Source files by their names as people know them, each with the SHA-256 of its content."""
 
     files: Mapping[str, Digest]
 

@@ -1,7 +1,7 @@
 """Named instants beside durable effects, so that a test can kill the process at exactly one of them.
 
 A commit point costs two dictionary look-ups when nothing is being tested. Two environment variables, read at every
-call because tests fork, give it a meaning:
+call because tests fork, switch it on:
 
     FIELDCRAFT_DIE_AT=NAME#K     the K-th time (1-based) this process passes NAME, it kills itself with SIGKILL
     FIELDCRAFT_POINTS_LOG=FILE   every passage appends the line NAME#K to FILE
@@ -23,8 +23,8 @@ def commit_point(name: str) -> None:
     Args:
         name: Name of the instant, such as ``ledger.propose.before``; the same name at every passage.
 
-    Does not return when ``FIELDCRAFT_DIE_AT`` names this passage: the process is gone, nothing is flushed or cleaned
-    up, which is what a power failure or the kernel's out-of-memory killer would do.
+    It does not return if ``FIELDCRAFT_DIE_AT`` names this passage: the process ends without flushing or cleaning up, as
+    after a power failure or a kill by the kernel's out-of-memory killer.
     """
     passage = f"{name}#{next(_passages.setdefault(name, itertools.count(1)))}"
     if log := os.environ.get("FIELDCRAFT_POINTS_LOG"):

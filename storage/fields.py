@@ -1,12 +1,12 @@
 """Fields: immutable, content-addressed zarr groups that appear whole or not at all.
 
 A field is an ``xarray.Dataset`` of numbers. Its address is the SHA-256 of its content, so an identical field is stored
-once; whoever mentions the returned reference mentions something that exists. Nothing is ever changed in place.
+once, and a returned reference always names a stored field. Fields are never changed in place.
 ``fields_at`` opens a store in a directory or in an object store (``storage.field_store``); ``save_group`` and
 ``load_group`` keep one dataset in a directory of its own.
 
-Errors: ``FieldError`` (a dataset or a disk that cannot be used) > ``FieldDamaged`` (what is stored is not what was
-written).
+Errors: ``FieldError`` (a dataset or a disk that cannot be used) > ``FieldDamaged`` (a stored field is missing or
+altered).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ COMMIT_POINTS = tuple(f"{of}.rename.{when}" for of in ("field", "result") for wh
 def fields_at(place: Path | str) -> FieldStore:
     """Open the fields at a directory, or at ``s3://BUCKET/PREFIX``, whose credentials are in the environment.
 
-    Nothing is made or asked before the first use.
+    Nothing is created or read before the first use.
     """
     if isinstance(place, str) and "://" in place:
         return ObjectStore(place)

@@ -1,7 +1,7 @@
-"""The rule of a campaign's limits, which the ledger enforces and a pass asks beforehand: what has no room left.
+"""Limits of a campaign: the rule that the ledger enforces and a pass checks beforehand.
 
-Of each thing that is counted let S be what is spent, R what is reserved for everything that is out and m what comes
-on top of it. There is room for it while S + R + m <= limit, and for what takes nothing (m = 0) always.
+For each quantity let S be the amount spent, R the amount reserved for everything that is out and m the amount asked
+for. There is room while S + R + m <= limit, and always for m = 0.
 """
 
 from typing import Literal, NamedTuple
@@ -14,7 +14,7 @@ _SLACK = 1e-9  # relative: a sum of costs may differ from the limit by rounding
 
 
 class Asked(NamedTuple):
-    """What was asked of a limit: of ``trials``, ``cost`` in budget units, or ``seconds`` of wall time."""
+    """One request to a limit: of ``trials``, ``cost`` in budget units, or ``seconds`` of wall time."""
 
     of: Literal["trials", "cost", "seconds"]
     limit: float | None  # None for no limit
@@ -23,13 +23,13 @@ class Asked(NamedTuple):
 
 
 def refused(limits: Limits, spending: Spending, *, trials: int, cost: float | None) -> Asked | None:
-    """The first limit that has no room for one more attempt; None where all have.
+    """The first limit that has no room for one more attempt; None if all have room.
 
     Args:
-        limits: Of the campaign.
-        spending: What it has spent and reserved.
+        limits: Limits of the campaign.
+        spending: Amounts that it has spent and reserved.
         trials: 1 for a trial that was never sent, else 0.
-        cost: What the attempt is expected to cost, in budget units; None to ask whether anything at all is left.
+        cost: Expected cost of the attempt, in budget units; None to ask if anything at all is left.
     """
     used, seconds = spending.spent + spending.reserved, spending.seconds + spending.seconds_reserved
     asked = (

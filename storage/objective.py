@@ -1,4 +1,4 @@
-"""What a campaign calls best and feasible, from records alone."""
+"""Objective of a campaign: the best and the feasible results, from records alone."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from fieldcraft.storage.records import Brief, Trial
 
 @dataclass(frozen=True)
 class Objective:
-    """What "best" means in a campaign: an output, its sense, and the outputs g that must be <= 0."""
+    """Definition of "best" in a campaign: an output, its sense, and the outputs g that must be <= 0."""
 
     output: str
     maximize: bool
@@ -18,7 +18,10 @@ class Objective:
 
     @classmethod
     def of(cls, outputs: Sequence[str], sense: str) -> Self:
-        """The one rule: the first output counts, the others are constraints; ``sense`` is maximize or minimize."""
+        """Objective by the one rule: the first output is optimised, the others are constraints.
+
+        ``sense`` is maximize or minimize.
+        """
         first, *rest = outputs
         return cls(first, sense == "maximize", tuple(rest))
 
@@ -32,7 +35,7 @@ class Objective:
         return (max if self.maximize else min)(feasible, default=None)
 
     def feasible(self, outputs: Mapping[str, float]) -> bool:
-        """Whether ``outputs`` satisfy every constraint g <= 0."""
+        """True if ``outputs`` satisfy every constraint g <= 0."""
         return all(outputs[name] <= 0 for name in self.constraints)
 
     def excess(self, outputs: Mapping[str, float]) -> dict[str, float]:
@@ -40,5 +43,5 @@ class Objective:
         return {name: max(float(outputs[name]), 0.0) for name in self.constraints}
 
     def violation(self, outputs: Mapping[str, float]) -> float:
-        """sum_k max(g_k, 0), numbers of whatever unit added up as they are; 0.0 exactly where all are met."""
+        """sum_k max(g_k, 0), added up whatever the units are; 0.0 exactly where all constraints are met."""
         return math.fsum(self.excess(outputs).values())

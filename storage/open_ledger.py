@@ -1,4 +1,4 @@
-"""Opening a ledger: the one place that knows the back ends."""
+"""Opening a ledger: the only module that imports the back ends."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def open_ledger(place: str | Path, create: bool = False, upgrade: bool = True) -
             ``upgrade`` is false.
         NetworkFileSystem: It lies on a network file system.
         LedgerBusy: Its server does not answer.
-        LedgerError: The URL is none, or its scheme is unknown.
+        LedgerError: The URL is invalid, or its scheme is unknown.
     """
     scheme, found, rest = str(place).partition("://")
     # The back ends are imported here, so that importing this module does not import SQLAlchemy.

@@ -1,4 +1,4 @@
-"""Processes of this host, told apart from later ones that got the same number."""
+"""Processes of this host, distinguished from later ones with the same number."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ _TICK_S = 0.05  # start times of one process differ by rounding only, those of t
 
 
 def start_time(pid: int) -> float:
-    """When a process of this host started, in seconds after boot, which setting the clock does not move.
+    """Start of a process of this host, in seconds after boot; setting the clock does not change it.
 
     Raises:
         psutil.NoSuchProcess: there is none of that number.
@@ -26,7 +26,7 @@ def start_time(pid: int) -> float:
 
 
 def boot() -> str:
-    """Tells one boot of one machine from another: a process number means nothing beyond it."""
+    """Identifier of one boot of one machine; a process number is unique only within it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:  # not Linux
@@ -34,7 +34,7 @@ def boot() -> str:
 
 
 def is_alive(pid: int, started: float) -> bool:
-    """Whether the process that started then still runs; a zombie does not."""
+    """True if the process that started then still runs; a zombie does not."""
     try:
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE and abs(start_time(pid) - started) < _TICK_S
@@ -43,7 +43,7 @@ def is_alive(pid: int, started: float) -> bool:
 
 
 def signal_name(number: int) -> str:
-    """Name of a signal; its number where it has no name, as most real-time signals."""
+    """Name of a signal, or its number if it has no name, as most real-time signals."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -51,10 +51,10 @@ def signal_name(number: int) -> str:
 
 
 def end_group(leader: int) -> bool:
-    """Kill what a process group leader that is gone has left behind; returns whether anything still lived.
+    """Kill the processes that an ended process group leader has left behind; returns True if any was still running.
 
-    While a member lives its group's number goes to no other process, so a live process of that number is a stranger,
-    and then nothing was left.
+    While a member of the group runs, its number goes to no other process. A live process of that number is therefore a
+    stranger, and then nothing was left behind.
     """
     left = [process for process in psutil.process_iter() if _lives_in(process, leader)]
     if any(process.pid == leader for process in left):

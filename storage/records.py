@@ -1,6 +1,6 @@
-"""What the ledger stores: frozen records, the states of a trial, and the one table of its moves.
+"""Records of the ledger: frozen records, the states of a trial, and the table of its moves.
 
-Records are snapshots. Nothing here changes a stored trial: that is done by ``storage.ledger.Ledger`` alone. Times are
+Records are snapshots. Only ``storage.ledger.Ledger`` changes a stored trial. Times are
 seconds since the epoch, UTC. Digests are SHA-256 over canonical JSON, in hexadecimal.
 """
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class TrialState(StrEnum):
-    """Where a trial stands; ``TRANSITIONS`` says where it may go from there."""
+    """State of a trial; ``TRANSITIONS`` has the moves from each."""
 
     PROPOSED = "PROPOSED"  # written down, waits for an approval
     APPROVED = "APPROVED"  # may be sent
@@ -70,21 +70,21 @@ class Record(BaseModel):
 
 
 class FieldRef(Record):
-    """Names one immutable field (or checkpoint, or collocation set) by its content."""
+    """Reference to one immutable field (or checkpoint, or collocation set) by its content."""
 
     digest: Digest
     size: int = Field(ge=0)  # bytes on disk
 
 
 class ProductRef(Record):
-    """Names the product of a step: which iteration made it, and the digest of what it made."""
+    """Reference to the product of a step: the iteration that made it, and its digest."""
 
     iteration: int = Field(ge=0)
     digest: Digest
 
 
 class Certificate(Record):
-    """What is proven of a design's acquisition value; the time that it took is the step's product, not the design's."""
+    """Proven bound on a design's acquisition value; the time the proof took is in the step's product."""
 
     bound: Number  # the acquisition exceeds this nowhere in the space, in its own units
     gap: Number = Field(ge=0)  # bound less the design's acquisition value
@@ -96,7 +96,7 @@ class Certificate(Record):
 
 
 class Origin(Record):
-    """Where a design came from: all that ``trace`` needs to follow it back."""
+    """Origin of a design: all data that ``trace`` needs to follow it back."""
 
     kind: Literal["initial", "model", "imported"]
     algorithm: str  # the sentence: proposer, or surrogate x acquisition x maximizer
@@ -117,7 +117,7 @@ class Origin(Record):
 
 
 class Proposal(Record):
-    """A design to be written down as a trial."""
+    """A design to be recorded as a trial."""
 
     design: Mapping[str, Level]  # physical units
     origin: Origin
@@ -125,7 +125,7 @@ class Proposal(Record):
 
 
 class Known(Record):
-    """A measurement from before the campaign, to be written down as a completed trial."""
+    """A measurement from before the campaign, to be recorded as a completed trial."""
 
     design: Mapping[str, Level]  # physical units; what was run
     outputs: Mapping[str, Number]  # in the outputs' units
@@ -133,7 +133,7 @@ class Known(Record):
 
 
 class Grant(Record):
-    """One trial's share of a decision: what the person saw when they decided."""
+    """One trial's part of a decision, as the person saw it when they decided."""
 
     trial: str
     expect: Expect
@@ -170,22 +170,22 @@ class Trial(Record):
 
     @property
     def actual(self) -> Mapping[str, Level]:
-        """The design a model learns from: what was really run, where that is known to differ."""
+        """The design a model learns from: the design as run, if it is known to differ."""
         return self.design if self.ran is None else self.ran
 
     @property
     def expect(self) -> Expect:
-        """State and version of this snapshot, to be handed back to ``Ledger.move``."""
+        """State and version of this snapshot, to be passed to ``Ledger.move``."""
         return self.state, self.version
 
     @property
     def imported(self) -> bool:
-        """Whether it is a measurement from before the campaign."""
+        """True if the trial is a measurement from before the campaign."""
         return self.origin.kind == "imported"
 
 
 class Brief(NamedTuple):
-    """A trial in brief: what counting, ranking and stopping need of all of them. Its fields are those of ``Trial``."""
+    """A trial in brief, for counting, ranking and stopping. Its fields are those of ``Trial``."""
 
     id: str
     number: int
@@ -202,12 +202,12 @@ class Brief(NamedTuple):
 
     @property
     def actual(self) -> Mapping[str, Level]:
-        """The design a model learns from: what was really run, where that is known to differ."""
+        """The design a model learns from: the design as run, if it is known to differ."""
         return self.design if self.ran is None else self.ran
 
 
 class Retriable(NamedTuple):
-    """A trial that failed in passing, and the live approval under which it may go again."""
+    """A trial that failed temporarily, and the live approval under which it may be sent again."""
 
     trial: Trial
     used: int  # attempts that were made under the approval
@@ -217,7 +217,7 @@ class Retriable(NamedTuple):
 
 
 class Event(Record):
-    """One line of a campaign's history, written with the change it tells of."""
+    """One line of a campaign's history, written in the transaction of the change."""
 
     id: int
     campaign: str
@@ -234,7 +234,7 @@ class Event(Record):
 
 
 class Result(Record):
-    """A result as it came in. Never overwritten, whatever was decided about it."""
+    """A result as it was received. It is never overwritten, whatever its verdict."""
 
     id: int
     trial: str
@@ -252,7 +252,7 @@ class Result(Record):
 
 
 class Approval(Record):
-    """Leave to run one revision of a trial, a stated number of times."""
+    """Permission to run one revision of a trial, a stated number of times."""
 
     id: int
     trial: str
@@ -270,12 +270,12 @@ class Approval(Record):
 
     @property
     def live(self) -> bool:
-        """Whether the approval was not voided (its attempts may be used up, and its time over)."""
+        """True if the approval was not voided (its attempts may be used up, and it may have expired)."""
         return self.voided is None
 
 
 class Product(Record):
-    """What a step of one iteration made; one per (campaign, iteration, step)."""
+    """Product of a step of one iteration; one for each (campaign, iteration, step)."""
 
     campaign: str
     iteration: int
@@ -307,7 +307,7 @@ class Lease(Record):
 
 
 class OutboxItem(Record):
-    """Something that tracking is to show, in the order in which it happened.
+    """Item to be shown in tracking, in the order in which it happened.
 
     ``payload`` by kind: ``campaign`` and ``finish`` carry a ``Campaign``, ``trial`` a ``Trial``, ``surrogate`` a
     ``Product``, each as JSON. A trial that failed and was retried has several items, and the last one holds.
@@ -321,9 +321,9 @@ class OutboxItem(Record):
 
 
 class Limits(Record):
-    """What a campaign may spend. The ledger holds every trial against it at the moment it is staged.
+    """Limits on a campaign's spending. The ledger checks them whenever a trial is staged.
 
-    A trial that is out counts with its expected cost and its wall-time limit, one that is back with what it spent.
+    A trial that is out counts with its expected cost and its wall-time limit, one that has ended with what it spent.
     """
 
     trials: int | None = Field(default=None, ge=0)  # sent at least once
@@ -336,7 +336,7 @@ UNLIMITED = Limits()
 
 
 class Spending(Record):
-    """What a campaign has spent and reserved, of one instant."""
+    """Amounts that a campaign has spent and reserved, at one instant."""
 
     trials: int  # sent at least once
     spent: Number  # budget units, of attempts that have ended
@@ -346,7 +346,7 @@ class Spending(Record):
 
 
 class Notice(Record):
-    """Something a person should hear of; told at least once, and always under the same id."""
+    """Message for a person; sent at least once, and always under the same id."""
 
     id: int
     campaign: str
@@ -377,7 +377,7 @@ def canonical(value: object) -> str:
 
     Raises:
         ValueError: ``value`` holds NaN or an infinity.
-        TypeError: ``value`` holds something that JSON cannot say.
+        TypeError: ``value`` holds something that JSON cannot represent.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
@@ -395,6 +395,6 @@ def trial_digest(design: Mapping[str, float | int | str], spec_digest: str) -> s
 def result_digest(
     outputs: Mapping[str, float], field: FieldRef | None, ran: Mapping[str, float | int | str] | None
 ) -> str:
-    """Digest of what a result says: outputs, field and, only where it differed, the design that was run."""
+    """SHA-256 of a result: outputs, field and, only where it differed, the design that was run."""
     said: dict[str, object] = {"outputs": dict(outputs), "field": field and field.model_dump()}
     return digest_of(said if ran is None else said | {"ran": dict(ran)})

@@ -1,8 +1,8 @@
-"""Text as it may be shown: on a terminal, in a file for people, on a page, in a message to a server.
+"""Text made safe to show: on a terminal, in a file for people, on a page, in a message to a server.
 
-What people, campaign files, plug-ins, simulators and laboratories say is stored as it was. Whoever shows it passes it
-through ``printable``, so that no character of it can do more than stand there: move a cursor, begin a line, turn the
-direction of the text around it, or be there without being seen.
+Text from people, campaign files, plug-ins, simulators and laboratories is stored unchanged. It is passed through
+``printable`` when it is shown. Control characters are escaped there: none can move a cursor, begin a line, change the
+direction of the text around it or stay invisible.
 """
 
 import re
@@ -20,17 +20,17 @@ _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u316
 
 
 def printable(text: str) -> str:
-    """The text with every character escaped that could do more than stand there; line breaks stay."""
+    """The text with control and invisible characters escaped; line breaks stay."""
     return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
 
 
 def one_line(text: str) -> str:
-    """The same on a single line."""
+    """The text as ``printable`` returns it, on a single line."""
     return printable(" ".join(text.splitlines()))
 
 
 def shown(data: Any) -> Any:
-    """JSON data with every text in it ``printable``, keys too: what a message to people holds."""
+    """JSON data with all text in it ``printable``, keys too, for messages to people."""
     if isinstance(data, str):
         return printable(data)
     if isinstance(data, Mapping):
@@ -45,5 +45,5 @@ def _shown(character: str) -> str:
 
 
 def without_password(text: str) -> str:
-    """A URL, or a message with some, without the user and the password that one may carry, which end at its last @."""
+    """The text without the user and the password of any URL in it, which end at the URL's last @."""
     return re.sub(r"(?<=://)[^/\s]\S*@", "", text)

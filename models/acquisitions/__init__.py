@@ -1,1 +1,1 @@
-"""One file an acquisition: the file's name is its kind."""
+"""Acquisitions, one file each; the file's name is the kind."""

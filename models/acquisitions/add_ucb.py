@@ -16,11 +16,11 @@ from fieldcraft.models.surrogate import Posterior
 
 @dataclass(frozen=True)
 class AddUCB:
-    """sum_g sqrt(beta_g) sigma_g(x_g) - mu_g(x_g): each term of the sum is optimistic by itself.
+    """sum_g sqrt(beta_g) sigma_g(x_g) - mu_g(x_g): a confidence bound of each term of the sum separately.
 
-    It is a sum of functions of one group of variables each, so that its maximum is that of each: the maximizers
-    certified and pk_miqp take the groups one by one. It exceeds ucb of the whole, for the standard deviations of the
-    terms sum to more than that of their sum.
+    It is a sum of functions of one group of variables each, so that each can be maximised by itself: the maximizers
+    certified and pk_miqp take the groups one by one. It exceeds ucb of the whole, because the standard deviations of
+    the terms sum to more than that of their sum.
 
     Args:
         beta: Weight beta_g >= 0 of the variance of every group (dimensionless); the bound uses its square root.

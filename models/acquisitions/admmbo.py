@@ -29,11 +29,11 @@ class ADMMBO:
     known. Feasibility of constraint i: E[(h+ - h(z))^+] for h(z) = 1[c_i(z) > 0] + rho/(2M) ||x - z + y_i/rho||^2, with
     P[c_i(z) > 0] from the constraint's posterior. u+ and h+ are the least at the trials. Distances are in encoded
     coordinates and f in targets. Where designs have failed, both count by the probability of a result. Without
-    constraints it is expected improvement.
+    constraints the score is expected improvement.
 
-    An algorithm holds no state: x, z, y and rho are made again from the readings, trial by trial. The paper evaluates
-    objective and constraints apart; here a trial reads all of them, and counts for every subproblem. In a batch each
-    place has the turn that it will have once those before it are read, at their means.
+    An algorithm holds no state: x, z, y and rho are computed again from the readings, trial by trial. The paper
+    evaluates objective and constraints apart; here a trial reads all of them, and counts for every subproblem. In a
+    batch each place has the turn that follows if those before it are read at their means.
 
     Args:
         start: Trials that come before any model, >= 0.
@@ -71,7 +71,7 @@ class ADMMBO:
 
 @dataclass(frozen=True, eq=False)
 class _Turns:
-    """The score of each place: that of the subproblem whose turn it is once the places before are read as believed."""
+    """The score of each place: that of the subproblem that follows if the places before are read at their means."""
 
     order: Alternation
     readings: Readings
@@ -80,7 +80,7 @@ class _Turns:
     _scores: dict[bytes, Score] = field(default_factory=dict, repr=False)
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
-        """At X (n, d), shape (n,) (see Score.value)."""
+        """Score at X (n, d), shape (n,) (see Score.value)."""
         key = chosen.detach().numpy().tobytes()
         if key not in self._scores:
             self._scores[key] = self._score(chosen.detach())
@@ -96,7 +96,7 @@ class _Turns:
         return _Feasibility(self.believing, now.turn, torch.tensor(now.target(now.turn)), weight, least)
 
     def _with(self, readings: Readings, X: Tensor) -> Readings:
-        """The readings, and after them the means at X (k, d) as if they had been read."""
+        """The readings, followed by the means at X (k, d) as further readings."""
         if len(X) == 0:
             return readings
         with torch.no_grad():
@@ -119,7 +119,7 @@ class _Augmented:
 
 @dataclass(frozen=True, eq=False)
 class _Optimality:
-    """Log expected improvement of the augmented objective, and the log probability that there is a result."""
+    """Log expected improvement of the augmented objective, plus the log probability of a result."""
 
     believing: Believing
     augmented: _Augmented
@@ -132,7 +132,7 @@ class _Optimality:
             return cls(believing, augmented, augmented.mean_var(X)[0].min())
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
-        """At X (n, d), shape (n,) (see Score.value)."""
+        """Score at X (n, d), shape (n,) (see Score.value)."""
         beliefs = self.believing.given(chosen)
         model = PosteriorModel(replace(self.augmented, beliefs=beliefs))
         worth = torch.as_tensor(LogExpectedImprovement(model, self.least, maximize=False)(X.unsqueeze(-2)))
@@ -141,7 +141,7 @@ class _Optimality:
 
 @dataclass(frozen=True, eq=False)
 class _Feasibility:
-    """E[(h+ - h(z))^+] where it can be positive, and below zero by how far it cannot be."""
+    """E[(h+ - h(z))^+] where it can be positive; negative elsewhere, growing with the distance from there."""
 
     believing: Believing
     constraint: int
@@ -150,7 +150,7 @@ class _Feasibility:
     least: float
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
-        """With room r = h+ - weight ||z - target||^2: P[c <= 0] r^+ + P[c > 0] (r - 1)^+, or r where that is < 0."""
+        """P[c <= 0] r^+ + P[c > 0] (r - 1)^+ with room r = h+ - weight ||z - target||^2, or r where that is < 0."""
         room = self.least - self.weight * (X - self.target).square().sum(1)
         beliefs = self.believing.given(chosen)
         mean, sd = beliefs.excess(X)

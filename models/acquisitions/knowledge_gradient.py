@@ -30,7 +30,7 @@ _SAMPLES = 512
 
 @dataclass(frozen=True)
 class KnowledgeGradient:
-    """How much a reading at x is expected to lower the least posterior mean, in targets.
+    """Expected reduction of the least posterior mean by a reading at x, in targets.
 
     The decisions are x itself, the trials, the minimiser of the mean and Sobol points of the whole box [-1, 1]^d: in a
     space with categories or known inequalities that box is larger than the space. Under known equalities they are of
@@ -74,7 +74,7 @@ class KnowledgeGradient:
 
 
 def _least_mean(posterior: ExactPosterior, space: SearchSpace | None) -> Tensor:
-    """Where the mean is least in the box or a space, encoded, shape (1, d)."""
+    """Point of the box or a space where the mean is least, encoded, shape (1, d)."""
     if space is not None:
         return minimiser(lambda X: posterior.mean_var(X)[0], space, _SAMPLES, _STARTS)
     mean = PosteriorMean(posterior.model, maximize=False)

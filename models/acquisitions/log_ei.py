@@ -21,11 +21,11 @@ from fieldcraft.models.surrogate import Posterior
 class LogEI:
     """log E[max(m - f(x), 0)], with m the least posterior mean among the observed points (see ``incumbent``).
 
-    Where the noise is stated, m is lower by the doubt about that mean. The logarithm stays finite and keeps its
-    gradient where the improvement itself underflows.
+    If the noise is stated, m is lowered by the standard deviation of that mean. The logarithm stays finite and keeps
+    its gradient where the improvement itself underflows.
 
     Args:
-        doubts: How many standard deviations of doubt m is lower, >= 0; 0 is the papers' (Neural-CBO).
+        doubts: Number of these standard deviations by which m is lowered, >= 0; 0 in the papers (Neural-CBO).
 
     Raises:
         ValueError: doubts is negative or not finite.
@@ -52,6 +52,6 @@ class LogEI:
         return AnalyticScore(posterior, pending, improving)
 
     def improvement(self, ceiling: float, posterior: Posterior, data: Observations) -> float:
-        """exp(ceiling) + best - m: nowhere is more expected than that below ``best`` (see Improving.improvement)."""
+        """exp(ceiling) + best - m: largest expected improvement below ``best`` anywhere (see Improving.improvement)."""
         _, doubt = best_belief(posterior, data)
         return math.exp(ceiling) + self.doubts * float(doubt)

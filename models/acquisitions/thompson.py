@@ -11,7 +11,7 @@ from fieldcraft.models.surrogate import Function, Posterior
 
 @dataclass(frozen=True)
 class _DrawScore:
-    """Minus the draw of each place: the best candidate is the minimiser of that function."""
+    """Minus the draw of each place, so that the best candidate is the minimiser of that function."""
 
     draws: tuple[Function, ...]
 
@@ -24,8 +24,8 @@ class _DrawScore:
 class Thompson:
     """One independent posterior draw for each place of the batch, x_j = argmin f_j, f_j ~ posterior.
 
-    Pending trials and earlier places are ignored by construction: the draws differ, and so do their minimisers. That
-    holds as long as the posterior has some variance left.
+    Pending trials and earlier places are ignored by construction: the draws differ, and so do their minimisers. This
+    requires that the posterior has some variance left.
     """
 
     def score(

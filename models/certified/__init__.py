@@ -1,1 +1,1 @@
-"""Global search with a proof: boxes, bounds, piecewise kernels, the MIQP."""
+"""Global search with proven bounds: boxes, bounds, piecewise kernels, the MIQP."""

@@ -1,4 +1,4 @@
-"""The boxes of a search space: where they begin, how they are halved and what known constraints cut off."""
+"""Boxes of a search space: the first ones, their halves, and cuts by known constraints."""
 
 from dataclasses import dataclass, replace
 from itertools import product
@@ -29,13 +29,14 @@ class Region:
     """A search space as boxes.
 
     Args:
-        roots: The boxes it consists of: one for every combination of levels of the categories.
-        scales: Length scales, by which sides are compared, shape (d,).
+        roots: The boxes it consists of: one for each combination of levels of the categories.
+        scales: Length scales, in units of which sides are compared, shape (d,).
         steps: Distance of neighbouring integers, shape (d,); 0 where a coordinate is continuous.
         normals: a of the constraints a . x <= b, shape (c, d); an equality is two of them.
         offsets: b with the tolerance within which a constraint counts as satisfied, shape (c,).
         curved: The quadratic constraints.
-        gone: Points that cannot be chosen, shape (k, d): a box that is one of them is no part of the region.
+        gone: Points that cannot be chosen, shape (k, d); a box that is such a single point does not belong to the
+            region.
         planes: The equalities.
     """
 
@@ -89,7 +90,7 @@ class Region:
         return (lower[kept], upper[kept]), rows.repeat(2)[kept]
 
     def half_spaces(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """Normals and offsets of half spaces that hold what the constraints leave of boxes with corners (B, d).
+        """Normals and offsets of half spaces that contain the feasible part of boxes with corners (B, d).
 
         Returns:
             Shapes (c, d) and (c,) where all constraints are linear, else (B, c, d) and (B, c).
@@ -105,7 +106,7 @@ class Region:
         return self.planes.onto((lower + upper) / 2)
 
     def best_centre(self, lower: Tensor, upper: Tensor, scores: Tensor, least: float) -> Tensor | None:
-        """The centre of the highest of scores (B,) that can be chosen, shape (d,); None where all are <= ``least``."""
+        """Selectable centre of the highest of scores (B,), shape (d,); None if all are <= ``least``."""
         centres = self.centres(lower, upper)
         index = (centres + 1) / self.steps.clamp_min(SAME)
         whole = (self.steps == 0) | ((index - index.round()).abs() < _OFF)
@@ -120,7 +121,7 @@ class Region:
         return centres[int(torch.where(allowed, scores, -torch.inf).argmax())]
 
     def _cut(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Corners (B, d) after the constraints, and which boxes hold a point of the region, shape (B,)."""
+        """Corners (B, d) after the constraints, and True for boxes that contain a point of the region, shape (B,)."""
         kept = torch.ones(len(lower), dtype=torch.bool, device=lower.device)
         for _ in range(_ROUNDS if len(self.offsets) or len(self.curved) else 0):
             kept = kept & (self.curved.least(lower, upper) <= 0).all(1)
@@ -139,24 +140,24 @@ class Region:
         return torch.where(whole, low * step - 1, lower), torch.where(whole, high * step - 1, upper)
 
     def _is_gone(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """Whether a box is one design that cannot be chosen, shape (B,)."""
+        """True for boxes that are one design that cannot be chosen, shape (B,)."""
         found = (upper - lower).amax(1) < SAME / 2
         found[found.clone()] = self._among_gone((lower + upper)[found] / 2, SAME / 2)
         return found
 
     def _among_gone(self, X: Tensor, apart: float = SAME) -> Tensor:
-        """Which rows of X (n, d) are less than ``apart`` from one that cannot be chosen, shape (n,)."""
+        """True for rows of X (n, d) closer than ``apart`` to a design that cannot be chosen, shape (n,)."""
         return (torch.cdist(X, self.gone, p=torch.inf) < apart).any(1)
 
 
 @dataclass(frozen=True, eq=False)
 class Equalities:
-    """Equalities E x = e, and how the continuous coordinates bring a point onto them.
+    """Equalities E x = e, and the moves of continuous coordinates that bring a point onto them.
 
     Args:
         E: Shape (k, d); k may be 0.
         e: Shape (k,).
-        lift: Moves (k, d) for each unit that is missing.
+        lift: Moves (k, d) for each unit of the residual.
     """
 
     E: Tensor
@@ -174,12 +175,12 @@ class Equalities:
         return len(self.e)
 
     def onto(self, X: Tensor) -> Tensor:
-        """X (n, d) moved onto the planes in the continuous coordinates, as far as these reach; (n, d)."""
+        """X (n, d) moved onto the planes in the continuous coordinates, as far as possible; (n, d)."""
         return X + (self.e - X @ self.E.mT) @ self.lift if len(self) else X
 
 
 def _tightened(lower: Tensor, upper: Tensor, normal: Tensor, offset: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Corners cut by a half space (d,) and (1,), or one for each box, and whether any of it is left, shape (B,)."""
+    """Corners cut by a half space (d,) and (1,), or one for each box, and True for non-empty boxes, shape (B,)."""
     least = torch.minimum(normal * lower, normal * upper)
     total = least.sum(1, keepdim=True)
     limit = (offset - total + least) / normal

@@ -1,7 +1,7 @@
 """Branch and bound over boxes: many boxes in each step, as one tensor batch.
 
 The boxes with the highest ceilings are halved; a half that cannot beat the best point found by more than the gap is
-dropped. At any time the highest ceiling of what is left and of what was dropped bounds the score everywhere. A box that
+dropped. At any time the highest ceiling among remaining and dropped boxes bounds the score everywhere. A box that
 is one design is not halved: it is dropped too, whatever its ceiling.
 """
 
@@ -23,10 +23,10 @@ _GAIN = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """What is known of a score in B boxes.
+    """Bounds of a score in B boxes, and its values at their centres.
 
     Args:
-        ceiling: A number that no score in the box exceeds, shape (B,).
+        ceiling: Upper bound of the score in the box, shape (B,).
         centre: The score at the centre, or at the point of the region's ``centres`` for it, shape (B,).
     """
 
@@ -36,7 +36,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a search ends.
+    """Limits at which a search ends.
 
     Args:
         gap: Largest ceiling minus best score at which the search is done.
@@ -53,14 +53,14 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The end of a search.
+    """Result of a search.
 
     Args:
         x: The best point, encoded, shape (d,).
         value: Its score.
-        ceiling: A number that no score in the region exceeds, not below ``value``.
-        status: "optimal" where ceiling - value <= gap, else the limit that struck; "numerical" where the ceilings of
-            single points are too high, and nothing else is left.
+        ceiling: Upper bound of the score in the region, not below ``value``.
+        status: "optimal" where ceiling - value <= gap, else the limit that ended the search; "numerical" where the
+            ceilings of single points are too high, and nothing else is left.
         nodes: Boxes that were bounded.
     """
 
@@ -76,10 +76,10 @@ class Search:
     """The search for the best point of a region to within a gap.
 
     Args:
-        bound: From the corners (B, d) of boxes to the bounds of the score in them.
-        improve: From a feasible point (d,) to one that is not worse, and its score.
+        bound: Function from the corners (B, d) of boxes to the bounds of the score in them.
+        improve: Function from a feasible point (d,) to one that is not worse, and its score.
         region: Where to search.
-        limits: When to end.
+        limits: Limits at which it ends.
     """
 
     bound: Callable[[Tensor, Tensor], Bounds]
@@ -88,7 +88,7 @@ class Search:
     limits: Limits
 
     def __call__(self, x: Tensor, value: float) -> Found:
-        """The end of the search that begins with a feasible point (d,) and its score."""
+        """Result of the search that begins with a feasible point (d,) and its score."""
         limits = self.limits
         deadline = None if limits.time_s is None else time.monotonic() + limits.time_s
         state = _State(x, value, -torch.inf, 0)
@@ -103,7 +103,7 @@ class Search:
         return Found(state.x, state.value, ceiling, status, state.nodes)
 
     def _bounded(self, state: "_State", front: "_Front") -> tuple["_State", "_Front"]:
-        """The boxes with their own ceilings where these are lower, and what their centres add to the state."""
+        """The boxes, with their own ceilings where these are lower, and the state updated by their centres."""
         parts = []
         for first in range(0, len(front.ceiling), 2 * self.limits.batch):
             part = front[first : first + 2 * self.limits.batch]
@@ -117,7 +117,7 @@ class Search:
         return state, _Front.joined([front[:0], *parts])
 
     def _advanced(self, state: "_State", boxes: "_Front", scores: Tensor) -> "_State":
-        """The state after a look at the centres of boxes with their scores (B,)."""
+        """The state after evaluation of the centres of boxes with their scores (B,)."""
         x, value, nodes = state.x, state.value, state.nodes + len(scores)
         best = self.region.best_centre(boxes.lower, boxes.upper, scores, value + _GAIN)
         if best is not None:
@@ -135,7 +135,7 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class _Front:
-    """Boxes that are left: corners (B, d) and ceilings (B,)."""
+    """Remaining boxes: corners (B, d) and ceilings (B,)."""
 
     lower: Tensor
     upper: Tensor
@@ -151,7 +151,7 @@ class _Front:
 
     @property
     def highest(self) -> float:
-        """The highest ceiling; minus infinity where no box is left."""
+        """The highest ceiling; minus infinity if no box is left."""
         return float(self.ceiling.max()) if len(self.ceiling) else -torch.inf
 
     def parted(self, n: int) -> tuple["_Front", "_Front"]:
@@ -170,11 +170,11 @@ class _State:
     nodes: int
 
     def without_hopeless(self, front: _Front, gap: float) -> tuple["_State", _Front]:
-        """The front without boxes that cannot beat the best by more than the gap, and their highest ceiling kept."""
+        """The front without boxes that cannot beat the best by more than the gap; keeps their highest ceiling."""
         return self._without(front, front.ceiling <= self.value + gap)
 
     def without_points(self, front: _Front) -> tuple["_State", _Front]:
-        """The front without boxes of one design, and their highest ceiling kept."""
+        """The front without boxes of one design; the state keeps their highest ceiling."""
         return self._without(front, (front.upper - front.lower < SAME / 2).all(1))
 
     def _without(self, front: _Front, gone: Tensor) -> tuple["_State", _Front]:

@@ -1,4 +1,4 @@
-"""What quadratic constraints leave of boxes: exclusion by a bound, and half spaces that hold what is left."""
+"""Cuts of boxes by quadratic constraints: exclusion by a bound, and half spaces that contain the feasible part."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class CurvedCuts:
     Args:
         Q: Symmetric matrices, shape (c, d, d); c may be 0.
         a: Shape (c, d).
-        b: With the tolerance within which a constraint counts as satisfied, shape (c,).
+        b: Right-hand sides plus the tolerance within which a constraint counts as satisfied, shape (c,).
     """
 
     Q: Tensor
@@ -34,11 +34,11 @@ class CurvedCuts:
         return len(self.b)
 
     def excess(self, X: Tensor) -> Tensor:
-        """By how much points X (n, d) violate each, shape (n, c)."""
+        """Violation of each constraint at points X (n, d), shape (n, c)."""
         return torch.einsum("ni,kij,nj->nk", X, self.Q, X) + X @ self.a.mT - self.b
 
     def least(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """A number that each excess does not fall below in boxes with corners (B, d), shape (B, c).
+        """Lower bound of each excess in boxes with corners (B, d), shape (B, c).
 
         It is the least value where Q is diagonal; products of two coordinates are bounded about the centre.
         """
@@ -51,7 +51,7 @@ class CurvedCuts:
     def half_spaces(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Normals n (B, c, d) and offsets o (B, c) of n . x <= o, which hold wherever in a box its constraint does.
 
-        The constraint about the centre, with a number that its second-order part does not fall below.
+        Each is the constraint about the centre, with a lower bound in place of its second-order part.
         """
         middle, half = (lower + upper) / 2, ((upper - lower) / 2).unsqueeze(1)
         normals = self._slopes(middle)

@@ -31,7 +31,7 @@ class PiecewiseKernel:
 
     Args:
         radial: The kernel.
-        form: In what it is linear.
+        form: Variable in which it is linear: r, or q = r^2.
         distances: Breakpoints R_0 = 0 < ... < R_M as distances, shape (M + 1,).
     """
 
@@ -43,7 +43,7 @@ class PiecewiseKernel:
     def of(
         cls, radial: Radial, form: Form, dimension: int, reach: float, tolerance: float | None = None
     ) -> "PiecewiseKernel":
-        """The paper's pieces for distances up to ``reach``; those off by more than ``tolerance`` are halved.
+        """The paper's pieces for distances up to ``reach``; pieces with an error above ``tolerance`` are halved.
 
         Raises:
             ValueError: the kernel's curvature is largest at a distance of zero, so that it has no such intervals.
@@ -56,7 +56,7 @@ class PiecewiseKernel:
 
     @cached_property
     def nodes(self) -> Array:
-        """Breakpoints in r or q, as ``form`` says, shape (M + 1,)."""
+        """Breakpoints in r or q, depending on ``form``, shape (M + 1,)."""
         return self.distances if self.form == "r" else self.distances**2
 
     @cached_property

@@ -38,8 +38,8 @@ class PiecewiseProcess:
         coefficients: a, shape (n,).
         constant: m0.
         optimism: b >= 0.
-        gram: Of which kernel the covariance of the readings is.
-        shift: What was added to its diagonal to make it positive definite.
+        gram: Kernel of the covariance of the readings.
+        shift: Number added to its diagonal to make it positive definite.
     """
 
     kernel: PiecewiseKernel
@@ -65,7 +65,7 @@ class PiecewiseProcess:
     ) -> "PiecewiseProcess":
         """The approximation of a posterior in the box of ``bounds`` (2, d); see PiecewiseKernel.of for the rest.
 
-        A term of a sum has the exact covariance here, for the interpolated one is made of all of them: see
+        A term of a sum has the exact covariance here, because the interpolated one needs all terms: see
         ``interpolated``.
         """
         scales = posterior.length_scales.numpy()
@@ -82,7 +82,7 @@ class PiecewiseProcess:
 
     @property
     def clipped(self) -> bool:
-        """Whether a variance below zero counts as zero."""
+        """True if a variance below zero counts as zero."""
         return self.gram == "exact"
 
     @property
@@ -99,7 +99,7 @@ class PiecewiseProcess:
         return np.asarray(np.linalg.solve(self.lower, self.kernel.value(self.distances(X)).T).T)
 
     def value(self, X: Array) -> Array:
-        """The approximate score at encoded X (m, d), shape (m,); minus infinity where a point does not belong."""
+        """The approximate score at encoded X (m, d), shape (m,); minus infinity for points outside the program."""
         z = self.whitened(X)
         variance = 1 - np.square(z).sum(axis=1)
         score = self.optimism * np.sqrt(np.maximum(variance, 0.0)) - self.constant - z @ self.coefficients
@@ -114,7 +114,7 @@ def farthest(centres: Array, corners: Array) -> Array:
 def interpolated(
     processes: Sequence[PiecewiseProcess], variances: Sequence[float], y: Array, noise: float
 ) -> list[PiecewiseProcess]:
-    """The terms of a sum with the covariance of the readings made of their own kernels k~.
+    """Terms of a sum with the covariance of the readings computed from their kernels k~.
 
     Args:
         processes: The terms, each in units in which its prior variance is 1, with the exact covariance.

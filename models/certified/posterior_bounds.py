@@ -47,7 +47,7 @@ class Process:
         root: V with V^T V = A, shape (n, n).
         weights: c, shape (n,).
         constant: m0.
-        error: By how much rounding may have moved a variance.
+        error: Largest error of a variance by rounding.
     """
 
     radial: Radial
@@ -106,8 +106,8 @@ class ScoreBounds:
     """An acquisition on an exact Gaussian process, as values and as bounds over boxes.
 
     Args:
-        process: The process, every pending trial and earlier place believed.
-        score: What is maximised.
+        process: The process, conditioned on its mean at pending trials and earlier places.
+        score: Score that is maximised.
     """
 
     process: Process
@@ -124,9 +124,9 @@ class ScoreBounds:
 
     @torch.no_grad()
     def bounds(self, lower: Tensor, upper: Tensor, normals: Tensor, offsets: Tensor) -> Bounds:
-        """Over the boxes between encoded corners (B, d) where normals (c, d) x <= offsets (c,).
+        """Bounds over the boxes between encoded corners (B, d) where normals (c, d) x <= offsets (c,).
 
-        Both may have a first axis of length B: half spaces of every box.
+        Normals and offsets may have a first axis of length B: half spaces of each box.
         """
         p = self.process
         middle = (lower + upper) / 2
@@ -141,7 +141,7 @@ class ScoreBounds:
         return Bounds(self._ceiling(found), values)
 
     def _ceiling(self, found: "_Linearised") -> Tensor:
-        """The largest score on the lower edge of what mean and standard deviation can be together.
+        """The largest score on the lower edge of the possible pairs of mean and standard deviation.
 
         In every box mean >= m, sd in [s, S] and mean - b sd >= L. The score falls with the mean, so that its maximum
         lies on the lower edge of this polygon, and it is quasiconvex, so that it lies at a corner of that edge.
@@ -185,12 +185,12 @@ class _Linearised:
 
     @property
     def mean(self) -> Tensor:
-        """At the centres, shape (B,)."""
+        """Mean at the centres, shape (B,)."""
         return self._centre[0]
 
     @property
     def sd(self) -> Tensor:
-        """At the centres, shape (B,)."""
+        """Standard deviation at the centres, shape (B,)."""
         return self._centre[1]
 
     @cached_property

@@ -34,10 +34,10 @@ _STATUS: dict[str, Status] = {
 
 @dataclass(frozen=True)
 class Effort:
-    """When SCIP ends.
+    """Limits at which SCIP ends.
 
     Args:
-        gap: Distance of bound and best value at which it is done.
+        gap: Difference of bound and best value at which it ends.
         nodes: Nodes of its tree.
         time_s: Wall time in seconds; None for no limit.
     """
@@ -49,12 +49,12 @@ class Effort:
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """The end of a program.
+    """Result of a program.
 
     Args:
         X: Its solutions as encoded points, the best first, shape (n, d); feasible to SCIP's tolerances.
-        bound: A number that its objective exceeds nowhere.
-        status: How it ended; "optimal" also where it has no solution.
+        bound: Upper bound of its objective.
+        status: Reason for its end; "optimal" also if it has no solution.
         nodes: Nodes of the tree.
     """
 
@@ -71,7 +71,7 @@ class Program:
     Args:
         process: The approximate process.
         space: A space without images.
-        mean_only: Whether to state the subproblem, whose objective is -mu~.
+        mean_only: True to state the subproblem, whose objective is -mu~.
     """
 
     process: PiecewiseProcess
@@ -79,12 +79,12 @@ class Program:
     mean_only: bool = False
 
     def solved(self, starts: Array, effort: Effort, floor: float | None = None) -> Solved:
-        """The end of the search that begins with points (m, d) of the space.
+        """Result of the search that begins with points (m, d) of the space.
 
         Args:
-            starts: Encoded points; those that do not belong to the program are passed over.
-            effort: When to end.
-            floor: Where given, only what is better is looked for.
+            starts: Encoded points; those outside the program are skipped.
+            effort: Limits at which it ends.
+            floor: If given, only better solutions are sought.
         """
         scip = _scip(effort)
         parts = _Parts.stated(scip, self.process, self.space, mean_only=self.mean_only)
@@ -106,7 +106,7 @@ class Program:
 
     @property
     def ceiling(self) -> float:
-        """What the objective cannot exceed: |z| and s lie in the unit ball, every k_i in [0, 1]."""
+        """Upper bound of the objective: |z| and s lie in the unit ball, every k_i in [0, 1]."""
         p = self.process
         if self.mean_only:
             return float(np.maximum(-p.weights, 0).sum()) - p.constant
@@ -133,7 +133,7 @@ class _Parts:
         t: Distances, or their squares; n.
         w: Weights of the breakpoints within reach of each input, n lists.
         k: Kernels, n.
-        z: L^-1 k, n; none where the mean alone is sought.
+        z: L^-1 k, n; empty for the subproblem of the mean.
         s: Standard deviation; likewise None.
     """
 
@@ -160,7 +160,7 @@ class _Parts:
         return cls(x, whole, size, t, w, k, z, s)
 
     def assigned(self, process: PiecewiseProcess, x: Array, z: Array) -> Iterator[tuple[Any, float]]:
-        """Every variable with its value at an encoded point (d,), whose L^-1 k is z (n,)."""
+        """All variables with their values at an encoded point (d,), whose L^-1 k is z (n,)."""
         yield from zip(self.x, x, strict=True)
         yield from ((index, round((x[column] + 1) / step)) for column, step, index in self.whole)
         r = process.distances(x[None])[0]
@@ -232,7 +232,7 @@ def _square_form(Q: Array, x: list[Any]) -> Any:
 
 
 def _kernels(scip: Any, process: PiecewiseProcess, bounds: Array) -> tuple[list[Any], list[list[Any]], list[Any]]:
-    """t, w and k of every input, joined by the breakpoints within its reach."""
+    """t, w and k of each input, linked by the breakpoints within its reach."""
     kernel, parts = process.kernel, []
     for far in farthest(process.centres, bounds / process.scales):
         reach = float(far if kernel.form == "r" else far**2)
@@ -249,7 +249,7 @@ def _kernels(scip: Any, process: PiecewiseProcess, bounds: Array) -> tuple[list[
 
 
 def _distances(scip: Any, process: PiecewiseProcess, x: list[Any], t: list[Any]) -> Any:
-    """t as the distance of x to every input, or its square, linear in a size ||x / l||^2 that is then returned."""
+    """Set t to the distance of x to each input, or its square, linear in a size ||x / l||^2; returns that size."""
     scaled = [(1 / float(scale)) * v for scale, v in zip(process.scales, x, strict=True)]
     if process.kernel.form == "r":
         for centre, distance in zip(process.centres, t, strict=True):
@@ -269,7 +269,7 @@ def _squares(scaled: list[Any], centre: Array) -> Any:
 
 
 def _moments(scip: Any, process: PiecewiseProcess, k: list[Any]) -> tuple[list[Any], Any]:
-    """z and s, joined to the kernels."""
+    """z and s, linked to the kernels."""
     from pyscipopt import quicksum
 
     z, s = [scip.addVar(lb=-1, ub=1) for _ in k], scip.addVar(lb=0, ub=1)

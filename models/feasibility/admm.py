@@ -1,4 +1,4 @@
-"""The alternating direction method of multipliers over the trials of a campaign, remade from their readings alone.
+"""Alternating direction method of multipliers over the trials of a campaign, computed from their readings alone.
 
     min f(x) subject to c_i(x) <= 0  becomes  min f(x) + M sum_i 1[c_i(z_i) > 0] subject to x = z_i,
 
@@ -25,12 +25,12 @@ _NEAR = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """What the method sees of the trials, in their order.
+    """Readings of the trials that the method uses, in their order.
 
     Args:
         X: Encoded designs, shape (n, d).
         f: Objective, minimised, in targets, shape (n,).
-        satisfied: Whether each constraint holds there, bool, shape (n, c).
+        satisfied: True where each constraint holds, shape (n, c).
     """
 
     X: Array
@@ -38,25 +38,25 @@ class Readings:
     satisfied: NDArray[np.bool_]
 
     def first(self, n: int) -> "Readings":
-        """Those of the first n trials."""
+        """Readings of the first n trials."""
         return Readings(self.X[:n], self.f[:n], self.satisfied[:n])
 
     def extended(self, more: "Readings") -> "Readings":
-        """Those and more after them."""
+        """The readings followed by more of them."""
         X, f = np.concatenate([self.X, more.X]), np.concatenate([self.f, more.f])
         return Readings(X, f, np.concatenate([self.satisfied, more.satisfied]))
 
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """Where the method stands.
+    """State of the method.
 
     Args:
         x: Solution of the optimality subproblem, shape (d,).
         z: Copies of the design, shape (c, d).
         y: Multipliers, shape (c, d).
         rho: Penalty.
-        turn: Whose trial is next: None for the optimality subproblem, else the constraint's number from 0.
+        turn: Subproblem of the next trial: None for optimality, else the constraint's number from 0.
     """
 
     x: Array
@@ -70,7 +70,7 @@ class Iterate:
         return np.asarray(self.rho / 2 * np.sum((X[:, None] - self.z + self.y / self.rho) ** 2, axis=(1, 2)))
 
     def target(self, i: int) -> Array:
-        """x + y_i/rho, which z_i is drawn to, shape (d,)."""
+        """x + y_i/rho, the point towards which z_i is drawn, shape (d,)."""
         return np.asarray(self.x + self.y[i] / self.rho)
 
 
@@ -79,7 +79,7 @@ class Alternation:
     """The order of the trials: one or more for the optimality subproblem, then as many for each feasibility one.
 
     Args:
-        start: Trials before the first subproblem, which belong to all.
+        start: Trials before the first subproblem, which count for all subproblems.
         each: Trials of one turn.
         rho: First penalty.
         M: Weight of a violated constraint.
@@ -91,7 +91,7 @@ class Alternation:
     M: float
 
     def replayed(self, readings: Readings) -> Iterate:
-        """Where the method stands after these trials.
+        """State of the method after these trials.
 
         A feasibility subproblem that the trials before it have solved has no trial of its own.
         """
@@ -116,12 +116,12 @@ class Alternation:
         return np.asarray(~readings.satisfied[:, i] + now.rho / (2 * self.M) * apart)
 
     def settled(self, now: Iterate, i: int, readings: Readings) -> bool:
-        """Whether a trial where the constraint holds lies where z_i is drawn to, to 0.05 sqrt(d)."""
+        """True if a trial where the constraint holds is within 0.05 sqrt(d) of the point towards which z_i is drawn."""
         near = now.rho / (2 * self.M) * _NEAR**2 * readings.X.shape[1]
         return bool(self.feasibility(now, i, readings).min() <= near)
 
     def _begun(self, readings: Readings) -> Iterate:
-        """No multipliers yet, and each z_i the nearest trial to the best one where its constraint holds."""
+        """First state: no multipliers, and each z_i the trial nearest to the best one where its constraint holds."""
         (_, c), (_, d) = readings.satisfied.shape, readings.X.shape
         best = readings.X[int(np.argmin(readings.f))]
         now = Iterate(best, np.tile(best, (c, 1)), np.zeros((c, d)), self.rho)

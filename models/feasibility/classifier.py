@@ -1,14 +1,14 @@
-"""Hidden constraints: where a design can be expected to give a result at all, learnt from successes and failures.
+"""Classifier of hidden constraints: the probability that a design gives a result, learnt from successes and failures.
 
 A Gaussian-process classifier with the probit likelihood, p(success at x | f) = Phi(f(x)), by Laplace's approximation
 (Rasmussen and Williams, 2006, section 3.4):
 
     f ~ GP(m, s^2 k),  k Matern 5/2 with one length scale a coordinate,  p(success at x) = Phi(E f / sqrt(1 + Var f)).
 
-Some dozens of trials say little of m, s and the length scales, one bit each at most, so the priors carry weight.
+Some dozens of trials hold little information on m, s and the length scales, one bit each at most, so the priors matter.
 m = c sqrt(1 + s^2) with c ~ N(0, 1) makes the share of successes before any data, Phi(c), uniform: Laplace's rule of
 succession, by which n successes and no failure do not make a failure impossible. The length scales have BoTorch's
-dimension-scaled prior (Hvarfner et al., 2024), and s lies near 2 until the trials say otherwise.
+dimension-scaled prior (Hvarfner et al., 2024), and s stays near 2 until the trials show otherwise.
 """
 
 import hashlib
@@ -43,14 +43,14 @@ _REFUSED = 1e12
 
 @dataclass(frozen=True, eq=False)
 class Attempts:
-    """Designs that were tried and whether each gave a result, in an order of their own.
+    """Designs that were tried, each with its success or failure, in sorted order.
 
-    Rows are sorted, so that the order of the trials changes nothing, not even the last bit. A design may come twice,
-    and with both outcomes.
+    Rows are sorted, so that the result does not depend on the order of the trials, to the last bit. A design may occur
+    twice, and with both outcomes.
 
     Args:
         X: Encoded designs, shape (n, d), n >= 1.
-        succeeded: Whether each gave a result, shape (n,).
+        succeeded: True for each that gave a result, shape (n,).
 
     Raises:
         ValueError: no attempt, shapes disagree, or a coordinate is not finite.
@@ -87,7 +87,7 @@ class Attempts:
         return sha.hexdigest()
 
     def some(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Rows (n,) or all: at random, the classes in proportion and neither lost."""
+        """Rows (n,) drawn at random, classes in proportion and both present; all rows if there are no more."""
         if len(self) <= n:
             return np.arange(len(self))
         good, bad = (rng.permutation(np.flatnonzero(self.succeeded == outcome)) for outcome in (True, False))
@@ -96,7 +96,7 @@ class Attempts:
         return np.sort(np.concatenate([bad[:n_bad], good[: n - n_bad]]))
 
     def tensors(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Of some rows (k,): the designs (k, d), and +1 for each success and -1 for each failure (k,)."""
+        """Designs (k, d) of some rows (k,), and +1 for each success and -1 for each failure (k,)."""
         return torch.tensor(self.X[rows]), torch.tensor(np.where(self.succeeded[rows], 1.0, -1.0))
 
 
@@ -116,7 +116,7 @@ class Latent:
 
     @classmethod
     def of(cls, flat: Array) -> "Latent":
-        """Of (log l_1, ..., log l_d, log s, c), shape (d + 2,)."""
+        """Prior from (log l_1, ..., log l_d, log s, c), shape (d + 2,)."""
         output = math.exp(2 * flat[-2])
         return cls(torch.tensor(flat[:-2]).exp(), output, float(flat[-1]) * math.sqrt(1 + output))
 
@@ -151,14 +151,14 @@ def log_success(mean: Tensor, variance: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class FeasibilityPosterior:
-    """What is believed of success at a design; it never changes.
+    """Beliefs about the success of designs; immutable.
 
     Args:
         latent_prior: Prior of the latent function.
         X: Encoded designs it was conditioned on, shape (n, d).
         approximation: Laplace's approximation at its mode.
         metrics: Log evidence, log posterior density of the hyper-parameters, hyper-parameters.
-        remarks: What is worth knowing of how it was made.
+        remarks: Notes on how it was made.
         kept: The state.
     """
 
@@ -192,14 +192,14 @@ class FeasibilityGP:
     """Gaussian-process classifier of success and failure.
 
     The hyper-parameters maximise Laplace's approximation of the marginal likelihood times weak priors. Above
-    ``n_fitted`` attempts they come from that many of them, and above ``n_exact`` so does the classifier itself: taken
-    at random, with successes and failures in proportion. Either is said in ``remarks``. Laplace's approximation errs on
-    the side of doubt: after a hundred successes and no failure it still expects one in sixteen.
+    ``n_fitted`` attempts they are fitted to that many of them, and above ``n_exact`` so is the classifier itself: drawn
+    at random, with successes and failures in proportion. ``remarks`` states either. Laplace's approximation
+    overestimates the uncertainty: after a hundred successes and no failure it still expects one failure in sixteen.
 
     Args:
         restarts: Searches from hyper-parameters drawn from their priors, beside the one from the priors' middle.
         n_fitted: Attempts up to which all of them fit the hyper-parameters, at O(n^3) a step.
-        n_exact: Attempts up to which all of them are learnt from.
+        n_exact: Attempts up to which the classifier uses all of them.
 
     Raises:
         ValueError: a number is out of its range.
@@ -214,11 +214,11 @@ class FeasibilityGP:
             refuse_below(name, getattr(self, name), least)
 
     def fit(self, X: Array, succeeded: NDArray[np.bool_], rng: np.random.Generator) -> FeasibilityPosterior:
-        """Fit to encoded designs X (n, d) and their outcomes (n,); the order of the rows changes nothing.
+        """Fit to encoded designs X (n, d) and their outcomes (n,); independent of the order of the rows.
 
         Args:
             X: Shape (n, d), n >= 1.
-            succeeded: Whether each gave a result; all of them may, or none.
+            succeeded: True for each that gave a result; all of them may, or none.
             rng: The only source of randomness.
 
         Raises:

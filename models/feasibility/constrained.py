@@ -20,7 +20,7 @@ _LEAST_SD = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Marginals:
-    """What is believed of feasibility at n points.
+    """Beliefs about feasibility at n points.
 
     Args:
         mean: Means of the noise-free g_k, zero where g_k = 0, shape (n, c).
@@ -50,15 +50,15 @@ class Marginals:
 
 @dataclass(frozen=True, eq=False)
 class ConstrainedPosterior:
-    """The objective's posterior, which knows where the constraints g_k(x) <= 0 are believed to hold.
+    """The objective's posterior, with beliefs about where the constraints g_k(x) <= 0 hold.
 
-    Each constraint is measured in standard deviations of its own readings, so that the sum of several is no sum of
-    units.
+    Each constraint is measured in standard deviations of its own readings, so that several can be
+    added.
 
     Args:
         objective: Beliefs about the minimised objective.
         constraints: Beliefs about each g_k.
-        hidden: Beliefs about which designs give a result at all; None where none has failed.
+        hidden: Beliefs about which designs give a result at all; None if none has failed.
         kept: Its state.
     """
 
@@ -69,17 +69,17 @@ class ConstrainedPosterior:
 
     @property
     def scaling(self) -> Scaling:
-        """How the objective's values become physical ones."""
+        """Map between the objective's values and physical ones."""
         return self.objective.scaling
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """The objective's, and with ``constraint1.`` ... and ``hidden.`` before them those of the others."""
+        """Metrics of the objective, and those of the others with the prefix ``constraint1.`` ... or ``hidden.``."""
         return {**self.objective.metrics, **self._others("metrics")}
 
     @property
     def remarks(self) -> Mapping[str, str]:
-        """The objective's, and with ``constraint1.`` ... and ``hidden.`` before them those of the others."""
+        """Remarks of the objective, and those of the others with the prefix ``constraint1.`` ... or ``hidden.``."""
         return {**self.objective.remarks, **self._others("remarks")}
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,7 +91,7 @@ class ConstrainedPosterior:
         return self.objective.draw(q, rng)
 
     def believe(self, X: Tensor) -> "ConstrainedPosterior":
-        """The same, had objective and constraints at X (k, d) been read at their means; no point teaches success."""
+        """The posterior as if objective and constraints at X (k, d) were read at their means; success is unchanged."""
         believed = tuple(posterior.believe(X) for posterior in self.constraints)
         return replace(self, objective=self.objective.believe(X), constraints=believed)
 
@@ -107,7 +107,7 @@ class ConstrainedPosterior:
         return means.mT - self._zeros, variances.mT.clamp_min(_LEAST_SD**2).sqrt()
 
     def marginals(self, X: Tensor) -> Marginals:
-        """All that is believed of feasibility at X (n, d)."""
+        """All beliefs about feasibility at X (n, d)."""
         return Marginals(*self.excess(X), None if self.hidden is None else self.hidden.latent(X))
 
     def log_feasible(self, X: Tensor) -> Tensor:
@@ -118,34 +118,34 @@ class ConstrainedPosterior:
         return self.marginals(X).log_feasible()
 
     def lower_excess(self, X: Tensor, widths: float | Sequence[float]) -> Tensor:
-        """Optimistic excesses at X (n, d): what must be <= 0 for the point to be possibly feasible.
+        """Optimistic excesses at X (n, d); a point may be feasible if all are <= 0.
 
         mean_k - width_k sd_k of each constraint and, where designs have failed, -(mean + width sd) of the classifier's
         latent function with the last width; shape (n, c) or (n, c + 1).
 
         Args:
             X: Encoded points, shape (n, d).
-            widths: Standard deviations that are granted, or taken where < 0: one number, or one for each column.
+            widths: Standard deviations that are subtracted, or added if < 0: one number, or one for each column.
         """
         return self.marginals(X).lower(widths)
 
     @property
     def columns(self) -> int:
-        """Number of things that can be infeasible: the constraints, and failing where designs have failed."""
+        """Number of ways to be infeasible: the constraints, and failing if designs have failed."""
         return len(self.constraints) + (self.hidden is not None)
 
     def believed_feasible(self, X: Tensor) -> Tensor:
-        """Whether at X (n, d) every constraint's mean is <= 0 and success is as likely as not; bool, shape (n,)."""
+        """True at X (n, d) where every constraint's mean is <= 0 and success is at least even; shape (n,)."""
         with torch.no_grad():
             return torch.as_tensor((self.lower_excess(X, 0.0) <= 0).all(dim=1))
 
     def read_feasible(self, X: Tensor) -> Tensor:
-        """Whether at X (n, d), designs that did give a result, every constraint's mean is <= 0; bool, shape (n,)."""
+        """True at X (n, d), designs that did give a result, where every constraint's mean is <= 0; shape (n,)."""
         return replace(self, hidden=None).believed_feasible(X)
 
     @cached_property
     def _moments(self) -> Moments:
-        """Those of the constraints, (c, n)."""
+        """Moments of the constraints, (c, n)."""
         return jointly(self.constraints)
 
     @cached_property
@@ -161,5 +161,5 @@ class ConstrainedPosterior:
 
 
 def about_objective(beliefs: Posterior) -> Posterior:
-    """Of beliefs under unknown constraints those about the objective; others as they are."""
+    """Beliefs about the objective, taken out of beliefs under unknown constraints; others are returned unchanged."""
     return beliefs.objective if isinstance(beliefs, ConstrainedPosterior) else beliefs

@@ -1,9 +1,9 @@
-"""Laplace's approximation of a latent Gaussian process seen through signs (Rasmussen and Williams, 2006, section 3.4).
+"""Laplace's approximation of a latent Gaussian process observed by signs (Rasmussen and Williams, 2006, section 3.4).
 
 With signs y_i = +1 or -1, p(y_i | f_i) = Phi(y_i f_i) and f ~ N(m, K), the posterior of f is approximated by
 N(f^, (K^-1 + W)^-1) at its mode f^ = m + K a, where a = d log p(y | f) / df and W = -d^2 log p(y | f) / df^2, diagonal
-and positive. Everything goes through B = I + W^1/2 K W^1/2, whose eigenvalues are at least one: K itself is never
-inverted, so that repeated designs do no harm.
+and positive. All computations use B = I + W^1/2 K W^1/2, whose eigenvalues are at least one: K itself is never
+inverted, so that repeated designs are allowed.
 """
 
 import math
@@ -27,7 +27,7 @@ def _hazard(z: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Laplace:
-    """The approximation at one a, which is the mode where ``gap`` is zero.
+    """The approximation at one a, which is the mode if ``gap`` is zero.
 
     Args:
         signs: y, each +1 or -1, shape (n,).
@@ -49,7 +49,7 @@ class Laplace:
 
     @classmethod
     def at(cls, K: Tensor, constant: float, signs: Tensor, weights: Tensor) -> "Laplace":
-        """At given weights, in O(n^3).
+        """Approximation at given weights, in O(n^3).
 
         Args:
             K: Prior covariance of the latent values, shape (n, n).
@@ -69,10 +69,10 @@ class Laplace:
 
     @classmethod
     def mode(cls, K: Tensor, constant: float, signs: Tensor) -> "Laplace":
-        """At the mode, by Newton's method from f = m (algorithm 3.1).
+        """Approximation at the mode, by Newton's method from f = m (algorithm 3.1).
 
-        log p(y | f) is concave, so the mode is the only one. Full steps lead there with this likelihood: at most 15 of
-        them over thousands of random cases, s up to 50.
+        log p(y | f) is concave, so the mode is unique. Full steps converge with this likelihood: at most 15 of them
+        over thousands of random cases, s up to 50.
 
         Args:
             K: Shape (n, n).
@@ -80,7 +80,7 @@ class Laplace:
             signs: Shape (n,).
 
         Raises:
-            ValueError: Newton's method does not settle, or a number is not finite.
+            ValueError: Newton's method does not converge, or a number is not finite.
         """
         here = cls.at(K, constant, signs, torch.zeros_like(signs))
         for _ in range(_STEPS):
@@ -100,7 +100,7 @@ class Laplace:
     def _newton(self, K: Tensor) -> Tensor:
         """Newton's step of the weights (n,): (I + W K) step = gap.
 
-        Solved for the step and not for the new weights, rounding does not pile up.
+        The system is solved for the step and not for the new weights, so that rounding errors do not accumulate.
         """
         return self.gap - self.root * self.factor.solve(self.root * (K @ self.gap))
 

@@ -1,4 +1,4 @@
-"""The point of least summed violation of smooth excesses, where the sum itself has kinks."""
+"""Point of least summed violation of smooth excesses; the sum itself is not smooth."""
 
 from collections.abc import Callable
 
@@ -14,8 +14,7 @@ Room = Callable[[Array], tuple[Array, Array]]
 def least_violation(room: Room, start: Array, bounds: Array, max_iterations: int) -> Array:
     """argmin sum_k [e_k(x)]^+ near start (d,), by SLSQP on sum_k t_k under t_k >= e_k(x) and t_k >= 0; (d,).
 
-    The least sum mostly lies where some e_k turns positive: there gradients of the sum lead nowhere, and those of the
-    e_k lead on.
+    The least sum mostly lies where some e_k turns positive. The sum is not differentiable there, but each e_k is.
 
     Args:
         room: Minus the excesses e and their gradients.

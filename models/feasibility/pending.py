@@ -1,4 +1,4 @@
-"""A constrained posterior that believes pending points and those of earlier places, conditioned once for each batch."""
+"""A constrained posterior, conditioned on its means at pending points and earlier places, once for each batch."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 
 @dataclass(frozen=True, eq=False)
 class Believing:
-    """What is believed of feasibility while a batch is chosen.
+    """Beliefs about feasibility while a batch is chosen.
 
     Args:
         posterior: Beliefs from the data.

@@ -1,9 +1,9 @@
-"""A kernel that is a sum over the coordinates plus one over all of them together, and its evidence.
+"""Kernel that is a sum over the coordinates plus one over all of them together, and its evidence.
 
     k(x, x') = 1 + sum_i a_i^2 m(|x_i - x'_i| / l_i) + b^2 m(||x - x'|| / l_0),    m Matern of smoothness 5/2
 
 A first-order additive process with the interaction of full order (Duvenaud, Nickisch and Rasmussen, 2011): where the
-objective is nearly a sum of functions of one variable, n readings tell of each of the d functions and not of one
+objective is nearly a sum of functions of one variable, n readings inform each of the d functions instead of one
 function of d variables. The constant 1 is the prior variance of the mean.
 """
 
@@ -38,7 +38,7 @@ _FULL_SIZE = math.log(0.1)
 
 @dataclass(frozen=True, eq=False)
 class AdditiveKernel:
-    """Hyper-parameters.
+    """Hyper-parameters of the kernel.
 
     Args:
         sizes: log a_i^2 and, last, log b^2, shape (d + 1,), in squared target units.
@@ -95,7 +95,7 @@ class AdditiveKernel:
 
     @classmethod
     def of(cls, flat: Array) -> "AdditiveKernel":
-        """From sizes, scales and log_noise in one array (2 d + 3,)."""
+        """Kernel from sizes, scales and log_noise in one array (2 d + 3,)."""
         half = (len(flat) - 1) // 2
         parts = torch.from_numpy(np.array(flat, dtype=np.float64))
         return cls(parts[:half], parts[half : 2 * half], float(flat[-1]))
@@ -119,7 +119,7 @@ class Evidence:
     """
 
     def __init__(self, X: Array, y: Array, noise_variance: float | None) -> None:
-        """For encoded points X (n, d) and targets y (n,), with known noise variance or None to learn it."""
+        """Take encoded points X (n, d) and targets y (n,), with known noise variance or None to fit it."""
         d = X.shape[1]
         apart = np.abs(X[:, None, :] - X[None, :, :]).transpose(2, 0, 1)
         self.distances = np.concatenate([apart, np.sqrt((apart**2).sum(0, keepdims=True))])
@@ -164,7 +164,7 @@ def fit_kernel(X: Array, y: Array, noise_variance: float | None, starts: Array) 
     Args:
         X: Encoded points, shape (n, d).
         y: Targets, shape (n,).
-        noise_variance: Of a target where it is known; None to learn it.
+        noise_variance: Variance of a target if it is known; None to fit it.
         starts: Standard normal offsets from the centre of the prior to begin L-BFGS-B at, shape (s, 2 d + 3).
 
     Raises:
@@ -175,5 +175,5 @@ def fit_kernel(X: Array, y: Array, noise_variance: float | None, starts: Array) 
 
 
 def factor(kernel: AdditiveKernel, X: Tensor) -> Factor:
-    """Of the covariance of readings at X (n, d), noise included."""
+    """Factor of the covariance of readings at X (n, d), noise included."""
     return Factor.of(kernel(X, X), kernel.noise)

@@ -1,4 +1,4 @@
-"""Further ways to draw functions from an exact Gaussian process, each one sum of kernels or of features."""
+"""Draws of functions from an exact Gaussian process: sums of kernels or of features."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ def joint(
 
     With C the posterior covariance, V diag(e) V^T = C(S, S) and z ~ N(0, I):
     f(x) = mean(x) + C(x, S) V diag(e)^-1/2 z, whose distribution at S is exactly the posterior's; elsewhere the
-    variance that S does not explain is missing.
+    variance that S does not determine is missing.
     """
     X, factor = posterior.fit.X, posterior.factor
     with torch.no_grad():
@@ -55,7 +55,7 @@ def _sobol(dimension: int, n: int, rng: np.random.Generator, space: SearchSpace 
 
 
 def _inverse_root(covariance: Tensor) -> Tensor:
-    """V diag(e)^-1/2 over the eigenvalues e that are no rounding, shape (m, rank)."""
+    """V diag(e)^-1/2 over the eigenvalues e above rounding, shape (m, rank)."""
     values, vectors = torch.linalg.eigh(covariance)
     kept = values > _RANK * values[-1].clamp_min(torch.finfo(values.dtype).tiny)
     root: Tensor = vectors[:, kept] / values[kept].sqrt()

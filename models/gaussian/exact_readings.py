@@ -1,4 +1,4 @@
-"""Beliefs that pass through readings which would come out the same again."""
+"""Beliefs that pass through readings, for designs that give the same number when read again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,19 +21,20 @@ _LEAST_VARIANCE = 1e-10  # of a standardised target; below it GPyTorch warns
 
 @dataclass(frozen=True, eq=False)
 class ThroughReadings:
-    """Beliefs that are certain of each reading at its design, and as they were beyond ``REACH`` of it.
+    """Beliefs that are certain of each reading at its design and unchanged farther than ``REACH`` from it.
 
-    What a surrogate cannot represent it takes for noise, and then hopes for a better reading of the same design, or of
-    one a hair's breadth away, as often as it is asked. Where a design that is read again gives the same number, what is
-    left of a reading belongs to the place (the nugget as variation on the least scale: Cressie, 1993, section 3.2):
+    A surrogate takes for noise what it cannot represent. It then expects a better reading of the same design, or of one
+    very close to it, each time. If a design that is read again gives the same number, the residual of a reading belongs
+    to the place (the nugget as variation on the least scale: Cressie, 1993, section 3.2):
 
         mean'(x) = mean(x) + k(x)^T K^-1 (t - mean(X)),    k(x, x') = exp(-|x - x'|^2 / (2 d REACH^2)),    K = k(X, X).
 
-    The error of the beliefs hardly changes over so short a way. With x_i the nearest of the designs read the variance
-    is that of e(x) - k_i e(x_i), where Cov(e(x), e(x_i)) = Var(e(x_i)): variance(x) - variance(x_i) (1 - (1 - k_i)^2).
+    The error of the beliefs hardly changes over so short a distance. With x_i the nearest of the designs read the
+    variance is that of e(x) - k_i e(x_i), where Cov(e(x), e(x_i)) = Var(e(x_i)):
+    variance(x) - variance(x_i) (1 - (1 - k_i)^2).
 
     Args:
-        beliefs: What the surrogate made of the readings.
+        beliefs: Posterior of the surrogate.
         X: Encoded designs that were read, shape (n, d).
         targets: Their readings in targets, shape (n,).
     """
@@ -44,17 +45,17 @@ class ThroughReadings:
 
     @property
     def scaling(self) -> Scaling:
-        """That of the beliefs."""
+        """Scaling of the beliefs."""
         return self.beliefs.scaling
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Those of the beliefs."""
+        """Metrics of the beliefs."""
         return self.beliefs.metrics
 
     @property
     def remarks(self) -> Mapping[str, str]:
-        """Those of the beliefs."""
+        """Remarks of the beliefs."""
         return self.beliefs.remarks
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,15 +67,15 @@ class ThroughReadings:
         return mean + near @ self._weights, (variance - known).clamp_min(_LEAST_VARIANCE)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
-        """q functions of the beliefs, each led through the readings."""
+        """q functions of the beliefs, each corrected to pass through the readings."""
         return [self._led(function) for function in self.beliefs.draw(q, rng)]
 
     def believe(self, X: Tensor) -> "ThroughReadings":
-        """The beliefs had X (k, d) been read at their mean."""
+        """The beliefs as if X (k, d) had been read at their mean."""
         return replace(self, beliefs=self.beliefs.believe(X))
 
     def state(self) -> dict[str, Tensor]:
-        """That of the beliefs."""
+        """State of the beliefs."""
         return self.beliefs.state()
 
     @cached_property
@@ -94,7 +95,7 @@ class ThroughReadings:
             return self.beliefs.mean_var(self.X)[1]
 
     def _likeness(self, X: Tensor) -> Tensor:
-        """k at X (m, d) and the designs read, shape (m, n); differentiable also where two points are one."""
+        """k at X (m, d) and the designs read, shape (m, n); differentiable also where two points coincide."""
         apart = (X[:, None, :] - self.X).square().sum(dim=2)
         return torch.exp(-apart / (2 * self.X.shape[1] * REACH**2))
 
@@ -105,7 +106,7 @@ class ThroughReadings:
 
 
 def through_readings(posterior: Posterior, data: Observations) -> Posterior:
-    """Beliefs about the objective, led through its readings; those about constraints stay as they are."""
+    """Beliefs about the objective, corrected to pass through its readings; those about constraints are unchanged."""
     if isinstance(posterior, ConstrainedPosterior):
         return replace(posterior, objective=through_readings(posterior.objective, data))
     return ThroughReadings(posterior, torch.tensor(data.X), torch.tensor(data.targets))

@@ -1,4 +1,4 @@
-"""Hyper-parameters of an exact Gaussian process: the log posterior, its analytic gradient, and its ascent.
+"""Hyper-parameters of an exact Gaussian process: the log posterior, its analytic gradient, and its maximisation.
 
 With the targets t ~ N(c 1, S), S = K + v I, K of unit variance with one length scale l_m for each coordinate,
 
@@ -56,10 +56,10 @@ class LogPosterior:
     """Log posterior density of l and v, as a function of theta = (log l_1, ..., log l_d, and log v where unknown).
 
     Args:
-        kernel: Which correlation.
+        kernel: Kind of correlation.
         X: Points in the unit cube, shape (n, d).
         targets: Shape (n,).
-        noise: v where it is known.
+        noise: v if it is known.
     """
 
     kernel: Kernel
@@ -70,7 +70,7 @@ class LogPosterior:
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """The density at theta and its gradient; minus infinity and zeros where it is not finite.
 
-        The covariance having no Cholesky factor counts as such.
+        This includes a covariance without a Cholesky factor.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             value, gradient = self._likelihood(theta)
@@ -89,7 +89,7 @@ class LogPosterior:
         return self._residual(factor)[0]
 
     def maximised(self, theta: Array) -> tuple[float, Array]:
-        """The largest density that L-BFGS-B reaches from theta, and where; minus infinity where theta has none."""
+        """Largest density that L-BFGS-B reaches from theta, and its theta; minus infinity if there is none."""
         n = len(self.targets)
 
         def mean_loss(at: Array) -> tuple[float, Array]:

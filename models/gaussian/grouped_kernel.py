@@ -1,4 +1,4 @@
-"""A kernel that is a sum over disjoint groups of coordinates, and the evidence of its hyper-parameters.
+"""Kernel that is a sum over disjoint groups of coordinates, and the evidence of its hyper-parameters.
 
     k(x, x') = sum_g a_g^2 m(r_g),    r_g^2 = sum_{j in g} (x_j - x'_j)^2 / l_j^2
 
@@ -42,7 +42,7 @@ _TINY = 1e-30
 
 @dataclass(frozen=True, eq=False)
 class GroupedKernel:
-    """Hyper-parameters.
+    """Hyper-parameters of the kernel.
 
     Args:
         kind: The kernel m of every group.
@@ -97,7 +97,7 @@ class GroupedKernel:
 
     @classmethod
     def of(cls, kind: Kernel, groups: Groups, flat: Array) -> "GroupedKernel":
-        """From sizes, scales and log_noise in one array (g + d + 1,).
+        """Kernel from sizes, scales and log_noise in one array (g + d + 1,).
 
         Raises:
             ValueError: the array is of other groups.
@@ -119,12 +119,12 @@ class GroupedKernel:
 class GroupedEvidence:
     """log p(y) at the likeliest constant plus the log prior density of the hyper-parameters, with its exact gradient.
 
-    With P = (K + N)^-1 and alpha = P (y - constant), the derivative by K is 1/2 (alpha alpha^T - P); how the constant
-    moves does not count, because it is the likeliest.
+    With P = (K + N)^-1 and alpha = P (y - constant), the derivative by K is 1/2 (alpha alpha^T - P); the derivative by
+    the constant is zero, because it is the likeliest.
     """
 
     def __init__(self, X: Array, y: Array, kind: Kernel, groups: Groups, noise_variance: float | None) -> None:
-        """For encoded points X (n, d) and targets y (n,), with known noise variance or None to learn it."""
+        """Take encoded points X (n, d) and targets y (n,), with known noise variance or None to fit it."""
         points = torch.tensor(X)
         self._squares = (points.mT.unsqueeze(2) - points.mT.unsqueeze(1)).square()
         self._y, self._radial, self._groups = torch.tensor(y), Radial(kind), groups
@@ -179,7 +179,7 @@ def fit_groups(
         y: Targets, shape (n,).
         kind: The kernel.
         groups: The coordinates of each group.
-        noise_variance: Of a target where it is known; None to learn it.
+        noise_variance: Variance of a target if it is known; None to fit it.
         starts: Standard normal offsets from the centre of the prior to begin L-BFGS-B at, shape (s, g + d + 1).
 
     Raises:
@@ -190,7 +190,7 @@ def fit_groups(
 
 
 def by_columns(names: Sequence[str], columns: Sequence[slice], asked: Sequence[Sequence[str]]) -> Groups:
-    """The coordinates of each group of variables; a variable that no group names is one of its own, after them.
+    """Coordinates of each group of variables; each variable outside the groups is a group of its own, after them.
 
     Args:
         names: Of all variables.

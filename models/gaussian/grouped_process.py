@@ -1,4 +1,4 @@
-"""The posterior of a constant and one function of each group of coordinates, and of each of these functions.
+"""Posterior of a constant and one function of each group of coordinates, and of each of these functions.
 
 With A = (sum_g K_g + N)^-1 over all readings, the term f_g has the mean k_g^T A (y - constant) and the variance
 a_g^2 - k_g^T A k_g, k_g its own covariance with the readings (Kandasamy, Schneider and Poczos, 2015, section 3.1).
@@ -33,7 +33,7 @@ class Part:
         factor: Of the inverse of B.
         size: a_g.
         noise_variance: Of a reading, divided by a_g^2.
-        constant: What is added to the mean: nothing.
+        constant: Number added to the mean: 0.
     """
 
     fit: Fit
@@ -70,7 +70,7 @@ class GroupedPosterior(SummedPosterior):
         return own | sizes | scales
 
     def parts(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (g, n) and variance (g, n) of every term at X (n, d); constant and means sum to the mean of the whole.
+        """Mean (g, n) and variance (g, n) of each term at X (n, d); the means and the constant sum to the whole mean.
 
         The variances do not sum to that of the whole, because the terms are correlated given the readings.
         """
@@ -84,7 +84,7 @@ class GroupedPosterior(SummedPosterior):
 
     @cached_property
     def terms(self) -> tuple[Part, ...]:
-        """Every term as a process of its own."""
+        """Terms of the sum, each as a process of its own."""
         return tuple(map(self._term, range(len(self.groups))))
 
     def _term(self, group: int) -> Part:
@@ -111,9 +111,9 @@ def membership(groups: Groups) -> Tensor:
 
 
 def grouped_process(beliefs: Posterior, who: str, instead: str) -> GroupedPosterior:
-    """Beliefs that ``who`` can only use where they are a sum over groups, ``instead`` being what takes any.
+    """The beliefs, if they are a sum over groups as ``who`` requires; else an error that suggests ``instead``.
 
-    Of beliefs under unknown constraints, those about the objective.
+    Under unknown constraints, these are the beliefs about the objective.
 
     Raises:
         ValueError: they are another posterior.

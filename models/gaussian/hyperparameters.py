@@ -1,4 +1,4 @@
-"""Priors of the hyper-parameters of a sum of kernels, all as logarithms, and the search for their likeliest values."""
+"""Priors of the hyper-parameters of a sum of kernels, all as logarithms, and the search for the likeliest values."""
 
 import math
 from collections.abc import Sequence
@@ -45,12 +45,12 @@ class Density(Protocol):
         ...
 
     def __call__(self, flat: Array) -> tuple[float, Array]:
-        """Its logarithm at flat (p,), minus infinity where there is none, and its gradient (p,)."""
+        """Logarithm of the density at flat (p,), minus infinity where there is none, and its gradient (p,)."""
         ...
 
 
 def noise_prior(noise_variance: float | None) -> tuple[float, Interval]:
-    """Mean and bounds of the log of a reading's variance, which is known or, with None, fitted."""
+    """Mean and bounds of the log variance of a reading, which is known or, if None, fitted."""
     if noise_variance is None:
         return _NOISE_MEAN, _NOISES
     known = math.log(max(noise_variance, math.exp(_NOISES[0])))
@@ -63,7 +63,7 @@ def likeliest(density: Density, starts: Array, trials: int) -> tuple[Array, floa
     Args:
         density: Of the hyper-parameters.
         starts: Standard normal offsets from the centre of the prior to begin L-BFGS-B at, shape (s, p).
-        trials: How many it was made of, for the error.
+        trials: Number of trials it was computed from, for the error.
 
     Raises:
         ValueError: no start gave a finite density.

@@ -116,7 +116,7 @@ class Planes:
 
     Args:
         normals: a, shape (c, d); (B, c, d) where every box has its own.
-        slack: What is left of each at each centre, shape (B, c); negative where the centre lies outside.
+        slack: Slack of each at each centre, shape (B, c); negative where the centre lies outside.
     """
 
     normals: Tensor
@@ -128,7 +128,7 @@ class Planes:
 
 @dataclass(frozen=True, eq=False)
 class Quadratics:
-    """base + linear . d + square . d^2 about the centres of B boxes, which bound a function from below.
+    """base + linear . d + square . d^2 about the centres of B boxes, lower bounds of a function.
 
     Args:
         base: Shape (B,).
@@ -141,10 +141,10 @@ class Quadratics:
     square: Tensor
 
     def least(self, half: Tensor, planes: Planes) -> Tensor:
-        """Least value over |d_j| <= half_j, or a number below it where planes cut the box, shape (B,).
+        """Least value over |d_j| <= half_j, shape (B,), or a lower bound of it where planes cut the box.
 
-        Planes enter with a multiplier >= 0 each: whatever it is, the result is a bound, and the best is sought one
-        plane after the other by bisection of the slope of the dual function.
+        Planes enter with a multiplier >= 0 each. Any multiplier gives a bound; the best is sought one plane after the
+        other by bisection of the slope of the dual function.
         """
         linear, base = self.linear, self.base
         normals = planes.normals.expand(len(half), -1, -1)
@@ -175,14 +175,14 @@ class Quadratics:
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """B boxes about the centres x_i of n kernels in d coordinates, and what every bound over them is made of.
+    """B boxes about the centres x_i of n kernels in d coordinates, and the quantities of all bounds over them.
 
     Args:
         radial: The kernel.
         apart: Box centre minus x_i, shape (B, d, n).
         half: Half widths, shape (B, d), >= 0.
-        planes: What further cuts the boxes.
-        size: Largest absolute coordinate of anything, for the allowance for rounding.
+        planes: Half spaces that cut the boxes.
+        size: Largest absolute coordinate, for the allowance for rounding.
     """
 
     radial: Radial
@@ -221,7 +221,7 @@ class Boxes:
         return (self.apart.abs() + self.half.unsqueeze(-1)).square_().sum(1)
 
     def floor(self, w: Tensor) -> Tensor:
-        """A number that sum_i w_i k_i(x) does not fall below in each box, shape (B,), for weights w (B, n)."""
+        """Lower bound of sum_i w_i k_i(x) in each box, shape (B,), for weights w (B, n)."""
         remainder = self._remainder(w)
         found = self._taylor(w, remainder)
         coarse = torch.nonzero(remainder > _COARSE).squeeze(1)

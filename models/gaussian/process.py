@@ -36,15 +36,15 @@ SMOOTHNESS: Mapping[Kernel, float] = {"matern12": 0.5, "matern32": 1.5, "matern5
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Data and hyper-parameters: all that an exact posterior is made of.
+    """Data and hyper-parameters that determine an exact posterior.
 
     Args:
-        kernel: Which kernel the parameters are of.
+        kernel: Kind of the kernel.
         X: Encoded points, shape (n, d).
         targets: Shape (n,).
-        noise: Known variance of a target, a number; None where it was fitted.
+        noise: Known variance of a target, a number; None if it was fitted.
         parameters: Hyper-parameters by GPyTorch's names.
-        metrics: What the fit achieved.
+        metrics: Metrics of the fit.
     """
 
     kernel: Kernel
@@ -55,7 +55,7 @@ class Fit:
     metrics: Mapping[str, float]
 
     def state(self) -> dict[str, Tensor]:
-        """As tensors by name."""
+        """Tensors by name."""
         parameters = {_PARAMETER + name: value.detach().clone() for name, value in self.parameters.items()}
         metrics = {_METRIC + name: torch.tensor(value, dtype=torch.float64) for name, value in self.metrics.items()}
         noise = {} if self.noise is None else {"noise": self.noise.clone()}
@@ -63,7 +63,7 @@ class Fit:
 
     @classmethod
     def of(cls, kernel: Kernel, X: Tensor, targets: Tensor, state: Mapping[str, Tensor]) -> "Fit":
-        """The fit whose state this was, to X (n, d) and targets (n,).
+        """The fit restored from ``state``, to X (n, d) and targets (n,).
 
         Raises:
             ValueError: the state is of other data.
@@ -79,9 +79,10 @@ class Fit:
 
 
 def fitted(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None, starts: int) -> Fit:
-    """Hyper-parameters of the largest posterior density over ``starts`` ascents, by torch's ambient generator.
+    """Hyper-parameters of the largest posterior density over ``starts`` ascents.
 
-    The first starts at the priors' modes, each other at a draw of them.
+    The first ascent starts at the priors' modes, each other one at a draw from the priors, by torch's ambient
+    generator.
 
     Raises:
         ValueError: no start gave a finite density.
@@ -103,14 +104,14 @@ def fitted(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None, sta
 
 @dataclass(frozen=True, eq=False)
 class ExactPosterior:
-    """Posterior of an exact Gaussian process: a SingleTaskGP whose parameters are not touched again.
+    """Posterior of an exact Gaussian process: a SingleTaskGP whose parameters stay fixed.
 
     Args:
-        model: In the unit cube, where BoTorch works: its inputs are (X + 1) / 2.
-        fit: What it was made of.
-        scaling: How targets become readings.
-        sampler: From this posterior, a number q and a generator to q drawn functions.
-        remarks: What is worth knowing of how it was made.
+        model: Model in the unit cube, where BoTorch works: its inputs are (X + 1) / 2.
+        fit: Data and hyper-parameters.
+        scaling: Map between targets and readings.
+        sampler: Function from this posterior, a number q and a generator to q drawn functions.
+        remarks: Notes on how it was made.
     """
 
     model: SingleTaskGP
@@ -133,11 +134,11 @@ class ExactPosterior:
         return self.constant + self._weights @ cross, (1 - explained).clamp_min(0.0)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
-        """q functions, in the way the surrogate names."""
+        """q functions, drawn by the surrogate's method."""
         return self.sampler(self, q, rng)
 
     def believe(self, X: Tensor) -> "ExactPosterior":
-        """Conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
         with torch.no_grad():
             mean = self.mean_var(X)[0]
         inputs, targets = torch.cat([self.fit.X, X.detach()]), torch.cat([self.fit.targets, mean])
@@ -149,7 +150,7 @@ class ExactPosterior:
         return leave_one_out(self.factor, self.fit.targets - self.constant)
 
     def information_gain(self) -> float:
-        """1/2 log det(I + K / noise) of the readings, believed ones too, in nats."""
+        """1/2 log det(I + K / noise) of the readings, including believed ones, in nats."""
         return 0.5 * (float(self.factor.logdet()) - len(self.fit.targets) * math.log(self.noise_variance))
 
     def state(self) -> dict[str, Tensor]:
@@ -180,7 +181,7 @@ class ExactPosterior:
 
     @cached_property
     def factor(self) -> Factor:
-        """Of the covariance of the readings, noise included."""
+        """Factor of the covariance of the readings, noise included."""
         with torch.no_grad():
             return Factor.of(self.kernel(self.fit.X, self.fit.X), self.noise_variance)
 
@@ -222,9 +223,9 @@ def posterior(
 
 
 def exact_process(beliefs: Posterior, who: str, instead: str) -> ExactPosterior:
-    """Beliefs that ``who`` can only use where they are an exact Gaussian process, ``instead`` being what takes any.
+    """The beliefs, if they are an exact Gaussian process as ``who`` requires; else an error that suggests ``instead``.
 
-    Of beliefs under unknown constraints, those about the objective.
+    Under unknown constraints, these are the beliefs about the objective.
 
     Raises:
         ValueError: they are another posterior.
@@ -239,7 +240,7 @@ def exact_process(beliefs: Posterior, who: str, instead: str) -> ExactPosterior:
 
 
 def to_unit(X: Tensor) -> Tensor:
-    """Encoded [-1, 1] to [0, 1], where BoTorch's prior of the length scales is meant to live."""
+    """X mapped from the encoded [-1, 1] to [0, 1], for which BoTorch's prior of the length scales is made."""
     return (X + 1) / 2
 
 
@@ -279,7 +280,7 @@ def build(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None) -> S
 
 
 def _start(model: SingleTaskGP, restart: int) -> Array:
-    """Where an ascent starts: at the priors' modes, where the model is built (restart 0), or at a draw of them."""
+    """Start of an ascent: the priors' modes, at which the model is built (restart 0), or a draw from the priors."""
     if restart:
         sample_all_priors(model)
     values: Array = parameters_to_vector(_positive(model)).detach().numpy()
@@ -287,13 +288,13 @@ def _start(model: SingleTaskGP, restart: int) -> Array:
 
 
 def _positive(model: SingleTaskGP) -> list[Tensor]:
-    """The parameters that are not the constant, which BoTorch bounds and does not transform: scales, then noise."""
+    """The parameters except the constant, which BoTorch bounds and does not transform: scales, then noise."""
     unknown = [p for name, p in model.likelihood.named_parameters() if name.endswith("raw_noise")]
     return [model.covar_module.raw_lengthscale, *unknown]
 
 
 def _set(model: SingleTaskGP, theta: Array, constant: float) -> None:
-    """Give the model the logarithms theta of its positive parameters, and its constant."""
+    """Set the model's positive parameters from their logarithms theta, and its constant."""
     with torch.no_grad():
         vector_to_parameters(torch.from_numpy(np.exp(theta)), _positive(model))
         model.mean_module.raw_constant.fill_(constant)

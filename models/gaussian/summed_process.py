@@ -45,15 +45,15 @@ class SummedKernel(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SummedPosterior:
-    """Posterior of a constant and a sum, at hyper-parameters that are not touched again.
+    """Posterior of a constant and a sum, at fixed hyper-parameters.
 
     Args:
-        kernel: Of the sum.
+        kernel: Kernel of the sum.
         X: Encoded points, shape (n, d).
         targets: Their readings, shape (n,).
-        factor: Of the covariance of the readings, noise included.
+        factor: Factor of the covariance of the readings, noise included.
         density: Log posterior density of the hyper-parameters.
-        scaling: How its values become physical ones.
+        scaling: Map between its values and physical ones.
         constant: The mean that the sum is added to.
     """
 
@@ -67,7 +67,7 @@ class SummedPosterior:
 
     @property
     def remarks(self) -> Mapping[str, str]:
-        """None."""
+        """No remarks."""
         return {}
 
     @cached_property
@@ -95,7 +95,7 @@ class SummedPosterior:
         return function
 
     def believe(self, X: Tensor) -> Self:
-        """Conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
         points = X.detach()
         with torch.no_grad():
             mean = self.mean_var(points)[0]
@@ -123,7 +123,7 @@ class Term:
 
     Args:
         columns: The encoded coordinates it is a function of.
-        features: Of those.
+        features: Features of those coordinates.
         weights: Shape (m,).
     """
 
@@ -132,7 +132,7 @@ class Term:
     weights: Tensor
 
     def __call__(self, X: Tensor) -> Tensor:
-        """At X (n, d), shape (n,), differentiable."""
+        """Value at X (n, d), shape (n,), differentiable."""
         return self.features(X[:, self.columns]) @ self.weights
 
 
@@ -176,7 +176,7 @@ def refuse_other_state(state: Mapping[str, Tensor], data: Observations) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SummedGP:
-    """What the surrogates whose kernel is a sum have in common.
+    """Common base of the surrogates whose kernel is a sum.
 
     Args:
         noise: "fitted" with the other hyper-parameters, or "known": taken from ``Observations.noise_sd``.
@@ -199,14 +199,14 @@ class SummedGP:
         refuse_non_positive("memory_gb", self.memory_gb)
 
     def starts(self, size: int, rng: np.random.Generator) -> Array:
-        """Where fits of so many hyper-parameters begin, in prior standard deviations from the centre (s, size)."""
+        """Starts of the fits of ``size`` hyper-parameters, in prior standard deviations from the centre (s, size)."""
         return np.vstack([np.zeros(size), 0.5 * rng.standard_normal((self.restarts, size))])
 
     def known_noise(self, data: Observations) -> float | None:
         """Variance of a target for ``noise`` "known"; None for "fitted".
 
         Raises:
-            ValueError: it should be known and the data state none.
+            ValueError: it must be known and the data state none.
         """
         if self.noise == "known" and data.noise_variance is None:
             raise ValueError(

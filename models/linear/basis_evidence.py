@@ -1,7 +1,7 @@
 """Bayesian linear regression on given functions, with the prior's scale and decay chosen by marginal likelihood.
 
-``t = sum_k a_k psi_k + noise``, ``a_k ~ N(0, s^2 q^(2 degree_k))`` (MacKay, 1992, for the evidence). Everything goes
-through singular values: where the noise is tiny the normal equations would lose half the digits.
+``t = sum_k a_k psi_k + noise``, ``a_k ~ N(0, s^2 q^(2 degree_k))`` (MacKay, 1992, for the evidence). All computations
+use singular values: with a very small noise the normal equations would lose half the digits.
 """
 
 import itertools
@@ -59,7 +59,7 @@ def log_evidence(features: Array, degrees: Array, y: Array, prior: Prior) -> tup
         features: psi_k at the data, shape (n, K); either side may be the larger.
         degrees: Shape (K,).
         y: Targets less the particular solution, shape (n,).
-        prior: Where to evaluate.
+        prior: Hyper-parameters at which to evaluate.
     """
     n, noise = len(y), prior.noise
     left, singular, right = np.linalg.svd(features * prior.sizes(degrees), full_matrices=False)
@@ -115,13 +115,13 @@ def choose_prior(
 
 @dataclass(frozen=True)
 class Weights:
-    """The posterior of white weights w, a_k = size_k w_k, w ~ N(0, I) before any data.
+    """Posterior of white weights w, a_k = size_k w_k, w ~ N(0, I) before any data.
 
     Args:
         mean: Shape (K,).
         spread: F with covariance F F^T, shape (K, K).
         rows: Scaled features of everything conditioned on, shape (n, K).
-        y: What was read there, shape (n,).
+        y: Readings there, shape (n,).
         noise: Noise variance of a row, positive.
     """
 
@@ -140,7 +140,7 @@ class Weights:
         return cls(mean, _spread(singular, right, noise), rows, y, noise)
 
     def believe(self, rows: Tensor) -> "Weights":
-        """Further rows (k, K), read at the mean: it stays and the covariance shrinks."""
+        """Condition on further rows (k, K), read at the mean: the mean stays and the covariance shrinks."""
         together = torch.cat([self.rows, rows])
         _, singular, right = torch.linalg.svd(together, full_matrices=True)
         read = torch.cat([self.y, rows @ self.mean])

@@ -1,6 +1,6 @@
 """Conditioning of a linear model theta ~ N(0, I), y = Phi theta + noise, on the smaller of its two sides.
 
-The dual side knows only the Gram matrix K = Phi Phi^T (n x n), the primal side only Phi^T Phi (p x p); both give the
+The dual side uses only the Gram matrix K = Phi Phi^T (n x n), the primal side only Phi^T Phi (p x p); both give the
 same numbers to rounding (methods.md section 0):
 
     phi^T (I + Phi^T N^-1 Phi)^-1 phi = k(x, x) - k(x, X) (K + N)^-1 k(X, x)
@@ -116,7 +116,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Watched:
-    """The dual side with its variance at fixed candidates, kept up to date as rows come, in O(n (n + c)) each.
+    """The dual side with its variance at fixed candidates, updated for each new row in O(n (n + c)).
 
     Args:
         factor: Of the n rows so far.
@@ -130,12 +130,12 @@ class Watched:
 
     @classmethod
     def of(cls, factor: Factor, prior: Tensor, cross: Tensor) -> "Watched":
-        """From k(x, x) at the candidates, shape (c,), and k(X, x), shape (n, c)."""
+        """Variances from k(x, x) at the candidates, shape (c,), and k(X, x), shape (n, c)."""
         half = factor.half_solve(cross)
         return cls(factor, (half,), (prior - half.square().sum(-2)).clamp_min(0))
 
     def append(self, row: Tensor, corner: Tensor, cross: Tensor) -> "Watched":
-        """With k more rows.
+        """The same with k more rows.
 
         Args:
             row: Their Gram matrix with the rows here, shape (k, n), or (n,) for one.
@@ -175,7 +175,7 @@ class Primal:
         return cls(features, spread, _cholesky(identity + (features.mT / spread) @ features, spread))
 
     def append(self, rows: Tensor, noise: float | Tensor) -> "Primal":
-        """With k more rows (k, p), in O(k p^2 + p^3)."""
+        """Factor with k more rows (k, p), in O(k p^2 + p^3)."""
         more = torch.as_tensor(noise, dtype=rows.dtype, device=rows.device).expand(len(rows))
         precision = self.lower @ self.lower.mT + (rows.mT / more) @ rows
         joined = torch.cat([self.features, rows]), torch.cat([self.noise, more])
@@ -209,8 +209,8 @@ class Primal:
 def leave_one_out(factor: Factor | Primal, y: Tensor) -> Tensor:
     """log density of each target given all others at fixed hyper-parameters, shape (..., n).
 
-    Source: Rasmussen and Williams (2006), section 5.4.2. Rows of other kinds (an equation's) stay with the others:
-    cut off their densities.
+    Source: Rasmussen and Williams (2006), section 5.4.2. Rows of other kinds (an equation's) must be conditioned on as
+    well: drop their densities.
 
     Args:
         factor: Of all rows.
@@ -223,7 +223,7 @@ def leave_one_out(factor: Factor | Primal, y: Tensor) -> Tensor:
 def marginal_slope(K: Tensor, noise: float | Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """log N(y; 0, K + N) and its derivative by K, 1/2 (r r^T - P), r = P y, P = (K + N)^-1 (no graph is kept).
 
-    The derivative by the noise is its diagonal. Half as dear as going back through a Cholesky factor.
+    The derivative by the noise is its diagonal. This takes half the time of differentiating a Cholesky factor.
 
     Args:
         K: Gram matrix, shape (n, n).
@@ -249,7 +249,7 @@ def information_gain(K: Tensor, noise: float | Tensor) -> Tensor:
 
 
 def interaction_information(Kuu: Tensor, Kur: Tensor, Krr: Tensor, l1: float, l2: float) -> Tensor:
-    """I(f; Y; U) >= 0 in nats: what the readings and the equation's values tell twice (methods.md section 3).
+    """I(f; Y; U) >= 0 in nats: information that readings and equation both give (methods.md section 3).
 
     I = 1/2 (log det(I + Kuu/l1) + log det(I + Krr/l2) - log det(I + joint)), the joint matrix scaled on both sides.
 

@@ -22,10 +22,10 @@ class FeaturePosterior:
         model: theta given the readings.
         y: The readings behind it less the constant, shape (n,), in targets.
         constant: In targets.
-        scaling: How targets become readings.
-        metrics: What the fit achieved.
+        scaling: Map between targets and readings.
+        metrics: Metrics of the fit.
         kept: Its state.
-        remarks: What is worth knowing of how it was made.
+        remarks: Notes on how it was made.
     """
 
     features: Function
@@ -58,7 +58,7 @@ class FeaturePosterior:
         return function
 
     def believe(self, X: Tensor) -> "FeaturePosterior":
-        """Conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
         if len(X) == 0:
             return self
         with torch.no_grad():
@@ -67,17 +67,17 @@ class FeaturePosterior:
             return replace(self, model=LinearModel.of(torch.cat([self.model.rows, rows]), self.model.noise), y=y)
 
     def information_gain(self) -> float:
-        """1/2 log det(I + K / noise) of the readings, believed ones too, in nats."""
+        """1/2 log det(I + K / noise) of the readings, including believed ones, in nats."""
         return self.model.information_gain()
 
     def state(self) -> dict[str, Tensor]:
-        """What its surrogate restores it from."""
+        """State from which its surrogate restores it."""
         return dict(self.kept)
 
 
 @dataclass(frozen=True, eq=False)
 class FixedFeaturePosterior(FeaturePosterior):
-    """One whose features were not learnt from single readings, so that a reading can be left out of the model alone."""
+    """Posterior with features that do not depend on single readings, so that leaving one out has a closed form."""
 
     def log_predictive(self) -> Tensor:
         """log density of each target given the others, shape (n,), at this noise and these features."""

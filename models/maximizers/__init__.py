@@ -1,1 +1,1 @@
-"""One file a maximizer: the file's name is its kind."""
+"""Maximizers, one file each; the file's name is the kind."""

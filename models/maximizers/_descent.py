@@ -1,4 +1,4 @@
-"""The least point of a function of a space."""
+"""Least point of a function on a space."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from fieldcraft.physics.space import SearchSpace
 
 
 def minimiser(function: Function, space: SearchSpace, n_points: int, n_starts: int) -> Tensor:
-    """The least point (1, d) of a function in a space, encoded, of many and of where gradients lead from the best.
+    """The least point (1, d) of a function in a space, encoded: the best of many points, improved by gradients.
 
-    By torch's ambient generator.
+    Randomness comes from torch's ambient generator.
     """
     found = Multistart(n_points, n_starts).maximize(_Depth(function), space, 1, ambient())
     return torch.from_numpy(found.X)
@@ -27,5 +27,5 @@ class _Depth:
     function: Function
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
-        """At X (n, d), shape (n,)."""
+        """Minus the function at X (n, d), shape (n,)."""
         return -self.function(X)

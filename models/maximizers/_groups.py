@@ -1,8 +1,8 @@
-"""A score that is a sum over groups of variables, maximised group by group with a proof for the whole.
+"""Maximisation of a score that is a sum over groups of variables, group by group, with a proof for the whole.
 
-The best point is made of the best of each group, and the bound of the whole is the sum of theirs. Where that point is
-taken, the next ones are tried in the order of their scores: each group is asked for its next best, and the combinations
-are gone through by a heap (as in the enumeration of the best sums of sorted lists).
+The best point combines the best of each group, and the bound of the whole is the sum of theirs. If that point is taken,
+the next ones are tried in the order of their scores: each group is searched for its next best, and a heap orders the
+combinations (as in the enumeration of the best sums of sorted lists).
 """
 
 import heapq
@@ -29,10 +29,10 @@ _MOST_POINTS = 65_536
 
 @dataclass(frozen=True)
 class Allowance:
-    """When a search ends.
+    """Limits at which a search ends.
 
     Args:
-        gap: Distance of bound and value at which it is done, > 0.
+        gap: Difference of bound and value at which it ends, > 0.
         nodes: Nodes that it may take, >= 1.
         time_s: Wall time in seconds, > 0; None for no limit.
     """
@@ -57,9 +57,9 @@ class GroupSearch:
     """The search, whose gap, nodes and time are shared out to the groups in equal parts.
 
     Args:
-        allowance: For each place of the batch.
+        allowance: Limits for each place of the batch.
         n_samples: Samples of each group with which its search begins.
-        prepare: What searches the groups.
+        prepare: Function that makes the searches of the groups.
     """
 
     allowance: Allowance
@@ -103,7 +103,7 @@ class _Place:
     lists: list[list[Proven]] = field(default_factory=list)
 
     def best(self, slot: int) -> Proven:
-        """The best point (d,) that is not gone, and what is proven of it.
+        """The best point (d,) that is not gone, and its certificate.
 
         Raises:
             ValueError: all are gone.
@@ -125,7 +125,7 @@ class _Place:
         raise no_point_left(slot, self.gone)
 
     def _extend(self, group: int, left: int) -> bool:
-        """Find one more point of a group; False where it has no more. The allowance is for ``left`` groups."""
+        """Find one more point of a group; False if it has no more. The limits are shared by ``left`` groups."""
         known = np.array([x for x, _ in self.lists[group]]).reshape(-1, self.spaces[group].dimension)
         if len(known) and _exhausted(self.spaces[group], len(known)):
             return False
@@ -139,7 +139,7 @@ class _Place:
         return Allowance(self.allowance.gap / len(self.groups), nodes, time_s)
 
     def _following(self, ranks: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The combinations that are next after one: the next point in one group, the same in all others."""
+        """The combinations that follow one: the next point in one group, the same in all others."""
         found = []
         for group, rank in enumerate(ranks):
             if rank + 1 < len(self.lists[group]) or self._extend(group, len(ranks)):
@@ -163,7 +163,7 @@ class _Place:
         return bool((np.abs(self.gone - x).max(axis=1, initial=0.0) < SAME).any())
 
     def _certificate(self, ranks: tuple[int, ...], others: list[tuple[int, ...]]) -> Certificate:
-        """What is proven of a combination. Every point but those gone comes after it or after one of the others."""
+        """Certificate of a combination. Every point but those gone comes after it or after one of the others."""
         bounds = [sum(c.bound for _, c in self._chosen(each)) for each in (ranks, *others)]
         all_found = [certificate for points in self.lists for _, certificate in points]
         status = max((certificate.status for certificate in all_found), key=_WORSE.index)
@@ -210,6 +210,6 @@ def _restricted(space: SearchSpace, names: list[str]) -> SearchSpace:
 
 
 def _exhausted(space: SearchSpace, known: int) -> bool:
-    """Whether a space has no more than ``known`` points."""
+    """True if a space has no more than ``known`` points."""
     everything = every_point(space, _MOST_POINTS)
     return everything is not None and len(everything) <= known

@@ -1,4 +1,4 @@
-"""The global maximum, with a proof: branch and bound on the exact Gaussian process behind the score."""
+"""Certified maximisation: branch and bound on the exact Gaussian process behind the score, with a proof."""
 
 import math
 from collections.abc import Sequence
@@ -36,25 +36,25 @@ _MOST_ROOTS = 4096
 
 @dataclass(frozen=True)
 class Certified:
-    """Search in boxes, each with a proven ceiling of the score, until nothing can be better by more than the gap.
+    """Search in boxes, each with a proven ceiling of the score, until no box can improve by more than the gap.
 
     For the exact Gaussian process with any of its kernels and for ucb, log_ei and pi, in a box, under linear and
     quadratic constraints, with integers and categories. It starts from the best of samples and gradients, and ends at
-    any limit with the best point found and a bound that holds. A point that is taken cannot be chosen, but where
-    coordinates are continuous the bound is that of the whole space, those points with it.
+    any limit with the best point found and a valid bound. A point that is taken cannot be chosen, but with continuous
+    coordinates the bound is that of the whole space, including those points.
 
     Args:
         gap: Proven largest distance to the maximum at which it ends, > 0, in units of the score: standard deviations
             of the readings for ucb, natural logarithms of the improvement or its probability for log_ei and pi.
         nodes: Boxes bounded for each place of the batch, >= 1; then it ends with the gap that is left.
-        time_s: Wall time in seconds for each place; None for no limit. A search that it ended cannot be repeated
-            bit for bit, and the trial's origin says so.
+        time_s: Wall time in seconds for each place; None for no limit. A search that it ended cannot be repeated bit
+            for bit, and the trial's origin records this.
         n_samples: Samples among which the search for a first point begins, >= 1.
-        n_starts: Of these, how many gradients improve, >= 1.
-        device: Where boxes are bounded.
+        n_starts: Number of these that gradients improve, >= 1.
+        device: Device on which boxes are bounded.
 
     Raises:
-        ValueError: a number is out of its range, or the device is not there.
+        ValueError: a number is out of its range, or the device is missing.
     """
 
     provides: ClassVar[frozenset[Capability]] = frozenset({Capability.PROVES, Capability.BY_GROUP})
@@ -83,7 +83,7 @@ class Certified:
         """The batch, place by place (see Maximizer.maximize), each with its certificate.
 
         Raises:
-            ValueError: also where the score or the space is one for which nothing can be proven here.
+            ValueError: also if nothing can be proven here for the score or the space.
         """
         if q < 1:
             raise ValueError(f"q is {q}: a batch has at least one place.")
@@ -116,7 +116,7 @@ class Certified:
         return _Place(score, bounds, slot, chosen, space, gone, limits, self._local)
 
     def _searches(self, terms: Sequence[Term], spaces: Sequence[SearchSpace], slot: int) -> list[Solve]:
-        """The search of every group (see fieldcraft.models.maximizers._groups)."""
+        """Searches of all groups (see fieldcraft.models.maximizers._groups)."""
         for space in spaces:
             self.refuse_space(space)
         return [partial(self._solved, *pair, slot) for pair in zip(terms, spaces, strict=True)]
@@ -164,7 +164,7 @@ class _Place:
     local: Multistart
 
     def solved(self, samples: Array) -> Proven:
-        """The point (d,) of this place and what is proven of it, from feasible samples (n, d)."""
+        """The point (d,) of this place and its certificate, from feasible samples (n, d)."""
         region = Region.of(self.space, self.bounds.process.scales, self.gone)
         first, value = self._climbed(samples)
         search = Search(
@@ -176,7 +176,7 @@ class _Place:
         return self._certified(search(first, value))
 
     def _bounded(self, region: Region, lower: Tensor, upper: Tensor) -> Bounds:
-        """Bounds over boxes with corners (B, d); where there are equalities, with scores of points on their planes."""
+        """Bounds over boxes with corners (B, d); with equalities, scores are of points on their planes."""
         found = self.bounds.bounds(lower, upper, *region.half_spaces(lower, upper))
         if len(region.planes) == 0:
             return found
@@ -219,7 +219,7 @@ def moment_score(score: Score) -> MomentScore:
     """The score as a function of mean and standard deviation.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not such a score.
     """
     if not isinstance(score, MomentScore):
         raise ValueError(

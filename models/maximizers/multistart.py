@@ -1,4 +1,4 @@
-"""Many samples, then gradients from the best of them: L-BFGS-B in a box, SLSQP under known constraints."""
+"""Multistart search: many samples, then gradients from the best (L-BFGS-B in a box, SLSQP under constraints)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,13 +40,13 @@ _LEADERS, _AROUND, _DISTANCES = 3, 16, (0.1, 0.01)
 class Multistart:
     """Score Sobol samples, then improve the best of them by gradients.
 
-    Where the score is bounded (``BoundedScore``), points within the bounds come first and SLSQP keeps them there; where
-    none is found, the one with the least sum of excesses is chosen, minus which its value is.
+    If the score is bounded (``BoundedScore``), points within the bounds come first and SLSQP keeps them there. If none
+    is found, the one with the least sum of excesses is chosen, and its value is minus that sum.
 
-    Integers and categories keep the values of the sample during the gradient steps; the best point then goes over to
-    better values of one of them, each time improved by gradients, until no such step is better. The repaired point's
-    value is the one that counts, and the best sample is kept where no step improves on it. A wholly discrete space with
-    at most n_samples points is searched in full.
+    Integers and categories keep the values of the sample during the gradient steps; the best point then changes to
+    better values of one of them, each time improved by gradients, until no such step is better. The value is that of
+    the repaired point, and the best sample is kept if no step improves on it. A wholly discrete space with at most
+    n_samples points is searched in full.
 
     Args:
         n_samples: Feasible samples scored for each place of the batch.
@@ -93,12 +93,12 @@ class Multistart:
     def best(
         self, score: Score, space: SearchSpace, slot: int, chosen: Array, gone: Array, X: Array
     ) -> tuple[Array, float]:
-        """The best point of one place and its value: of feasible samples and of where gradients lead from them.
+        """The best point of one place and its value, among feasible samples and points that gradients reach from them.
 
         Args:
-            score: What a candidate is worth.
+            score: Worth of a candidate.
             space: Where to search.
-            slot: Which place is filled.
+            slot: Number of the place that is filled.
             chosen: Points of the places before it, shape (j, d).
             gone: Points that the place cannot have, shape (k, d).
             X: Feasible samples, shape (n, d).
@@ -118,14 +118,14 @@ class Multistart:
         return place.said(*(self._hop(place, point, value) if np.any(place.fixed) else (point, value)))
 
     def _improve(self, place: "_Place", starts: Array, values: Array) -> tuple[Array, float]:
-        """The best of feasible starts (s, d) with their values (s,) and of where gradients lead from them."""
+        """The best among feasible starts (s, d) with values (s,) and the points that gradients reach from them."""
         if np.all(place.fixed):
             return _best(starts, values)
         polished = place.free(self._polish(place, starts))
         return _best(np.vstack([starts, polished]), np.append(values, place.values(polished)))
 
     def _hop(self, place: "_Place", point: Array, value: float) -> tuple[Array, float]:
-        """From a point to better values of its discrete variables, one after the other, until none is better."""
+        """Move a point to better values of its discrete variables, one after the other, until none is better."""
         for _ in range(_MOST_HOPS):
             near = place.free(neighbours(place.space, point))
             if len(near) == 0:
@@ -152,13 +152,13 @@ class Multistart:
         return place.space.repair(ends)
 
     def _keep_within(self, place: "_Place", bounded: BoundedScore, starts: Array) -> Array:
-        """Where starts (s, d) lead under the bounds of a score: all with a penalty, the best of them by SLSQP."""
+        """Points reached from starts (s, d) under the bounds of a score: all by a penalty, the best also by SLSQP."""
         together = starts if place.space.constraints else self._ascend(place, starts, _SHARED_ACCURACY)
         leaders = together[np.argsort(-place.values(together, _NEAR), kind="stable")[:_LEADERS]]
         return np.vstack([together, *(self._ascend_constrained(place, x, bounded)[None] for x in leaders)])
 
     def _ascend_alone(self, place: "_Place", leader: Array) -> Array:
-        """Where one point (1, d) leads: over the kinks of a violation first, and then by gradients; (1, d)."""
+        """Point reached from one (1, d): first over the kinks of a violation, then by gradients; (1, d)."""
         score = place.score
         if isinstance(score, ViolationScore) and place.values(leader)[0] < 0:
             box = np.stack(_box(place.space, leader[0]), axis=1)
@@ -170,7 +170,7 @@ class Multistart:
     def _ascend(self, place: "_Place", starts: Array, accuracy: float) -> Array:
         """L-BFGS-B on the sum over starts (s, d): one batched value and gradient an iteration.
 
-        It ends where an iteration gains less than ``accuracy``, relative to the sum.
+        It ends when an iteration gains less than ``accuracy``, relative to the sum.
         """
         lower, upper = _box(place.space, starts)
         bounds = np.stack([lower.ravel(), upper.ravel()], axis=1)
@@ -220,11 +220,11 @@ class _Place:
 
     @property
     def bounded(self) -> BoundedScore | None:
-        """The score, where it has bounds."""
+        """The score if it has bounds, else None."""
         return self.score if isinstance(self.score, BoundedScore) else None
 
     def around_anchors(self, rng: np.random.Generator) -> Array:
-        """Feasible samples near the anchors of a bounded score, shape (n, d); none of another, and nothing drawn."""
+        """Feasible samples near the anchors of a bounded score, shape (n, d); empty, with no draw, for others."""
         if self.bounded is None:
             return np.empty((0, self.space.dimension))
         anchors = np.repeat(self.bounded.anchors.numpy(), _AROUND, axis=0)
@@ -248,7 +248,7 @@ class _Place:
         return lambda x: at(np.ascontiguousarray(x).tobytes())
 
     def said(self, point: Array, value: float) -> tuple[Array, float]:
-        """A point with its value: outside the bounds of a score, minus the sum of its excesses."""
+        """A point with its value; outside the bounds of a score the value is minus the sum of its excesses."""
         return point, value if value > _OUTSIDE else 1 - value / _OUTSIDE
 
     def free(self, X: Array) -> Array:
@@ -257,10 +257,10 @@ class _Place:
         return np.asarray(X[distance >= SAME])
 
     def remaining(self, X: Array) -> Array:
-        """The rows of X (n, d) that this place can have; where there are none, discrete neighbours of points gone.
+        """Rows of X (n, d) that this place can have; if there are none, discrete neighbours of points gone.
 
         Raises:
-            ValueError: there are none either.
+            ValueError: there are no such neighbours either.
         """
         left = self.free(X)
         if len(left) == 0:
@@ -286,7 +286,7 @@ class _Place:
         return torch.where((excess <= slack).all(dim=1), value, outside)
 
     def scaled_loss(self, starts: Array, penalty: float = _PENALTY) -> Callable[[Array], tuple[float, Array]]:
-        """Minus the summed score and its gradient, of flattened points, divided by the largest slope at the starts.
+        """Minus the summed score of flattened points and its gradient, divided by the largest slope at the starts.
 
         SciPy's tolerances are absolute, and SLSQP leaves the constraints where slopes are huge. ``penalty`` times the
         squared excesses of a bounded score are added to that.
@@ -327,7 +327,7 @@ def _checked(total: Tensor, gradient: Tensor, X: Tensor) -> tuple[float, Array]:
 
 
 def no_point_left(slot: int, gone: Array) -> ValueError:
-    """What is wrong where a place of the batch cannot be filled, for ``gone`` (k, d) are all points of the space."""
+    """The error for a place of the batch that cannot be filled, since ``gone`` (k, d) are all points of the space."""
     return ValueError(
         f"No point is left for place {slot + 1} of the batch: the space is discrete and {len(gone)} of its points are "
         "taken; lower the batch size or widen the space."
@@ -382,7 +382,7 @@ def _known(space: SearchSpace, start: Array) -> list[dict[str, Any]]:
 def _starts(X: Array, values: Array, n: int) -> NDArray[np.intp]:
     """Indices of the n samples to improve: those better than their nearest neighbours first, each by value.
 
-    The best samples alone often lie on one hill. Neighbours are looked up for no more samples than it takes.
+    The best samples alone often lie on one hill. Neighbours are computed for no more samples than needed.
     """
     near_by = min(len(X), 2 * X.shape[1] + 3)
     order, tree, size = np.argsort(-values, kind="stable"), cKDTree(X), 8 * n

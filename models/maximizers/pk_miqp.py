@@ -1,4 +1,4 @@
-"""PK-MIQP (paper 004): a piecewise-linear kernel makes the confidence bound's optimum a mixed-integer program's."""
+"""PK-MIQP (paper 004): a piecewise-linear kernel turns the confidence bound's optimum into a mixed-integer program."""
 
 import math
 import time
@@ -37,26 +37,27 @@ class PKMIQP:
     For the exact Gaussian process with the kernel matern32, matern52 or rbf and the acquisition ucb, in a box, under
     linear and quadratic constraints, with integers and categories. The program starts from the best of samples and, in
     the published form, from solutions of the subproblem that minimises the mean alone; its solutions and the samples
-    are then scored truly, and gradients improve the best. The bound is that of the approximation: the true score may
-    exceed it. A point that is taken cannot be chosen, but counts in the bound. For grouped_gp and add_ucb there is one
-    program for each group of variables, and the bounds are summed; a constraint must lie within one group.
+    are then scored by the true bound, and gradients improve the best. The bound is that of the approximation: the true
+    score may exceed it. A point that is taken cannot be chosen, but is included in the bound. For grouped_gp and
+    add_ucb there is one program for each group of variables, and the bounds are summed; a constraint must lie within
+    one group.
 
     Args:
         gap: Distance of the program's bound to its best value at which it ends, > 0, in standard deviations of the
             readings.
         nodes: Nodes of SCIP's tree for each place of the batch, >= 1; then it ends with the gap that is left.
-        time_s: Wall time in seconds for each place; None for no limit. A search that it ended cannot be repeated
-            bit for bit, and the trial's origin says so.
+        time_s: Wall time in seconds for each place; None for no limit. A search that it ended cannot be repeated bit
+            for bit, and the trial's origin records this.
         form: "r" (the paper): the kernel is linear in pieces of the distance r, and r^2 a quadratic of x; "q": in
             pieces of q = r^2, of which one quadratic serves all inputs.
         exact_gram: True: the covariance of the readings is the kernel's own and only k(x, X) is approximated; a
             variance that comes out below zero counts as zero. False: the paper's published form, where the covariance
             is interpolated too and its diagonal raised until the smallest eigenvalue is 1e-6. The program may then
-            optimise noise; a remark states what was added.
+            optimise noise; a remark states the number added.
         tolerance: Pieces on which k~ is off by more, in prior variances, are halved, > 0; None for the paper's pieces,
             which are off by up to 0.11 where length scales are short. A remark states the largest error.
         n_samples: Samples among which the search begins, >= 1.
-        n_starts: Of all points found, how many gradients improve, >= 1.
+        n_starts: Number of the points found that gradients improve, >= 1.
 
     Raises:
         ValueError: a number is out of its range, or SCIP is not installed; names the command that installs it.
@@ -92,7 +93,7 @@ class PKMIQP:
         """The batch, place by place (see Maximizer.maximize), each with a certificate of the approximation.
 
         Raises:
-            ValueError: also where score, posterior or space is one that the program cannot state.
+            ValueError: also if the program cannot state the score, the posterior or the space.
         """
         if q < 1:
             raise ValueError(f"q is {q}: a batch has at least one place.")
@@ -162,7 +163,7 @@ class PKMIQP:
         return interpolated(made, variances, part.fit.targets.numpy(), part.noise_variance * part.size**2)
 
     def _solve(self, term: Term, process: PiecewiseProcess, space: SearchSpace, slot: int) -> Solve:
-        """The search of one group. What is gone is no part of its program, which is therefore solved once."""
+        """The search of one group. Points gone do not enter its program, which is therefore solved once."""
         known: list[_Searched] = []
 
         def solve(samples: Array, gone: Array, allowance: Allowance) -> Proven:
@@ -179,7 +180,7 @@ class PKMIQP:
 
 @dataclass(frozen=True, eq=False)
 class _Searched:
-    """Programs that were solved, and points (m, d) of which the best is wanted: samples and their solutions."""
+    """Programs that were solved, and points (m, d) to choose from: samples and the programs' solutions."""
 
     programs: list[Solved]
     pool: Array
@@ -209,7 +210,7 @@ class _Place:
         return _Searched(programs, np.vstack([samples, *map(self._repaired, programs)]))
 
     def chosen_from(self, searched: _Searched) -> Proven:
-        """The best point (d,) that is not gone, and what is proven of it."""
+        """The best point (d,) that is not gone, and its certificate."""
         programs, pool = searched.programs, searched.pool
         local = Multistart(len(pool), min(self.options.n_starts, len(pool)))
         x, value = local.best(self.score, self.space, self.slot, self.chosen, self.gone, pool)
@@ -221,7 +222,7 @@ class _Place:
     def _clipped(self, starts: Array, ends: float | None) -> list[Solved]:
         """The program, then the subproblem for the points whose variance counts as zero.
 
-        What these reach by their mean alone matters only above the program's bound.
+        Only values of the subproblem above the program's bound matter.
         """
         found = Program(self.process, self.space).solved(starts, self._effort(1 - _SHARE, 0, ends))
         floor = max(found.bound, float(self.process.value(starts).max()) + self.options.gap)
@@ -248,9 +249,10 @@ class _Place:
         return self.space.repair(found.X)
 
     def _status(self, programs: list[Solved], bounding: list[Solved], pool: Array) -> Status:
-        """How the search ended: by its highest bound, where that is above the best of the pool by more than the gap.
+        """Reason for the end of the search: "optimal" if the highest bound is within the gap of the best of the pool.
 
-        Time that struck anywhere is said in any case, for another run may then find another design.
+        Otherwise it is the status of the program with that bound. A time limit is reported even if it ended only one
+        program, because another run may then find another design.
         """
         if any(program.status == "time_limit" for program in programs):
             return "time_limit"
@@ -275,7 +277,7 @@ def confidence_bound(score: Score) -> MomentScore:
 
 
 def _remarks(processes: list[PiecewiseProcess]) -> dict[str, str]:
-    """How far the approximation is off, at worst over the places of a batch."""
+    """Remarks on the largest error of the approximation over the places of a batch."""
     worst = max((process.kernel for process in processes), key=lambda kernel: kernel.error)
     pieces = f"{len(worst.nodes) - 1} pieces in {worst.form}, off by up to {worst.error:.3g} prior variances"
     if all(process.gram == "exact" for process in processes):

@@ -1,4 +1,4 @@
-"""Networks trained on readings alone: the rows of their loss, and their training."""
+"""Networks trained on readings only: the rows of their loss, and their training."""
 
 import math
 from abc import ABC, abstractmethod
@@ -32,7 +32,7 @@ class ReadingLoss:
     """sum (h(x) - y)^2 + ridge ||theta - theta_0||^2 for k networks (see ``models.networks.training.LeastSquares``)."""
 
     def __init__(self, network: Network, X: Tensor, targets: Tensor, anchor: Tensor, ridge: float) -> None:
-        """For encoded X (n, d), targets (n,) and initial weights ``anchor`` (k, p)."""
+        """Take encoded X (n, d), targets (n,) and initial weights ``anchor`` (k, p)."""
         self.network, self.X, self.targets, self.anchor, self.ridge = network, X, targets, anchor, ridge
 
     def rows(self, theta: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def passes(network: Network, theta: Tensor, X: Tensor) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class Training:
-    """How networks of one shape are trained from fresh weights.
+    """Options for the training of networks of one shape from fresh weights.
 
     Args:
         networks: Number k of them.
@@ -73,7 +73,7 @@ class Training:
         steps: Adam steps.
         rate: Adam's first step size.
         refinements: Damped Gauss-Newton steps after Adam.
-        noise: Standard deviation of a reading, in target units, where it is not known; its square is the ridge.
+        noise: Standard deviation of a reading, in target units, if it is not known; its square is the ridge.
         memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
 
     Raises:
@@ -147,7 +147,7 @@ def metrics_of(state: Mapping[str, Tensor]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class ValueNetworks(ABC):
-    """A surrogate whose draws are networks trained on the readings, each from weights of its own."""
+    """A surrogate whose draws are networks trained on the readings, each from its own weights."""
 
     uses_physics: ClassVar[bool] = False
 
@@ -168,7 +168,7 @@ class ValueNetworks(ABC):
     @property
     @abstractmethod
     def divisor(self) -> float:
-        """What squared deviations from the networks' mean are summed over for a variance; infinite for none."""
+        """Divisor of the summed squared deviations from the networks' mean, for a variance; infinite for none."""
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report

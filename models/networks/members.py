@@ -1,4 +1,4 @@
-"""The posterior of a surrogate whose members each predict: networks of an ensemble, trees of a forest."""
+"""Posterior of a surrogate whose members each predict: networks of an ensemble, trees of a forest."""
 
 import math
 from collections.abc import Mapping
@@ -19,14 +19,15 @@ class MembersPosterior:
     With values v (k, n) of mean m, deviations D = transform^T (v - m) and the variance sum_k D^2 / divisor + within.
 
     Args:
-        members: From encoded points (n, d) to each member's value, shape (k, n).
-        transform: Shape (k, k), the identity before anything is believed.
+        members: Function from encoded points (n, d) to each member's value, shape (k, n).
+        transform: Shape (k, k), the identity before any point is believed.
         divisor: k - 1 for members that are draws, k for members of a mixture, infinite for a point estimate.
         noise: Variance of a reading that is believed, in squared target units, positive.
-        scaling: How targets become readings.
-        metrics: What the fit achieved.
+        scaling: Map between targets and readings.
+        metrics: Metrics of the fit.
         kept: Its state.
-        within: Variance that each point has within its members, shape (n,); None for none. Believing leaves it.
+        within: Variance that each point has within its members, shape (n,); None for none. Conditioning does not change
+            it.
     """
 
     members: Function
@@ -72,7 +73,7 @@ class MembersPosterior:
         return function
 
     def believe(self, X: Tensor) -> "MembersPosterior":
-        """Conditioned on readings at X (m, d) equal to the mean: the ensemble transform (Bishop et al., 2001).
+        """Posterior given readings at X (m, d) equal to the mean, by the ensemble transform (Bishop et al., 2001).
 
         With S = D(X) / sqrt(divisor) the deviations are multiplied by (I + S S^T / noise)^(-1/2), which keeps their
         mean at zero and gives the covariance of the Gaussian that the members span, conditioned.
@@ -86,5 +87,5 @@ class MembersPosterior:
         return replace(self, transform=self.transform @ shrink)
 
     def state(self) -> dict[str, Tensor]:
-        """What its surrogate restores it from."""
+        """State from which its surrogate restores it."""
         return dict(self.kept)

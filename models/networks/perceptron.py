@@ -1,4 +1,4 @@
-"""Fully connected networks with their derivatives in the input, by hand, and in the weights, by one reverse pass.
+"""Fully connected networks with derivatives in the input, written out, and in the weights, by one reverse pass.
 
 ``h(x; theta) = W_L psi(W_{L-1} ... psi(W_1 [x, 1]))`` with every layer divided by the square root of its fan-in and
 standard normal weights: outputs keep their size at any width and depth. The constant input coordinate is the bias.
@@ -155,11 +155,11 @@ class Network:
         """Derivatives by theta of one number per point, shape (k, n, p), from one reverse pass.
 
         Args:
-            passed: What ``propagated`` returned, its graph still alive.
+            passed: Layer values that ``propagated`` returned, with their graph.
             rows: The numbers, shape (k, n), each a function of its own point's streams only.
 
-        A point's streams meet no other point's, so the gradient of the sum by the layer outputs holds every point's
-        sensitivities B, and its row of layer l is sum over streams of B a^T.
+        The streams of different points do not mix, so the gradient of the sum by the layer outputs holds every point's
+        sensitivities B, and its row of layer l is the sum over streams of B a^T.
         """
         linear = passed[1::2]
         sensitivities = torch.autograd.grad(rows.sum(), linear, retain_graph=True, allow_unused=True)
@@ -171,7 +171,7 @@ class Network:
         return torch.cat(parts, dim=-1)
 
     def propagated(self, theta: Tensor, X: Tensor, forms: Tensor) -> tuple[Streams, list[Tensor]]:
-        """As ``streams``, with what passed through the layers, for ``jacobian``; differentiable once, and faster."""
+        """Streams as from ``streams``, and the layers' values for ``jacobian``; faster, and differentiable once."""
         passed = self._propagate(theta, X, forms, _bend_once)
         return self._outputs(passed[-1]), passed
 
@@ -187,20 +187,20 @@ def _bend(z: Tensor, twice: Tensor, kind: Activation) -> Tensor:
 
 
 def _bend_once(z: Tensor, twice: Tensor, kind: Activation) -> Tensor:
-    """``_bend`` by ``_Bend``."""
+    """Result of ``_bend`` computed by ``_Bend``."""
     bent: Tensor = _Bend.apply(z, twice, kind)  # type: ignore[no-untyped-call]
     return bent
 
 
 class _Bend(torch.autograd.Function):
-    """``_bend`` with its reverse pass written out: a training step then touches half the arrays.
+    """Form of ``_bend`` with its reverse pass written out: a training step then uses half the arrays.
 
     With w_s,i = sum_j (C_s + C_s^T)_ij z_j, the form is sum_i z_i w_s,i / 2 and its derivative by z_i is w_s,i.
     """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, twice: Tensor, kind: Activation) -> Tensor:
-        """From streams (k, T, n, m) and symmetrised forms (s, n | 1, d, d)."""
+        """Result from streams (k, T, n, m) and symmetrised forms (s, n | 1, d, d)."""
         d = twice.shape[-1]
         value, slope, bend, third = derivatives(z[:, 0], kind)
         first = z[:, 1 : d + 1]

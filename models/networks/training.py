@@ -4,8 +4,8 @@ Gauss-Newton is solved in the dual, over the N rows and not the p weights: with 
 the loss's gradient and D = ridge + damping, the step is -(g - J^T (J J^T + D I)^-1 J g) / D. A step that does not lower
 a network's loss is not taken and raises that network's damping (Levenberg, 1944; Marquardt, 1963).
 
-A network that becomes non-finite begins again at a quarter of the rate, in a round of its own once the others are done:
-they end where each would have ended alone.
+A network that becomes non-finite begins again at a quarter of the rate, in a separate round after the others are done.
+Each network therefore ends with the weights that it would reach alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ _DAMPINGS = (1e-12, 1e12)
 
 
 class Jacobian(Protocol):
-    """Derivatives J (k, N, p) of k networks' rows by their weights, which need not be written out."""
+    """Derivatives J (k, N, p) of k networks' rows by their weights, not necessarily as a matrix."""
 
     def gram(self) -> Tensor:
         """J J^T, shape (k, N, N), a fresh tensor."""
@@ -49,7 +49,7 @@ class Jacobian(Protocol):
 
 @dataclass(frozen=True)
 class Written:
-    """A Jacobian that is written out.
+    """A Jacobian stored as a matrix.
 
     Args:
         matrix: J, shape (k, N, p).
@@ -91,14 +91,14 @@ class LeastSquares(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast.
+    """Numbers of steps, and step sizes.
 
     Args:
         steps: Adam steps.
         rate: Adam's first step size.
         decay: Factor on the step size over the whole of Adam, exponential in the step.
         refinements: Gauss-Newton steps after Adam.
-        restarts: How often a training that became non-finite is begun again, each time at a quarter of the rate.
+        restarts: Largest number of restarts of a training that became non-finite, each at a quarter of the rate.
         report_every: Steps between two reports.
     """
 
@@ -117,10 +117,10 @@ class Schedule:
 
 @dataclass(frozen=True)
 class State:
-    """Everything that the next step depends on.
+    """State of a training, on which the next step depends.
 
-    In round r those networks step that became non-finite r times, so all of them in round 0; those that did so once
-    more wait at the anchor for the next round.
+    In round r the networks that became non-finite r times take steps, so all of them in round 0. Those that become
+    non-finite once more wait at the anchor for the next round.
 
     Args:
         theta: Weights, shape (k, p).
@@ -128,7 +128,7 @@ class State:
         second: Adam's running mean of its square, shape (k, p).
         damping: Gauss-Newton damping of each network, shape (k,).
         loss: Loss of each network when it was last known, shape (k,); infinite before the first step.
-        failures: How often each network became non-finite, shape (k,).
+        failures: Number of times each network became non-finite, shape (k,).
         step: Steps done in this round, of both kinds.
         round: Number of the round, from 0.
     """
@@ -144,17 +144,17 @@ class State:
 
     @property
     def active(self) -> Tensor:
-        """Networks of this round, shape (k,)."""
+        """True for networks of this round, shape (k,)."""
         return self.failures == self.round
 
     @property
     def lost(self) -> Tensor:
-        """Networks that wait for another round, shape (k,): after the last round, those that no restart helped."""
+        """True for networks that wait for another round, shape (k,); after the last round, those given up."""
         return self.failures > self.round
 
     @property
     def restarts(self) -> int:
-        """How often a training was begun again, over all networks."""
+        """Number of restarts over all networks."""
         return int(self.failures.clamp_max(self.round).sum())
 
     @classmethod
@@ -171,7 +171,7 @@ class State:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], like: Tensor) -> "State":
-        """The state that ``tensors`` gave, on the device and in the precision of ``like``."""
+        """The state restored from ``tensors``, on the device and in the precision of ``like``."""
         step, _, number = (int(count) for count in tensors["counts"])
         return cls(**{name: tensors[name].to(like) for name in _PARTS}, step=step, round=number)
 
@@ -186,7 +186,7 @@ def _losses(problem: LeastSquares, theta: Tensor, rows: Tensor) -> Tensor:
 def _adam(problem: LeastSquares, state: State, schedule: Schedule) -> State:
     """One step of Adam (Kingma and Ba, 2015); networks are independent, so their losses are summed.
 
-    The loss is that before the step, and after the schedule's very last step that of the weights that are left.
+    The loss is that before the step; after the last step of the schedule it is that of the final weights.
     """
     theta = state.theta.detach().requires_grad_()
     loss = _losses(problem, theta, problem.rows(theta))
@@ -258,10 +258,10 @@ def attempt(
     report: Report,
     checkpoint: Callable[[State], dict[str, Tensor]],
 ) -> State:
-    """Train from ``state`` to the end of ``schedule``; networks that no restart helped are ``lost``, at the anchor.
+    """Train from ``state`` to the end of ``schedule``; networks that no restart rescued are ``lost``, at the anchor.
 
-    A state taken anywhere on the way and continued gives the same weights, bit for bit, on the same CPU and number of
-    threads.
+    A training that is continued from any intermediate state gives the same weights, bit for bit, on the same CPU and
+    number of threads.
     """
     while True:
         if state.step == schedule.total or not bool(state.active.any()):
@@ -278,7 +278,7 @@ def attempt(
 
 
 def _settled(problem: LeastSquares, before: State, after: State) -> State:
-    """The step of the networks of this round; those it made non-finite wait at the anchor, all others stay."""
+    """The step of the networks of this round; those that became non-finite wait at the anchor, others are unchanged."""
     sound = torch.isfinite(after.loss) & torch.isfinite(after.theta).all(-1)
     if bool((sound & before.active).all()):
         return after
@@ -292,6 +292,6 @@ def _settled(problem: LeastSquares, before: State, after: State) -> State:
 
 
 def _metrics(state: State) -> dict[str, float]:
-    """Mean loss of the networks that have one, and restarts."""
+    """Mean loss over the networks that have one, and number of restarts."""
     known = state.loss[torch.isfinite(state.loss)]
     return {"loss": float(known.mean()), "restarts": float(state.restarts)}

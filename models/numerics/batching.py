@@ -1,4 +1,4 @@
-"""Posteriors of one form asked together: one pass through the algebra for all of them instead of one for each."""
+"""Batching of posteriors of one form: one pass through the algebra for all of them instead of one for each."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
@@ -18,20 +18,20 @@ _ROWS = 704
 
 @runtime_checkable
 class Stackable(Protocol):
-    """A posterior that can be asked together with others of its form."""
+    """A posterior that can be evaluated together with others of its form."""
 
     @property
     def form(self) -> Hashable:
-        """Equal for posteriors that can be stacked; None for one that is better asked alone."""
+        """Key that is equal for posteriors that can be stacked; None for one that is better evaluated alone."""
         ...
 
     def together(self, others: Sequence[Self]) -> Moments:
-        """The moments of this one and of others of its form, in this order: those of ``mean_var`` to rounding."""
+        """Moments of this posterior and of others of its form, in this order; equal to ``mean_var`` to rounding."""
         ...
 
 
 def jointly(posteriors: Sequence[Posterior]) -> Moments:
-    """The moments of all posteriors, in their order; those of one form are stacked, once and for all."""
+    """Function for the moments of all posteriors, in their order; those of one form are stacked, only once."""
     forms = defaultdict[Hashable, list[int]](list)
     for i, each in enumerate(posteriors):
         form = each.form if isinstance(each, Stackable) else None
@@ -48,7 +48,7 @@ def jointly(posteriors: Sequence[Posterior]) -> Moments:
 
 
 def _moments(posteriors: Sequence[Posterior]) -> Moments:
-    """Of posteriors of one form."""
+    """Moments of posteriors of one form."""
     first, *others = posteriors
     if others and isinstance(first, Stackable):
         alike = cast("list[Any]", others)
@@ -62,7 +62,7 @@ def _moments(posteriors: Sequence[Posterior]) -> Moments:
 
 
 def _in_blocks(moments: Moments, rows: int) -> Moments:
-    """The same, asked about so many points at once."""
+    """The moments, evaluated for ``rows`` points at a time."""
 
     def whole(X: Tensor) -> tuple[Tensor, Tensor]:
         if len(X) <= rows:

@@ -1,4 +1,4 @@
-"""The refusals of numbers that no surrogate can use, in the same words everywhere."""
+"""Checks that refuse numbers no surrogate can use, with the same messages everywhere."""
 
 import math
 
@@ -10,6 +10,6 @@ def refuse_below(name: str, value: int, least: int = 1) -> None:
 
 
 def refuse_non_positive(name: str, value: float) -> None:
-    """Raise ValueError for what is not a finite number above 0."""
+    """Raise ValueError for a value that is not a finite number above 0."""
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} is {value}: give a positive number.")

@@ -1,6 +1,6 @@
-"""Where tensors are computed: the one place that knows whether there is a CUDA device and whether it may be used.
+"""Devices for tensors: this module alone knows whether there is a CUDA device and whether it may be used.
 
-States, checkpoints and everything that leaves a fit stand on the CPU, wherever the fit was computed.
+States, checkpoints and all results of a fit are on the CPU, wherever the fit was computed.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ Choice = Literal["auto", "cpu", "cuda"]
 
 @dataclass
 class Computing:
-    """A stretch of work under one choice of device.
+    """Context of computations under one choice of device.
 
     Args:
-        choice: ``auto``: CUDA where torch finds it; ``cpu``: nothing else; ``cuda``: nothing less.
-        used: Types of the devices that the work asked for.
+        choice: ``auto``: CUDA if torch finds it; ``cpu``: the CPU only; ``cuda``: CUDA is required.
+        used: Types of the devices that were requested.
     """
 
     choice: Choice
@@ -33,7 +33,7 @@ class Computing:
 
     @property
     def device(self) -> str:
-        """``cpu``, or ``cuda`` with the card's name where any part of the work was done there."""
+        """``cpu``, or ``cuda`` with the card's name if any part of the work was done there."""
         return f"cuda ({torch.cuda.get_device_name()})" if "cuda" in self.used else "cpu"
 
 
@@ -42,7 +42,7 @@ _computing: ContextVar[Computing | None] = ContextVar("computing", default=None)
 
 @contextmanager
 def computing_on(choice: Choice) -> Iterator[Computing]:
-    """Compute what is inside the block on the device of this choice, and note which ones were asked for.
+    """Run the block on the device of this choice, and note which devices were requested.
 
     Raises:
         ValueError: the choice is ``cuda`` and torch finds none.
@@ -57,7 +57,7 @@ def computing_on(choice: Choice) -> Iterator[Computing]:
 
 
 def device_type(choice: Choice) -> Literal["cpu", "cuda"]:
-    """Type of the device that a choice comes to on this machine.
+    """Type of the device that a choice selects on this machine.
 
     Raises:
         ValueError: it is ``cuda`` and torch finds none.
@@ -68,7 +68,7 @@ def device_type(choice: Choice) -> Literal["cpu", "cuda"]:
 
 
 def require_cuda() -> None:
-    """Accept that ``cuda`` is asked for.
+    """Check that CUDA is available.
 
     Raises:
         ValueError: torch finds none.
@@ -78,16 +78,16 @@ def require_cuda() -> None:
 
 
 def device() -> torch.device:
-    """Where networks are trained, all of a batch stacked: on the GPU where there is one that may be used."""
+    """Device for the training of networks, all of a batch stacked: the GPU if there is one that may be used."""
     computing = _computing.get()
     return _noted("auto" if computing is None else computing.choice)
 
 
 def named_device(name: Literal["cpu", "cuda"]) -> torch.device:
-    """The device that a component names.
+    """Device that a component names.
 
     Raises:
-        ValueError: it is ``cuda``, and torch finds none or whoever computes here allows the CPU alone.
+        ValueError: it is ``cuda``, and torch finds none or this computation may use the CPU only.
     """
     computing = _computing.get()
     if name == "cuda" and computing is not None and computing.choice == "cpu":

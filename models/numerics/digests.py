@@ -1,4 +1,4 @@
-"""What ties a state to the data it was fitted to."""
+"""Digests that tie a state to the data it was fitted to."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -19,12 +19,12 @@ class Digested(Protocol):
 
 
 def stamped(data: Digested) -> dict[str, Tensor]:
-    """The digest of data as bytes, shape (32,), by the name under which a state carries it."""
+    """Digest of data as bytes, shape (32,), under the name that states use for it."""
     return {_DIGEST: torch.tensor(list(bytes.fromhex(data.digest)), dtype=torch.uint8)}
 
 
 def refuse_other_data(data: Digested, state: Mapping[str, Tensor]) -> None:
-    """Refuse a state that does not carry the stamp of these data.
+    """Refuse a state that does not carry the digest of these data.
 
     Raises:
         ValueError: it carries none or another.

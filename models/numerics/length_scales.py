@@ -1,7 +1,7 @@
-"""Length scales before any data: every prior of them that there is, log l ~ N(mean, sd^2).
+"""Length scales before any data: all priors of them, log l ~ N(mean, sd^2).
 
-Distances between points of a box grow as the root of its dimension d. So do the means: with length scales that did not,
-all points of ten and more dimensions would be uncorrelated.
+Distances between points of a box grow as the root of its dimension d. The means grow likewise: with fixed length scales
+all points in ten or more dimensions would be uncorrelated.
 """
 
 import math
@@ -32,11 +32,11 @@ def encoded_mean(d: int) -> float:
 
 
 def tangent_centres(d: int, activation: str) -> tuple[float, float]:
-    """Medians of l for the tangent kernel of a dense network over [-1, 1]^d: of two priors that compete."""
+    """Medians of l for the tangent kernel of a dense network over [-1, 1]^d, of two competing priors."""
     centre = tangent_centre(activation) * math.sqrt(d)
     return centre, _SMOOTH * centre
 
 
 def tangent_centre(activation: str) -> float:
-    """Median of l for the tangent kernel of a network of one coordinate, or of one that sees a patch of few pixels."""
+    """Median of l for the tangent kernel of a network of one coordinate, or of one with patches of few pixels."""
     return _TANGENT[activation]

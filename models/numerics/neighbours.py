@@ -19,7 +19,7 @@ def neighbours(space: SearchSpace, x: Array) -> Array:
 
     An integer goes 1, 2, 4, ... steps up and down, a category to every other level. Continuous variables stay where
     they are, unless a known constraint moves them (see SearchSpace.repair). Integers that an equality ties to each
-    other are exchanged, so many of one for so many of another.
+    other are exchanged in the ratio that keeps it.
     """
     moved, columns = list[Array](), space.columns
     tied = {int(one) for mixture in space.mixtures if not mixture.filled for one in mixture.columns}
@@ -34,7 +34,7 @@ def neighbours(space: SearchSpace, x: Array) -> Array:
 
 
 def _others(variable: Variable, values: Array) -> Array:
-    """Encoded values, shape (n, width), to which one move takes a variable."""
+    """Encoded values, shape (n, width), that one move of a variable reaches."""
     if isinstance(variable, Categorical):
         levels = np.eye(variable.width)
         return np.asarray(levels[np.argmax(values) != np.arange(variable.width)])
@@ -47,7 +47,7 @@ def _others(variable: Variable, values: Array) -> Array:
 
 
 def _exchanged(mixture: Mixture, x: Array) -> list[Array]:
-    """Points to which x (d,) goes by more of one whole number and as much less of another, within their bounds."""
+    """Points reached from x (d,) by more of one whole number and less of another, within their bounds."""
     found, whole = list[Array](), np.flatnonzero(mixture.steps > 0)
     for more, other in permutations(whole.tolist(), 2):
         if (steps := _ratio(mixture, more, other)) is None:

@@ -28,7 +28,7 @@ def take(points: Iterator[Array], n: int) -> Array:
 def sobol_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array]:
     """Feasible points of a scrambled Sobol sequence (Owen, 1998), one dimension a variable or pixel, without end.
 
-    Variables that equalities tie have one dimension less for each of these (see ``physics.geometry.mixtures``).
+    Variables that equalities tie have one dimension less for each equality (see ``physics.geometry.mixtures``).
     """
     seed = int(rng.integers(2**31 - 1))
     engine = SobolEngine(_cube_dimension(space), scramble=True, seed=seed)  # type: ignore[no-untyped-call]
@@ -56,7 +56,7 @@ def every_point(space: SearchSpace, limit: int) -> Array | None:
 
 
 def is_feasible(space: SearchSpace, X: Array) -> NDArray[np.bool_]:
-    """Whether each encoded point of X (n, d) is within the bounds and satisfies the known constraints, shape (n,)."""
+    """True for each encoded point of X (n, d) that is within the bounds and satisfies the known constraints, (n,)."""
     (A, b), (E, e), (low, high) = space.linear, space.equalities, space.bounds
     within = np.all(np.abs(X - np.clip(X, low, high)) <= ROUNDING, axis=1)
     straight = np.all(X @ A.T - b <= line_slack(A, b), axis=1)
@@ -66,12 +66,12 @@ def is_feasible(space: SearchSpace, X: Array) -> NDArray[np.bool_]:
 
 
 def line_slack(A: Array, b: Array) -> Array:
-    """By how much points may be off each of the rows A u = b or A u <= b, shape (c,)."""
+    """Tolerance for points in each of the rows A u = b or A u <= b, shape (c,)."""
     return np.asarray(ROUNDING * (np.abs(b) + np.abs(A).sum(axis=1) + 1))
 
 
 def quadric_slack(curved: Quadrics) -> Array:
-    """By how much points may exceed each quadratic constraint, shape (c,)."""
+    """Tolerance for points in each quadratic constraint, shape (c,)."""
     terms = np.abs(curved.Q).sum(axis=(1, 2)) + np.abs(curved.a).sum(axis=1)
     return np.asarray(ROUNDING * (np.abs(curved.b) + terms + 1))
 
@@ -93,7 +93,7 @@ def _coordinates(variable: Variable) -> int:
 
 
 def _levels(variable: Variable) -> int | None:
-    """Number of values of a discrete variable; None for one whose values are not counted."""
+    """Number of values of a discrete variable; None if its values are not counted."""
     if isinstance(variable, Integer):
         return variable.high - variable.low + 1
     return len(variable.levels) if isinstance(variable, Categorical) else None
@@ -102,7 +102,7 @@ def _levels(variable: Variable) -> int | None:
 def _from_cube(space: SearchSpace, cube: Array) -> Array:
     """Encoded points (n, d) from the unit cube (n, c): uniform in every interval and over all levels.
 
-    What equalities tie is on their planes, and may be out of bounds.
+    Coordinates that equalities tie are on their planes, and may be out of bounds.
     """
     X, first, columns = np.empty((len(cube), space.dimension)), 0, space.columns
     for variable in _untied(space):
@@ -127,7 +127,7 @@ def _values(variable: Variable, u: Array) -> Array:
 
 
 def _feasible_points(space: SearchSpace, cubes: Iterator[Array], rng: np.random.Generator) -> Iterator[Array]:
-    """Points of the cubes that satisfy the constraints; a space too thin for that gives points of its own sampler."""
+    """Points of the cubes that satisfy the constraints; if too few do, points of the space's own sampler."""
     return chain.from_iterable(_feasible_block(space, cube, rng) for cube in cubes)
 
 

@@ -1,4 +1,4 @@
-"""From a numpy generator, which every function is given, to torch, without a global seed."""
+"""Generators for torch, made from the numpy generator that each function gets, without a global seed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +18,10 @@ def torch_generator(rng: np.random.Generator) -> torch.Generator:
 
 @contextmanager
 def seeded(rng: np.random.Generator) -> Iterator[None]:
-    """Torch's global CPU generator seeded by one draw from rng inside the block, and as it was after it.
+    """Seed torch's global CPU generator by one draw from rng inside the block, and restore it afterwards.
 
-    For library code that offers no generator argument. Only the CPU's: such code must stay on the CPU.
+    Only for library code without a generator argument. Such code must stay on the CPU, since only its generator is
+    seeded.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(_seed(rng))

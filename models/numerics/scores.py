@@ -1,4 +1,4 @@
-"""How the scores of a contest between surrogates stand among the metrics of its posterior; imports no torch."""
+"""Scores of a contest between surrogates, as entries of a posterior's metrics; imports no torch."""
 
 from collections.abc import Mapping
 
@@ -7,5 +7,5 @@ SCORE = "score."
 
 
 def scores_of(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The scores among a model's metrics, by surrogate; none where it was chosen among no others."""
+    """Scores in a model's metrics, by surrogate; empty if it was not chosen among several."""
     return {name.removeprefix(SCORE): value for name, value in metrics.items() if name.startswith(SCORE)}

@@ -1,4 +1,4 @@
-"""Several states in one: each under a prefix of its own."""
+"""Several states in one, each under its own prefix."""
 
 from collections.abc import Mapping
 
@@ -6,10 +6,10 @@ from torch import Tensor
 
 
 def part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """What stands under a prefix, without it."""
+    """Entries of a state under a prefix, with the prefix removed."""
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
 def named(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A state to stand under a prefix."""
+    """A state with a prefix before each name."""
     return {prefix + name: value for name, value in state.items()}

@@ -1,1 +1,1 @@
-"""One file a peer, a whole optimiser of another package: the file's name is its kind."""
+"""Rivals, whole optimisers of other packages, one file each; the file's name is the kind."""

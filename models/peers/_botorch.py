@@ -51,13 +51,13 @@ class Cube:
 
     @property
     def inequalities(self) -> list[tuple[Tensor, Tensor, float]] | None:
-        """The linear constraints as BoTorch takes them: sum_i a_i u_i >= b; None where there are none."""
+        """The linear constraints in BoTorch's form, sum_i a_i u_i >= b; None if there are none."""
         A, b = self.space.linear
         return self._sums(-A, -b)
 
     @property
     def equalities(self) -> list[tuple[Tensor, Tensor, float]] | None:
-        """The linear equalities as BoTorch takes them: sum_i a_i u_i = b; None where there are none."""
+        """The linear equalities in BoTorch's form, sum_i a_i u_i = b; None if there are none."""
         return self._sums(*self.space.equalities)
 
     def _sums(self, A: Array, b: Array) -> list[tuple[Tensor, Tensor, float]] | None:
@@ -67,7 +67,7 @@ class Cube:
 
     @property
     def curved(self) -> dict[str, Any]:
-        """The quadratic constraints as optimize_acqf takes them, with starts, which it then wants; else nothing."""
+        """The quadratic constraints as arguments of optimize_acqf, with the starts it then requires; else empty."""
         count = len(self.space.quadratic)
         if count == 0:
             return {}
@@ -75,14 +75,14 @@ class Cube:
         return {"nonlinear_inequality_constraints": constraints, "ic_generator": self._starts}
 
     def _room(self, k: int, U: Tensor) -> Tensor:
-        """What is left of quadratic constraint k at points (..., d) of the cube, shape (...,)."""
+        """Slack of quadratic constraint k at points (..., d) of the cube, shape (...,)."""
         quadrics = self.space.quadratic
         Q, a = torch.as_tensor(quadrics.Q[k]), torch.as_tensor(quadrics.a[k])
         X = torch.as_tensor(self._low) + torch.as_tensor(self._width) * U
         return float(quadrics.b[k]) + _SLACK - ((X @ Q) * X).sum(-1) - X @ a
 
     def _starts(self, acq_function: AcquisitionFunction, num_restarts: int, raw_samples: int, **_: object) -> Tensor:
-        """Feasible points (num_restarts, 1, d) chosen as BoTorch chooses its own, from uniform ones."""
+        """Feasible points (num_restarts, 1, d) chosen as BoTorch chooses its own, but from uniform samples."""
         rng = np.random.default_rng(int(torch.randint(2**31 - 1, ())))
         U = self.of(self.space.sample(raw_samples, rng)).unsqueeze(1)
         with torch.no_grad():
@@ -102,8 +102,8 @@ class Cube:
 def fitted(cube: Cube, data: Observations) -> SingleTaskGP | ModelListGP:
     """BoTorch's default Gaussian process, which is maximised, fitted to all readings.
 
-    Under unknown constraints a list of them: the objective, and each constraint over the standard deviation of its
-    readings, since BoTorch smooths the step at 0 on one scale for all.
+    Under unknown constraints it is a list of models: the objective, and each constraint divided by the standard
+    deviation of its readings, since BoTorch smooths the step at 0 on one scale for all.
     """
     X = cube.of(data.X)
     objective = _fitted(X, -minimised(data))
@@ -120,14 +120,14 @@ def _fitted(X: Tensor, readings: Array) -> SingleTaskGP:
 
 
 def under(data: Observations) -> dict[str, Any]:
-    """What BoTorch's Monte Carlo acquisitions are told of objective and constraints; nothing where there are none."""
+    """Arguments for BoTorch's Monte Carlo acquisitions under unknown constraints; empty if there are none."""
     if data.constraints.shape[1] == 0:
         return {}
     return {"constraints": _constraints(data), "objective": GenericMCObjective(_first)}
 
 
 def probability(model: ModelListGP, data: Observations, waiting: Tensor | None) -> qLogProbabilityOfFeasibility:
-    """What BoTorch advises while no reading is feasible: the logarithm of the probability of feasibility."""
+    """Log probability of feasibility, which BoTorch recommends while no reading is feasible."""
     return qLogProbabilityOfFeasibility(model, constraints=_constraints(data), X_pending=waiting)
 
 

@@ -1,4 +1,4 @@
-"""A search space as other packages see one: named parameters that are real, whole or a choice between levels."""
+"""Search space as other packages see it: named parameters that are real, whole or a choice between levels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Coordinate:
     scale: tuple[float, float] = (0.0, 1.0)
 
     def of(self, x: Array) -> Value:
-        """The parameter's value at an encoded point (d,); one that rounding has put beyond a bound is the bound."""
+        """Value of the parameter at an encoded point (d,), clipped to its bounds if rounding has left them."""
         if self.kind == "choice":
             return self.levels[int(np.argmax(x[self.column : self.column + len(self.levels)]))]
         if self.kind == "whole":
@@ -57,7 +57,7 @@ class Coordinate:
 
 
 def coordinates(space: SearchSpace) -> tuple[Coordinate, ...]:
-    """The parameters of a space; a variable that can take one value only is none."""
+    """Parameters of a space; a variable with a single value has no parameter."""
     found, column = list[Coordinate](), 0
     for variable in space.variables:
         if isinstance(variable, Categorical):
@@ -72,7 +72,7 @@ def coordinates(space: SearchSpace) -> tuple[Coordinate, ...]:
 
 
 def told(space: SearchSpace, X: Array) -> list[dict[str, Value]]:
-    """The encoded points (n, d) as values by parameter."""
+    """Encoded points (n, d) as values by parameter."""
     return [{one.name: one.of(x) for one in coordinates(space)} for x in X]
 
 
@@ -86,5 +86,5 @@ def encoded(space: SearchSpace, points: Sequence[Mapping[str, Value]]) -> Array:
 
 
 def inside(space: SearchSpace, X: Array) -> NDArray[np.bool_]:
-    """Which encoded points (n, d) are designs of the space, shape (n,): others were read before it was narrowed."""
+    """True for encoded points (n, d) that are designs of the space, shape (n,); others predate its narrowing."""
     return np.asarray(np.all(np.abs(space.repair(X) - X) < _ROUNDING, axis=1)) if len(X) else np.zeros(0, dtype=bool)

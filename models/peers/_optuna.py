@@ -1,4 +1,4 @@
-"""Optuna, told of every trial and asked for the next ones; what its two samplers here share."""
+"""Optuna: all trials are passed to it, and it is asked for the next ones; shared by both samplers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from fieldcraft.physics.space import SearchSpace
 def ask(sampler: optuna.samplers.BaseSampler, data: Observations, pending: Array, space: SearchSpace, q: int) -> Array:
     """The sampler's next q designs, encoded, shape (q, d), after a study of all trials; pending ones are running.
 
-    Optuna takes readings of constraints as ours are: feasible where <= 0.
+    Optuna's constraints have the same sign as ours: feasible where <= 0.
     """
     with _quiet():
         study = optuna.create_study(direction="minimize", sampler=sampler)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ax:
-    """Ax's client with its defaults, but that the campaign's start takes the place of its own: its BoTorch models.
+    """Ax's client with its defaults: its BoTorch models. The campaign's initial designs replace Ax's own.
 
-    Told of trials that others made, it would begin each time with the centre or a quasi-random point.
+    Otherwise, given trials that it did not propose, it would begin each time with the centre or a quasi-random point.
 
     Raises:
         ValueError: Ax is not installed.

@@ -25,7 +25,7 @@ MOST_COMBINATIONS = 100_000  # of discrete values, all of which BayBE writes out
 class BayBE:
     """A BayBE campaign with its defaults, given all measurements: its Gaussian process and log expected improvement.
 
-    It is told of linear constraints and equalities between continuous variables.
+    It receives linear constraints and equalities between continuous variables.
 
     Raises:
         ValueError: BayBE is not installed.
@@ -63,8 +63,8 @@ class BayBE:
         """Accept a space that BayBE can search.
 
         Raises:
-            ValueError: known constraints that are quadratic or hold whole numbers, or more combinations of discrete
-                values than BayBE could write out.
+            ValueError: known constraints that are quadratic or involve integers, or more combinations of discrete
+                values than BayBE can enumerate.
         """
         require_lines(space, "BayBE")
         _require_few(space)
@@ -72,7 +72,10 @@ class BayBE:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Keeps the import short: each of BayBE's slotted classes has all garbage collected, over all that torch holds."""
+    """Exempt existing objects from garbage collection during the import, to keep it short.
+
+    Each of BayBE's slotted classes triggers a full collection, which would otherwise go through all that torch holds.
+    """
     gc.freeze()
     try:
         yield

@@ -18,10 +18,10 @@ from fieldcraft.physics.space import SearchSpace
 
 @dataclass(frozen=True)
 class BotorchLogEI:
-    """Improvement over the best reading; with pending trials, the Monte Carlo form that knows them.
+    """Improvement over the best reading; with pending trials, the Monte Carlo form that takes them into account.
 
     Under unknown constraints, improvement over the best feasible reading times the probability that all hold
-    (LogConstrainedExpectedImprovement); while no reading is feasible, the probability alone, as BoTorch advises.
+    (LogConstrainedExpectedImprovement); while no reading is feasible, the probability alone, as BoTorch recommends.
     """
 
     provides: ClassVar[frozenset[Capability]] = frozenset({Capability.CONSTRAINED})

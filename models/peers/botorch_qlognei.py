@@ -20,7 +20,7 @@ class BotorchQLogNEI:
     """Improvement over the unknown true values at all points that were read, by Monte Carlo.
 
     Under unknown constraints, over those that are feasible, times the probability that all hold; while no reading is
-    feasible, the probability alone, as BoTorch advises.
+    feasible, the probability alone, as BoTorch recommends.
     """
 
     provides: ClassVar[frozenset[Capability]] = frozenset({Capability.CONSTRAINED})

@@ -15,8 +15,8 @@ from fieldcraft.physics.space import SearchSpace
 class OptunaGP:
     """Optuna's GPSampler: a Matern Gaussian process and log expected improvement, with its defaults.
 
-    The campaign's start takes the place of its own ten random trials. Under unknown constraints it multiplies by the
-    probability that all hold, and while no reading is feasible it seeks that alone.
+    The campaign's initial designs replace its own ten random trials. Under unknown constraints it multiplies by the
+    probability that all hold; while no reading is feasible it maximises that alone.
 
     Raises:
         ValueError: Optuna is not installed.

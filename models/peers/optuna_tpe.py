@@ -15,8 +15,8 @@ from fieldcraft.physics.space import SearchSpace
 class OptunaTPE:
     """Optuna's TPESampler: a tree-structured Parzen estimator (Bergstra et al., 2011), with its defaults.
 
-    The campaign's start takes the place of its own ten random trials. Under unknown constraints it holds feasible
-    readings for better than others, and those for the better the less the sum of their violations.
+    The campaign's initial designs replace its own ten random trials. Under unknown constraints it ranks feasible
+    readings above others, and the others by the sum of their violations.
 
     Raises:
         ValueError: Optuna is not installed.

@@ -1,1 +1,1 @@
-"""Surrogates that know a differential equation: residuals, solution bases, joint GPs, PINNs."""
+"""Surrogates that use a differential equation: residuals, solution bases, joint GPs, PINNs."""

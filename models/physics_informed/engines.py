@@ -1,4 +1,4 @@
-"""The ways to learn an objective that satisfies an equation: train networks on it, or add up its solutions."""
+"""Engines for an objective that satisfies an equation: networks trained on it, or a sum of its solutions."""
 
 import math
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ def _moved(parts: _Moved, device: torch.device) -> _Moved:
 
 
 def equation_rows(physics: Physics) -> int:
-    """Number E r of rows that E equations make at r collocation points."""
+    """Number E r of rows for E equations at r collocation points."""
     return len(physics.points) * len(system_of(physics).sources(physics.points))
 
 
@@ -68,10 +68,10 @@ class Trained:
         steps: Adam steps.
         rate: Adam's first step size.
         decay: Factor on the step size over all Adam steps.
-        refinements: Damped Gauss-Newton steps after Adam. Too few leave the network too smooth near a sharp peak.
+        refinements: Damped Gauss-Newton steps after Adam. With too few the network is too smooth near a sharp peak.
         exact_draw: Add the second tangent term, the ridge and the perturbed targets, which make a wide network's
             minimiser a posterior draw (linear equations only); false is the paper.
-        noise: Standard deviation of a reading in target units that an exact draw assumes where it is not known.
+        noise: Standard deviation of a reading in target units that an exact draw assumes if it is not known.
         memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
     """
 
@@ -104,7 +104,7 @@ class Trained:
         """Accept any equation, and a linear one for an exact draw.
 
         Raises:
-            ValueError: an exact draw is asked of an equation that is not linear.
+            ValueError: an exact draw is requested for an equation that is not linear.
         """
         if self.exact_draw and not system_of(physics).linear:
             raise ValueError("exact_draw is true and the equation is not linear: set exact_draw to false.")
@@ -120,7 +120,7 @@ class Trained:
         """Train from fresh weights, or go on from the checkpoint ``start``.
 
         Raises:
-            ValueError: an exact draw is asked of an equation that is not linear, or the fit would need more than
+            ValueError: an exact draw is requested for an equation that is not linear, or the fit would need more than
                 ``memory_gb`` or became non-finite again after every restart.
         """
         self.refuse(physics)
@@ -137,7 +137,7 @@ class Trained:
         return self._posterior(data, {**kept, **state.tensors(), "achieved": numbers})
 
     def restore(self, data: Observations, physics: Physics, state: Mapping[str, Tensor]) -> NetworkPosterior:
-        """The posterior whose ``state`` this was."""
+        """The posterior restored from ``state``."""
         return self._posterior(data, state)
 
     def _network(self, data: Observations) -> Network:
@@ -208,10 +208,10 @@ class Basis:
         refuse_non_positive("memory_gb", self.memory_gb)
 
     def refuse(self, physics: Physics) -> None:
-        """Accept a single linear equation whose solutions the memory holds.
+        """Accept a single linear equation whose solutions fit into the memory limit.
 
         Raises:
-            ValueError: it is another.
+            ValueError: it is another equation.
         """
         degree = self._degree(physics)
         what = f"Engine basis with polynomials of degree {degree} in {physics.points.shape[1]} variables"
@@ -239,7 +239,7 @@ class Basis:
         return posterior
 
     def restore(self, data: Observations, physics: Physics, state: Mapping[str, Tensor]) -> SolutionPosterior:
-        """The posterior whose ``state`` this was."""
+        """The posterior restored from ``state``."""
         return restore_solutions(data, physics, self._degree(physics), state)
 
     def _degree(self, physics: Physics) -> int:

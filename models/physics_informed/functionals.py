@@ -1,6 +1,6 @@
 """Linear functionals of a field at points: its value, or a second-order differential operator of it.
 
-Readings and the rows of a linear equation are both of this kind, so one covariance serves them together.
+Readings and the rows of a linear equation are both of this kind, so one covariance covers both.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Functionals:
 
     @property
     def is_value(self) -> bool:
-        """Whether no derivative occurs."""
+        """True if no derivative occurs."""
         return self.first is None and self.second is None
 
     @property
@@ -65,7 +65,7 @@ class Functionals:
         return Functionals(self.points[count:], self.zeroth[count:], first, second)
 
     def joined(self, other: "Functionals") -> "Functionals":
-        """These and then others of the same field."""
+        """The functionals followed by others of the same field."""
         pairs = [(self.points, other.points), (self.zeroth, other.zeroth)]
         if not (self.is_value and other.is_value):
             pairs += [(self.slopes, other.slopes), (self.bends, other.bends)]
@@ -74,7 +74,7 @@ class Functionals:
 
 @dataclass(frozen=True)
 class JointRows:
-    """The rows of the joint model: r E rows of the equations, then n readings, as functionals of F fields.
+    """Rows of the joint model: r E rows of the equations, then n readings, as functionals of F fields.
 
     Row j reads sum_i functional_ij[field_i] = target_j; field 0 is the objective. Readings come last: a factor of the
     equations' rows is then the leading block of the factor of all, and a further reading is one more row.
@@ -93,7 +93,7 @@ class JointRows:
         return len(self.targets)
 
     def with_values(self, X: Tensor, targets: Tensor) -> "JointRows":
-        """And further readings (k,) of the objective at X (k, d)."""
+        """The rows followed by further readings (k,) of the objective at X (k, d)."""
         more = Functionals.values(X)
         nothing = Functionals(X, torch.zeros_like(more.zeroth))
         fields = tuple(field.joined(nothing if i else more) for i, field in enumerate(self.fields))

@@ -1,4 +1,4 @@
-"""The engines that condition a Gaussian process on readings and on a linear equation's rows at once."""
+"""Engines that condition a Gaussian process on readings and on a linear equation's rows together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ _COPIES = 60
 
 @dataclass(frozen=True)
 class JointModel:
-    """What an engine hands over: everything but the hyper-parameters.
+    """Result of an engine without the hyper-parameters.
 
     Args:
         rows: Equations and readings.
         covariances: kappa of each field.
-        belief: About the hyper-parameters before any data.
-        scaling: How targets become readings.
-        remarks: What is worth knowing.
+        belief: Prior of the hyper-parameters.
+        scaling: Map between targets and readings.
+        remarks: Notes on how it was made.
         kept: Tensors the engine needs to build this again.
     """
 
@@ -65,7 +65,7 @@ class JointModel:
         return self._posterior(hyper, metrics, {**self.kept, **state})
 
     def restored(self, state: Mapping[str, Tensor]) -> JointPosterior:
-        """The posterior whose ``state`` this was, computed again in the same way: identical to the bit."""
+        """The posterior restored from ``state``, computed again in the same way: identical to the bit."""
         hyper = Hyper(**{name: state[f"hyper.{name}"] for name in _HYPER})
         metrics = {name.removeprefix("metric."): float(v) for name, v in state.items() if name.startswith("metric.")}
         return self._posterior(hyper, metrics, state)
@@ -94,7 +94,7 @@ def _named(hyper: Hyper) -> dict[str, float]:
 class Kernel:
     """An ordinary covariance with the operator applied on both sides (methods, section 3, `engine: kernel`).
 
-    One length scale a coordinate, the output scale, the noise where it is not known and the equation's slack are
+    One length scale a coordinate, the output scale, the noise if it is not known and the equation's slack are
     chosen by marginal likelihood; each auxiliary field of a system has its own.
 
     Args:
@@ -141,7 +141,7 @@ class Kernel:
         return posterior
 
     def restore(self, data: Observations, physics: Physics, state: Mapping[str, Tensor]) -> JointPosterior:
-        """The posterior whose ``state`` this was."""
+        """The posterior restored from ``state``."""
         return self._model(data, physics).restored(state)
 
     def _model(self, data: Observations, physics: Physics) -> JointModel:
@@ -204,7 +204,7 @@ class NTK:
         return posterior
 
     def restore(self, data: Observations, physics: Physics, state: Mapping[str, Tensor]) -> JointPosterior:
-        """The posterior whose ``state`` this was."""
+        """The posterior restored from ``state``."""
         return self._model(data, physics, state["theta"]).restored(state)
 
     def _network(self, data: Observations) -> Network:

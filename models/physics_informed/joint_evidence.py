@@ -1,8 +1,8 @@
-"""Hyper-parameters of the joint process by marginal likelihood, with exact gradients, under weak normal beliefs.
+"""Hyper-parameters of the joint process by marginal likelihood, with exact gradients, under weak normal priors.
 
-What is maximised is p(y | u), the likelihood of the readings given the equation's rows, and not p(y, u): the equation
-is a fact to condition on and no sample of the prior. Hundreds of rows that all read exactly zero would else choose the
-prior in which they are likeliest, the flattest, whatever the few readings say.
+The maximised quantity is p(y | u), the likelihood of the readings given the equation's rows, and not p(y, u): the
+equation is a fact to condition on and not a sample of the prior. Otherwise hundreds of rows that all read exactly zero
+would select the flattest prior, in which they are likeliest, whatever the few readings are.
 """
 
 import math
@@ -36,7 +36,7 @@ class Belief:
     Args:
         scales: Of an input scale (``Hyper.scales``).
         sds: Of an output scale.
-        noise: Of a reading's noise variance, where it is not known.
+        noise: Of a reading's noise variance, if it is not known.
         slack: Of an equation's.
         starts: Added to the mean of ``scales`` for each start of the search.
     """
@@ -48,7 +48,7 @@ class Belief:
     starts: tuple[float, ...] = (0.0, 0.7)
 
     def log_density(self, hyper: Hyper) -> Tensor:
-        """Up to a constant, shape ()."""
+        """Log density up to a constant, shape ()."""
         parts = [(getattr(hyper, name), *getattr(self, name)) for name in ("scales", "sds", "noise", "slack")]
         terms = [((value - mean) / sd).square().sum() for value, mean, sd in parts]
         return -0.5 * torch.stack(terms).sum()
@@ -75,8 +75,8 @@ def choose_hyper(
     Args:
         covariances: kappa of each field.
         rows: Equations and readings.
-        belief: Before any data.
-        noise_variance: Of a reading, in squared target units, where it is known; None to fit it.
+        belief: Prior of the hyper-parameters.
+        noise_variance: Variance of a reading, in squared target units, if it is known; None to fit it.
 
     Raises:
         ValueError: no start has a covariance that is positive definite to rounding.

@@ -1,4 +1,4 @@
-"""The posterior of the joint process: readings and a linear equation's rows, conditioned on together."""
+"""Posterior of the joint process, conditioned on readings and a linear equation's rows together."""
 
 import math
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ class JointPosterior:
     """t(x) given the equations' rows and the readings.
 
     Args:
-        process: The prior, its hyper-parameters chosen.
-        rows: Everything conditioned on.
+        process: The prior at its chosen hyper-parameters.
+        rows: All rows conditioned on.
         factor: Of their covariance, noise included.
         weights: Its inverse times the rows' targets, shape (N,).
-        scaling: How targets become readings.
+        scaling: Map between targets and readings.
         metrics: Evidence, hyper-parameters and information gains.
-        remarks: What is worth knowing of how it was made.
+        remarks: Notes on how it was made.
         kept: The state.
     """
 
@@ -48,7 +48,7 @@ class JointPosterior:
         return cross.mT @ self.weights, self.factor.variance(self.process.variance(X), cross)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
-        """q draws by Matheron's rule: a prior draw, corrected by what its rows miss of the targets."""
+        """q draws by Matheron's rule: a prior draw, corrected by the residual of its rows to the targets."""
         return [self._drawn(rng) for _ in range(q)]
 
     def _drawn(self, rng: np.random.Generator) -> Function:
@@ -62,7 +62,7 @@ class JointPosterior:
         return function
 
     def believe(self, X: Tensor) -> "JointPosterior":
-        """Conditioned on readings at X (k, d) equal to the mean, with the noise of the data: k rows more."""
+        """Posterior conditioned on readings at X (k, d) equal to the mean, with the noise of the data: k rows more."""
         if len(X) == 0:
             return self
         with torch.no_grad():
@@ -79,7 +79,7 @@ class JointPosterior:
         return leave_one_out(self.factor, self.rows.targets)[self.rows.equations :]
 
     def state(self) -> dict[str, Tensor]:
-        """Hyper-parameters, metrics and what else the engine needs beside the data."""
+        """Hyper-parameters, metrics and further tensors that the engine needs besides the data."""
         return dict(self.kept)
 
 

@@ -28,7 +28,7 @@ class Field(Protocol):
 
 
 class Covariance(Protocol):
-    """A covariance with no parameters left to fit."""
+    """A covariance without free parameters."""
 
     def gram(self, a: Functionals, b: Functionals) -> Tensor:
         """Covariance of every functional of a (n) with every one of b (m), shape (n, m), differentiable in both."""
@@ -65,7 +65,7 @@ class Hyper:
 
     @classmethod
     def of(cls, flat: Tensor, fields: int) -> "Hyper":
-        """From all in one vector, in this order, shape (F d + F + 2,)."""
+        """Hyper-parameters from one vector, in this order, shape (F d + F + 2,)."""
         scales, sds = flat[: -2 - fields].reshape(fields, -1), flat[-2 - fields : -2]
         return cls(scales, sds, flat[-2], flat[-1])
 
@@ -76,7 +76,7 @@ class JointProcess:
 
     Args:
         covariances: kappa of each field.
-        hyper: The rest.
+        hyper: Hyper-parameters.
     """
 
     covariances: tuple[Covariance, ...]
@@ -103,7 +103,7 @@ class JointProcess:
         return self._variances[0] * self.covariances[0].diagonal(at)
 
     def draw(self, rows: JointRows, rng: np.random.Generator) -> tuple[Function, Tensor]:
-        """The objective of a prior draw, and what all rows (N,) read of the draw, their noise included."""
+        """The objective of a prior draw, and the readings of the draw in all rows (N,), noise included."""
         d = rows.fields[0].points.shape[1]
         drawn = [covariance.sample(d, rng) for covariance in self.covariances]
         parts = zip(drawn, self._scaled(rows.fields), self.hyper.sds.exp(), strict=True)
@@ -125,7 +125,7 @@ class JointProcess:
         return function
 
     def noises(self, rows: JointRows) -> Tensor:
-        """Variance that each row's reading adds, shape (N,)."""
+        """Noise variance of each row, shape (N,)."""
         parts = zip(self.covariances, self._scaled(rows.fields), self._variances, strict=True)
         terms = [variance * covariance.diagonal(field) for covariance, field, variance in parts]
         prior = sum(terms[1:], start=terms[0])[: rows.equations]
@@ -133,7 +133,7 @@ class JointProcess:
         return torch.cat([slack, self.hyper.noise.exp().expand(len(rows) - rows.equations)])
 
     def factor(self, rows: JointRows) -> Factor:
-        """Of K with its noise over all rows.
+        """Factor of K with its noise over all rows.
 
         Raises:
             ValueError: the matrix is not positive definite to rounding.

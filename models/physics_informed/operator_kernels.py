@@ -38,7 +38,7 @@ _WAVES = 2048
 def radial(kind: Kernel, squares: Tensor) -> tuple[Tensor, ...]:
     """D_0, ..., D_4 of the unit covariance from r^2, each of its shape.
 
-    D_3 and D_4 of Matern-5/2 grow without bound as r goes to 0, more slowly than what multiplies them falls.
+    D_3 and D_4 of Matern-5/2 grow without bound as r goes to 0, more slowly than their factors fall.
     """
     if kind == "rbf":
         bell = torch.exp(-0.5 * squares)
@@ -132,7 +132,7 @@ class Combined:
 
 @dataclass(frozen=True)
 class Waves:
-    """sum_k weight_k cos(frequency_k . u + phase_k): smooth, with derivatives that someone can write down.
+    """sum_k weight_k cos(frequency_k . u + phase_k): smooth, with derivatives in closed form.
 
     Args:
         frequencies: Shape (K, d).

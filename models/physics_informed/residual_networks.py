@@ -1,4 +1,4 @@
-"""Networks trained on readings and on the residual of an equation: the rows of their loss, and what they become."""
+"""Networks trained on readings and on the residual of an equation: the rows of their loss, and their posterior."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ _NOTHING = torch.zeros(0, dtype=torch.float64)
 
 @dataclass(frozen=True)
 class Fixed:
-    """What k trainings hold fixed: all their randomness.
+    """Quantities that k trainings hold fixed: all their randomness.
 
     Args:
         anchor: Initial weights theta_0, shape (k, F p): those of each field's network, one after the other.
-        tangent: The second draw theta_0', zero in the last layers, shape (k, F p); (0,) where none is added.
-        data_noise: Perturbation of the targets, shape (k, n); zeros where they are trusted.
+        tangent: The second draw theta_0', zero in the last layers, shape (k, F p); (0,) if none is added.
+        data_noise: Perturbation of the targets, shape (k, n); zeros if they are not perturbed.
         residual_noise: Perturbation of the right-hand sides, shape (k, E r).
     """
 
@@ -32,17 +32,17 @@ class Fixed:
     residual_noise: Tensor
 
     def tensors(self) -> dict[str, Tensor]:
-        """As tensors by name."""
+        """Tensors by name."""
         return {name: getattr(self, name) for name in ("anchor", "tangent", "data_noise", "residual_noise")}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> "Fixed":
-        """What ``tensors`` gave."""
+        """The object restored from its ``tensors``."""
         return cls(**{name: tensors[name] for name in ("anchor", "tangent", "data_noise", "residual_noise")})
 
     @classmethod
     def plain(cls, anchor: Tensor, n: int, r: int) -> "Fixed":
-        """The paper's: fresh weights and nothing else."""
+        """The paper's form: fresh weights and nothing else."""
         k = len(anchor)
         return cls(anchor, _NOTHING, anchor.new_zeros(k, n), anchor.new_zeros(k, r))
 
@@ -87,7 +87,7 @@ class ResidualLoss:
     """sum (y + eps - nu F(x))^2 + weight sum (N[nu F](z) - g + eps')^2 + ridge ||theta - theta_0||^2 for k trainings.
 
     F is one network for each field, or these plus the tangent term of an exact draw; only the first is observed. Data
-    and collocation points go through the networks together, so a step costs one pass whatever is asked of it.
+    and collocation points go through the networks together, so a step takes one pass.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class ResidualLoss:
         return torch.cat(blocks, dim=1)
 
     def _tangent_rows(self, fixed: Fixed) -> Tensor:
-        """The tangent term's share of the rows; it is linear, so its N-image is J(theta_0) theta_0'."""
+        """The tangent term's part of the rows; it is linear, so its N-image is J(theta_0) theta_0'."""
         assert isinstance(self.residual, LinearResidual)  # an exact draw of another is refused before any fit
         with torch.enable_grad():
             start = self._split(fixed.anchor).detach().clone().requires_grad_()
@@ -182,13 +182,13 @@ class NetworkPosterior:
     """k trained networks, each one draw; means and variances are over them.
 
     Args:
-        network: Their shape.
+        network: Shape of the networks.
         theta: Trained weights, shape (k, F p), float64 on the CPU; the first p are the objective's.
-        fixed: What their training held fixed.
+        fixed: Quantities that their training held fixed.
         nu: Factor of the prediction.
-        scaling: How targets become readings.
-        metrics: What the training achieved.
-        remarks: Restarts, where there were any.
+        scaling: Map between targets and readings.
+        metrics: Metrics of the training.
+        remarks: Restarts, if there were any.
         rest: The last checkpoint of the training, as tensors.
     """
 
@@ -234,7 +234,7 @@ class NetworkPosterior:
         return function
 
     def believe(self, X: Tensor) -> "NetworkPosterior":
-        """This posterior itself: its draws are independent by construction, so a pending point changes none of them."""
+        """The posterior itself: its draws are independent by construction, so a pending point changes none of them."""
         return self
 
     def state(self) -> dict[str, Tensor]:

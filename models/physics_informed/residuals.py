@@ -1,4 +1,4 @@
-"""The residual of an equation in the units a surrogate learns in: encoded coordinates, standardised targets.
+"""Residual of an equation in the units a surrogate learns in: encoded coordinates, standardised targets.
 
 A reading is ``y = mean + sign sd t`` and an auxiliary field ``a = sign size s``. With ``N`` linear, ``N[y] = g``
 becomes ``N[t] = sign (g - mean N[1]) / sd``, and a derivative by a physical variable is the one by its encoded
@@ -19,7 +19,7 @@ from fieldcraft.physics.operators import Jet, System, as_system
 
 
 def system_of(physics: Physics) -> System:
-    """The equation, or system, that the physics states, as a system."""
+    """The equations that the physics states, as a system."""
     return as_system(physics.equation)
 
 
@@ -46,9 +46,9 @@ def _probe(physics: Physics, points: Array, field: int, value: float, slot: tupl
 
 
 def _general_probe(physics: Physics, sizes: Sequence[float]) -> Array:
-    """N_1, ..., N_E at the collocation points, shape (E, r), of jets without a zero and with no two numbers in step.
+    """N_1, ..., N_E at the collocation points, shape (E, r), of jets with nonzero and unrelated numbers.
 
-    An equation that only multiplies unknowns, such as f f_x = g, says nothing of jets with a single number.
+    An equation that only multiplies unknowns, such as f f_x = g, vanishes for jets with a single number.
     """
     r, d = physics.points.shape
     along = 1 + 1 / np.arange(2, d + 2)
@@ -120,7 +120,7 @@ class LinearRow:
     Args:
         blocks: N_i of the target and of each auxiliary field in its own size.
         source: Right-hand side, shape (r,).
-        scale: What all of them were divided by: the largest coefficient before.
+        scale: Divisor of all of them: the largest coefficient before.
     """
 
     blocks: tuple[LinearOperator, ...]
@@ -129,9 +129,9 @@ class LinearRow:
 
 
 def linear_rows(physics: Physics, scaling: Scaling, points: Array) -> tuple[LinearRow, ...]:
-    """Read a linear system's coefficients at physical points (r, d) off its values on unit jets.
+    """Coefficients of a linear system at physical points (r, d), read from its values on unit jets.
 
-    Nothing but operators and sources is asked of the equation, so one that a user wrote is as fast as ours.
+    Only operators and sources of the equation are used, so one that a user wrote is as fast as ours.
 
     Raises:
         ValueError: an equation's coefficients are all zero or not finite, or its right-hand side is not finite.
@@ -152,7 +152,7 @@ def linear_rows(physics: Physics, scaling: Scaling, points: Array) -> tuple[Line
 
 
 def _operator(slots: Array) -> LinearOperator:
-    """From coefficients by slot (1 + d + d^2, r)."""
+    """Operator from coefficients by slot (1 + d + d^2, r)."""
     d = round((len(slots) - 0.75) ** 0.5 - 0.5)
     second = slots[1 + d :].T.reshape(-1, d, d)
     return LinearOperator(slots[0], slots[1 : 1 + d].T, (second + second.transpose(0, 2, 1)) / 2)
@@ -211,7 +211,7 @@ class LinearResidual:
 
 @dataclass(frozen=True)
 class GeneralResidual:
-    """Residuals of any equations: the jets are taken to physical units and handed to them."""
+    """Residuals of any equations: jets are converted to physical units and passed to the equations."""
 
     points: Tensor
     forms: Tensor
@@ -255,11 +255,11 @@ class GeneralResidual:
 
 
 def linearised_rows(physics: Physics, scaling: Scaling, at: Streams) -> tuple[LinearRow, ...]:
-    """Any equations to first order around fields f_0, N'[t] = g - N[f_0] + N'[f_0], at the collocation points.
+    """The equations to first order around fields f_0, N'[t] = g - N[f_0] + N'[f_0], at the collocation points.
 
     Args:
         physics: The equations.
-        scaling: Of the targets.
+        scaling: Scaling of the targets.
         at: Jets of the fields f_0 there, (1, F, r, ...), the second derivatives along ``hessian_forms``.
     """
     general = _general(physics, scaling)
@@ -277,7 +277,7 @@ def linearised_rows(physics: Physics, scaling: Scaling, at: Streams) -> tuple[Li
 
 
 def _block(zeroth: Array, first: Array, upper: Array) -> LinearOperator:
-    """From coefficients of the value (r,), the gradient (r, d) and the Hessian's upper triangle (r, s)."""
+    """Operator from coefficients of the value (r,), the gradient (r, d) and the Hessian's upper triangle (r, s)."""
     r, d = first.shape
     second = np.zeros((r, d, d))
     rows, columns = np.triu_indices(d)

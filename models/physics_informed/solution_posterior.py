@@ -1,4 +1,4 @@
-"""The posterior over solutions of an equation: Gaussian in their coefficients."""
+"""Posterior over solutions of an equation: Gaussian in their coefficients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class Background:
     coefficients: Tensor
 
     def value(self, X: Tensor) -> Tensor:
-        """At X (n, d), shape (n,)."""
+        """Value at X (n, d), shape (n,)."""
         return self.polynomials.features(X) @ self.coefficients
 
 
@@ -40,10 +40,10 @@ class SolutionPosterior:
         solutions: psi.
         sizes: Prior standard deviation of each coefficient, shape (K,).
         weights: The posterior of w.
-        background: The particular solution; None where it is zero.
-        scaling: How targets become readings.
+        background: The particular solution; None if it is zero.
+        scaling: Map between targets and readings.
         metrics: Evidence and hyper-parameters.
-        digest: Of the data, as bytes, shape (32,).
+        digest: Digest of the data, as bytes, shape (32,).
     """
 
     solutions: Solutions
@@ -56,7 +56,7 @@ class SolutionPosterior:
 
     @property
     def remarks(self) -> Mapping[str, str]:
-        """None."""
+        """No remarks."""
         return {}
 
     def _rows(self, X: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ class SolutionPosterior:
         return function
 
     def believe(self, X: Tensor) -> "SolutionPosterior":
-        """Conditioned on readings at X (k, d) equal to the mean, with the noise of the data."""
+        """Posterior conditioned on readings at X (k, d) equal to the mean, with the noise of the data."""
         if len(X) == 0:
             return self
         return replace(self, weights=self.weights.believe(self._rows(X.detach())))
@@ -146,7 +146,7 @@ def _left(data: Observations, background: Background | None) -> Tensor:
 def restore_solutions(
     data: Observations, physics: Physics, degree: int, state: Mapping[str, Tensor]
 ) -> SolutionPosterior:
-    """The posterior whose ``state`` this was."""
+    """The posterior restored from ``state``."""
     metrics = dict(zip(_METRICS, state["metrics"].tolist(), strict=True))
     box = enclosing_box(physics)
     if "basis" in state:

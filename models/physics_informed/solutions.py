@@ -1,4 +1,4 @@
-"""Functions that solve a linear equation: the spaces over which the ``basis`` engine puts its prior.
+"""Solutions of a linear equation: the function spaces over which the ``basis`` engine has its prior.
 
 A target that satisfies ``N[t] = g`` is one particular solution plus a combination of solutions of ``N[psi] = 0``.
 In the plane, a constant elliptic N without lower terms has the harmonic polynomials (after a linear change of
@@ -34,7 +34,7 @@ class Solutions(Protocol):
 
     @property
     def degrees(self) -> Tensor:
-        """How fast each grows outwards, as a polynomial degree, shape (K,)."""
+        """Rate at which each grows outwards, as a polynomial degree, shape (K,)."""
         ...
 
     def features(self, X: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class Harmonic:
 
     Args:
         center: Encoded point where w = 0, shape (2,).
-        transform: From encoded offsets to (Re w, Im w), shape (2, 2).
+        transform: Matrix from encoded offsets to (Re w, Im w), shape (2, 2).
         degrees: k of each function, shape (2 degree + 1,).
     """
 
@@ -162,10 +162,10 @@ class Polynomials:
 
 @dataclass(frozen=True)
 class NullSpace:
-    """Combinations of polynomials that N takes to (numerically) nothing.
+    """Combinations of polynomials whose image under N is zero to rounding.
 
     Args:
-        polynomials: What is combined.
+        polynomials: Polynomials that are combined.
         basis: Orthonormal columns, shape (P, K).
         degrees: Effective total degree of each combination, shape (K,).
     """
@@ -179,7 +179,7 @@ class NullSpace:
         """The null space of N's weighted action (r, P), r >= P, smoothest functions first.
 
         Raises:
-            ValueError: no polynomial of this degree solves the equation nearly enough.
+            ValueError: no polynomial of this degree solves the equation accurately enough.
         """
         _, singular, rows = np.linalg.svd(image, full_matrices=False)
         basis = rows[singular <= _NULL].T
@@ -199,7 +199,7 @@ class NullSpace:
 
 
 def is_harmonic(operator: LinearOperator) -> bool:
-    """Whether N is a constant elliptic second-order operator of two variables with no lower terms."""
+    """True if N is a constant elliptic second-order operator of two variables with no lower terms."""
     second = operator.second
     if second.shape[1] != 2 or np.any(operator.zeroth) or np.any(operator.first) or np.any(second != second[0]):
         return False
@@ -212,7 +212,7 @@ def largest_degree(d: int) -> int:
 
 
 def predicted_doubles(physics: Physics, degree: int) -> float:
-    """Float64 numbers that the solutions up to a degree take at once, found without computing them.
+    """Largest number of float64 numbers that the solutions up to a degree need at once, predicted.
 
     Raises:
         ValueError: the equation is not a single linear one, or the polynomials of this degree are too many.
@@ -249,7 +249,7 @@ def solutions(physics: Physics, degree: int) -> Solutions:
 
 
 def particular(physics: Physics, scaling: Scaling, degree: int) -> tuple[Polynomials, Tensor] | None:
-    """Polynomials and coefficients (P,) of one solution of N[t] = g for the target; None where zero is one.
+    """Polynomials and coefficients (P,) of one solution of N[t] = g for the target; None if zero is one.
 
     The smallest solution in root mean square is taken (least squares over the null space's complement).
 

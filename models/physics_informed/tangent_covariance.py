@@ -18,7 +18,7 @@ class Tangent:
 
     Args:
         network: The shape of h.
-        theta: Where h is linearised, shape (p,).
+        theta: Weights at which h is linearised, shape (p,).
     """
 
     network: Network

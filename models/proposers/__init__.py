@@ -1,1 +1,1 @@
-"""One file a proposer: the file's name is its kind."""
+"""Proposers, one file each; the file's name is the kind."""

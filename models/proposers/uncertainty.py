@@ -1,4 +1,4 @@
-"""Uncertainty sampling under a tangent kernel (STO-BNTS, appendix B): each design where the model knows least."""
+"""Uncertainty sampling under a tangent kernel (STO-BNTS, appendix B): designs where the model is least certain."""
 
 import math
 from collections.abc import Iterator
@@ -28,17 +28,17 @@ _EQUAL = 1e-10
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Points one after the other where the posterior variance, given those before, is largest among Sobol candidates.
+    """Points one after the other at the Sobol candidate of largest posterior variance, given those before.
 
     The variance does not depend on readings, so the sequence needs none. The kernel is that of one randomly initialised
-    network; which network, the address of the randomness says.
+    network, determined by the address of the randomness.
 
     Args:
         width: Neurons in a hidden layer of the network, >= 1.
         depth: Hidden layers, >= 1.
         activation: relu, tanh, erf or sine.
         normalised: Divide the kernel by sqrt(k(x, x) k(x', x')); without it the first points are the corners.
-        candidates: Size of a pool, of which 64 points are taken, >= 64.
+        candidates: Size of a pool, from which 64 points are taken, >= 64.
 
     Raises:
         ValueError: a number is out of its range.

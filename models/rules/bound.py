@@ -1,4 +1,4 @@
-"""The score where the optimistic bound of every constraint holds (Xu et al., 2023; Neural-CBO)."""
+"""Score restricted to designs where the optimistic bound of every constraint holds (Xu et al., 2023; Neural-CBO)."""
 
 import math
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ _HIDDEN_WIDTH = 2.0
 class Bound:
     """score(x) subject to mean_k(x) - sqrt(beta) sd_k(x) <= 0 for every constraint k.
 
-    Until an observed point is believed feasible, the sum of the positive bounds is made small instead and, where it is
-    zero, the probability of feasibility large: an improvement has nothing to be measured from before.
+    Until an observed point is believed feasible, the sum of the positive bounds is minimised instead and, where it is
+    zero, the probability of feasibility is maximised, since there is no feasible value yet to improve on.
 
     Args:
         beta: Weight >= 0 of the variance (dimensionless); the bound uses its square root. "growing": 0.2 d log(2 t)
             for d encoded coordinates and t trials (Kandasamy et al., 2015). "gamma": the theory's width, for each
             constraint B + R sqrt(gamma + 2 + 2 log(1/failure)) with gamma its surrogate's information gain
-            (Neural-CBO: Phan-Trong, 2024, chapter 4), and two standard deviations for failing without a result.
-        fallback: When violation is sought to be small: until an observed point is ``believed`` feasible, or only where
-            the maximizer finds the region of the bounds ``empty`` (as optimistic methods do: Xu et al., 2023).
+            (Neural-CBO: Phan-Trong, 2024, chapter 4), and two standard deviations for designs that fail.
+        fallback: When violation is minimised: until an observed point is ``believed`` feasible, or only if the
+            maximizer finds the region of the bounds ``empty`` (as optimistic methods do: Xu et al., 2023).
         norm: B > 0, the norm of a constraint in standard deviations of its readings (with "gamma").
         subgaussian: R > 0 of the readings' noise, in the same unit (with "gamma").
         failure: Probability with which the bounds may fail (with "gamma").
@@ -59,7 +59,7 @@ class Bound:
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """With "gamma", posteriors of the constraints that know their information gain."""
+        """Posteriors of the constraints that know their information gain, if beta is "gamma"; else nothing."""
         return frozenset({Capability.INFORMED}) if self.beta == "gamma" else frozenset()
 
     def constrained(
@@ -74,7 +74,7 @@ class Bound:
         return _Bounded(score, believing, widths, X[feasible])
 
     def widths(self, posterior: ConstrainedPosterior, data: Observations) -> tuple[float, ...]:
-        """Standard deviations granted to each constraint and, where designs have failed, to failing.
+        """Widths, in standard deviations, of the bound of each constraint and, if designs have failed, of failing.
 
         Raises:
             ValueError: beta is "gamma" and a constraint's surrogate does not know its information gain.
@@ -117,13 +117,13 @@ class _Bounded:
 
 @dataclass(frozen=True, eq=False)
 class _LeastViolation:
-    """-sum_k [bound_k]^+, and the probability of feasibility where that is zero."""
+    """-sum_k [bound_k]^+, or the probability of feasibility where that sum is zero."""
 
     believing: Believing
     widths: tuple[float, ...]
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
-        """At X (n, d), shape (n,) (see Score.value)."""
+        """Score at X (n, d), shape (n,) (see Score.value)."""
         marginals = self.believing.given(chosen).marginals(X)
         violation = marginals.lower(self.widths).clamp_min(0).sum(dim=1)
         if (violation > 0).all():

@@ -1,4 +1,4 @@
-"""The score weighted by the probability that the design is feasible (Gardner et al., 2014)."""
+"""Score weighted by the probability that the design is feasible (Gardner et al., 2014)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,7 +17,7 @@ from fieldcraft.models.observations import Observations
 class Probability:
     """score(x) P[all constraints hold at x, and there is a result]; with log_ei it is constrained expected improvement.
 
-    Where no observed point is believed feasible, nothing can be improved on, and the probability alone is sought
+    If no observed point is believed feasible, there is no value to improve on, and only the probability is maximised
     (Gelbart, Snoek and Adams, 2014).
     """
 
@@ -44,14 +44,14 @@ class Probability:
 
 @dataclass(frozen=True, eq=False)
 class _Weighted:
-    """A score, or nothing, times the probability of feasibility; in logarithms where the score is or is nothing."""
+    """A score times the probability of feasibility, or that probability alone; as logarithms if the score is one."""
 
     score: Score | None
     scale: Scale
     believing: Believing
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
-        """At X (n, d), shape (n,) (see Score.value)."""
+        """Score at X (n, d), shape (n,) (see Score.value)."""
         log_feasible = self.believing.given(chosen).log_feasible(X)
         if self.score is None:
             return log_feasible

@@ -1,1 +1,1 @@
-"""What acquisitions share: analytic scores, incumbent, separable sums."""
+"""Scores shared by acquisitions: analytic scores, incumbent, separable sums."""

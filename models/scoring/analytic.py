@@ -1,4 +1,4 @@
-"""BoTorch's analytic acquisitions over any posterior with a mean and a variance, pending trials believed."""
+"""BoTorch's analytic acquisitions over any posterior with a mean and a variance, conditioned on pending trials."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ class _Marginals(Protocol):
 
 
 class PosteriorModel(Model):
-    """A posterior of ours in the shape that BoTorch's analytic acquisitions expect.
+    """A posterior in the form that BoTorch's analytic acquisitions expect.
 
     Args:
         beliefs: Any posterior; only ``mean_var`` is used, each point by itself.
@@ -34,12 +34,12 @@ class PosteriorModel(Model):
 
     @property
     def num_outputs(self) -> int:
-        """One: the minimised objective."""
+        """Number of outputs, 1: the minimised objective."""
         return 1
 
     @property
     def batch_shape(self) -> torch.Size:
-        """No batch of models."""
+        """Shape of a batch of models: empty."""
         return torch.Size()
 
     def posterior(
@@ -55,7 +55,7 @@ class PosteriorModel(Model):
 
 
 class _Plane:
-    """Beliefs at points that are pairs of a mean and a standard deviation: those."""
+    """Beliefs at points that are themselves pairs of a mean and a standard deviation."""
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         return X[:, 0], X[:, 1].square()
@@ -68,11 +68,12 @@ class AnalyticScore:
     Args:
         posterior: Beliefs from the data.
         pending: Encoded points without a result, shape (k, d).
-        acquisition: From a model, and the points (k, d) that it believes, to the BoTorch acquisition to maximise: a
-            function of mean and standard deviation that falls with the mean and is quasiconvex in the two (see
-            MomentScore).
+        acquisition: Function from a model, and the points (k, d) that it believes, to the BoTorch acquisition to
+            maximise: a function of mean and standard deviation that falls with the mean and is quasiconvex in the two
+            (see MomentScore).
         optimism: See MomentScore.
-        before: Encoded points of the places before the one that ``worth`` is asked about, shape (j, d); None for none.
+        before: Encoded points of the places before the one for which ``worth`` is computed, shape (j, d); None for
+            none.
     """
 
     posterior: Posterior
@@ -94,7 +95,7 @@ class AnalyticScore:
         return beliefs.believe(points) if len(points) else beliefs
 
     def after(self, chosen: Tensor) -> "AnalyticScore":
-        """The same, whose ``worth`` is that of the place after the points ``chosen`` (j, d)."""
+        """The same score, with ``worth`` for the place after the points ``chosen`` (j, d)."""
         return replace(self, before=chosen.detach(), _built={})
 
     def worth(self, mean: Tensor, sd: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The weight of the variance in a confidence bound."""
+"""Weight of the variance in a confidence bound."""
 
 import math
 from typing import Literal
@@ -18,5 +18,5 @@ def refuse_beta(beta: Beta) -> None:
 
 
 def weight_of(beta: Beta, d: int, t: int) -> float:
-    """beta in d encoded coordinates after t trials."""
+    """Weight beta in d encoded coordinates after t trials."""
     return 0.2 * d * math.log(2 * t) if beta == "growing" else beta

@@ -1,4 +1,4 @@
-"""Acquisitions that ask for the joint distribution of an exact Gaussian process, pending trials believed."""
+"""Acquisitions that use the joint distribution of an exact Gaussian process, conditioned on pending trials."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,14 +34,14 @@ def unit_points(dimension: int, n: int) -> Tensor:
 
 
 def spread_points(space: SearchSpace | None, dimension: int, n: int) -> Tensor:
-    """Points of [0, 1]^d as ``unit_points`` gives them, shape (n, d); of a space where one is given."""
+    """Points of [0, 1]^d as ``unit_points`` gives them, shape (n, d), or points of a space if one is given."""
     if space is None:
         return unit_points(dimension, n)
     return to_unit(torch.from_numpy(take(sobol_points(space, ambient()), n)))
 
 
 def ambient() -> np.random.Generator:
-    """A generator seeded by torch's ambient one."""
+    """Numpy generator seeded by torch's ambient one."""
     return np.random.default_rng(int(torch.randint(2**31 - 1, ())))
 
 
@@ -52,8 +52,9 @@ class ConditionedScore:
     Args:
         posterior: Beliefs from the data.
         pending: Encoded points without a result, shape (k, d).
-        build: From the conditioned posterior to the score of encoded points; may use torch's ambient generator.
-        seed: Of that generator, so that a place asked about twice has one score.
+        build: Function from the conditioned posterior to the score of encoded points; may use torch's ambient
+            generator.
+        seed: Seed of that generator, so that a place has the same score each time.
     """
 
     posterior: ExactPosterior

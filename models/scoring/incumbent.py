@@ -1,4 +1,4 @@
-"""The level that an improvement is measured from."""
+"""Level from which an improvement is measured."""
 
 import torch
 from torch import Tensor
@@ -10,10 +10,10 @@ from fieldcraft.models.surrogate import Posterior
 
 
 def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tensor]:
-    """Least posterior mean among the observed points, and the doubt about it; two numbers.
+    """Least posterior mean among the observed points, and its uncertainty; two numbers.
 
-    The doubt is the standard deviation there where the noise of the readings is stated, and else 0. Under unknown
-    constraints only points believed feasible count, and all of them where none is.
+    The uncertainty is the standard deviation there if the noise of the readings is stated, and else 0. Under unknown
+    constraints only points believed feasible count; if there are none, all points count.
 
     Args:
         posterior: Beliefs from the data.
@@ -30,33 +30,32 @@ def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tenso
 
 
 def incumbent(posterior: Posterior, data: Observations, points: Tensor, doubts: float = 1.0) -> Tensor:
-    """The best belief less the doubt about it, or the least mean among points that are believed, a number.
+    """Least mean among observed points less its uncertainty, or the least mean among believed points if lower.
 
-    Under noise the best point is itself in doubt. Measured from its mean, the points beside it, in as much doubt and
-    as good, promise an improvement for ever and can hold the search where it is. A mean and no reading, so that one
-    lucky reading does not stop the search. Noise that is not stated counts as none.
+    Under noise the best point is itself uncertain. If improvement were measured from its mean, the points beside it, as
+    good and as uncertain, would always promise an improvement and could hold the search there. The level is a mean and
+    not a reading, so that one lucky reading does not stop the search. Noise that is not stated counts as none.
 
-    Points that count as read at their mean (Ginsbourger et al., 2010: the Kriging believer) count here, too, where they
-    are believed feasible: measured from a worse level, the points right beside them would promise their improvement
-    once more.
+    Points that count as read at their mean (Ginsbourger et al., 2010: the Kriging believer) are included if they are
+    believed feasible. Measured from a worse level, the points beside them would promise the same improvement again.
 
     Args:
         posterior: Beliefs from the data.
         data: At least one observation.
         points: Encoded points without a reading that are believed, shape (k, d).
-        doubts: How many times the doubt is taken off; 0 measures from the best mean.
+        doubts: Factor of the uncertainty that is subtracted; 0 measures from the best mean.
     """
     best, doubt = best_belief(posterior, data)
     return torch.cat([(best - doubts * doubt)[None], _reached(posterior, data, points)]).min()
 
 
 def hopeful(data: Observations, points: Tensor) -> Tensor:
-    """Those of points (k, d) that are not known to give no result, shape (h, d)."""
+    """Rows of points (k, d) that are not known to fail, shape (h, d)."""
     return points[(torch.cdist(points, torch.tensor(data.failed), p=torch.inf) >= SAME).all(dim=1)]
 
 
 def _reached(posterior: Posterior, data: Observations, points: Tensor) -> Tensor:
-    """Means (r,) at those of points (k, d) that are believed feasible."""
+    """Means (r,) at the points among (k, d) that are believed feasible."""
     with torch.no_grad():
         points = hopeful(data, points)
         if isinstance(posterior, ConstrainedPosterior):

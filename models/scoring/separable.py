@@ -1,4 +1,4 @@
-"""A score that is a sum of confidence bounds, each of the coordinates of one group."""
+"""Score that is a sum of confidence bounds, each of the coordinates of one group."""
 
 from dataclasses import dataclass, field
 
@@ -15,10 +15,10 @@ _LEAST_VARIANCE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """b sd - mean of one part, b in units in which its prior variance is 1.
+    """b sd - mean of one part, with b in units in which its prior variance is 1.
 
     Args:
-        part: Given the pending trials and the places before.
+        part: Process of the part, conditioned on pending trials and the places before.
         optimism: b >= 0.
     """
 
@@ -26,7 +26,7 @@ class Term:
     optimism: float
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
-        """Worth of X (n, d_g), shape (n,), differentiable; the places before are in the part already."""
+        """Worth of X (n, d_g), shape (n,), differentiable; the part is conditioned on the places before."""
         part = self.part
         apart = (X / part.length_scales).unsqueeze(1) - part.fit.X / part.length_scales
         # The root of a distance of zero has no finite slope.

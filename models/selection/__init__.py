@@ -1,1 +1,1 @@
-"""Choosing among surrogates by predictive evidence (``auto``)."""
+"""Choice among surrogates by predictive evidence (``auto``)."""

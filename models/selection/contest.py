@@ -1,4 +1,4 @@
-"""The standing of a contest between surrogates, and the posterior of its winner; both can be stored as tensors."""
+"""Contest between surrogates: its state, and the posterior of its winner; both can be stored as tensors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,13 +24,13 @@ _LEADER, _POSTERIOR, _RUNNING, _RUNS = "leader", "posterior.", "running.", "runs
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The posterior of the candidate that was chosen, which knows how the others did.
+    """The posterior of the candidate that was chosen, with the scores of the others.
 
     Args:
-        name: Of the candidate.
-        posterior: Its own.
-        scores: Of every candidate that was judged, in nats.
-        refused: Why the others were not.
+        name: Name of the candidate.
+        posterior: Its posterior.
+        scores: Scores of all candidates that were judged, in nats.
+        refused: Reasons why the others were not judged.
         kept: Its state.
     """
 
@@ -42,17 +42,17 @@ class Chosen:
 
     @property
     def scaling(self) -> Scaling:
-        """How its values become physical ones."""
+        """Map between its values and physical ones."""
         return self.posterior.scaling
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """The chosen posterior's own, and ``score.NAME`` of every candidate."""
+        """Metrics of the chosen posterior, and ``score.NAME`` of all candidates."""
         return {**self.posterior.metrics, **{SCORE + name: value for name, value in self.scores.items()}}
 
     @property
     def remarks(self) -> Mapping[str, str]:
-        """The chosen posterior's own, ``chosen``, and ``out.NAME`` with the reason for every candidate that is out."""
+        """Remarks of the chosen posterior, ``chosen``, and ``out.NAME`` with the reason for each one that is out."""
         out = {OUT + name: reason for name, reason in self.refused.items()}
         return {**self.posterior.remarks, "chosen": self.name, **out}
 
@@ -65,7 +65,7 @@ class Chosen:
         return self.posterior.draw(q, rng)
 
     def believe(self, X: Tensor) -> "Chosen":
-        """The same choice, conditioned on X (k, d) having been read at the mean."""
+        """The choice, conditioned on X (k, d) having been read at the mean."""
         return replace(self, posterior=self.posterior.believe(X))
 
     def state(self) -> dict[str, Tensor]:
@@ -75,14 +75,14 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False)
 class Contest:
-    """Who was judged so far, and who leads.
+    """State of a contest: the candidates judged so far, and the leader.
 
     Args:
-        data: What the candidates learn from.
-        doubted: Candidates that lead only by more than ``MARGIN`` before one that is not doubted.
-        scores: Of the candidates judged, in nats.
-        refused: Why others were not judged.
-        leader: The best so far, of equals the first, with its posterior.
+        data: Observations that the candidates are fitted to.
+        doubted: Candidates that must beat one that is not doubted by more than ``MARGIN``.
+        scores: Scores of the candidates judged, in nats.
+        refused: Reasons why others were not judged.
+        leader: The best so far (the first among equals), with its posterior.
         running: The candidate whose fit was interrupted, and its checkpoint.
     """
 
@@ -101,7 +101,7 @@ class Contest:
         surrogates: Mapping[str, Surrogate],
         doubted: frozenset[str] = frozenset(),
     ) -> "Contest":
-        """The contest whose ``state`` this was.
+        """The contest restored from ``state``.
 
         Raises:
             ValueError: the state is of other data, or of another surrogate.
@@ -122,7 +122,7 @@ class Contest:
         return contest
 
     def knows(self, name: str) -> bool:
-        """Whether a candidate was judged or refused."""
+        """True if a candidate was judged or refused."""
         return name in self.scores or name in self.refused
 
     def begun(self, name: str) -> Mapping[str, Tensor] | None:
@@ -130,7 +130,7 @@ class Contest:
         return self.running[1] if self.running is not None and self.running[0] == name else None
 
     def judged(self, name: str, posterior: Posterior, score: float) -> "Contest":
-        """With one more candidate, which leads where it is better than the one that did."""
+        """The contest with one more candidate, which becomes the leader if it is better than the present one."""
         contest = replace(self, scores={**self.scores, name: score}, running=None)
         leads = self.leader is None or contest._worth(name) > self._worth(self.leader[0])
         return replace(contest, leader=(name, posterior)) if leads else contest
@@ -139,11 +139,11 @@ class Contest:
         return self.scores[name] - (MARGIN if name in self.doubted else 0.0)
 
     def without(self, name: str, reason: str) -> "Contest":
-        """With one more candidate out."""
+        """The contest with one more candidate refused."""
         return replace(self, refused={**self.refused, name: reason}, running=None)
 
     def relayed(self, name: str, report: Report) -> Report:
-        """A report for one candidate's fit: metrics bear its name, checkpoints hold the contest too."""
+        """A report for one candidate's fit: metrics have its name as prefix, checkpoints hold the contest too."""
 
         def relay(step: int, metrics: Mapping[str, float], checkpoint: Callable[[], dict[str, Tensor]]) -> None:
             told = {f"{name}.{metric}": value for metric, value in metrics.items()}
@@ -157,7 +157,7 @@ class Contest:
         return {SCORE + name: value for name, value in self.scores.items()}
 
     def state(self) -> dict[str, Tensor]:
-        """Everything, as tensors; words as their bytes."""
+        """State as tensors; text as its bytes."""
         state = stamped(self.data)
         state |= {name: torch.tensor(value, dtype=torch.float64) for name, value in self.metrics.items()}
         state |= {OUT + name: _bytes(reason) for name, reason in self.refused.items()}

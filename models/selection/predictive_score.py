@@ -1,4 +1,4 @@
-"""How well a surrogate predicts readings that it has not seen, on one scale for all surrogates."""
+"""Score of a surrogate by its predictions of readings that it has not seen, on one scale for all surrogates."""
 
 import math
 from dataclasses import replace
@@ -26,7 +26,7 @@ def score(
     fold after the other. All are densities of the standardised targets of all data, so that they can be compared.
 
     Args:
-        surrogate: What was fitted.
+        surrogate: Surrogate that was fitted.
         posterior: Its posterior for data.
         data: All observations.
         folds: Number of fits where there is no closed form; no more than there are trials.
@@ -46,7 +46,7 @@ def score(
 
 
 def _held_out(surrogate: Surrogate, data: Observations, folds: int, rng: np.random.Generator) -> Array:
-    """log density (n,) of each target by the fit without its fold; the noise, where not known, suits all of them."""
+    """Log density (n,) of each target by the fit without its fold; unknown noise is chosen to suit all of them."""
     n = len(data)
     if n < _FEWEST:
         raise ValueError(f"There are {n} trials: a surrogate without a closed form is judged from {_FEWEST} on.")

@@ -1,1 +1,1 @@
-"""One file a sentence: the file's name is its kind."""
+"""Named algorithms, one file each; the file's name is the kind."""

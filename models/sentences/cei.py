@@ -9,7 +9,7 @@ from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, star
 class CEI(OnePreset):
     """exact_gp x log_ei x multistart, times the probability that every constraint holds, each learnt by an exact_gp.
 
-    Where no trial is believed feasible the probability alone is sought (Gelbart, Snoek and Adams, 2014).
+    If no trial is believed feasible, only the probability is maximised (Gelbart, Snoek and Adams, 2014).
     """
 
     def words(self, dimension: int, batch: int) -> Words:

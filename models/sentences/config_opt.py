@@ -9,8 +9,8 @@ from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, star
 class ConfigOpt(OnePreset):
     """exact_gp x ucb x multistart where the lower bounds of all constraints are <= 0: argmin LCB_f s.t. LCB_c <= 0.
 
-    Bounds are two standard deviations wide; the theory's need norms that nobody knows. Where no design is within them
-    the paper declares the problem infeasible, and here the one with the least sum of violations is tried.
+    Bounds are two standard deviations wide; the theory's widths need norms that are unknown in practice. If no design
+    is within them the paper declares the problem infeasible; here the one with the least sum of violations is tried.
     """
 
     def words(self, dimension: int, batch: int) -> Words:

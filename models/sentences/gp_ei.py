@@ -7,7 +7,7 @@ from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, star
 
 @dataclass(frozen=True)
 class GPEI(OnePreset):
-    """exact_gp x log_ei x multistart: what most users of Bayesian optimisation know."""
+    """exact_gp x log_ei x multistart: the usual form of Bayesian optimisation."""
 
     def words(self, dimension: int, batch: int) -> Words:
         """See NamedAlgorithm.words."""

@@ -11,9 +11,9 @@ class NeuralCBO:
     """tangent_network x log_ei x multistart, by default times the probability that all constraints hold.
 
     The objective and every constraint have a tangent_network of their own. The incumbent is the best mean among the
-    trials believed feasible; where none is, the probability alone is sought. The paper has optimistic bounds instead:
-    the improvement counts where the lower bounds of all constraints are <= 0, and where no trial is believed feasible
-    the summed violation of the bounds is made small (the paper does not say).
+    trials believed feasible; if there is none, only the probability is maximised. The paper has optimistic bounds
+    instead: the improvement counts where the lower bounds of all constraints are <= 0, and if no trial is believed
+    feasible the summed violation of the bounds is minimised (our choice; the paper does not state one).
 
     Args:
         preset: ``paper``: two hidden layers of ``horizon`` relu, zero before training, the raw kernel at the initial

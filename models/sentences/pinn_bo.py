@@ -32,9 +32,9 @@ class PINNBO:
         preset: ``paper``: networks of three hidden layers of 200 tanh, 100 epochs of a rate of 0.01 (its grid holds
             0.001 to 0.1) that falls by 0.95 an epoch, trained in every iteration; residual and misfit of equal weight,
             nu 1.
-        engine: How the equation is learnt from. Left out: ``trained`` in the paper's preset, and else ``basis``, its
-            exact solutions, or ``kernel``, a process conditioned on it, whichever predicts the readings better in each
-            iteration; both need a linear equation.
+        engine: Method of learning from the equation. If left out: ``trained`` in the paper's preset, and else
+            ``basis``, its exact solutions, or ``kernel``, a process conditioned on it, whichever predicts the readings
+            better in each iteration; both need a linear equation.
     """
 
     preset: Literal["default", "paper"] = "default"

@@ -9,10 +9,10 @@ from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, star
 class UCBC(OnePreset):
     """exact_gp x ucb x multistart where the lower bounds of all constraints are <= 0; bounds widen with the trials.
 
-    This is the paper's algorithm where objective and constraints are read together; it differs from config_opt in the
-    widths alone. The theory's weight, for a finite set of designs, is replaced by 0.2 d log(2 t); that of the paper's
-    experiments is not stated. Where the region is empty the paper's code looks for the least of the largest violation,
-    and here it is that of the sum.
+    This is the paper's algorithm for objective and constraints that are read together; it differs from config_opt only
+    in the widths. The theory's weight, for a finite set of designs, is replaced by 0.2 d log(2 t); that of the paper's
+    experiments is not stated. If the region is empty, the paper's code minimises the largest violation; here the sum of
+    violations is minimised.
     """
 
     def words(self, dimension: int, batch: int) -> Words:

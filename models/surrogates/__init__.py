@@ -1,1 +1,1 @@
-"""One file a surrogate: the file's name is its kind."""
+"""Surrogates, one file each; the file's name is the kind."""

@@ -22,8 +22,8 @@ _COPIES = 8
 class AdditiveGP(SummedGP):
     """Sum of one process a coordinate and one of all coordinates, each with its own size and length scale.
 
-    Learns an objective that is nearly separable from far fewer trials than a process of all coordinates together; how
-    separable it is, the evidence says (``share_interaction`` in its metrics).
+    It learns an objective that is nearly separable from far fewer trials than a process of all coordinates together.
+    The evidence determines how separable it is (``share_interaction`` in its metrics).
 
     Raises:
         ValueError: an option is out of range (see ``SummedGP`` for them).

@@ -1,4 +1,4 @@
-"""The choice by evidence: several surrogates are fitted, and the one that predicts unseen readings best proposes."""
+"""Choice by evidence: several surrogates are fitted, and the one that predicts unseen readings best proposes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,10 +39,10 @@ class Auto:
     in closed form where the posterior has one, else by ``folds`` refits. A candidate whose fit is refused is out, with
     the reason in the posterior's ``remarks``; ``chosen`` there is the winner; its metrics have each ``score.NAME``.
 
-    A surrogate that learns from an equation has no advantage but its predictions, and must be 3 nats better than the
-    others, which luck seldom is: a wrong equation loses as soon as the trials contradict it. Where solutions of the
-    wrong equation pass through the trials as easily as any other function, as those of Laplace's do with a dozen trials
-    in the plane, nothing contradicts it and it may win.
+    A surrogate that learns from an equation is judged only by its predictions, and must be 3 nats better than the
+    others, which seldom happens by chance: a wrong equation loses as soon as the trials contradict it. If solutions of
+    the wrong equation pass through the trials as easily as any other function, as those of Laplace's do with a dozen
+    trials in the plane, no trial contradicts it and it may win.
 
     Args:
         candidates: Names of surrogates, with the engine after a slash; empty for exact_gp, additive_gp and
@@ -67,12 +67,12 @@ class Auto:
 
     @property
     def uses_physics(self) -> bool:
-        """Whether a candidate learns from an equation."""
+        """True if a candidate learns from an equation."""
         return not self.candidates or any(_KNOWN[name].uses_physics for name in self.candidates)
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """An equation where no candidate can do without."""
+        """The capability EQUATION if all candidates need an equation; else nothing."""
         each = [required(_KNOWN[name]) for name in self.candidates]
         return frozenset.intersection(*each) if each else frozenset()
 
@@ -123,7 +123,7 @@ class Auto:
 
 
 def _refusal(name: str, physics: Physics) -> str | None:
-    """Why a candidate cannot learn from an equation; None where it can."""
+    """Reason why a candidate cannot learn from an equation; None if it can."""
     surrogate = _KNOWN[name]
     assert isinstance(surrogate, PhysicsInformed)  # no other candidate uses an equation
     try:

@@ -29,5 +29,5 @@ class DeepEnsemble(ValueNetworks):
 
     @property
     def divisor(self) -> float:
-        """k - 1: the unbiased variance."""
+        """Divisor k - 1 of the unbiased variance."""
         return self.networks - 1

@@ -26,8 +26,8 @@ _ROUNDING = 1e-13
 class DNGO:
     """t = phi(x)^T w + noise, w ~ N(0, I / alpha), noise of precision beta, phi the last hidden layer and a constant.
 
-    alpha and beta maximise the evidence (beta only where the noise is not known). There is no closed form of the
-    readings' predictive densities: phi's training saw all of them.
+    alpha and beta maximise the evidence (beta only where the noise is not known). The readings' predictive densities
+    have no closed form, because phi was trained on all of them.
 
     Args:
         width: Number of features less one; see ``models.networks.ensembles.Training``, as for all that follow.
@@ -95,7 +95,7 @@ class DNGO:
 
 
 def _last_layer(network: Network, theta: Tensor) -> Function:
-    """From points (n, d) to the last hidden layer's outputs and a constant, shape (n, width + 1)."""
+    """Function from points (n, d) to the last hidden layer's outputs and a constant, shape (n, width + 1)."""
 
     def features(X: Tensor) -> Tensor:
         activations = passes(network, theta, X)[-2][0, 0]

@@ -34,21 +34,22 @@ class ExactGP:
     """Gaussian process with a constant mean and one length scale for each encoded coordinate.
 
     The hyper-parameters maximise the marginal likelihood times BoTorch's dimension-scaled priors (Hvarfner et al.,
-    2024), from several starts; the output scale is one, since the targets are standardised. Above ``n_fitted``
-    trials they come from that many at random, and above ``n_exact`` the process becomes the Bayesian linear regression
-    on random Fourier features of its kernel; either is said in ``remarks``.
+    2024), from several starts; the output scale is one, since the targets are standardised. Above ``n_fitted`` trials
+    they are fitted to that many at random, and above ``n_exact`` the process becomes the Bayesian linear regression on
+    random Fourier features of its kernel; ``remarks`` states either.
 
     Args:
         kernel: "matern52" (Matern, smoothness 5/2), "matern32", "matern12" (rougher functions: 3/2 and 1/2) or "rbf"
             (squared exponential).
         noise: "fitted" with the other hyper-parameters, or "known": taken from ``Observations.noise_sd``.
         restarts: Fits from parameters drawn from their priors, beside the one from the priors' modes.
-        draw: How a function is drawn. "pathwise": a prior of random Fourier features, updated exactly; "joint": exact
+        draw: Method to draw a function. "pathwise": a prior of random Fourier features, updated exactly; "joint": exact
             at ``n_skeleton`` Sobol points and kriged between them; "features": regression on ``n_features`` random
             Fourier features, whose variance is too small where n comes near their number.
         n_skeleton: Points of a joint draw, >= 1.
         n_features: Random Fourier features, >= 2.
-        n_fitted: Trials up to which all of them fit the hyper-parameters; more say little more, at O(n^3) a step.
+        n_fitted: Trials up to which all of them fit the hyper-parameters; more add little information, at O(n^3) a
+            step.
         n_exact: Trials up to which the process is exact.
         memory_gb: Largest predicted peak of memory, in GB (10^9 bytes), for which a fit is begun.
 

@@ -27,9 +27,9 @@ _COPIES = 8
 class GroupedGP(SummedGP):
     """Constant plus one process for each group of variables, each with its own size and length scales.
 
-    For an objective that is a sum of functions of few variables each: n readings then tell of each of these functions,
+    For an objective that is a sum of functions of few variables each: n readings then inform each of these functions,
     and the acquisition add_ucb is maximised group by group, whatever the number of variables. There is no interaction
-    between groups: where there may be one, additive_gp learns how much of it there is.
+    between groups; if there may be one, additive_gp learns its size.
 
     Args:
         kernel: "matern52" (Matern, smoothness 5/2), "matern32", "matern12" (rougher functions: 3/2 and 1/2) or "rbf"
@@ -50,7 +50,7 @@ class GroupedGP(SummedGP):
         """The encoded coordinates of each group in a space.
 
         Raises:
-            ValueError: a group is empty, or names a variable that the space has not or that is in two groups.
+            ValueError: a group is empty, or names a variable that the space lacks or that is in two groups.
         """
         return by_columns(space.names, list(space.columns.values()), self.groups)
 

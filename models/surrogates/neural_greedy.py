@@ -1,4 +1,4 @@
-"""Neural Greedy (Zhou et al., 2020; the baseline of Neural-BO and STO-BNTS): a trained network, believed outright."""
+"""Neural Greedy (Zhou et al., 2020; the baseline of Neural-BO and STO-BNTS): a trained network without uncertainty."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from fieldcraft.models.networks.ensembles import ValueNetworks
 
 @dataclass(frozen=True)
 class NeuralGreedy(ValueNetworks):
-    """A network from fresh weights; its variance is 0 everywhere, and chance comes from its weights alone.
+    """A network from fresh weights; its variance is 0 everywhere, and only its weights are random.
 
     With ``thompson`` each place of a batch minimises a network of its own; other acquisitions see the mean of all.
 
@@ -22,5 +22,5 @@ class NeuralGreedy(ValueNetworks):
 
     @property
     def divisor(self) -> float:
-        """Infinite: no variance."""
+        """Infinity, so that the variance is 0."""
         return math.inf

@@ -1,4 +1,4 @@
-"""Surrogate that knows the equation its objective satisfies (PINN-BO: Phan-Trong et al.; thesis chapter 5)."""
+"""Surrogate that uses the equation its objective satisfies (PINN-BO: Phan-Trong et al.; thesis chapter 5)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -27,7 +27,7 @@ _ENGINES: dict[str, type[_Engine]] = {"trained": Trained, "basis": Basis, "kerne
 
 @dataclass(frozen=True)
 class PhysicsInformed:
-    """Learn from the readings and from N[f] = g at the collocation points.
+    """A surrogate that learns from the readings and from N[f] = g at the collocation points.
 
     Args:
         engine: ``trained``: k networks trained on both, each one draw (``Trained`` documents its options and their
@@ -81,7 +81,7 @@ class PhysicsInformed:
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
     ) -> _Posterior:
-        """The posterior for data, whose ``physics`` must be there (see ``Surrogate.fit``).
+        """The posterior for data, which must have ``physics`` (see ``Surrogate.fit``).
 
         Raises:
             ValueError: the data has no equation, ``start`` belongs to other data, or the engine cannot be fitted.
@@ -91,7 +91,7 @@ class PhysicsInformed:
         return self._engine().fit(data, _physics(data), rng, start, report)
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> _Posterior:
-        """The posterior whose ``state`` this was (see ``Surrogate.restore``)."""
+        """The posterior restored from ``state`` (see ``Surrogate.restore``)."""
         refuse_other_data(data, state)
         return self._engine().restore(data, _physics(data), state)
 
@@ -99,7 +99,7 @@ class PhysicsInformed:
         """Accept an equation that the engine can learn from.
 
         Raises:
-            ValueError: it is not linear, a system or too large, and the engine needs another.
+            ValueError: it is not linear, a system or too large, and the engine cannot use it.
         """
         self._engine().refuse(physics)
 

@@ -22,8 +22,8 @@ _NOISE = 0.01
 class RandomForest:
     """Mean over the trees; variance within their leaves plus variance between their means.
 
-    Its functions are piecewise constant: their gradients are zero, so a maximizer's gradient steps stay where they are
-    and the best of its samples wins. A draw is one tree.
+    Its functions are piecewise constant: their gradients are zero, so a maximizer's gradient steps do not move and the
+    best of its samples is chosen. A draw is one tree.
 
     Args:
         trees: Number of trees, >= 2; at least the batch size.
@@ -80,13 +80,13 @@ class RandomForest:
 
 @dataclass(frozen=True, eq=False)
 class _Nodes:
-    """All trees as arrays, shape (trees, nodes), padded with leaves that nothing leads to.
+    """All trees as arrays, shape (trees, nodes), padded with unreachable leaves.
 
     Args:
         feature: Coordinate that a node splits.
         threshold: Points at most this go left.
         left: Number of the left child; -1 in a leaf.
-        right: Of the right child.
+        right: Number of the right child.
         value: Mean target of the trials in a node, as often as the tree drew them.
         variance: Their variance.
     """

@@ -39,7 +39,7 @@ class SampledNetwork(TrainedTangent):
 
     @property
     def trainings(self) -> int:
-        """All networks at once."""
+        """Number of networks, which are all trained at once."""
         return self.networks
 
     def begin(self, data: Observations, shape: TangentNetwork, noise: float, generator: torch.Generator) -> Start:
@@ -55,7 +55,7 @@ class SampledNetwork(TrainedTangent):
         )
 
     def finished(self, linear: TangentPosterior, start: Start, members: Members | None) -> TangentBelief:
-        """Draws that are the networks, or linear draws."""
+        """Posterior whose draws are the networks, or linear draws."""
         if members is None:
             return linear
         return NetworkDraws(**vars(linear), members=members.function, networks=len(members))

@@ -37,7 +37,7 @@ class TangentNetwork(TrainedTangent):
             Neural-CBO's: equal halves under a last layer of fixed signs, relu, dense, with fixed hyper-parameters.
         train: ``full``: on all readings in each iteration, by ``steps`` and ``refinements``. ``one_pass``: one step of
             gradient descent of size ``rate`` for each reading, in the order of the trials, on the loss (y - h)^2 / 2
-            (Neural-CBO). It is made anew from theta_0 in each iteration, whose readings are scaled anew.
+            (Neural-CBO). It starts again from theta_0 in each iteration, because the readings are scaled again.
         variance: ``exact``, or ``diagonal`` for Neural-UCB's and Neural-TS's approximation.
         draw: ``coherent`` functions, or normals ``independent`` at every point as in the paper.
         nu: Factor of the deviation.
@@ -84,7 +84,7 @@ class TangentNetwork(TrainedTangent):
 
     @property
     def deviation(self) -> float:
-        """nu, as stated or by the theory."""
+        """Factor nu, as stated or by the theory."""
         if self.bound is None:
             return self.nu
         spread = self.subgaussian * math.sqrt(2 * math.log(1 / self.failure) / self._ridge)
@@ -96,26 +96,26 @@ class TangentNetwork(TrainedTangent):
 
     @property
     def kernel_init(self) -> Init:
-        """As ``TangentSettings.kernel_init``: a last layer of zeros leaves its own rows alone."""
+        """Initialisation as in ``TangentSettings.kernel_init``, or a zero last layer, which keeps only its own rows."""
         return "zero_last_layer" if self.init == "zero_last_layer" else super().kernel_init
 
     def length(self, data: Observations) -> int:
-        """As ``TrainedTangent.length``; one pass takes a step a reading."""
+        """Number of the last step as in ``TrainedTangent.length``; one pass takes one step a reading."""
         return len(data) if self.train == "one_pass" else super().length(data)
 
     def fit_kernel(self, data: Observations, shape: Shape) -> tuple[Hyperparameters, float]:
-        """As ``TangentSettings.fit_kernel``, with the theory's lambda where a bound is given."""
+        """Hyper-parameters as in ``TangentSettings.fit_kernel``, with the theory's lambda if a bound is given."""
         found, reached = super().fit_kernel(data, shape)
         return (found if self.bound is None else replace(found, noise=self._ridge)), reached
 
     def begin(self, data: Observations, shape: Shape, noise: float, generator: torch.Generator) -> Start:
-        """theta_0 alone: no second draw, no perturbation."""
+        """Start with theta_0 alone: no second draw, no perturbation."""
         theta = shape.initial(generator, "antisymmetric" if self.init == "mirrored" else self.init)[None]
         zeros = torch.zeros(1, len(data), dtype=theta.dtype)
         return Start(theta, torch.zeros_like(theta), zeros[:, 0], zeros)
 
     def finished(self, linear: TangentPosterior, start: Start, members: Members | None) -> TangentBelief:
-        """The trained network as the mean, or the linear model's mean."""
+        """Posterior with the trained network as the mean, or the linear model's mean."""
         mean = _mean(linear.process, members)
         own = {"factor": self.deviation, "mean": mean, "variance": self.variance, "kind": self.draw}
         return TrainedMean(**{**vars(linear), **own})
@@ -164,7 +164,7 @@ class TangentNetwork(TrainedTangent):
 
 
 def _mean(process: TangentProcess, members: Members | None) -> Function:
-    """The network that was trained, and the linear model's mean where none was or where training diverged."""
+    """The trained network, or the linear model's mean if none was trained or if training diverged."""
     if members is None:
         return process.function(process.mean_direction)
     if members.linear[0]:

@@ -1,4 +1,4 @@
-"""A small convolutional network in the tangent parametrisation, for designs that are images.
+"""Small convolutional network in the tangent parametrisation, for designs that are images.
 
 One 3 x 3 convolution with zeros at the border, one dense layer and the output, every layer's standard normal weights
 scaled by w_std / sqrt(fan_in):
@@ -24,7 +24,7 @@ _PATCH = 9
 
 @dataclass(frozen=True)
 class Convolution(TangentNetwork):
-    """A network over one image, one convolution and one dense layer (see ``TangentNetwork`` for the shapes).
+    """Network over one image, with one convolution and one dense layer (see ``TangentNetwork`` for the shapes).
 
     Args:
         inputs: Number d of input coordinates, the image's and all others.
@@ -36,7 +36,7 @@ class Convolution(TangentNetwork):
         w_std: Factor on every layer's weights.
 
     Raises:
-        ValueError: the image leaves the coordinates.
+        ValueError: the image has pixels beyond the coordinates.
     """
 
     inputs: int
@@ -93,7 +93,7 @@ class Convolution(TangentNetwork):
         )
 
     def _forwards(self, weights: list[Tensor], X: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """What enters each layer, patches (..., n, pixels, 10) first, and psi' at the two hidden layers."""
+        """Inputs of each layer, patches (..., n, pixels, 10) first, and psi' at the two hidden layers."""
         patches = self._patches(X)
         features, bend = activate(patches @ weights[0][..., None, :, :].mT, self.activation)
         others = torch.cat([X[..., : self.first], X[..., self.first + self.pixels :]], dim=-1)

@@ -1,8 +1,8 @@
-"""Hyper-parameters of a tangent kernel: most probable given the readings, and a function of the readings alone.
+"""Hyper-parameters of a tangent kernel: most probable given the readings, and determined by the readings alone.
 
 The log marginal likelihood plus log-normal priors, maximised by L-BFGS-B with gradients through the layerwise Gram
-matrix. A campaign fits them anew at every trial to 50 and then whenever it has grown by 10%; since they are a function
-of the trials to that point, a campaign that was killed finds the same ones again, bit for bit.
+matrix. A campaign fits them again at every trial up to 50 and then whenever it has grown by 10%. They depend only on
+the trials up to that point, so a campaign that was killed computes the same ones again, bit for bit.
 """
 
 import math
@@ -35,7 +35,7 @@ _FIRST_PARENT = 8
 
 
 def columns(data: Observations) -> NDArray[np.intp]:
-    """Which length scale each coordinate has, shape (d,): the pixels of one image share one."""
+    """Number of the length scale of each coordinate, shape (d,); the pixels of one image share one."""
     group = np.arange(data.X.shape[1])
     for image in data.images:
         group[image.first : image.first + math.prod(image.shape)] = image.first
@@ -78,12 +78,12 @@ class Evidence:
 
     @property
     def bounds(self) -> list[tuple[float, float]]:
-        """Of each parameter."""
+        """Bounds of each parameter."""
         kinds = ["scale"] * (int(self.groups.max()) + 1) + ["output", "noise"]
         return [_BOUNDS[kind] for kind in kinds[: len(self.middle)]]
 
     def at(self, v: Array) -> tuple[float, Array]:
-        """The value and its gradient (g,) at v (g,); infinite with no gradient where the matrix has no factor."""
+        """The value and its gradient (g,) at v (g,); infinite with no gradient if the matrix has no factor."""
         point = torch.tensor(v, dtype=torch.float64, requires_grad=True)
         K, noise = self._gram(point), self._noise(point)
         try:
@@ -127,21 +127,22 @@ def scheduled(n: int) -> int:
 
 
 def _grown(size: int) -> int:
-    """The size that is at least 10% larger, in whole numbers: 1.1 * 50 is not 55 in floating point."""
+    """The size that is at least 10% larger, in integer arithmetic: 1.1 * 50 is not 55 in floating point."""
     return -(-11 * size // 10)
 
 
 @dataclass(frozen=True)
 class Question:
-    """What the hyper-parameters are a function of: nothing else, so that an interrupted campaign finds them again.
+    """Arguments that determine the hyper-parameters, so that an interrupted campaign computes the same ones again.
 
     Args:
         network: Shape of the network; its weights are fixed ones.
-        digest: Of the trials.
+        digest: Digest of the trials.
         centres: Length scales before any data, each the middle of a prior of its own (see ``Evidence``).
         normalised: See ``TangentKernel``.
-        init: How those weights are drawn: a last layer of zeros leaves other rows, which want other hyper-parameters.
-        data: The trials themselves, which the digest stands for when questions are compared.
+        init: Initialisation of those weights; a last layer of zeros keeps other rows, which need other
+            hyper-parameters.
+        data: The trials themselves; questions are compared by the digest in their place.
     """
 
     network: TangentNetwork
@@ -166,12 +167,12 @@ def hyperparameters(
     normalised: bool = True,
     init: Init = "gaussian",
 ) -> tuple[Hyperparameters, float]:
-    """The hyper-parameters for data, in its target units, and their log posterior for the trials they were fitted to.
+    """Hyper-parameters for data, in its target units, and their log posterior for the trials they were fitted to.
 
-    They are a function of the first ``scheduled(n)`` trials alone, or of all where the readings of those are constant
-    and tell of no scale: L-BFGS-B from the prior's mode and from the fit to the first half of those (to the largest
-    power of two below), which is the warm start. Of several priors the one counts whose end is the most probable, of
-    equals the first. A process keeps what it found; another process finds the same numbers again.
+    They depend only on the first ``scheduled(n)`` trials, or on all if the readings of those are constant and give no
+    scale. L-BFGS-B starts from the prior's mode and from the fit to the first half of those (to the largest power of
+    two below), which is the warm start. Among several priors the one with the most probable result is taken, the first
+    among equals. A process caches its results; another process computes the same numbers again.
     """
     whole = Question(network, data.digest, centres, normalised, init, data)
     question = whole.of_first(scheduled(len(data)))

@@ -1,4 +1,4 @@
-"""The tangent algebra of a network: rows phi(x) = dh(x; theta)/dtheta that are never built where p is large.
+"""The tangent algebra of a network: rows phi(x) = dh(x; theta)/dtheta, never built if p is large.
 
 One pass forwards and one backwards give, for every layer l and point x, the layer's inputs A_l(x) and the output's
 sensitivities B_l(x) to the layer's outputs. With the explicit factor s_l on the weights and b_std on the bias,
@@ -37,7 +37,7 @@ ROOT_HALF = math.sqrt(0.5)
 
 @dataclass(frozen=True)
 class Layer:
-    """What one linear layer contributes to the rows of n points.
+    """Contribution of one linear layer to the rows of n points.
 
     Args:
         inputs: A, shape (..., n, t, fan_in), for t streams.
@@ -70,7 +70,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Passes:
-    """The rows of n points, layer by layer in the order of theta."""
+    """Rows of n points, layer by layer in the order of theta."""
 
     layers: tuple[Layer, ...]
 
@@ -81,7 +81,7 @@ class Passes:
 
 
 class TangentNetwork(ABC):
-    """A network h(x; theta) with one output whose tangent rows this module's functions take.
+    """A network h(x; theta) with one output, whose tangent rows this module's functions use.
 
     ``theta`` is (..., p), or (..., 2p) for the antisymmetric pair (h(x; w) - h(x; w'))/sqrt(2), theta = (w, w').
     Leading axes are networks of one shape carried together, and X is (n, d) or (..., n, d). ``width`` is the number of
@@ -112,7 +112,7 @@ class TangentNetwork(ABC):
         """Standard normal weights to start from, float64.
 
         Returns:
-            Shape (p,), with a zero last layer where ``init`` says so, or (2p,) with w = w', so that h = 0 everywhere
+            Shape (p,), with a zero last layer if ``init`` states it, or (2p,) with w = w', so that h = 0 everywhere
             and the kernel is that of one network.
         """
         theta = torch.randn(self.size, generator=generator, dtype=torch.float64)
@@ -156,7 +156,7 @@ class TangentNetwork(ABC):
 def gram(a: Passes, b: Passes) -> Tensor:
     """k(x_i, x'_j) between the points of two sets of rows of one network, shape (..., n, n').
 
-    A layer with many streams for its size is multiplied out as explicit rows, which is then the cheaper way.
+    A layer with many streams for its size is multiplied out as explicit rows, which is then faster.
     """
     terms = [_layer_gram(left, right) for left, right in zip(a.layers, b.layers, strict=True)]
     return sum(terms[1:], start=terms[0])
@@ -191,7 +191,7 @@ def explicit(a: Passes) -> Tensor:
 
 
 def scaled(a: Passes, factors: Tensor) -> Passes:
-    """The rows each times a number, ``factors`` (..., n): with 1/sqrt(diagonal) the rows of the normalised kernel."""
+    """Rows times a number each, ``factors`` (..., n); 1/sqrt(diagonal) gives the rows of the normalised kernel."""
     times = factors[..., None, None]
     return Passes(tuple(Layer(x.inputs, x.sensitivities * times, x.factor, x.bias) for x in a.layers))
 
@@ -205,7 +205,7 @@ def fixed(a: Passes) -> Passes:
 
 
 def stacked(parts: Sequence[Passes]) -> Passes:
-    """The rows of c networks of one shape at as many points each, carried together: (c, n, ...)."""
+    """Rows of c networks of one shape at equally many points, carried together: (c, n, ...)."""
     return Passes(
         tuple(
             replace(
@@ -251,7 +251,7 @@ def _layer_diagonal(a: Layer) -> Tensor:
 
 
 def _layer_project(a: Layer, part: Tensor) -> Tensor:
-    """Contracted over the wider of the layer's two sides first: what is left to multiply is the narrow one."""
+    """Projection of one layer, contracted over the wider of its two sides first, which leaves the narrow one."""
     fan_in, fan_out = a.inputs.shape[-1], a.sensitivities.shape[-1]
     n, t = a.inputs.shape[-3:-1]
     matrix = part[..., : fan_in * fan_out].reshape(*part.shape[:-1], fan_out, fan_in)
@@ -295,7 +295,7 @@ class Perceptron(TangentNetwork):
     """A fully connected network in the tangent parametrisation (see ``TangentNetwork`` for the shapes).
 
     z_l = w_std / sqrt(fan_in) W_l a_{l-1} + b_std b_l, a_l = psi(z_l), a_0 = (x, 1), h = z_L, all weights standard
-    normal. The constant input coordinate is always there: the features vanish nowhere.
+    normal. The constant input coordinate is always included, so that the features are zero nowhere.
 
     Args:
         inputs: Number d of input coordinates (the constant one is added here).

@@ -1,4 +1,4 @@
-"""The normalised tangent kernel with relevance, and what it is fitted by.
+"""Normalised tangent kernel with relevance, and its hyper-parameters.
 
     k(x, x') = s_f^2 <phi(x/l), phi(x'/l)> / (|phi(x/l)| |phi(x'/l)|) + c
 
@@ -24,7 +24,7 @@ LEAST_NOISE = 1e-6
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """What the kernel is fitted by, in target units.
+    """Hyper-parameters of the kernel, in target units.
 
     Args:
         scales: Length scale l of each encoded coordinate, shape (d,).
@@ -39,18 +39,18 @@ class Hyperparameters:
     noise: float
 
     def times(self, factor: float) -> "Hyperparameters":
-        """All variances times a factor: the same physical sizes in other target units."""
+        """Hyper-parameters with all variances times a factor: the same physical sizes in other target units."""
         noise = max(self.noise * factor, LEAST_NOISE)
         return Hyperparameters(self.scales, self.output * factor, self.constant * factor, noise)
 
     def tensors(self) -> dict[str, Tensor]:
-        """As tensors by name."""
+        """Tensors by name."""
         variances = torch.tensor([self.output, self.constant, self.noise], dtype=torch.float64)
         return {"scales": self.scales, "variances": variances}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> "Hyperparameters":
-        """What ``tensors`` gave."""
+        """Hyper-parameters restored from their ``tensors``."""
         return cls(tensors["scales"], *(float(v) for v in tensors["variances"]))
 
     def metrics(self) -> dict[str, float]:
@@ -69,7 +69,7 @@ class TangentKernel:
         scales: l, shape (d,).
         output: s_f^2, a number or a scalar tensor.
         constant: c >= 0.
-        normalised: Whether the rows are divided by their length.
+        normalised: True if the rows are divided by their length.
     """
 
     network: TangentNetwork
@@ -81,7 +81,7 @@ class TangentKernel:
 
     @classmethod
     def stacked(cls, kernels: "Sequence[TangentKernel]") -> "TangentKernel":
-        """c kernels of networks of one shape as one: what depends on the network has an axis for them, (c, ...)."""
+        """One kernel for c kernels of networks of one shape; what depends on the network has an axis (c, ...)."""
         return replace(
             kernels[0],
             theta=torch.stack([each.theta for each in kernels]),
@@ -106,7 +106,7 @@ class TangentKernel:
         return self.joined(passes, self.factors(passes))
 
     def along(self, X: Tensor, direction: Tensor) -> Tensor:
-        """<row(x), v> at X (n, d), shape (n,), for v (p + 1,): the rows are never scaled, their products are."""
+        """<row(x), v> at X (n, d), shape (n,), for v (p + 1,); computed by scaling the products and not the rows."""
         passes = self.passes(X)
         products = project(passes, direction[..., :-1])
         return self.factors(passes) * products + self.root_constant * direction[..., -1:]
@@ -129,5 +129,5 @@ class TangentKernel:
 
 
 def column(numbers: Iterable[float | Tensor]) -> Tensor:
-    """One number of each of c networks, as it multiplies what has a column for each point: shape (c, 1), float64."""
+    """One number for each of c networks, shape (c, 1), float64, to multiply arrays with a column for each point."""
     return torch.tensor([float(each) for each in numbers], dtype=torch.float64)[:, None]

@@ -1,4 +1,4 @@
-"""The network of Neural-CBO: zero before training, its last layer fixed (Phan-Trong, 2024, chapter 4)."""
+"""Network of Neural-CBO: zero before training, its last layer fixed (Phan-Trong, 2024, chapter 4)."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from fieldcraft.models.tangent.features import Init, Layer, Passes, TangentNetwo
 class Mirrored(TangentNetwork):
     """a(x; W) = q^T h_L(x), h_l = relu(W_l h_{l-1}) / sqrt(m), h_0 = (x, 1), with W_1, ..., W_L trained in full.
 
-    At W_0 the two halves of a layer are equal and do not know of each other, W_1 = (P; P) and W_l = ((P, 0), (0, P))
+    At W_0 the two halves of a layer are equal and not connected, W_1 = (P; P) and W_l = ((P, 0), (0, P))
     for standard normal P, and q = (q', -q') is fixed, of ones and minus ones: a(x; W_0) = 0 everywhere, and every layer
     keeps its rows. The signs in q' alternate, since neurons are exchangeable. The paper has no constant coordinate and
     assumes that x is nowhere zero.
@@ -31,7 +31,7 @@ class Mirrored(TangentNetwork):
 
     @property
     def neurons(self) -> int:
-        """m, even."""
+        """Number m of neurons, even."""
         return 2 * self._half
 
     @property
@@ -40,10 +40,10 @@ class Mirrored(TangentNetwork):
         return [self.neurons * columns for columns in self._columns]
 
     def initial(self, generator: torch.Generator, init: Init = "antisymmetric") -> Tensor:
-        """W_0, float64, shape (p,).
+        """Initial weights W_0, float64, shape (p,).
 
         Raises:
-            ValueError: another initialisation was asked for.
+            ValueError: another initialisation was requested.
         """
         if init != "antisymmetric":
             raise ValueError(f"init is {init!r}: this network has its own, with equal halves; take a Perceptron.")

@@ -25,7 +25,7 @@ def one_pass(
         y: Their targets, shape (n,).
         rate: Step size, > 0.
         start: A checkpoint of an interrupted pass over the same data.
-        report: Told of the progress now and then.
+        report: Called with the progress from time to time.
 
     Returns:
         ``theta`` (k, p + 1) with the constant last, ``loss`` (k,), the sum of squares that is left, and ``counts``, of

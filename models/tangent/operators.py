@@ -92,7 +92,7 @@ def _bend(z: Tensor, second: Tensor, kind: Activation) -> Tensor:
 
 
 def _unbend(after: Tensor, z: Tensor, second: Tensor, kind: Activation) -> Tensor:
-    """Sensitivities to z from those to what ``_bend`` made of it, both (..., n, T, m)."""
+    """Sensitivities to z from those to the result of ``_bend``, both (..., n, T, m)."""
     _, one, two, three = derivatives(z[..., :1, :], kind)
     if z.shape[-2] == 1:
         return after * one

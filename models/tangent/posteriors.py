@@ -1,4 +1,4 @@
-"""What tangent surrogates become once fitted: draws that are directions, draws that are networks, a trained mean."""
+"""Posteriors of tangent surrogates: draws that are directions, draws that are networks, a trained mean."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +25,12 @@ class TangentBelief:
     """A conditioned process, and draws that are mean + factor * deviation: N(mean, factor^2 sigma^2) at each point.
 
     Args:
-        process: Conditioned on the readings.
+        process: Process conditioned on the readings.
         factor: beta or nu, the size of a draw's deviation; 1 is the posterior itself.
-        perturbed: Whether the noise of the readings is drawn too (see ``TangentProcess.deviations``).
-        scaling: How targets become readings.
-        metrics: What the fit achieved.
-        remarks: What was done differently from what was asked.
+        perturbed: True if the noise of the readings is drawn too (see ``TangentProcess.deviations``).
+        scaling: Map between targets and readings.
+        metrics: Metrics of the fit.
+        remarks: Deviations from the options, in words.
         kept: Its state.
     """
 
@@ -69,7 +69,7 @@ class TangentBelief:
         return [self.process.function(self.process.mean_direction + self.factor * each) for each in deviations]
 
     def believe(self, X: Tensor) -> Self:
-        """Conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
         return replace(self, process=self.process.believe(X))
 
     def information_gain(self) -> float:
@@ -77,13 +77,13 @@ class TangentBelief:
         return self.process.information_gain()
 
     def state(self) -> dict[str, Tensor]:
-        """What its surrogate restores it from."""
+        """State from which its surrogate restores it."""
         return dict(self.kept)
 
 
 @dataclass(frozen=True, eq=False)
 class TangentPosterior(TangentBelief):
-    """The process alone: what predicts a reading left out is known in closed form."""
+    """The process alone; predictions of a reading given the others are known in closed form."""
 
     def log_predictive(self) -> Tensor:
         """log density of each reading given the others, shape (n,), by the process at its hyper-parameters."""
@@ -94,7 +94,7 @@ class TangentPosterior(TangentBelief):
 class NetworkDraws(TangentBelief):
     """k trained networks, each one draw; mean and variance are the process's.
 
-    What a reading left out would change is known by training again without it: it has no ``log_predictive``.
+    Leaving a reading out requires training again without it, so there is no ``log_predictive``.
 
     Args:
         members: Network i as a function.
@@ -130,11 +130,11 @@ class Trained:
     weights: Tensor
 
     def __call__(self, X: Tensor) -> Tensor:
-        """At X (n, d), shape (..., n)."""
+        """Value at X (n, d), shape (..., n)."""
         return self.scaled(X, self.kernel.factors(self.kernel.passes(X)))
 
     def scaled(self, X: Tensor, factors: Tensor) -> Tensor:
-        """The same, where s(x) is known, shape (..., n)."""
+        """Value at X with known factors s(x), shape (..., n)."""
         inner = self.kernel.network.value(self.weights[..., :-1], X / self.kernel.scales)
         return factors * inner + self.kernel.root_constant * self.weights[..., -1:]
 
@@ -143,10 +143,10 @@ class Trained:
 class TrainedMean(TangentBelief):
     """N(h(x), nu^2 sigma^2(x)) with a trained network's h (Neural-BO: Phan-Trong et al., 2023).
 
-    What a reading left out would change is known by training again without it: it has no ``log_predictive``.
+    Leaving a reading out requires training again without it, so there is no ``log_predictive``.
 
     Args:
-        mean: h; a ``Trained`` network, or what stands in for one.
+        mean: h; a ``Trained`` network, or its replacement.
         variance: ``exact``, or ``diagonal`` as in Neural-UCB and Neural-TS.
         kind: ``coherent``: one function, the mean plus nu times a deviation of the process. ``independent``: a normal
             number of its own at every point, as the papers draw; its minimum depends on how many points are scored.
@@ -177,7 +177,7 @@ class TrainedMean(TangentBelief):
     def _moments(
         self, process: TangentProcess, mean: Function, factor: float | Tensor, X: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """h and nu^2 sigma^2 of one, or of a stack; the network's rows serve both."""
+        """h and nu^2 sigma^2 of one, or of a stack; both use the network's rows."""
         passes = process.kernel.passes(X)
         factors = process.kernel.factors(passes)
         rows = process.kernel.joined(passes, factors)
@@ -188,7 +188,7 @@ class TrainedMean(TangentBelief):
         """q draws of the stated kind.
 
         Raises:
-            ValueError: a coherent draw was asked of the diagonal variance, which no function's deviation has.
+            ValueError: a coherent draw was requested with the diagonal variance, for which no such function exists.
         """
         if self.kind == "coherent":
             if self.variance == "diagonal":

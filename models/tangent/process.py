@@ -1,4 +1,4 @@
-"""The Gaussian process of a tangent kernel, conditioned: what every tangent surrogate knows of its uncertainty."""
+"""Gaussian process of a tangent kernel, conditioned on readings: the uncertainty of all tangent surrogates."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -22,14 +22,14 @@ from fieldcraft.models.tangent.weight_draws import Regression, in_blocks
 class TangentProcess:
     """t(x) = <row(x), v>, v ~ N(0, I), given readings with noise.
 
-    ``stacked`` makes one of c of them, whose moments have an axis for them: (c, n) for X (n, d).
+    ``stacked`` combines c of them into one, whose moments have an axis for them: (c, n) for X (n, d).
 
     Args:
         kernel: Of one network.
         regression: The readings' rows on the smaller side.
         y: The readings in targets, shape (n,), and the mean at points believed.
         noise: Variance of a reading.
-        mean_direction: Posterior mean of v, shape (p + 1,); points believed later leave it as it is.
+        mean_direction: Posterior mean of v, shape (p + 1,); points believed later do not change it.
     """
 
     kernel: TangentKernel
@@ -51,7 +51,7 @@ class TangentProcess:
 
     @classmethod
     def stacked(cls, parts: "Sequence[TangentProcess]") -> "TangentProcess":
-        """c processes of one ``form`` as one."""
+        """One process for c processes of one ``form``."""
         return cls(
             kernel=TangentKernel.stacked([each.kernel for each in parts]),
             regression=Regression.stacked([each.regression for each in parts]),
@@ -62,13 +62,13 @@ class TangentProcess:
 
     @property
     def form(self) -> Hashable:
-        """What processes have in common that can be ``stacked``."""
+        """Key that is equal for processes that can be ``stacked``."""
         kernel, side = self.kernel, self.regression.side
         return kernel.network, kernel.normalised, len(kernel.theta), len(self.y), type(side)
 
     @property
     def numbers(self) -> int:
-        """Numbers that one of it takes in a stack."""
+        """Numbers that one process takes in a stack."""
         side = self.regression.side.lower.numel()
         return side + sum(each.inputs.numel() + each.sensitivities.numel() for each in self.regression.rows.layers)
 
@@ -82,7 +82,7 @@ class TangentProcess:
         return self.diagonal_of(self.kernel.rows(X))
 
     def diagonal_of(self, rows: Passes) -> Tensor:
-        """``diagonal_variance`` at points whose rows are known."""
+        """``diagonal_variance`` at points with known rows."""
         return self.noise * project(_squared(rows), 1 / self._diagonal)
 
     def deviations(self, q: int, rng: np.random.Generator, *, perturbed: bool = True) -> Tensor:
@@ -108,7 +108,7 @@ class TangentProcess:
         return in_blocks(lambda X: self.kernel.along(X, direction))
 
     def believe(self, X: Tensor) -> "TangentProcess":
-        """Conditioned on readings at X (k, d) equal to the mean, in O(k n^2).
+        """Posterior conditioned on readings at X (k, d) equal to the mean, in O(k n^2).
 
         Raises:
             ValueError: the extended matrix has no factor at this noise.

@@ -1,4 +1,4 @@
-"""What all tangent surrogates are told, and what they make of it: a network, its kernel, its conditioned process."""
+"""Settings of all tangent surrogates, and the network, kernel and conditioned process made of them."""
 
 import math
 from collections.abc import Mapping
@@ -48,9 +48,9 @@ class TangentSettings:
         network: ``convolution`` for designs with an image, ``dense`` for others; ``auto`` looks at the data.
         channels: Channels of the convolution.
         hyperparameters: ``fitted`` by marginal likelihood, or ``fixed``: l = s_f = 1, no constant, noise as stated.
-        normalised: Whether rows are divided by their length; false with fixed hyper-parameters is the papers' kernel.
-        noise: lambda, the noise variance of a target where hyper-parameters are fixed.
-        n_exact: Trials above which a narrower network (at most 2,000 weights) stands in: random features.
+        normalised: True if rows are divided by their length; false with fixed hyper-parameters is the papers' kernel.
+        noise: lambda, the noise variance of a target if hyper-parameters are fixed.
+        n_exact: Trials above which a narrower network (at most 2,000 weights) is used instead: random features.
         memory_gb: A fit that is predicted to need more is refused before anything is allocated.
 
     Raises:
@@ -82,19 +82,19 @@ class TangentSettings:
 
     @property
     def trainings(self) -> int:
-        """Networks that are trained together."""
+        """Number of networks that are trained together."""
         return 0
 
     @property
     def kernel_init(self) -> Init:
-        """Initialisation whose tangent rows the process has: an antisymmetric pair's are those of one network."""
+        """Initialisation of the process's tangent rows; those of an antisymmetric pair are those of one network."""
         return "gaussian"
 
     def shape(self, data: Observations) -> TangentNetwork:
         """The network for data, narrowed where there are more than ``n_exact`` trials.
 
         Raises:
-            ValueError: a convolution was asked for and there is no image, or more than one, or depth or b_std is given.
+            ValueError: a convolution was requested and there is no image, or more than one, or depth or b_std is given.
         """
         network = self._shape(data)
         if len(data) <= self.n_exact:
@@ -126,7 +126,7 @@ class TangentSettings:
         return TangentProcess.of(self.kernel(shape, theta, found), found, data)
 
     def remarks(self, data: Observations, shape: TangentNetwork) -> Mapping[str, str]:
-        """What was done differently for so many trials."""
+        """Remarks on what is done differently because of the number of trials."""
         n, remarks = len(data), {}
         if self.hyperparameters == "fitted" and n > FIT_ROWS:
             remarks["hyperparameters"] = f"from {min(FIT_ROWS, scheduled(n))} of {n} trials"
@@ -164,7 +164,7 @@ class TangentSettings:
         return gain * math.sqrt(d + 1) if self.depth == 1 and self.activation != "relu" else gain
 
     def _centres(self, d: int, shape: TangentNetwork) -> tuple[float, ...]:
-        """Of the length scales' priors over d coordinates; a convolution sees a patch of few pixels at a time."""
+        """Centres of the length scales' priors over d coordinates; a convolution sees patches of few pixels."""
         if isinstance(shape, Convolution):
             return (tangent_centre(self.activation),)
         return tangent_centres(d, self.activation)
@@ -180,7 +180,7 @@ class TangentSettings:
         refuse_memory(numbers, self.memory_gb, f"A fit to {n} trials", remedy)
 
     def _passes(self, n: int, fitted: int, shape: TangentNetwork) -> int:
-        """Numbers in the rows of n trials, once for each network in training, and in the gradient of a fit's."""
+        """Count of numbers in the rows of n trials, once for each network in training, and in the gradient of a fit."""
         if not isinstance(shape, Convolution):
             return 8 * n * shape.width * self.depth
         rows = 8 * n * shape.width + n * shape.pixels * (_PATCH + 4 * shape.channels) + 4 * shape.size

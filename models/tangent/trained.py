@@ -1,4 +1,4 @@
-"""What the tangent surrogates with trained networks share: how a fit goes, is interrupted and is restored."""
+"""Fit of the tangent surrogates with trained networks: its course, its checkpoints and its restoration."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class TrainedTangent(TangentSettings):
 
     @property
     def trainings(self) -> int:
-        """One network."""
+        """Number of networks: one."""
         return 1
 
     def length(self, data: Observations) -> int:
@@ -66,11 +66,11 @@ class TrainedTangent(TangentSettings):
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
     ) -> TangentBelief:
-        """Fit the hyper-parameters and train, or go on from the checkpoint ``start`` (see Surrogate.fit).
+        """Fit the hyper-parameters and train, or continue from the checkpoint ``start`` (see Surrogate.fit).
 
-        A network whose training stays non-finite is replaced by the linear model's closed form, and a remark says so.
-        Above ``n_exact`` trials nothing is trained: the linear model stands in. From the state of a finished fit it is
-        restored.
+        A network whose training stays non-finite is replaced by the linear model's closed form, and a remark states
+        this. Above ``n_exact`` trials no network is trained, and the linear model is used. From the state of a finished
+        fit the posterior is restored.
 
         Raises:
             ValueError: ``start`` is of other data, the fit would need more than ``memory_gb``, or no hyper-parameters
@@ -137,9 +137,9 @@ class Members:
     """Trained networks as functions.
 
     Args:
-        family: Their form.
+        family: Family of the networks.
         weights: (theta, a), shape (k, p + 1).
-        linear: Whether a network's weights are the linear model's, numbers 0 and 1, shape (k,).
+        linear: 1 if a network's weights are the linear model's, else 0, shape (k,).
     """
 
     family: Family
@@ -163,7 +163,7 @@ def _achieved(state: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 def _mishaps(state: Mapping[str, Tensor]) -> dict[str, str]:
-    """What went wrong in training, in words."""
+    """Remarks on failures of the training, in words."""
     if "linear" not in state or not int(state["counts"][1]):
         return {}
     restarts = f"training became non-finite and began again {int(state['counts'][1])} times"

@@ -40,16 +40,16 @@ class Start:
     perturbation: Tensor
 
     def tensors(self) -> dict[str, Tensor]:
-        """As tensors by name."""
+        """Tensors by name."""
         return {f"start_{name}": getattr(self, name) for name in _PARTS}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> "Start":
-        """What ``tensors`` gave."""
+        """Start restored from its ``tensors``."""
         return cls(**{name: tensors[f"start_{name}"] for name in _PARTS})
 
     def to(self, device: torch.device) -> "Start":
-        """The same on another device."""
+        """Copy on another device."""
         return Start(**{name: getattr(self, name).to(device) for name in _PARTS})
 
 
@@ -62,7 +62,7 @@ class Family:
 
     Args:
         kernel: At theta_0 of all of them, (k, p) or (k, 2p).
-        start: What they started from.
+        start: Start of their training.
     """
 
     kernel: TangentKernel
@@ -78,7 +78,7 @@ class Family:
         return self.moved(weights, X, *self.fixed(X))
 
     def fixed(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """What training does not change at X: s(x) and s(x) <phi_0(x), theta_0'>, each (k, n)."""
+        """Factors that training does not change at X: s(x) and s(x) <phi_0(x), theta_0'>, each (k, n)."""
         passes = self.kernel.passes(X)
         factors = self.kernel.factors(passes)
         if not self.start.tangent.any():
@@ -86,12 +86,12 @@ class Family:
         return factors, factors * project(passes, self.start.tangent)
 
     def moved(self, weights: Tensor, X: Tensor, factors: Tensor, added: Tensor) -> Tensor:
-        """As ``values``, with what ``fixed`` gives already known."""
+        """Values as from ``values``, with the results of ``fixed`` already known."""
         inner = self.kernel.network.value(weights[:, :-1], X / self.kernel.scales)
         return factors * inner + added + self.kernel.root_constant * weights[:, -1:]
 
     def linear(self, weights: Tensor, X: Tensor) -> Tensor:
-        """f linearised in the weights about the start: what stands in where training diverged, shape (k, n)."""
+        """f linearised in the weights about the start, used where training diverged, shape (k, n)."""
         return self.values(self.anchor, X) + project(self.kernel.rows(X), weights - self.anchor)
 
     def member(self, i: int) -> "Family":
@@ -100,7 +100,7 @@ class Family:
         return Family(replace(self.kernel, theta=self.kernel.theta[i : i + 1]), alone)
 
     def to(self, device: torch.device) -> "Family":
-        """The same on another device."""
+        """Copy on another device."""
         kernel = replace(self.kernel, theta=self.kernel.theta.to(device), scales=self.kernel.scales.to(device))
         return Family(kernel, self.start.to(device))
 
@@ -169,7 +169,7 @@ def trained(
 
     Returns:
         ``models.networks.training.State`` as tensors, and ``linear``, shape (k,): 1 for a network whose training
-        diverged for good and whose weights are the closed form's, which is finite.
+        diverged for good and whose weights are those of the closed form, which is finite.
 
     Raises:
         ValueError: a training diverged for good and the closed form has no factor at this noise.

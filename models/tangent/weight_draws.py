@@ -49,14 +49,14 @@ class Regression:
 
     @classmethod
     def stacked(cls, parts: "Sequence[Regression]") -> "Regression":
-        """c regressions on as many rows of networks of one shape, on the same side, as one with an axis for them."""
+        """One regression for c regressions on equally many rows of networks of one shape, on the same side."""
         kind = type(parts[0].side)
         names = [field.name for field in fields(kind)]
         side = kind(**{name: torch.stack([getattr(each.side, name) for each in parts]) for name in names})
         return cls(stacked([each.rows for each in parts]), side)
 
     def append(self, rows: Passes, noise: float | Tensor) -> "Regression":
-        """With k more rows of noise variance ``noise``, on the same side, in O(k n^2) or O(k p^2 + p^3).
+        """Regression with k more rows of noise variance ``noise``, on the same side, in O(k n^2) or O(k p^2 + p^3).
 
         Raises:
             ValueError: the extended matrix is not positive definite.
@@ -104,7 +104,7 @@ def _joined(a: Passes, b: Passes) -> Passes:
 
 
 def in_blocks(function: Function, rows: int = ROWS) -> Function:
-    """The function, evaluated on so many points at once."""
+    """The function, evaluated for ``rows`` points at a time."""
 
     def whole(X: Tensor) -> Tensor:
         if len(X) <= rows:

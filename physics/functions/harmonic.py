@@ -34,7 +34,7 @@ def sine_coefficients(edges: tuple[Edge, ...], length: float, modes: int) -> Arr
     """Coefficients b_n of functions on [0, length], shape (len(edges), modes), for n = 1 to ``modes``.
 
     Gauss-Legendre panels in t, where y = length (1 - cos t) / 2: a square root at an end becomes smooth. There are
-    eight nodes to a term, so that functions which wiggle no faster than the last term are integrated to rounding.
+    eight nodes to a term, so that functions which oscillate no faster than the last term are integrated to rounding.
     """
     nodes, weights = np.polynomial.legendre.leggauss(_ORDER)
     panels = max(modes * 8 // _ORDER, 16)

@@ -1,4 +1,4 @@
-"""Whether the constraints of a space leave anything to choose, and a volume to choose from, by linear programs."""
+"""Breadth of a space: a check, by linear programs, that its constraints leave more than one design and a volume."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -16,7 +16,7 @@ _SAME = 1e-6
 
 
 class Space(Protocol):
-    """What is asked here of a ``physics.space.SearchSpace``, whose members these are."""
+    """Interface of ``physics.space.SearchSpace`` that this module uses."""
 
     @property
     def constraints(self) -> Sequence[object]:
@@ -36,7 +36,7 @@ class Space(Protocol):
 
     @property
     def discrete(self) -> NDArray[np.bool_]:
-        """Whether a coordinate takes separate values only, shape (d,)."""
+        """True for each coordinate that takes separate values only, shape (d,)."""
 
     @property
     def steps(self) -> Array:
@@ -57,15 +57,15 @@ class Space(Protocol):
 def require_breadth(space: Space, lines: Lines, X: Array) -> None:
     """Accept a space of more than one design that has a volume within its equalities.
 
-    Of quadratic constraints only two that are opposite are looked at.
+    Among quadratic constraints, only opposite pairs are checked.
 
     Args:
         space: The space.
         lines: Its linear constraints.
-        X: Some of its designs, encoded, at least one, shape (n, d); programs are solved only where they leave doubt.
+        X: Some of its designs, encoded, at least one, shape (n, d); programs are solved only if these do not settle it.
 
     Raises:
-        SpaceError: it is none; says which designs or constraints leave no choice.
+        SpaceError: the space has no such breadth; names the designs or constraints that leave no choice.
     """
     _refuse_opposite(space)
     if _roomy(space, lines, X):
@@ -86,19 +86,19 @@ def require_breadth(space: Space, lines: Lines, X: Array) -> None:
 
 
 def _roomy(space: Space, lines: Lines, X: Array) -> bool:
-    """Whether two of X (n, d) are different, and well inside all inequalities."""
+    """True if at least two of the points X (n, d) are different and well inside all inequalities."""
     (low, high), free = space.bounds, ~space.discrete
     room = np.column_stack([lines.b - X @ lines.A.T, (high - X)[:, free], (X - low)[:, free]])
     return len(np.unique(np.round(X[np.all(room > _SAME, axis=1)], 6), axis=0)) > 1
 
 
 def _held(lines: Lines) -> list[int]:
-    """Numbers of the coordinates that a linear constraint holds."""
+    """Numbers of the coordinates that occur in a linear constraint."""
     return list(map(int, np.flatnonzero(np.any(lines.A != 0, axis=0) | np.any(lines.E != 0, axis=0))))
 
 
 def _others(space: Space, lines: Lines) -> bool:
-    """Whether a variable that no linear constraint holds has more than one value."""
+    """True if a variable outside all linear constraints has more than one value."""
     held, (low, high) = _held(lines), space.bounds
     return any(
         columns.stop - columns.start > 1 or (columns not in space.groups and low[columns] < high[columns])
@@ -108,14 +108,14 @@ def _others(space: Space, lines: Lines) -> bool:
 
 
 def _widths(space: Space, lines: Lines, polytope: Polytope) -> Iterator[tuple[int, bool]]:
-    """Each coordinate that a constraint holds, and whether it has more than one value among the designs."""
+    """Each coordinate that occurs in a constraint, and True if it has more than one value among the designs."""
     for column in _held(lines):
         least, most = polytope.extent(np.eye(len(space.steps))[column], space.steps)
         yield column, most - least > _SAME
 
 
 def _tight(lines: Lines, polytope: Polytope, steps: Array) -> list[str]:
-    """Inequalities that every design keeps as equalities, none that follows from others of them."""
+    """Inequalities that hold as equalities for all designs; those that follow from others of them are left out."""
     found, rows = list[str](), lines.E
     for row, offset, name in zip(lines.A, lines.b, lines.limits, strict=True):
         if offset - polytope.extent(row, steps)[0] <= _SAME and combined(row, rows)[1] > _SAME:
@@ -125,7 +125,7 @@ def _tight(lines: Lines, polytope: Polytope, steps: Array) -> list[str]:
 
 
 def _said(space: Space, lines: Lines, first: Array, pinned: list[int], tight: list[str]) -> str:
-    """What is wrong with a space in which there is nothing to choose, or no volume to choose from."""
+    """Message about a space in which there is only one design, or no volume."""
     (design,) = space.decode(np.round(first[None], 9))
     stated = "; ".join(map(str, space.constraints))
     if len(pinned) == len(_held(lines)) and not _others(space, lines):
@@ -143,7 +143,7 @@ def _said(space: Space, lines: Lines, first: Array, pinned: list[int], tight: li
 
 
 def _refuse_opposite(space: Space) -> None:
-    """Refuse two quadratic constraints that are an equality together."""
+    """Refuse two quadratic constraints that together are an equality."""
     curved = space.quadratic
     for second in range(len(curved)):
         for first in range(second):

@@ -15,15 +15,15 @@ _PARALLEL, _DEPENDENT = 1e-12, 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """Rows of length 1; those of E are linearly independent.
+    """Rows of length 1 for inequalities and equalities; those of E are linearly independent.
 
     Args:
         A: Shape (c, d).
         b: Shape (c,).
         E: Shape (k, d).
         e: Shape (k,).
-        limits: What each row of A says, in physical units.
-        names: What each row of E says.
+        limits: Text of each row of A, in physical units.
+        names: Text of each row of E.
     """
 
     A: Array
@@ -42,14 +42,14 @@ class Lines:
         d: int,
         tolerance: float,
     ) -> "Lines":
-        """The linear ones of a space's constraints; two opposite inequalities are one equality.
+        """The linear ones among a space's constraints; two opposite inequalities become one equality.
 
         Args:
             constraints: Of any kind.
             columns: The encoded coordinate of each variable, by name.
             scales: Middle and half-width of each numeric variable, by name.
             d: Number of encoded coordinates.
-            tolerance: By how much two opposite offsets may differ.
+            tolerance: Largest difference of two opposite offsets.
 
         Raises:
             SpaceError: an equality follows from others or contradicts them.
@@ -78,7 +78,7 @@ _Equal = tuple[Array, float, str]
 def _parted(
     kept: Sequence[LinearConstraint | LinearEquality], rows: Array, offsets: Array, tolerance: float
 ) -> tuple[list[int], list[_Equal]]:
-    """Numbers of the inequalities, and the equalities: row, offset and what they say."""
+    """Numbers of the inequalities, and the equalities with row, offset and text."""
     lines, equal = list[int](), list[_Equal]()
     for number, constraint in enumerate(kept):
         if isinstance(constraint, LinearEquality):
@@ -116,6 +116,6 @@ def _refuse_dependent(equal: Sequence[_Equal]) -> None:
 
 
 def combined(row: Array, before: Array) -> tuple[Array, float]:
-    """Weights (k,) of the rows ``before`` (k, d) that come closest to a row (d,), and the length of what is left."""
+    """Weights (k,) of the rows ``before`` (k, d) that come closest to a row (d,), and the length of the residual."""
     weights = np.asarray(np.linalg.lstsq(before.T, row, rcond=None)[0], dtype=np.float64)
     return weights, float(np.linalg.norm(row - weights @ before))

@@ -3,9 +3,9 @@
 A mixture's coordinates are laid out as distances v = u - low in [0, w], on planes E v = t. Its integers come first:
 every value is drawn by the number of ways in which the others can make up the rest, weighted with the volume of what is
 left to the continuous coordinates. These fill a simplex, sum_j |a_j| y_j = s with y_j >= 0 the distance from one end of
-each interval, of which the other ends leave a part; or, where that is smaller or there are several planes, the box of
-all coordinates but those that then follow from the planes. Points that are uniform in the cube become uniform over a
-set that holds all solutions: those outside the box are to be left out.
+each interval, cut by the other ends. Where it is smaller, or where there are several planes, they fill instead the box
+of all coordinates except those that then follow from the planes. Points that are uniform in the cube become uniform
+over a set that holds all solutions: those outside the box are to be left out.
 """
 
 import math
@@ -27,12 +27,12 @@ _MOST_SUMS = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class _Simplex:
-    """a . v = t from the lower ends of all terms a_j v_j or, where ``upper``, from the upper ones.
+    """Simplex a . v = t, measured from the lower ends of all terms a_j v_j or, with ``upper``, from the upper ones.
 
     Args:
         a: Coefficients, none of them zero, shape (m,).
         width: w, shape (m,).
-        upper: Which ends.
+        upper: True for the upper ends.
     """
 
     a: Array
@@ -69,7 +69,7 @@ class _Simplex:
 
 @dataclass(frozen=True, eq=False)
 class _Box:
-    """E v = t in the box of all coordinates but the widest ones, which follow from the others.
+    """Solutions of E v = t: a box of all coordinates except the widest ones, which follow from the others.
 
     Args:
         E: Of full rank, shape (r, m); r and m may be 0.
@@ -117,7 +117,7 @@ class _Sums:
 
     Args:
         layers: Sums before any number, after the first, ..., after the last, each (n_j, k).
-        following: Rows of the next layer to which each of its values takes a sum, (n_j, c_j) each; -1 for none.
+        following: Rows of the next layer reached from a sum by each value, (n_j, c_j) each; -1 for none.
     """
 
     layers: tuple[Array, ...]
@@ -125,15 +125,15 @@ class _Sums:
 
     @classmethod
     def of(cls, shifts: list[Array], room: tuple[Array, Array], what: str) -> "_Sums":
-        """All sums that the other terms can still bring into ``room``, a least and a greatest one (k,) each.
+        """All sums from which the other terms can still reach ``room``, a least and a greatest one (k,) each.
 
         Args:
-            shifts: What each value of a number adds, (c_j, k) each.
-            room: What all the numbers together may come to.
+            shifts: Increment of the sums by each value of a number, (c_j, k) each.
+            room: Range of the sum of all numbers.
             what: The equalities, for an error.
 
         Raises:
-            SpaceError: there are too many to be gone through.
+            SpaceError: there are too many to enumerate.
         """
         low, high = room
         layers, following = [np.zeros((1, len(low)))], []
@@ -155,9 +155,9 @@ class _Sums:
         return cls(tuple(layers), tuple(following))
 
     def ways(self, last: Array) -> tuple[Array, ...]:
-        """Logarithm of the summed weights of all ways on from each sum, by layer; ``last`` (n,) are the last weights.
+        """Logarithm of the summed weights of all continuations from each sum, by layer; ``last`` (n,) weights the end.
 
-        A layer's last entry is -inf, at which -1 points.
+        The last entry of a layer is -inf; the index -1 points to it.
         """
         found = [np.append(last, -np.inf)]
         for rows in reversed(self.following):
@@ -211,7 +211,7 @@ class Mixture:
 
     @property
     def filled(self) -> bool:
-        """Whether continuous coordinates can make up for any whole numbers, but for their bounds."""
+        """True if the continuous coordinates can satisfy the equalities for any whole numbers, bounds disregarded."""
         return len(self._rotated[1]) == 0
 
     def from_cube(self, U: Array) -> Array:
@@ -251,7 +251,7 @@ class Mixture:
 
     @cached_property
     def _rest(self) -> tuple[_Simplex | _Box, tuple[Array, ...]]:
-        """What the continuous coordinates fill, the smallest that holds all solutions, and the ways to it."""
+        """The set that the continuous coordinates fill, the smallest that holds all solutions, and the ways to it."""
         (own, others), left = self._rotated, self._total - self._sums.layers[-1]
         E, width = own @ self.E[:, ~self._whole], (self.high - self.low)[~self._whole]
         met = np.all(np.abs(left @ others.T) <= _SAME, axis=1)
@@ -270,7 +270,7 @@ def mixtures(E: Array, e: Array, box: Array, steps: Array, names: tuple[str, ...
         e: Shape (k,).
         box: Lower and upper bounds, shape (2, d).
         steps: Spacing of the values of each coordinate, shape (d,); 0 for a continuous one.
-        names: What each plane is called, for errors.
+        names: Name of each plane, for errors.
     """
     rows = tuple(map(tuple, E.tolist()))
     return _mixtures(rows, tuple(e.tolist()), tuple(map(tuple, box.tolist())), tuple(steps.tolist()), names)
@@ -283,7 +283,7 @@ _Numbers = tuple[float, ...]
 def _mixtures(
     E_: tuple[_Numbers, ...], e_: _Numbers, box_: tuple[_Numbers, ...], steps_: _Numbers, names: tuple[str, ...]
 ) -> tuple[Mixture, ...]:
-    """As ``mixtures``; whoever asks a problem for its space makes that anew, and sums of whole numbers take time."""
+    """Cached form of ``mixtures``; a problem makes its space anew on each call, and sums of whole numbers take time."""
     E, e, box, steps = np.array(E_).reshape(-1, len(steps_)), np.array(e_), np.array(box_), np.array(steps_)
     tied, left, found = (E != 0) & (box[0] < box[1]), list(range(len(E))), list[Mixture]()
     while left:

@@ -52,11 +52,11 @@ class Polytope:
         object.__setattr__(self, "E", self.E.reshape(-1, len(self.low)))
 
     def contains(self, X: Array) -> Mask:
-        """Whether points X (n, d) inside the box satisfy A u <= b and E u = e, shape (n,)."""
+        """True for each of the points X (n, d) inside the box that satisfies A u <= b and E u = e, shape (n,)."""
         return np.asarray(np.all(X @ self.A.T - self.b <= self.tolerance, axis=1) & self.on_planes(X))
 
     def on_planes(self, X: Array) -> Mask:
-        """Whether points X (n, d) satisfy E u = e, shape (n,)."""
+        """True for each of the points X (n, d) that satisfies E u = e, shape (n,)."""
         return np.asarray(np.all(np.abs(X @ self.E.T - self.e) <= ON_PLANE, axis=1))
 
     def moves(self, free: Mask) -> Array:
@@ -80,7 +80,7 @@ class Polytope:
         return X
 
     def rested(self, X: Array, free: Mask) -> Array:
-        """X (n, d) with what rounding keeps from a bound at it, in the ``free`` coordinates (d,) of the planes."""
+        """X (n, d) set to a bound where only rounding separates them, in the ``free`` coordinates (d,) of planes."""
         tied = free & np.any(self.E != 0, axis=0)
         near = [tied & (np.abs(X - side) <= _AT_BOUND) for side in (self.low, self.high)]
         found = np.where(near[0], self.low, np.where(near[1], self.high, X))
@@ -95,7 +95,7 @@ class Polytope:
         finite, and exact to rounding.
 
         Raises:
-            EmptyPolytopeError: there is none.
+            EmptyPolytopeError: there is no such point.
         """
         if self.contains(x[None])[0]:
             return x
@@ -163,7 +163,8 @@ class Polytope:
     def breadth(self, steps: Array) -> float:
         """Radius of the largest ball, within the planes, in the coordinates without a step; 0 where that is rounding.
 
-        Over the lattice of the other coordinates. Infinite where planes and lattice leave no direction to move in.
+        The other coordinates are on their lattice. The radius is infinite where planes and lattice leave no direction
+        to move in.
 
         Raises:
             EmptyPolytopeError: no point satisfies the inequalities and equalities.
@@ -261,7 +262,7 @@ class Polytope:
         which are in the middle of their bounds.
 
         Raises:
-            EmptyPolytopeError: there is none.
+            EmptyPolytopeError: there is no such point.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
 

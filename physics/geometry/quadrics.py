@@ -1,4 +1,4 @@
-"""Quadratic inequalities between coordinates, and the region that they cut out of a polytope. Knows no designs."""
+"""Quadratic inequalities between coordinates, and the region of a polytope in which they hold."""
 
 import math
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Quadrics:
         return cls(Q / steepest[:, None, None], a / steepest[:, None], b / steepest)
 
     def excess(self, X: Array) -> Array:
-        """By how much points X (n, d) violate each, shape (n, c); an inequality is met where it is <= 0."""
+        """Violation of each inequality at points X (n, d), shape (n, c); an inequality is met where it is <= 0."""
         return np.asarray(np.einsum("knj,nj->nk", X @ self.Q, X) + X @ self.a.T - self.b)
 
     def slopes(self, X: Array) -> Array:
@@ -56,7 +56,7 @@ class Quadrics:
         return np.asarray(2 * (X @ self.Q).swapaxes(0, 1) + self.a)
 
     def least(self, low: Array, high: Array) -> Array:
-        """A number that each excess does not fall below between the corners (n, d) of boxes, shape (n, c).
+        """Lower bound of each excess between the corners (n, d) of boxes, shape (n, c).
 
         Squares are bounded exactly, coordinate by coordinate, and products of two coordinates about the centre.
         """
@@ -74,8 +74,8 @@ class Quadrics:
 class CurvedRegion:
     """The points of a polytope that satisfy quadratic inequalities too, to its tolerance.
 
-    Such a region may have holes and several parts. What is found in it is found by search: a region so small or thin
-    that the search misses it counts as empty.
+    Such a region may have holes and several parts. Points in it are found by search, so a region that is too small or
+    thin for the search counts as empty.
 
     Args:
         polytope: Bounds, linear inequalities and equalities.
@@ -86,12 +86,12 @@ class CurvedRegion:
     quadrics: Quadrics
 
     def contains(self, X: Array) -> Mask:
-        """Whether points X (n, d) inside the box satisfy all inequalities, shape (n,)."""
+        """True for each of the points X (n, d) inside the box that satisfies all inequalities, shape (n,)."""
         met = np.all(self.quadrics.excess(X) <= self.polytope.tolerance, axis=1)
         return np.asarray(met & self.polytope.contains(X))
 
     def entered(self, X: Array, free: Mask) -> Array:
-        """Points X (n, d) moved in the ``free`` coordinates (d,) into the region, or as far as that goes.
+        """Points X (n, d) moved in the ``free`` coordinates (d,) into the region, or as near to it as possible.
 
         Cyclic projections (Censor and Lent, 1982): Newton steps onto one violated inequality after the other, within
         the planes of the equalities.
@@ -107,7 +107,7 @@ class CurvedRegion:
     def project(self, x: Array, free: Mask) -> Array:
         """The nearest point to x (d,) that differs from it in the ``free`` coordinates (d,) only.
 
-        Where the region is convex in them; otherwise the nearest of those that a few starts lead to.
+        If the region is not convex in them, the point is the nearest of those that a few starts reach.
 
         Raises:
             EmptyPolytopeError: none was found.
@@ -183,14 +183,14 @@ class CurvedRegion:
         return np.asarray(low + (high - low) * (np.outer(np.arange(1, _POOL + 1), strides) % 1))
 
     def _possible(self, X: Array, free: Mask) -> Mask:
-        """False where no move of points X (n, d) in the free coordinates leads into the region, shape (n,)."""
+        """False for points X (n, d) from which no move in the free coordinates reaches the region, shape (n,)."""
         lines = self.polytope
         low, high = np.where(free, lines.low, X), np.where(free, lines.high, X)
         met = np.all(self.quadrics.least(low, high) <= lines.tolerance, axis=1)
         return np.asarray(met & lines.on_planes(lines.onto(X, free)))
 
     def _spread(self, X: Array, free: Mask) -> Array:
-        """The pool with the other coordinates of X (n, d), moved into the region where that goes, shape (64 n, d).
+        """The pool with the other coordinates of X (n, d), moved into the region where possible, shape (64 n, d).
 
         X itself where no coordinate is free.
         """
@@ -213,7 +213,7 @@ class CurvedRegion:
         return np.asarray(np.clip(X, lines.low, lines.high))
 
     def _starts(self, x: Array, free: Mask) -> Array:
-        """Feasible points from which the nearest one to x (d,) is looked for, shape (n, d)."""
+        """Feasible points from which the search for the nearest one to x (d,) starts, shape (n, d)."""
         if not self._possible(x[None], free)[0]:
             raise EmptyPolytopeError("No point differs in the free coordinates only and satisfies the inequalities.")
         own = self.entered(x[None], free)
@@ -232,7 +232,7 @@ class CurvedRegion:
         return bool(np.all(curvatures >= -self.polytope.tolerance))
 
     def _approached(self, start: Array, x: Array, free: Mask) -> Array:
-        """The feasible point near x (d,) that SLSQP finds from a feasible start (d,), or the last on the way to x."""
+        """Feasible point near x (d,) that SLSQP finds from a feasible start (d,), else the last one towards x."""
         from scipy.optimize import minimize
 
         def whole(z: Array) -> Array:
@@ -263,7 +263,7 @@ class CurvedRegion:
         return np.asarray(ends[0]) if self.contains(ends)[0] else self._last(start, x)
 
     def _last(self, inside: Array, outside: Array) -> Array:
-        """A feasible point of the boundary between a feasible point (d,) and another that is not."""
+        """A feasible point on the boundary between a feasible point (d,) and an infeasible one."""
         near, far = 0.0, 1.0
         for _ in range(_BISECTIONS):
             middle = (near + far) / 2
@@ -308,7 +308,7 @@ class CurvedRegion:
 
 
 def _stepped(X: Array, excess: Array, slopes: Array, within: Array) -> Array:
-    """X (n, d) where an excess (n,) of slopes (n, d) is positive by a Newton step to zero, a move projected (d, d)."""
+    """X (n, d) after a Newton step to zero where an excess (n,) of slopes (n, d) is positive; step projected (d, d)."""
     slopes = slopes @ within
     square = np.square(slopes).sum(axis=1)
     length = np.divide(np.maximum(excess, 0), square, out=np.zeros_like(square), where=square > 0)

@@ -1,1 +1,1 @@
-"""How a field lies on disk or in an object store."""
+"""Storage of fields on disk or in an object store."""

@@ -1,4 +1,4 @@
-"""What a dataset says, independent of how it is stored: its arrays, its attributes and the digest of both."""
+"""Content of a dataset, independent of how it is stored: its arrays, its attributes and the digest of both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DTYPES = frozenset(np.dtype(code).name for code in "?bhilqBHILQefdFD")  # what n
 
 @dataclass(frozen=True)
 class Content:
-    """What a dataset says, independent of how it is stored: the basis of its address."""
+    """Content of a dataset, independent of how it is stored; its digest is the field's address."""
 
     variables: dict[str, tuple[tuple[str, ...], Array, dict[str, Any]]]  # name -> dimensions, values, attributes
     attrs: dict[str, Any]  # of the group: the dataset's own, and the names of its coordinates

@@ -17,7 +17,7 @@ CHUNK_BYTES = 64 * 2**20  # far below the 2 GiB that one Blosc buffer can hold
 
 
 def write_group(store: Path | MemoryStore, content: Content) -> None:
-    """Write the group to a new directory, or into memory."""
+    """Write the group to a new directory or into memory."""
     import zarr
     from zarr.codecs import BloscCodec
 

@@ -1,4 +1,4 @@
-"""A published field's folder: what every kind of store promises of it, and the one on a disk."""
+"""Folders of published fields: the interface that each kind of store implements, and the one on a disk."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fieldcraft.storage.field_store.staging import FieldDamaged, Manifest
 
 
 class Folder(Protocol):
-    """A published field's folder, in whatever kind of store; as text it is its directory or its URL."""
+    """A published field's folder in any kind of store. As text it is its directory or its URL."""
 
     @property
     def name(self) -> str:
-        """Its last part, which is the digest of a stored field."""
+        """Last part of the path, which is the digest of a stored field."""
 
     def manifest(self, digest: str | None) -> Manifest:
         """Manifest, checked to belong to ``digest`` where one is given.
@@ -32,14 +32,14 @@ class Folder(Protocol):
         """Raise ``FieldDamaged`` for the first listed file that is missing or of another length."""
 
     def source(self, manifest: Manifest, names: Collection[str]) -> Path | Mapping[str, bytes]:
-        """Return these files, once each was found to be what was written: their directory, or their contents.
+        """Return these files, after each was verified against its checksum: their directory, or their contents.
 
         Raises:
             FieldDamaged: One is missing, truncated or altered.
         """
 
     def check_all(self, manifest: Manifest) -> None:
-        """Raise ``FieldDamaged`` for the first file that is not what was written, or that the manifest lacks."""
+        """Raise ``FieldDamaged`` for the first file that was altered or that the manifest lacks."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class LocalFolder(Folder):
 
 
 def is_sound(folder: Folder, digest: str) -> bool:
-    """Tell whether a folder holds the content of ``digest``, by its manifest and the sizes of its files."""
+    """True if a folder holds the content of ``digest``, judged by its manifest and the sizes of its files."""
     try:
         folder.check_sizes(folder.manifest(digest))
     except FieldDamaged:

@@ -1,4 +1,4 @@
-"""Fields in an object store: folders that appear whole or not at all, where nothing can be renamed.
+"""Fields in an object store: folders that appear whole or not at all, although nothing can be renamed there.
 
     URL/ab/ab12.../WRITER/field.zarr/...   one writer's objects; no two writers share a name
     URL/ab/ab12.../manifest.json           every object with its checksum, and which WRITER's they are: the commit
@@ -138,7 +138,7 @@ class ObjectStore(FieldStore):
             self._publish(key, folder, encoded(content), content.size)
 
     def _publish(self, key: str, folder: ObjectFolder, files: Mapping[str, bytes], size: int) -> None:
-        """Put a field's files and then its manifest, which commits them; what a failure leaves is for a sweep."""
+        """Put a field's files and then its manifest, which commits them. A sweep deletes what a failure leaves."""
         label = re.sub(r"[^A-Za-z0-9_.]", "_", key)
         # Unique over machines and their restarts, and it tells whether the writer is still at work.
         process = f"{start_time(os.getpid()):.2f}-{os.getpid()}"
@@ -158,7 +158,7 @@ class ObjectStore(FieldStore):
         self._objects.delete(self._mark(writer))
 
     def _mark(self, writer: str) -> str:
-        """URL of the object that names the digest a writer is at."""
+        """URL of the object that names the digest a writer is writing."""
         return f"{self._objects.url}/{STAGING}/{writer}"
 
     @override
@@ -173,7 +173,7 @@ class ObjectStore(FieldStore):
         return [name for name in names if not _at_work(name)]
 
     def _clear(self, writer: str) -> None:
-        """Delete what a writer left behind; its field, where it is committed, stays."""
+        """Delete the uncommitted objects of a writer; its committed field stays."""
         digest = (self._objects.get(self._mark(writer)) or b"").decode()
         if not digest:  # another sweep was faster
             return
@@ -185,12 +185,12 @@ class ObjectStore(FieldStore):
 
 
 def _machine() -> str:
-    """Tells one boot of one machine from another, in twelve letters."""
+    """Identifier of one boot of one machine, twelve letters."""
     return hashlib.sha256(f"{socket.gethostname()} {boot()}".encode()).hexdigest()[:12]
 
 
 def _at_work(writer: str) -> bool:
-    """Whether a writer may still be at work: its process lives, or it is of another machine and not long ago."""
+    """True if a writer may still be at work: its process lives, or it is of another machine and began not long ago."""
     match = re.fullmatch(r".*-([0-9a-f]{12})-([0-9.]+)-(\d+)-([0-9a-f]+)-\d+", writer)
     if match is None:
         return False

@@ -1,4 +1,4 @@
-"""Objects of an object store by their URLs. s3fs is imported where it is used."""
+"""Objects of an object store, addressed by their URLs. s3fs is imported where it is used."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Objects:
         return s3fs.S3FileSystem(use_listings_cache=False, config_kwargs=patience)
 
     def _require_bucket(self, store: Any) -> None:
-        """Tell an object that is not there from a bucket that is not there.
+        """Raise unless the bucket exists; called when an object was not found.
 
         Raises:
             StoreAway: There is no such bucket.
@@ -86,7 +86,7 @@ class Objects:
 
     @contextmanager
     def _served(self) -> Iterator[Any]:
-        """The file system; what it cannot do becomes one clear error that quotes no credential."""
+        """The file system; its errors become one clear error that quotes no credential."""
         store = self._store
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -103,7 +103,7 @@ class Objects:
 
 
 def _without_secrets(error: Exception) -> str:
-    """What an error says, in one line, without the values of credentials."""
+    """Text of an error on one line, without the values of credentials."""
     text = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
     for secret in filter(None, map(os.environ.get, _SECRETS)):
         text = text.replace(secret, "***")

@@ -1,4 +1,4 @@
-"""A published field, opened: its metadata checked at once, its values when they are asked for."""
+"""Published fields, opened: metadata is checked at once, values when they are read."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Opened:
         return tuple(map(str, metadata.dimension_names or ()))
 
     def values(self, name: str, key: tuple[int | slice, ...] = ()) -> Array:
-        """A variable, or a part of it, its files checked."""
+        """A variable or a part of it, after its files were checked."""
         import zarr
 
         files = [file for file in self.manifest.files if file.startswith(f"{GROUP}/{name}/")]
@@ -81,13 +81,13 @@ class Opened:
         return np.asarray(array[key or ...])
 
     def variables(self, names: Iterable[str]) -> dict[str, xr.Variable]:
-        """These variables, in memory."""
+        """Variables by name, in memory."""
         import xarray as xr
 
         return {name: xr.Variable(self.dims(name), self.values(name), dict(self.arrays[name].attrs)) for name in names}
 
     def choose(self, names: Sequence[str] | None) -> Iterable[str]:
-        """Names of what is to be read: these variables with their coordinates, or all; raises ``FieldError``."""
+        """Names of the variables to read: ``names`` with their coordinates, or all; raises ``FieldError``."""
         if names is None:
             return self.arrays
         if unknown := sorted(set(names) - self.arrays.keys()):

@@ -1,4 +1,4 @@
-"""Many fields as one lazy dataset along the new leading dimension ``trial``."""
+"""Stacks: many fields as one lazy dataset along the new leading dimension ``trial``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Rows:
-    """One variable of many fields as an array (trial, ...); a field is checked, then read, when a slice asks."""
+    """One variable of many fields as an array (trial, ...); a field is checked and read when a slice needs it."""
 
     members: Sequence[Opened]
     name: str

@@ -3,7 +3,7 @@
     FOLDER/.staging/KEY-PID.START@HOST-N/...   being written, or left by a killed process
     TARGET/manifest.json                 {format, digest, size, files: {relative path: {sha256, size}}}
 
-``storage.fields`` puts a zarr group into such a directory; nothing here knows what the files mean.
+``storage.fields`` puts a zarr group into such a directory; this module does not depend on the meaning of the files.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class FieldError(Exception):
 
 
 class FieldDamaged(FieldError):
-    """What is stored under a digest is missing, or is not what was written."""
+    """A stored field is missing or altered."""
 
 
 class StoreAway(FieldError):
-    """The store itself cannot be used now; of what is in it nothing is said."""
+    """The store itself cannot be used now; this says nothing about the fields in it."""
 
 
 class StoredFile(BaseModel):
@@ -51,9 +51,10 @@ class StoredFile(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What a published directory holds: content digest, size of the content in bytes, and every file.
+    """Contents of a published directory: content digest, size of the content in bytes, and every file.
 
-    In an object store the files lie in ``folder``, whose writer committed them; on a disk beside the manifest.
+    In an object store the files lie in ``folder``, the folder of the writer that committed them; on a disk they lie
+    beside the manifest.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,7 +79,7 @@ def disk(path: Path) -> Iterator[None]:
 
 @contextmanager
 def staged(folder: Path, key: str) -> Iterator[Path]:
-    """A new directory in ``folder/.staging``, gone when the block ends unless it was renamed away."""
+    """A new directory in ``folder/.staging``, deleted when the block ends unless it was renamed."""
     label, process = _UNSAFE.sub("_", key), f"{os.getpid()}.{100 * start_time(os.getpid()):.0f}"
     (folder / STAGING).mkdir(parents=True, exist_ok=True)
     while True:
@@ -108,7 +109,10 @@ def seal(path: Path, digest: str, size: int) -> None:
 
 
 def publish(path: Path, target: Path, *, point: str) -> None:
-    """Rename a sealed directory to ``target``, durably; raises ``OSError`` when ``target`` is there already."""
+    """Rename a sealed directory to ``target`` and flush the rename to the disk.
+
+    Raises ``OSError`` if ``target`` exists.
+    """
     if not target.parent.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         sync(target.parent.parent)
@@ -133,7 +137,7 @@ def read_manifest(path: Path, digest: str | None) -> Manifest:
 
 
 def parsed(place: Path | str, text: bytes, digest: str | None) -> Manifest:
-    """The manifest of ``place``; raises as ``read_manifest``."""
+    """The manifest in ``text``, read from ``place``; raises as ``read_manifest``."""
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
@@ -146,7 +150,7 @@ def parsed(place: Path | str, text: bytes, digest: str | None) -> Manifest:
 
 
 def sealed(files: Mapping[str, bytes], digest: str, size: int, folder: str) -> Manifest:
-    """The manifest of files that are in memory."""
+    """Manifest of files that are in memory."""
     listed = {
         name: StoredFile(sha256=hashlib.sha256(content).hexdigest(), size=len(content))
         for name, content in sorted(files.items())
@@ -166,7 +170,7 @@ def check_sizes(path: Path, manifest: Manifest) -> None:
 
 
 def check_sums(path: Path, manifest: Manifest, names: Collection[str]) -> None:
-    """Raise ``FieldDamaged`` for the first of the files ``names`` that is not what was written."""
+    """Raise ``FieldDamaged`` for the first of the files ``names`` whose checksum differs."""
     check_sizes(path, manifest)
     for name in names:
         if _sha256(path / name) != manifest.files[name].sha256:
@@ -181,7 +185,7 @@ def check_extra(path: Path, manifest: Manifest) -> None:
 
 
 def check_all(path: Path, digest: str) -> Manifest:
-    """Manifest of a published directory, once every file was found to be what was written; else ``FieldDamaged``."""
+    """Manifest of a published directory, after all files were verified against it; else raises ``FieldDamaged``."""
     manifest = read_manifest(path, digest)
     check_sums(path, manifest, manifest.files)
     check_extra(path, manifest)
@@ -189,19 +193,19 @@ def check_all(path: Path, digest: str) -> Manifest:
 
 
 def take(folder: Path, target: Path, path: Path, digest: str) -> bool:
-    """Publish a copy of the published directory ``path`` at ``target``; whatever is damaged there gives way to it.
+    """Publish a copy of the published directory ``path`` at ``target``; a damaged directory there is replaced.
 
     Args:
-        folder: Where it is staged.
-        target: Where it shall be; read through first, and left alone where it is sound.
-        path: What is copied.
-        digest: What both hold.
+        folder: Folder in which the copy is staged.
+        target: Destination; read through first, and left as it is where it is sound.
+        path: Directory that is copied.
+        digest: Content digest of both.
 
     Returns:
-        Whether it was copied.
+        True if it was copied.
 
     Raises:
-        FieldDamaged: ``path`` is not what was written.
+        FieldDamaged: ``path`` is missing files or was altered.
         FieldError: The disk refused.
     """
     with suppress(FieldDamaged):
@@ -224,7 +228,7 @@ def take(folder: Path, target: Path, path: Path, digest: str) -> bool:
 
 
 def copy_file(file: Path, target: Path) -> StoredFile:
-    """Copy one file, making the folders for it, and flush it to the disk; its checksum as it was copied."""
+    """Copy one file, with the folders it needs, and flush it to the disk; returns its checksum as copied."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, target)
     sync(target)
@@ -233,12 +237,12 @@ def copy_file(file: Path, target: Path) -> StoredFile:
 
 
 def stored_file(file: Path) -> StoredFile:
-    """Checksum and length of a file as it is."""
+    """Checksum and length in bytes of a file."""
     return StoredFile(sha256=_sha256(file), size=file.stat().st_size)
 
 
 def damaged(place: Path | str, file: str, problem: str) -> FieldDamaged:
-    """The error for one file of a published directory, or of a folder of an object store by its URL."""
+    """The error for one file of a published directory, or of an object store's folder, which is named by its URL."""
     return FieldDamaged(
         f"Field {str(place).rpartition('/')[2]} is damaged: {place}/{file} {problem}. 'fieldcraft repair' says whether "
         "it can be had again."
@@ -246,7 +250,7 @@ def damaged(place: Path | str, file: str, problem: str) -> FieldDamaged:
 
 
 def stray_staging(folder: Path) -> list[Path]:
-    """Staging directories in ``folder`` whose process is gone from this host."""
+    """Staging directories in ``folder`` whose process has ended on this host."""
     staging = folder / STAGING
     return sorted(path for path in staging.iterdir() if not _is_live(path)) if staging.is_dir() else []
 
@@ -256,10 +260,11 @@ def _host() -> str:
 
 
 def _is_live(path: Path) -> bool:
-    """Whether the process that made a staging directory still runs; one that started later only reuses the pid.
+    """True if the process that made a staging directory still runs; a later process that reuses its pid does not count.
 
-    Of another host nothing is known, so yes. Earlier versions did not write down when the process started, and the
-    directory's time has to tell; it says nothing once a clock was set, here or on the disk's server.
+    A directory of another host counts as live, since its processes cannot be seen. Earlier versions did not record
+    when the process started; then the directory's time decides. That is wrong once a clock was set, here or on the
+    disk's server.
     """
     match = re.fullmatch(r".*-(\d+)(?:\.(\d+))?(?:@(.+))?-\d+", path.name)
     if match is None:

@@ -1,6 +1,6 @@
-"""The contract of a field store, and what its kinds have in common.
+"""The contract of a field store, and the part that its kinds share.
 
-xarray, zarr and dask are imported where they are used: they cost a second that listing and sweeping need not pay.
+xarray, zarr and dask are imported where they are used: that takes a second, which listing and sweeping then save.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What ``FieldStore.sweep`` found: names of stray staging directories, digests that nobody refers to."""
+    """Findings of ``FieldStore.sweep``: names of stray staging directories, and digests that nobody refers to."""
 
     staging: tuple[str, ...]
     orphans: tuple[str, ...]
@@ -35,13 +35,13 @@ class Sweep:
 class FieldStore(ABC):
     """Fields at one place, each at the address of its content. Safe for many processes at once.
 
-    What a program does with fields stands here once. A kind of store says where a field's folder is, how a field
-    appears whole or not at all, and what writers that are gone have left.
+    This class holds what all kinds of store share. A kind of store defines where a field's folder is, how a field
+    appears whole or not at all, and which uncommitted files ended writers have left.
     """
 
     @abstractmethod
     def folder(self, digest: str) -> Folder:
-        """Folder of the field of that digest, or where it would be."""
+        """Folder of the field of that digest, whether or not it exists."""
 
     @abstractmethod
     def digests(self) -> set[str]:
@@ -49,7 +49,7 @@ class FieldStore(ABC):
 
     @abstractmethod
     def tidy(self) -> None:
-        """Delete what writers that are gone have left without committing it.
+        """Delete the uncommitted files of ended writers.
 
         Raises:
             FieldError: The store refused.
@@ -57,15 +57,15 @@ class FieldStore(ABC):
 
     @abstractmethod
     def path(self, ref: FieldRef) -> Path | None:
-        """Directory of a field on a disk, its zarr group ``field.zarr`` in it; None in an object store."""
+        """Directory of a field on a disk, with its zarr group ``field.zarr``; None in an object store."""
 
     @abstractmethod
     def staging(self, name: str) -> Path | None:
-        """Directory on a disk that ``sweep`` found as staging; None in an object store, which passes tidy."""
+        """Staging directory on a disk that ``sweep`` found; None in an object store, whose passes call ``tidy``."""
 
     @abstractmethod
     def _put(self, key: str, content: Content) -> None:
-        """Publish a field, unless it is there and sound."""
+        """Publish a field, unless it is stored and undamaged."""
 
     @abstractmethod
     def _remove(self, digest: str) -> None:
@@ -73,17 +73,17 @@ class FieldStore(ABC):
 
     @abstractmethod
     def _strays(self) -> list[str]:
-        """Names of what writers that are gone have left without committing it."""
+        """Names of the uncommitted files of ended writers."""
 
     def place(self, ref: FieldRef) -> str:
-        """Directory or URL of a field, for people."""
+        """Directory or URL of a field, as shown to people."""
         return str(self.folder(ref.digest))
 
     def write(self, key: str, dataset: xr.Dataset) -> FieldRef:
         """Store ``dataset`` durably and return its reference; an identical field is not stored again.
 
         Args:
-            key: What the field belongs to (``heat-0007``); names what is staged only.
+            key: Owner of the field (``heat-0007``); used only to name what is staged.
             dataset: Numeric variables of any shape (empty and 0-d included; NaN allowed), attributes that are JSON.
                 Values and dtypes come back bit for bit, in the machine's byte order.
 
@@ -101,15 +101,16 @@ class FieldStore(ABC):
     def take(self, ref: FieldRef, source: FieldStore | Path) -> bool:
         """Store a copy of a field that was published elsewhere (another store, a backup's, a job's folder).
 
-        What is there already is read through, and replaced where it is damaged. Returns whether anything was stored.
+        A field that is stored already is read through, and replaced if it is damaged. Returns True if anything was
+        stored.
 
         Raises:
-            FieldDamaged: What ``source`` holds is not, or is no more, the field of ``ref``.
+            FieldDamaged: ``source`` does not hold the field of ``ref``, or holds it damaged.
         """
         return self._take(ref, source.folder(ref.digest) if isinstance(source, FieldStore) else LocalFolder(source))
 
     def _take(self, ref: FieldRef, source: Folder) -> bool:
-        """Read a field and write it here, unless it is here."""
+        """Read a field and write it here, unless it is stored here."""
         folder = self.folder(ref.digest)
         with suppress(FieldDamaged):
             folder.check_all(folder.manifest(ref.digest))
@@ -129,7 +130,7 @@ class FieldStore(ABC):
 
         Raises:
             FieldDamaged: Missing, truncated or altered; names the file.
-            FieldError: ``names`` has a variable that the field has not.
+            FieldError: ``names`` has a variable that the field lacks.
         """
         return load(self.folder(ref.digest), ref.digest, names)
 
@@ -169,8 +170,8 @@ class FieldStore(ABC):
         """Check a field file by file, and its content against its address.
 
         Raises:
-            FieldDamaged: Names the file and what is wrong: missing, truncated, altered, not in the manifest; or says
-                that manifest or content do not belong to this digest.
+            FieldDamaged: A file is missing, truncated, altered or not in the manifest, or manifest or content do not
+                belong to this digest; names the file and the problem.
         """
         folder = self.folder(ref.digest)
         manifest = folder.manifest(ref.digest)
@@ -183,10 +184,10 @@ class FieldStore(ABC):
             raise damaged(str(folder), GROUP, sizes)
 
     def sweep(self, referenced: Collection[str], *, remove: bool) -> Sweep:
-        """Report, and with ``remove`` delete, what gone writers left and fields that nobody refers to.
+        """Report, and with ``remove`` delete, the files of ended writers and the fields that nobody refers to.
 
         A staging directory whose process lives on this host is not stray. A field is published before the ledger
-        mentions it, so remove only while no pass can be between the two (under the lease of every campaign).
+        mentions it, so remove only while no pass can be between these two steps (under the lease of every campaign).
 
         Args:
             referenced: Digests that are in use.

@@ -1,7 +1,7 @@
 """The ledger: trials that move through one small state machine, with every move recorded.
 
-This package is the contract and what can go wrong. ``fieldcraft.storage.open_ledger`` finds the back end; importing the
-package imports none.
+This package holds the contract and the errors. ``fieldcraft.storage.open_ledger`` finds the back end; importing the
+package imports no back end.
 """
 
 from fieldcraft.storage.ledger.contract import Ledger

@@ -1,6 +1,6 @@
-"""What a ledger promises: one contract in two files, the writes here and what it can be asked in ``queries``.
+"""The contract of a ledger, in two files: the writes here and the queries in ``queries``.
 
-An implementation marks its methods with ``@override`` and does not repeat what they promise.
+An implementation marks its methods with ``@override`` and does not repeat the contract.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,11 +30,11 @@ from fieldcraft.storage.records import (
 
 
 class Ledger(Queries, Protocol):
-    """What every back end promises: the queries of ``storage.ledger.queries``, and these writes.
+    """The contract of all back ends: the queries of ``storage.ledger.queries``, and these writes.
 
     Every write is one transaction: the change, its event and its outbox row are stored together or not at all, and
     they are on disk when the call returns. Every write may be repeated after a crash: repeating one that was stored
-    changes nothing, or raises ``StaleTrial`` and says where the trial stands now. On a sealed ledger every write but
+    changes nothing, or raises ``StaleTrial`` with the state the trial has now. On a sealed ledger every write but
     ``unseal``, ``take_over`` and ``release`` raises ``Sealed``. Reads see one consistent state and create nothing. An
     instance may be shared by threads and by forked processes. Every method may raise ``LedgerBusy``, and every write to
     a ledger on a server ``OutcomeUnknown``; those that name a campaign or a trial raise ``UnknownCampaign`` or
@@ -50,7 +50,7 @@ class Ledger(Queries, Protocol):
         by: str,
         limits: Limits = UNLIMITED,
     ) -> Campaign:
-        """Write a campaign down; one that exists with the same digest is returned as it is.
+        """Record a new campaign. If it exists with the same digest, it is returned unchanged.
 
         Args:
             name: Letters, digits, ``_``, ``.``, ``-``; at most 100.
@@ -58,15 +58,15 @@ class Ledger(Queries, Protocol):
             digest: ``storage.records.digest_of(spec)``.
             environment: Code version, package versions, machine; recorded, never compared.
             by: Who does this.
-            limits: What may be spent; follows from ``spec``, and is kept apart because the ledger enforces it.
+            limits: What may be spent, as stated in ``spec``; stored separately because the ledger enforces it.
 
         Raises:
             SpecChanged: The campaign exists with another digest; carries the stored specification.
-            InvalidRecord: The name is none, or the digest is not that of ``spec``.
+            InvalidRecord: The name is invalid, or the digest is not that of ``spec``.
         """
 
     def finish(self, name: str, reason: str, by: str) -> Campaign:
-        """Record why a campaign ended, with a notice. The first reason holds; later calls return it unchanged."""
+        """Record why a campaign ended, with a notice. The first reason is kept; later calls return it unchanged."""
 
     def acquire(
         self, name: str, break_lease: bool = False, due: float | None = None, held: Lease | None = None
@@ -74,26 +74,26 @@ class Ledger(Queries, Protocol):
         """Take the campaign's lease for this process.
 
         A holder on this host that no longer lives (or whose pid now belongs to another process) is replaced at once,
-        and an event says so. Not re-entrant: a process that holds the lease is refused as any other.
+        and an event records it. Not re-entrant: a process that already holds the lease is refused too.
 
         Args:
             name: The campaign.
-            break_lease: Replace the holder even if it may be alive; only for a machine that is gone.
-            due: When the pass was to begin, in seconds since the epoch; None for one that is wanted in any case.
-            held: The lease that the caller saw and means to break; None for whatever there is.
+            break_lease: Replace the holder even if it may be alive; only for a machine that no longer exists.
+            due: When the pass was to begin, in seconds since the epoch; None for a pass without a due time.
+            held: The lease that the caller saw and means to break; None for any lease.
 
         Raises:
             LeaseHeld: Another live process, or a process of another host, holds it.
             LeaseLost: ``held`` is not held any more: it was given back or taken over since.
-            PassServed: A lease that was acquired after ``due`` has been given back: its passes did all there was to do.
+            PassServed: A lease acquired after ``due`` was given back: its passes did all the work that was due.
         """
 
     def release(self, lease: Lease, done: bool = True) -> None:
-        """Give the lease back; one that was taken over meanwhile is left to its new holder.
+        """Give the lease back. A lease that was taken over meanwhile is left to its new holder.
 
         Args:
             lease: The lease.
-            done: Whether its passes did what they were to do; otherwise nothing that was due before counts as served.
+            done: True if its passes did their work; otherwise passes that were due before do not count as served.
         """
 
     def fenced(self, lease: Lease) -> Self:
@@ -105,12 +105,12 @@ class Ledger(Queries, Protocol):
     def acquire_trainer(self, campaign: str, break_lease: bool = False) -> Lease:
         """Take the lease of the one process that trains a campaign's model outside a pass; otherwise as ``acquire``.
 
-        It is a lease beside that of the passes: a pass ends while it is held. To break it fences a training off that
-        nobody waits for any more: its ``note`` under this lease is refused then.
+        It is separate from the lease of the passes, so passes go on while it is held. Breaking it fences off a training
+        whose result is no longer wanted: ``note`` under the old lease is then refused.
         """
 
     def propose(self, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str) -> tuple[Trial, ...]:
-        """Write the trials of an iteration down, in slot order, all or none.
+        """Record the trials of an iteration, in slot order, all or none.
 
         When the campaign already has trials of that iteration, those are returned and nothing is written.
 
@@ -119,10 +119,10 @@ class Ledger(Queries, Protocol):
         """
 
     def adopt(self, campaign: str, known: Sequence[Known], digest: str, algorithm: str, by: str) -> tuple[Trial, ...]:
-        """Write measurements from before the campaign down as completed trials of one new iteration, all or none.
+        """Record measurements from before the campaign as completed trials of one new iteration, all or none.
 
         They cost nothing and count towards no limit. ``digest`` names the source (a file's SHA-256) and is kept as each
-        origin's ``data_digest``: of a source that the campaign has adopted before, the trials are returned as they are.
+        origin's ``data_digest``. If the campaign has adopted that source before, its trials are returned unchanged.
 
         Raises:
             InvalidRecord: ``known`` is empty, or holds NaN or infinity.
@@ -148,12 +148,12 @@ class Ledger(Queries, Protocol):
         Args:
             trial_id: The trial.
             expect: The state and version that the approver saw.
-            digest: What the approver saw that would run.
+            digest: Digest of what would run, as the approver saw it.
             by: Who approves.
-            comment: What they say to it.
+            comment: Their comment.
             policy: ``manual``, or the policy that decided.
-            attempts: How often it may be staged under this approval.
-            expires: From when on nothing may be staged under it; None for never.
+            attempts: Number of times it may be staged under this approval.
+            expires: When the approval expires, in seconds since the epoch; None for never.
             code: The source files that would run; kept with an event ``code`` of the campaign, once.
 
         Raises:
@@ -198,14 +198,14 @@ class Ledger(Queries, Protocol):
 
         Raises:
             StaleTrial: The trial has moved meanwhile.
-            ForbiddenMove: It is past the states in which it can be edited, or the design is what it was.
+            ForbiddenMove: The trial is in a state in which it cannot be edited, or the design is unchanged.
             InvalidRecord: NaN, or other variables than the trial's.
         """
 
     def prioritise(self, trial_id: str, priority: int, by: str, reason: str) -> Trial:
         """Set a trial's priority: of the approved trials those of greater priority are sent first.
 
-        No part of what is approved, so the version stays.
+        The priority is not part of what is approved, so the version stays.
 
         Raises:
             ForbiddenMove: The trial is settled.
@@ -224,7 +224,7 @@ class Ledger(Queries, Protocol):
         seconds: float | None = None,
         code: Code | None = None,
     ) -> Trial:
-        """Move a trial, if it still has the state and version expected. The one door.
+        """Move a trial if it still has the state and version expected. Trials change state only through this method.
 
         To STAGED: only under a live approval of the trial's own digest and of ``code``, not expired and with an attempt
         left, and only within the campaign's limits, everything that is out counted in; counts the attempt and forgets
@@ -235,10 +235,10 @@ class Ledger(Queries, Protocol):
 
         Args:
             trial_id: The trial.
-            to: Where to.
+            to: Its new state.
             expect: The state and version the caller acted upon, ``trial.expect``.
             by: Who does this.
-            reason: Why, in a few words; for a failure, what happened.
+            reason: Reason in a few words; for a failure, what happened.
             handle: What the dispatcher needs to find the job again; kept until the next attempt.
             failure: The kind of failure; given exactly when ``to`` is FAILED.
             cost: What the attempt that ends cost; the expected cost where it is not known.
@@ -252,9 +252,9 @@ class Ledger(Queries, Protocol):
         """
 
     def hear(self, trial_id: str, attempt: int) -> Trial:
-        """Renew a running trial's lease: note that the dispatcher says just now that the attempt runs.
+        """Renew a running trial's heartbeat: note that the dispatcher reports the attempt as running now.
 
-        The attempt is the fencing token: of an earlier attempt, or a trial that is no longer RUNNING, nothing is noted.
+        The attempt is the fencing token: for an earlier attempt, or a trial not RUNNING any more, nothing is noted.
         Version and history stay.
 
         Raises:
@@ -278,11 +278,11 @@ class Ledger(Queries, Protocol):
     ) -> tuple[Trial, Result]:
         """Append a result and judge it; an accepted one moves the trial to COMPLETED.
 
-        Accepted: the present attempt's, where ``TRANSITIONS`` lets the trial complete (RUNNING, FAILED, HELD).
+        Accepted: the result of the present attempt, if ``TRANSITIONS`` lets the trial complete (RUNNING, FAILED, HELD).
         Duplicate: the trial is COMPLETED with these very outputs, field and design. A result of the same attempt with
         the same details too is not even stored again. Superseded: any other (ABANDONED, an earlier attempt, another
-        value): stored, and moves nothing.
-        Partial: said to be, where it would have been accepted: stored, and moves nothing.
+        value) is stored and moves nothing.
+        Partial: marked by the caller, where it would have been accepted: stored, and moves nothing.
 
         Args:
             trial_id: The trial.
@@ -291,11 +291,11 @@ class Ledger(Queries, Protocol):
             field: The field, which must be published already.
             by: Who does this.
             source: Where the result came from (the dispatcher's name, a person, a file).
-            details: Whatever else is worth keeping, as JSON (wall time, exit status).
-            attempt: Which attempt it belongs to; None for the present one.
+            details: Further information as JSON (wall time, exit status).
+            attempt: Attempt it belongs to; None for the present one.
             ran: The design that was really run, where it differed from the trial's.
-            cost: What the attempt cost; the expected cost where it is not known. Of an attempt that was settled before
-                (FAILED), what it came to beyond what was charged is added.
+            cost: What the attempt cost; the expected cost where it is not known. For an attempt that was settled before
+                (FAILED), the excess over what was charged is added.
             seconds: Its wall time, likewise; what was reserved for it where it is not known.
             partial: Outputs are still missing, so that the trial must not complete yet.
 
@@ -317,7 +317,7 @@ class Ledger(Queries, Protocol):
         details: Mapping[str, Any],
         ran: Mapping[str, Level] | None = None,
     ) -> tuple[Trial, Result]:
-        """Append a result that replaces the one which now counts; the trial stays COMPLETED, with a new version.
+        """Append a result that replaces the one that now counts; the trial stays COMPLETED, with a new version.
 
         Args:
             trial_id: The trial, COMPLETED.
@@ -327,7 +327,7 @@ class Ledger(Queries, Protocol):
             field: The corrected field; None when there is none.
             by: Who corrects.
             reason: Why.
-            details: Whatever else is worth keeping, as JSON.
+            details: Further information as JSON.
             ran: The design that was really run, where it differed from the trial's.
 
         Raises:
@@ -339,36 +339,36 @@ class Ledger(Queries, Protocol):
     def note(
         self, campaign: str, iteration: int, step: Step, payload: Mapping[str, Any], reference: FieldRef | None
     ) -> Product:
-        """Write down what a step made; when the step of that iteration has a product already, return that one."""
+        """Record the product of a step. If that iteration's step has a product already, it is returned unchanged."""
 
     def exported(self, item_id: int, run_id: str | None) -> None:
         """Mark an outbox item as exported to the tracking run ``run_id``; a second mark changes nothing."""
 
     def notify(self, campaign: str, event: str, key: str, payload: Mapping[str, Any]) -> Notice:
-        """Write down that a person should hear of something; where the campaign has that key, return what there is."""
+        """Record a notice for a person. If the campaign has a notice of that key, it is returned unchanged."""
 
     def told(self, notice_id: int, success: bool) -> None:
-        """Mark a notice as told, or count a try that failed; one that was told stays told."""
+        """Mark a notice as sent, or count a failed try. A notice that was sent stays so."""
 
     def copy_to(self, target: "Ledger") -> None:
-        """Write everything, as it is at one instant, into another ledger that holds nothing yet; whole or not at all.
+        """Copy the ledger, as of one instant, into another ledger that is empty; all or nothing.
 
         Raises:
             LedgerError: ``target`` holds campaigns already, or a row of this one cannot be read.
         """
 
     def take_over(self, by: str, reason: str, details: Mapping[str, Any]) -> None:
-        """Make a copy the ledger of its own place: no lease and no seal holds, and nothing was exported yet.
+        """Make a copy the ledger of its own place: all leases and seals are dropped, and nothing counts as exported.
 
-        Tokens of leases stay ahead of all that were given; an event ``restore`` in every campaign keeps ``details``.
+        Lease tokens stay greater than all given out before. An event ``restore`` in every campaign keeps ``details``.
         """
 
     def seal(self, to: str, leases: Sequence[Lease], by: str, reason: str) -> None:
         """Refuse every write from now on, with ``Sealed``, because the campaigns go on at ``to``.
 
         Args:
-            to: Where they go on, for the error and for the event ``seal`` in every campaign.
-            leases: Those of all campaigns, held by this process: no pass is at work, and none begins.
+            to: Their new place, for the error and for the event ``seal`` in every campaign.
+            leases: Leases of all campaigns, held by this process, so that no pass is running and none can begin.
             by: Who moves them.
             reason: Why.
 
@@ -378,13 +378,13 @@ class Ledger(Queries, Protocol):
         """
 
     def unseal(self, by: str, reason: str) -> None:
-        """Let a sealed ledger be written again, with an event ``unseal`` in every campaign; an open one stays."""
+        """Allow writes to a sealed ledger again, with an event ``unseal`` in every campaign; an open one stays open."""
 
     def mend(self, campaign: str, by: str, reason: str, details: Mapping[str, Any]) -> None:
-        """Write down, as an event ``repair``, what a person is about to mend: one event for every call."""
+        """Record, as an event ``repair``, a repair that a person is about to make: one event for every call."""
 
     def forget_exports(self, campaign: str) -> None:
-        """Take the marks off what tracking was shown of a campaign: the next export shows all of it again."""
+        """Clear the export marks of a campaign: the next export shows all of it in tracking again."""
 
     def close(self) -> None:
-        """Close what this process keeps open of it; its files can then be moved. The next use opens it again."""
+        """Close the connections of this process, so that the files can be moved. The next use opens them again."""

@@ -1,24 +1,24 @@
-"""What can be wrong with a ledger; every message states the value, the problem and the remedy.
+"""Errors of a ledger; every message states the value, the problem and the remedy.
 
 LedgerError
-+-- NoLedger           nothing there
-+-- NotALedger         something else is there, or it is damaged beyond reading
++-- NoLedger           there is no ledger
++-- NotALedger         another kind of file, or damaged beyond reading
 +-- UnreadableRow      rows of it were altered behind its back
 +-- NewerSchema        written by a newer fieldcraft
-+-- OldSchema          written by an older one, and not to be upgraded just now
++-- OldSchema          written by an older one, and it cannot be upgraded just now
 +-- NetworkFileSystem  the file lies where SQLite's locks cannot be trusted
 +-- LedgerBusy         another writer held it for too long, or its server went away; nothing was written
 +-- OutcomeUnknown     its server went away while a write was being committed
-+-- InvalidRecord      NaN, a wrong digest, a name that is none
++-- InvalidRecord      NaN, a wrong digest, an invalid name
 +-- UnknownCampaign, UnknownTrial
 +-- SpecChanged        the campaign exists with another specification
 +-- StaleTrial         the compare-and-swap was lost
 +-- ForbiddenMove      not in the table, or without a live approval
-+-- BudgetSpent        to send the trial could exceed what the campaign may spend
++-- BudgetSpent        sending the trial could exceed the campaign's limits
 +-- LeaseHeld          another process makes the passes
-+-- PassServed         a later pass has done what this one was to do
-+-- LeaseLost          this process no longer does
-+-- Sealed             the campaigns were moved elsewhere
++-- PassServed         a later pass has done this pass's work
++-- LeaseLost          this process no longer holds the lease
++-- Sealed             the campaigns were moved to another place
 """
 
 from collections.abc import Mapping
@@ -28,11 +28,11 @@ from fieldcraft.storage.records import Expect, Lease
 
 
 class LedgerError(Exception):
-    """Something about the ledger is wrong; the message states the value, the problem and the remedy."""
+    """Base of the errors of a ledger; the message states the value, the problem and the remedy."""
 
 
 class NoLedger(LedgerError):
-    """There is no ledger at the place named."""
+    """No ledger exists at the place named."""
 
 
 class NotALedger(LedgerError):
@@ -40,7 +40,7 @@ class NotALedger(LedgerError):
 
 
 class UnreadableRow(LedgerError):
-    """Rows that were altered behind the ledger's back cannot be read; the message names the first."""
+    """Rows cannot be read because they were altered outside the ledger; the message names the first."""
 
 
 class NewerSchema(LedgerError):
@@ -65,12 +65,13 @@ class LedgerBusy(LedgerError):
 class OutcomeUnknown(LedgerError):
     """The server went away while a write was being committed: it is stored whole, or not at all.
 
-    Every write may be repeated: what was stored is not stored twice, or ``StaleTrial`` says where the trial stands.
+    Every write may be repeated: a write that was stored is not stored twice, or raises ``StaleTrial`` with the trial's
+    state.
     """
 
 
 class InvalidRecord(LedgerError):
-    """A value that may not be stored: NaN or infinite, a wrong digest, a name that is none."""
+    """A value that may not be stored: NaN or infinite, a wrong digest, an invalid name."""
 
 
 class UnknownCampaign(LedgerError):
@@ -110,7 +111,7 @@ class ForbiddenMove(LedgerError):
 
 
 class BudgetSpent(LedgerError):
-    """To send the trial could spend more than the campaign's limits; nothing was changed."""
+    """Sending the trial could exceed the campaign's limits; nothing was changed."""
 
 
 class LeaseHeld(LedgerError):
@@ -126,7 +127,7 @@ class LeaseHeld(LedgerError):
 
 
 class PassServed(LedgerError):
-    """A pass that began after this one was due has done what it was to do; nothing was changed."""
+    """A pass that began after this one was due has done its work; nothing was changed."""
 
 
 class LeaseLost(LedgerError):
@@ -134,7 +135,7 @@ class LeaseLost(LedgerError):
 
     @classmethod
     def to(cls, lost: Lease, holder: Lease | None) -> Self:
-        """The error of a process that held ``lost``, now that ``holder`` makes the passes, or nobody."""
+        """The error of a process that held ``lost``. ``holder`` is the lease of the present holder, or None."""
         now = "free" if holder is None else f"held by pid {holder.pid} on {holder.host}"
         return cls(
             f"This process no longer holds the lease on {lost.campaign!r} (token {lost.token}): it is {now}. "
@@ -143,4 +144,4 @@ class LeaseLost(LedgerError):
 
 
 class Sealed(LedgerError):
-    """The ledger's campaigns were moved, and go on elsewhere; nothing was changed."""
+    """The ledger's campaigns were moved to another place; nothing was changed."""

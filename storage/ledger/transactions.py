@@ -1,4 +1,4 @@
-"""Names of the transactions, and the commit points before and after each, where tests kill the process."""
+"""Names of the transactions and of the commit points before and after each, where tests kill the process."""
 
 from fieldcraft.storage.records import TrialState
 

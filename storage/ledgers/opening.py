@@ -1,4 +1,4 @@
-"""What every back end does when it opens a ledger: tables are made, found, upgraded or refused."""
+"""Opening of a ledger, the same for all back ends: tables are made, found, upgraded or refused."""
 
 import time
 from collections.abc import Callable
@@ -16,20 +16,20 @@ from fieldcraft.storage.records import Lease
 def settle_schema(
     engine: Engine, place: str, *, make: Callable[[Engine], None] | None, may_upgrade: bool, writable: bool
 ) -> None:
-    """Let the database have the tables of this schema, or refuse it and change nothing.
+    """Bring the database to the tables of this schema, or refuse it and change nothing.
 
     Args:
         engine: The database; a connection with the option ``write`` has all other writers wait.
-        place: What to call it in an error.
-        make: Makes the tables of a database that has none, as ``make_tables`` does; None to refuse such a one.
-        may_upgrade: Whether an older ledger may be upgraded; otherwise it is refused.
-        writable: Whether this process may write the database.
+        place: Its name in an error.
+        make: Makes the tables of a database that has none, as ``make_tables`` does; None to refuse it.
+        may_upgrade: True if an older ledger may be upgraded; otherwise it is refused.
+        writable: True if this process may write the database.
 
     Raises:
-        NoLedger: There are no tables, and none are to be made.
-        NotALedger: The tables are something else's.
+        NoLedger: There are no tables, and ``make`` is None.
+        NotALedger: The tables belong to another program.
         NewerSchema: It was written by a newer schema.
-        OldSchema: It was written by an older one and cannot be upgraded, or is not to be.
+        OldSchema: It was written by an older one and cannot or may not be upgraded.
     """
     with engine.connect() as connection:
         tables = set(inspect(connection).get_table_names())
@@ -57,7 +57,7 @@ def settle_schema(
 
 
 def make_tables(engine: Engine) -> None:
-    """Make the tables of an empty database, all or none; of several that try at once one does."""
+    """Make the tables of an empty database, all or none; if several processes try at once, one of them makes them."""
     with engine.connect().execution_options(write=True) as connection:
         if inspect(connection).get_table_names():
             return  # another process was faster
@@ -94,7 +94,7 @@ def _upgrade(engine: Engine, place: str, version: int, *, may_upgrade: bool, wri
 
 
 def _require_nobody_at_work(connection: Connection, place: str, version: int) -> None:
-    """Refuse an upgrade while a live process holds a lease: code of the older schema may be at work."""
+    """Refuse an upgrade while a live process holds a lease, since it may run code of the older schema."""
     rows = connection.execute(select(schema.leases).where(schema.leases.c.host.is_not(None))).mappings().all()
     for lease in (Lease(**row) for row in rows):
         if lives(lease):

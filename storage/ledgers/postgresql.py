@@ -2,13 +2,13 @@
 
 Writers take turns, as in SQLite: a write begins by taking one lock of the database's (``pg_advisory_xact_lock``), which
 its commit or rollback gives back. Each transaction then runs alone at READ COMMITTED, so that every read-then-write of
-the shared code holds as it stands: budget, lease, idempotent proposals, the making of the tables. Serialisable
+the shared code is safe without changes: budget, lease, idempotent proposals, the making of the tables. Serialisable
 transactions would let writers overlap and have one of them repeat; a transaction takes a few milliseconds, so there is
-nothing to be gained by that. Reads wait for nobody: they run at REPEATABLE READ, on one snapshot.
+nothing to be gained by that. Reads never wait: they run at REPEATABLE READ, on one snapshot.
 
-A process that is stopped in the middle of a write holds everybody up, so the server ends its session before the
-others' patience ends. Whoever holds the lock when their connection breaks has written nothing, unless it broke while
-they committed: then nobody knows, ``OutcomeUnknown`` says so, and nothing is tried again in silence.
+A process that is stopped in the middle of a write blocks all other writers, so the server ends its session before their
+waits time out. A writer whose connection breaks has written nothing, unless it broke during the commit. Then the
+outcome is unknown, ``OutcomeUnknown`` is raised, and nothing is repeated automatically.
 """
 
 import atexit
@@ -53,7 +53,7 @@ def _close_idle() -> None:
 
 
 def _forget_connections() -> None:
-    """In a forked child: the connections are the parent's, so they are neither used nor closed."""
+    """Forget the connections in a forked child; they are the parent's, so they are neither used nor closed."""
     for engine in list(_engines):
         engine.dispose(close=False)
 
@@ -71,7 +71,7 @@ class PostgresLedger(SqlLedger):
         return _place(self._engine.url)
 
     def _explain(self, error: DBAPIError) -> LedgerError:
-        """Say what PostgreSQL complained about, and the remedy."""
+        """Translate PostgreSQL's error into a ledger error with the remedy."""
         return _explain(error, self.shown)
 
     def _commit(self, connection: Connection) -> None:
@@ -106,7 +106,7 @@ def open_ledger(place: str, *, create: bool, upgrade: bool) -> PostgresLedger:
 
 
 def _shared(place: str) -> Engine:
-    """The engine that this process has on the ledger already, with its open connections; else a new one."""
+    """The engine that this process already has on the ledger, with its open connections; else a new one."""
     engine = _opened.pop(place, None) or _engine(_url(place))
     _opened[place] = engine
     for oldest in list(_opened)[:-_KEPT]:
@@ -115,7 +115,7 @@ def _shared(place: str) -> Engine:
 
 
 def _url(place: str) -> URL:
-    """The URL taken apart; an error never quotes it, since it may hold a password."""
+    """The parsed URL; an error never quotes it, since it may hold a password."""
     user, at, _ = place.partition("://")[2].rpartition("@")
     if at and re.search("[/?#@]", user):
         raise LedgerError(
@@ -138,7 +138,7 @@ def _url(place: str) -> URL:
 
 
 def _place(url: URL) -> str:
-    """The URL as it may be shown: without the password, and without options other than where the server is."""
+    """The URL as it may be shown: without the password and without options except the server's address."""
     where = {name: value for name, value in url.query.items() if name in ("host", "port")}
     return _open_url(url, "postgresql", where).render_as_string()
 
@@ -178,7 +178,7 @@ _PATIENCE = {
 
 
 def _options(url: URL) -> str:
-    """Settings of our sessions, after those of the URL: where both set one, ours holds."""
+    """Settings of our sessions, placed after those of the URL, so that ours override them."""
     given = url.query.get("options", ())
     ours = {
         "synchronous_commit": "on",
@@ -191,7 +191,7 @@ def _options(url: URL) -> str:
 
 
 def _begin(connection: Connection) -> None:
-    """Let writers take turns from their first statement on, and a reader see one instant."""
+    """Begin a transaction: a writer takes the writers' lock, and a reader gets a snapshot of one instant."""
     from psycopg import IsolationLevel
 
     raw = connection.connection.driver_connection
@@ -204,7 +204,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _json(value: object) -> str:
-    """As canonical JSON, but keeping the order of keys; PostgreSQL cannot look into a text with a NUL."""
+    """Canonical JSON, but in the order of the keys; refuses text with a NUL, which PostgreSQL cannot query."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -251,7 +251,7 @@ def _explain(error: DBAPIError, place: str) -> LedgerError:
 
 
 def _not_connected(place: str, said: str) -> LedgerError:
-    """What is to be said when there is no connection: then the driver hands on the server's words, but no code."""
+    """The error for a failed connection; the driver then gives only the server's text and no code."""
     refused = "FATAL" in said or "no password" in said
     if not refused or _WHILE_IT_STARTS.search(said):
         return _gone(place, said)

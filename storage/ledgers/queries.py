@@ -43,23 +43,23 @@ class SqlQueries(Queries):
     @property
     @abstractmethod
     def shown(self) -> str:
-        """Where the ledger is, as it may be shown: without a password."""
+        """Place of the ledger as it may be shown, without a password."""
 
     @abstractmethod
     def _explain(self, error: DBAPIError) -> LedgerError:
-        """Say in the ledger's terms what the database complained about, and the remedy."""
+        """Translate the database's error into a ledger error with the remedy."""
 
     def _is_of_a_row(self, error: DBAPIError) -> bool:
-        """Whether the database may have complained about what a row holds."""
+        """True if the database's error may be about the content of a row."""
         return False
 
     @abstractmethod
     def _integrity(self, connection: Connection) -> list[str]:
-        """What the database itself finds wrong with its files."""
+        """Problems that the database itself finds in its files."""
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """One read transaction: everything read in it is of one instant."""
+        """One read transaction: all its reads see the same instant."""
         try:
             with self._engine.connect() as connection:
                 yield connection
@@ -69,7 +69,7 @@ class SqlQueries(Queries):
             self._raise(error)
 
     def _raise(self, error: Exception) -> NoReturn:
-        """Raise what is to be said of an error: which row cannot be read, else what the database complained about."""
+        """Raise the ledger's error: an unreadable row if there is one, else the database's error, translated."""
         if not isinstance(error, DBAPIError) or self._is_of_a_row(error):
             with suppress(DBAPIError), self._engine.connect() as connection:
                 if rows := tuple(unreadable.find(connection)):
@@ -312,7 +312,7 @@ class SqlQueries(Queries):
 
 
 def _unreadable(place: str, rows: Sequence[unreadable.Unreadable]) -> str:
-    """What is said of rows that cannot be read where they were needed."""
+    """Message about rows that were needed and cannot be read."""
     more = f" Nor can {len(rows) - 1} more." if len(rows) > 1 else ""
     return (
         f"The ledger {place} was altered or damaged. {rows[0]}{more} Nothing was changed. `fieldcraft doctor` names "
@@ -321,6 +321,6 @@ def _unreadable(place: str, rows: Sequence[unreadable.Unreadable]) -> str:
 
 
 def unstorable(error: OverflowError | UnicodeEncodeError) -> InvalidRecord:
-    """What is said of a number or a text that no database takes, whether it is to be stored or looked up."""
+    """The error for a number or a text that no database takes, in a write or a query."""
     value = f"The text {error.object!r}"[:200] if isinstance(error, UnicodeEncodeError) else "A number"
     return InvalidRecord(f"{value} cannot be in a ledger ({error}). Nothing was changed; name it as it is.")

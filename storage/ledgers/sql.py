@@ -56,7 +56,7 @@ _ON_SEALED = frozenset({"lease.release", "unseal", "take_over"})
 class SqlLedger(SqlQueries, Ledger):
     """A ledger on an SQLAlchemy engine.
 
-    A write goes through ``_transaction`` and a read through ``_reading``, and through nothing else. Every write reads
+    A write goes through ``_transaction`` and a read through ``_reading``, and no other way. Every write reads
     before it writes, so the engine must have the writers of a ledger (connections with the option ``write``) take
     turns: each has the ledger to itself from its first statement, and sees all that was committed before.
     """
@@ -67,7 +67,7 @@ class SqlLedger(SqlQueries, Ledger):
 
     @contextmanager
     def _transaction(self, name: str) -> Iterator[Connection]:
-        """One write transaction, named for its two commit points; rolled back by any exception."""
+        """One write transaction, named for its two commit points; any exception rolls it back."""
         try:
             with self._engine.connect().execution_options(write=True) as connection:
                 if self._lease is not None:
@@ -90,7 +90,7 @@ class SqlLedger(SqlQueries, Ledger):
 
     @property
     def _makes_passes(self) -> bool:
-        """Whether the lease of a campaign is held, which nobody but who seals it holds of a sealed ledger."""
+        """True if a campaign's lease fences this ledger; on a sealed ledger only the sealing process holds one."""
         return self._lease is not None and leases.of_passes(self._lease.campaign)
 
     @override
@@ -334,7 +334,7 @@ class SqlLedger(SqlQueries, Ledger):
                 custody.write_rows(connection, rows)
 
     def _rows(self) -> Generator[tuple[Table, custody.Rows], None, None]:
-        """All there is at one instant; what goes wrong here is said of this ledger, not of the one it is copied to."""
+        """All rows of one instant; errors here are about this ledger and not about the one it is copied to."""
         with self._reading() as connection:
             yield from custody.read_rows(connection)
 

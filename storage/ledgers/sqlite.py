@@ -1,4 +1,4 @@
-"""The ledger in one SQLite file, in WAL mode: the default.
+"""Ledger in one SQLite file, in WAL mode: the default.
 
 A process keeps its idle connection open, because closing the last one folds the log into the file, which costs some
 ten times a commit. Before a fork idle connections are closed: a child that inherited one would share SQLite's idea of
@@ -67,11 +67,11 @@ class SqliteLedger(SqlLedger):
         return str(self._engine.url.database)
 
     def _explain(self, error: DBAPIError) -> LedgerError:
-        """Say what SQLite complained about, and the remedy."""
+        """Translate SQLite's error into a ledger error with the remedy."""
         return _explain(error, self.shown)
 
     def _is_of_a_row(self, error: DBAPIError) -> bool:
-        """Text that is no UTF-8, for which there is no code, and what SQLite says of JSON that is none."""
+        """True for text that is not UTF-8, for which there is no code, and for SQLite's error about invalid JSON."""
         return _code(error) in (0, sqlite3.SQLITE_ERROR)
 
     def _integrity(self, connection: Connection) -> list[str]:
@@ -127,7 +127,7 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
 
 
 def _require_whole_log(path: Path) -> None:
-    """Refuse a ledger of which SQLite would drop what was committed, as soon as it opens it."""
+    """Refuse a ledger whose committed changes SQLite would drop as soon as it opens it."""
     log = path.with_name(f"{path.name}-wal")
     if (found := hidden(log)) is not None:
         commits = f"{found.commits} commit{'s' if found.commits > 1 else ''}"
@@ -139,7 +139,7 @@ def _require_whole_log(path: Path) -> None:
 
 
 def _is_sound(engine: Engine) -> bool:
-    """Whether this process has found the file to be a ledger before, and no newer version has upgraded it since."""
+    """True if this process has found the file to be a ledger before and no newer version has upgraded it since."""
     if engine not in _sound:
         return False
     try:
@@ -155,7 +155,7 @@ def network_file_system(path: Path, mounts: str) -> str | None:
 
     Args:
         path: An absolute path, which need not exist.
-        mounts: Text in the format of ``/proc/mounts``; with an empty text nothing can be said, and nothing is.
+        mounts: Text in the format of ``/proc/mounts``; with an empty text the result is None.
     """
     found, real = ("", ""), path.resolve()
     for line in mounts.splitlines():
@@ -174,7 +174,7 @@ def _mounts() -> str:
 
 
 def _shared(path: Path) -> Engine:
-    """The engine that this process has on the file already, whose statements are compiled; else a new one."""
+    """The engine that this process already has on the file, with compiled statements; else a new one."""
     file = path.stat()
     key = (str(path), file.st_dev, file.st_ino)
     engine = _opened.get(key)
@@ -198,12 +198,12 @@ def _engine(path: Path, create: bool) -> Engine:
 
 
 def _json(value: object) -> str:
-    """As canonical JSON, but keeping the order of keys: the objective stays the first output."""
+    """Canonical JSON, but in the order of the keys: the objective stays the first output."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _access(path: Path, create: bool) -> str:
-    """How to open the file so that a reader without the right to write can read, and a reader never creates it."""
+    """Options to open the file: a reader without the right to write can read, and a reader never creates it."""
     if create and not path.exists():
         return "mode=rwc"
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
@@ -213,7 +213,7 @@ def _access(path: Path, create: bool) -> str:
 
 
 def _begin(connection: Connection) -> None:
-    """Take the write lock at the beginning: a transaction that reads and then writes could find itself too late."""
+    """Begin a transaction. A writer takes the lock at once, since a lock taken after a read could come too late."""
     options = connection.get_execution_options()
     if not options.get("outside"):
         connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("write") else "BEGIN")
@@ -228,7 +228,7 @@ def _make_tables(engine: Engine) -> None:
 def _log_ahead(connection: Connection) -> None:
     """Set WAL mode, which is kept in the file and cannot be set in a transaction.
 
-    Where another process is about to write, SQLite refuses at once and does not wait as elsewhere: ask again.
+    While another process is about to write, SQLite refuses this at once instead of waiting, so it is tried again.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
@@ -276,7 +276,7 @@ def _explain(error: DBAPIError, place: str) -> LedgerError:
 
 
 def _refusal(folder: Path) -> str | None:
-    """What a disk says that is full, fails, or has turned read-only; None where it takes a file."""
+    """Error of a disk that is full, fails, or is read-only; None if a file can be written."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(bytes(_PROBE))

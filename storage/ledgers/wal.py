@@ -1,12 +1,12 @@
-"""SQLite's log, looked through for commits that damage hides.
+"""Check of SQLite's log for commits that damage would hide.
 
 When SQLite opens a log that nobody has open, it takes its frames up to the first whose checksum does not continue that
-of the frame before, and drops the rest without a word. After a crash that is right: the rest was never committed. But
+of the frame before, and drops the rest without an error. After a crash that is right: the rest was never committed. But
 whoever appends a commit flushes it first, so a commit on which a later one was built did reach the disk. Where one lies
-beyond the break, the log was altered, and opening it would silently lose what people and passes have done.
+beyond the break, the log was altered, and opening it would silently lose the work of people and passes.
 
-A log that was cut at its end looks like one that ends there, and so may one in whose last two commits a byte was
-altered.
+A log that was cut at its end cannot be told from one that ends there. The same may hold if a byte of its last two
+commits was altered.
 
     log     header (32 bytes), frames      https://www.sqlite.org/fileformat2.html#walformat
     header  magic (odd where checksums are over big-endian words), version, page size, checkpoint number, salt (2),
@@ -33,11 +33,11 @@ _PAGE = 4096  # SQLite's own choice, which is ours
 
 @dataclass(frozen=True)
 class Break:
-    """Where a log is damaged.
+    """Position of damage in a log.
 
     Args:
-        at: Place in bytes from which on it cannot be read.
-        commits: How many commits lie beyond it, at least.
+        at: Offset in bytes from which on it cannot be read.
+        commits: Least number of commits beyond it.
     """
 
     at: int
@@ -45,9 +45,9 @@ class Break:
 
 
 def hidden(log: Path) -> Break | None:
-    """Where the log hides commits; None where it does not, or is not there.
+    """The damage that hides commits in the log; None if there is none or if there is no log.
 
-    A frame that is being written while the log is read looks broken: a break counts where a second look finds it, too.
+    A frame that is being written while the log is read looks damaged, so damage counts only if it is found twice.
     """
     try:
         first = _hidden(log.read_bytes())
@@ -98,7 +98,7 @@ def _sums(words: "Words", seeds: "Words") -> "Words":
 
 @cache
 def _weights(steps: int) -> "tuple[Words, Words, Words]":
-    """What each x, each y and the seed add to both sums, after so many steps; shapes (steps, 2), (steps, 2), (2, 2)."""
+    """Weights of each x, each y and the seed in both sums after some steps; shapes (steps, 2), (steps, 2), (2, 2)."""
     import numpy as np
 
     step = np.array([[1, 1], [1, 2]], np.uint32)  # takes (s0, s1) to what they become where both words are 0

@@ -1,1 +1,1 @@
-"""MLflow details behind tracking.py."""
+"""MLflow tracking: campaigns, cells of studies, names and errors."""

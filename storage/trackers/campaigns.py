@@ -1,4 +1,4 @@
-"""Tracking: what the ledger's outbox holds, shown in MLflow. Nobody asks MLflow what is true.
+"""Tracking: items of the ledger's outbox shown in MLflow. The ledger decides; MLflow only displays.
 
 One experiment per campaign, flat runs in it: the campaign, each settled trial (design as parameters, outputs as
 metrics) and each trained surrogate. Campaigns are compared by the specification, which is their run's parameters, and
@@ -11,8 +11,8 @@ by outputs, ``best_so_far``, ``total.seconds`` and ``total.spent`` by number of 
     fieldcraft.identity   tells the campaign from another one of the same name on a shared server
 
 Exactly once: a run is looked up by its tags before it is made, every metric has the time at which the ledger says it
-came about (MLflow keeps one of identical points), and an item is marked as exported last. A kill anywhere leaves work
-that the next export repeats without a trace.
+came about (MLflow keeps one of identical points), and an item is marked as exported last. After a kill at any
+point the next export repeats what is missing, and the result is the same.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ DEFAULTS = {  # a user's own values hold; a dead server must not stop a campaign
 
 
 class Tracker:
-    """Exports outbox items to one MLflow store. Making one costs nothing; MLflow is imported by the first export."""
+    """Exporter of outbox items to one MLflow store. MLflow is imported by the first export."""
 
     def __init__(self, uri: str, fields: FieldStore | None, objective: Callable[[Campaign], Objective]) -> None:
         """Name the store.
@@ -89,12 +89,12 @@ class Tracker:
         Args:
             uri: ``sqlite:////absolute/path.db`` (artifacts go to ``artifacts`` beside it) or a server's URL.
             fields: Where checkpoints and collocation sets are read; None leaves them out.
-            objective: What a campaign's specification calls best.
+            objective: Function from a campaign to its objective.
         """
         self.uri, self.fields, self.objective = uri, fields, objective
 
     def export(self, ledger: Ledger, campaign: str | None = None) -> int:
-        """Export what waits in the outbox, of one campaign or of all, oldest first, each item exactly once.
+        """Export the outbox of one campaign or of all, oldest first, each item exactly once.
 
         Returns:
             Number of items exported.
@@ -146,7 +146,7 @@ class Tracker:
 
 @dataclass
 class _Session:
-    """One export: the store, the ledger under the exporter's lease, and what was already looked up."""
+    """One export: the store, the ledger under the exporter's lease, and a cache of what was looked up."""
 
     client: MlflowClient
     ledger: Ledger
@@ -155,7 +155,7 @@ class _Session:
     readings: dict[str, Readings] = field(default_factory=dict)  # of this batch of items, which are older
 
     def show(self, item: OutboxItem) -> str | None:
-        """Bring one item into MLflow; the id of its run, or None where a person deleted that run."""
+        """Show one item in MLflow; returns the id of its run, or None if a person deleted that run."""
         if item.campaign not in self.campaigns:
             campaign = self.ledger.campaign(item.campaign)
             self.campaigns[item.campaign] = Shown(self.client, campaign, self.tracker.uri)
@@ -205,7 +205,7 @@ class _Session:
         return run
 
     def _ruled_out(self, shown: Shown, trial: Trial) -> None:
-        """How many designs were infeasible in themselves, by the number of results until then."""
+        """Log the number of designs that were infeasible in themselves, by the number of results until then."""
         known, run = self._known(trial), shown.run("campaign", shown.campaign.name, shown.campaign.created)
         points = [("total.failed_infeasible", float(known.failed_by(trial.updated)), known.count(trial.updated))]
         shown.log(run, points, at=trial.updated)
@@ -215,18 +215,18 @@ class _Session:
         return self.readings.setdefault(trial.campaign, known)
 
     def _counting(self, trial: Trial) -> list[Result]:
-        """The results of the trial's campaign that counted when it was as ``trial`` says, corrected ones too."""
+        """Results of the campaign that counted when the trial was as in ``trial``, including ones corrected since."""
         history = self.ledger.history(trial.campaign, trial.id)
         told = [event.details for event in history if (event.version or 0) <= trial.version]
         until = max((each["result"] for each in told if each.get("verdict") in COUNTING), default=0)
         return self._known(trial).until(until)
 
     def _progress(self, shown: Shown, trial: Trial, results: list[Result]) -> None:
-        """Outputs and the best so far on the campaign's run, the error of the prediction on the surrogate's.
+        """Log outputs and the best so far on the campaign's run, and the prediction's error on the surrogate's.
 
         The step is the number of results so far, so that the curve stays in order when trials overtake each other;
         with one trial at a time, no failures and no corrections it is the trial's number. A correction is a step of its
-        own, after which the best so far is what the results as corrected say, be it worse than before.
+        own, after which the best so far follows from the corrected results, even if it is worse than before.
         """
         now = {result.trial: result.outputs for result in results}
         values, objective, step = now[trial.id], self.tracker.objective(shown.campaign), len(results)
@@ -289,7 +289,7 @@ class _Session:
 
 @dataclass
 class Shown:
-    """One campaign in MLflow: its experiment (of its own name, unless it has a title) and runs, found again or made."""
+    """One campaign in MLflow: its experiment (under its title, or else its name) and runs, found or made."""
 
     client: MlflowClient
     campaign: Campaign
@@ -299,7 +299,7 @@ class Shown:
 
     @cached_property
     def identity(self) -> str:
-        """Tells the campaign from another one of its name."""
+        """Identifier that distinguishes the campaign from others of its name."""
         campaign = self.campaign
         return digest_of([campaign.name, campaign.digest, campaign.created])[:16]
 
@@ -375,7 +375,7 @@ class Shown:
         return run
 
     def agrees(self, run: str | None, params: Mapping[str, Any]) -> bool:
-        """Whether a run has no other values of ``params`` yet: MLflow lets none be changed."""
+        """True if a run has no different values of ``params``; MLflow does not allow them to be changed."""
         logged = {} if run is None else self.client.get_run(run).data.params
         return all(logged.get(name, text) == text for name, text in parameters(params).items())
 
@@ -386,7 +386,7 @@ class Shown:
 
 
 def require_mlflow() -> None:
-    """Set what MLflow reads from the environment; raises ``TrackingError`` where it cannot be imported."""
+    """Set the environment variables that MLflow reads; raises ``TrackingError`` if it cannot be imported."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     try:
@@ -399,7 +399,7 @@ def require_mlflow() -> None:
 
 
 def client_of(uri: str) -> MlflowClient:
-    """The client of a store, whose folder is made if it is a file."""
+    """The client of a store; the folder of a file store is made."""
     from mlflow.tracking import MlflowClient
 
     for name in ("mlflow", "alembic"):  # both announce every table they create

@@ -1,4 +1,4 @@
-"""Errors of tracking: whatever MLflow raises becomes one that says that the campaign is not affected."""
+"""Errors of tracking: an error of MLflow becomes one that states that the campaign is not affected."""
 
 import sys
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ class TrackingError(Exception):
 
 @contextmanager
 def tracking_errors(uri: str) -> Iterator[None]:
-    """Say of whatever MLflow raises that the campaign is not affected, and how to go on."""
+    """Turn errors of MLflow into one that states that the campaign is not affected, and how to go on."""
     try:
         yield
     except _failures() as error:
@@ -26,7 +26,7 @@ def tracking_errors(uri: str) -> Iterator[None]:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Errors of MLflow and of what it stands on; what was never imported cannot have raised."""
+    """Exception types of MLflow and its dependencies; modules that were not imported are left out."""
     names = {
         "mlflow.exceptions": "MlflowException",
         "sqlalchemy.exc": "SQLAlchemyError",

@@ -1,4 +1,4 @@
-"""Names, texts and numbers as MLflow takes them: allowed characters, limited lengths, dotted keys, milliseconds."""
+"""Conversion of names, texts and numbers for MLflow: allowed characters, limited lengths, dotted keys, milliseconds."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ def about_trial(trial: Trial, corrections: int) -> dict[str, Any]:
 
 
 def foreseen(origin: Origin) -> dict[str, float]:
-    """Metrics of what was predicted and proven of a design when it was proposed."""
+    """Metrics of the prediction and the proven bound for a design when it was proposed."""
     proven = origin.certificate
     found = {"mean": origin.mean, "sd": origin.sd, "acquisition": origin.acquisition}
     if proven:
@@ -63,9 +63,9 @@ def foreseen(origin: Origin) -> dict[str, float]:
 
 
 def measured(objective: Objective, outputs: Mapping[str, float]) -> dict[str, float]:
-    """Metrics of a reading: its objective, and apart from it each constraint, their violation and feasibility (0, 1).
+    """Metrics of a result: its objective and, separately, each constraint, their violation and feasibility (0, 1).
 
-    A problem without constraints has its outputs alone, as has a reading that was retracted.
+    A problem without constraints has its outputs alone, as has a result that was retracted.
     """
     named = {f"constraint.{name}" if name in objective.constraints else name: v for name, v in outputs.items()}
     if not (objective.constraints and outputs):
@@ -74,10 +74,10 @@ def measured(objective: Objective, outputs: Mapping[str, float]) -> dict[str, fl
 
 
 def counted(objective: Objective, readings: Sequence[Mapping[str, float]], failed: int) -> dict[str, float]:
-    """Metrics of all readings so far, of which so many more designs ``failed`` as infeasible.
+    """Metrics of all results so far; ``failed`` is the number of further designs that failed as infeasible.
 
-    ``best_so_far`` of those that satisfy the constraints; where there are constraints, the ``least_violation`` and how
-    many readings are feasible and are not; and how many designs gave none because they are infeasible, where any did.
+    ``best_so_far`` is over the results that satisfy the constraints. With constraints there are ``least_violation`` and
+    the numbers of feasible and infeasible results. If any design failed as infeasible, their number is included.
     """
     found: dict[str, float | None] = {"best_so_far": objective.best_of(readings)}
     if objective.constraints and readings:
@@ -90,7 +90,7 @@ def counted(objective: Objective, readings: Sequence[Mapping[str, float]], faile
 
 
 def about_model(remarks: Mapping[str, str], scores: Mapping[str, float]) -> tuple[dict[str, str], dict[str, float]]:
-    """Tags of a model's remarks, and metrics of the scores of what it was chosen among."""
+    """Tags of a model's remarks, and metrics of the scores of the candidates it was chosen among."""
     said = {f"fieldcraft.remark.{_dotted(name)}": text for name, text in remarks.items()}
     return said, {f"origin.score.{_dotted(name)}": value for name, value in scores.items()}
 
@@ -109,14 +109,14 @@ def parameters(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def tags(values: Mapping[str, Any]) -> dict[str, str]:
-    """Tags of a run, without those that are None."""
+    """Tags of a run; those that are None are left out."""
     return {safe_name(name): _text(value, TAG_LENGTH) for name, value in values.items() if value is not None}
 
 
 def outcome(objective: Objective, trial: Trial) -> dict[str, float]:
-    """Metrics of a trial's result; of a design that gave none because it is infeasible, that it is.
+    """Metrics of a trial's result; for a design without a result because it is infeasible, a metric that states this.
 
-    A completed trial also has what it took, all its attempts together: wall time in s, and budget units.
+    A completed trial also has the cost of all its attempts together: wall time in s, and budget units.
     """
     if trial.failure == "infeasible":
         return {"feasible": 0.0}
@@ -125,13 +125,13 @@ def outcome(objective: Objective, trial: Trial) -> dict[str, float]:
 
 
 def artifacts(uri: str, experiment: str) -> str | None:
-    """Folder of a local store's artifacts; a server decides for itself."""
+    """Folder of a local store's artifacts; None for a server, which chooses it."""
     scheme, _, path = uri.partition(":///")
     return (Path(path).parent / "artifacts" / safe_name(experiment)).as_uri() if scheme == "sqlite" else None
 
 
 def colour(experiment: str) -> str:
-    """Colour of a campaign's curves: experiments made one after the other differ, which MLflow's own choice may not."""
+    """Colour of a campaign's curves; successive experiments differ, which MLflow's own choice does not guarantee."""
     number = int(experiment) if experiment.isdecimal() else int(digest_of(experiment)[:8], 16)
     return COLOURS[number % len(COLOURS)]
 
@@ -142,7 +142,7 @@ def milliseconds(seconds: float) -> int:
 
 
 def _dotted(name: str) -> str:
-    """``physics_informed/basis``, a candidate of a choice, with a dot: MLflow has keys with slashes only as paths."""
+    """The name with dots for slashes (``physics_informed/basis``, a candidate); MLflow takes slashes for paths."""
     return name.replace("/", ".")
 
 

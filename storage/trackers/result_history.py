@@ -1,4 +1,4 @@
-"""What counted in a campaign at each moment: read once from the ledger, asked many times by an export."""
+"""Accepted results of a campaign, by time: read once from the ledger and queried many times by an export."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fieldcraft.storage.records import COUNTING, Brief, Result, TrialState
 
 @dataclass(frozen=True)
 class Readings:
-    """A campaign's results that count or once counted, and its trials, as the ledger has them at one moment.
+    """Results of a campaign that count or once counted, and its trials, as the ledger had them at one moment.
 
     Args:
-        counting: Those results, oldest first.
+        counting: These results, oldest first.
         trials: All trials in brief, by number.
-        ruled_out: When each infeasible design failed, in seconds since the epoch.
+        ruled_out: Times at which infeasible designs failed, in seconds since the epoch.
     """
 
     counting: tuple[Result, ...]
@@ -26,7 +26,7 @@ class Readings:
 
     @classmethod
     def of(cls, ledger: Ledger, campaign: str) -> Readings:
-        """Read them."""
+        """Read the results of a campaign."""
         counting = tuple(result for result in ledger.readings(campaign) if result.verdict in COUNTING)
         failed = ledger.trials(campaign, {TrialState.FAILED, TrialState.ABANDONED})
         ruled_out = tuple(trial.updated for trial in failed if trial.failure == "infeasible")
@@ -37,14 +37,14 @@ class Readings:
         return list(self.counting[: bisect_right(self.counting, result_id, key=lambda result: result.id)])
 
     def count(self, at: float) -> int:
-        """How many results there were at a time, in seconds since the epoch."""
+        """Number of results at a time, in seconds since the epoch."""
         return sum(result.created <= at for result in self.counting)
 
     def failed_by(self, at: float) -> int:
-        """How many designs had failed as infeasible by a time, in seconds since the epoch."""
+        """Number of designs that had failed as infeasible by a time, in seconds since the epoch."""
         return sum(failed <= at for failed in self.ruled_out)
 
     def totals(self, among: Collection[str]) -> dict[str, float]:
-        """Wall time and budget units that the completed trials among these have taken."""
+        """Wall time and budget units that the completed trials among ``among`` have taken."""
         back = [t for t in self.trials if t.state is TrialState.COMPLETED and t.id in among]
         return {"total.seconds": sum(t.seconds for t in back), "total.spent": sum(t.spent for t in back)}

@@ -13,15 +13,15 @@ from fieldcraft.storage.trackers.mlflow_names import flatten
 
 @dataclass(frozen=True)
 class CellRun:
-    """What is shown of a cell.
+    """Contents of the run that shows a cell.
 
     Args:
         experiment: Name of the experiment, shared by the cells of a study.
         campaign: The cell, as its ledger has it; its specification becomes the run's parameters.
         curves: Metrics by number of trials, from 1; a place that is None is left out.
-        last: Metrics of the whole.
+        last: Metrics of the whole cell.
         about: Tags.
-        ended: When it ended, in seconds since the epoch.
+        ended: Time at which it ended, in seconds since the epoch.
     """
 
     experiment: str

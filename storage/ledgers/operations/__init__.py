@@ -1,1 +1,1 @@
-"""What a transaction does, one file a concern."""
+"""Operations of the ledger's transactions, one file for each concern."""

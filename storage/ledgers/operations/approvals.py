@@ -1,4 +1,4 @@
-"""Leave to run: given for exactly what will run, asked for whenever a trial is sent. In an open write transaction."""
+"""Approvals: granted for exactly what will run, checked whenever a trial is sent. In an open write transaction."""
 
 import time
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _STAGED = select(func.count()).where(
 
 @dataclass(frozen=True)
 class Leave:
-    """What an approver grants, whichever trials it is for; the fields are those of ``Ledger.approve``."""
+    """Terms of an approval that are the same for all its trials; the fields are those of ``Ledger.approve``."""
 
     by: str
     comment: str
@@ -76,7 +76,7 @@ def approve_all(connection: Connection, grants: Sequence[Grant], leave: Leave) -
 
 
 def distinct(grants: Sequence[Grant]) -> Sequence[Grant]:
-    """The grants, if there is at least one and each is for another trial."""
+    """The grants, after a check that there is at least one and that no trial is named twice."""
     names = [grant.trial for grant in grants]
     if not names:
         raise InvalidRecord("The decision names no trial, so nothing was decided: name at least one.")
@@ -86,7 +86,7 @@ def distinct(grants: Sequence[Grant]) -> Sequence[Grant]:
 
 
 def seen(connection: Connection, grant: Grant, to: TrialState) -> Trial:
-    """The trial of a decision, if it still is what the person saw and may go where they want it."""
+    """The trial of a decision, after a check that it is as the person saw it and may make the move they want."""
     trial = expected(get_trial(connection, grant.trial), grant.expect)
     permitted(trial, to)
     if grant.digest != (runs := what_runs(connection, trial)):
@@ -103,8 +103,8 @@ def under_approval(connection: Connection, trial: Trial, to: TrialState, code: C
     Args:
         connection: The open transaction.
         trial: The trial.
-        to: Where it is to go; only to STAGED is the code asked about.
-        code: What would run it.
+        to: Its next state; the code is checked only for STAGED.
+        code: Code that would run it.
     """
     row = connection.execute(_LIVE, {"trial": trial.id}).mappings().first()
     if row is None:
@@ -133,5 +133,5 @@ def under_approval(connection: Connection, trial: Trial, to: TrialState, code: C
 
 
 def _used(connection: Connection, approval: Approval) -> int:
-    """How often the trial was staged under an approval."""
+    """Number of times the trial was staged under an approval."""
     return connection.execute(_STAGED, {"trial": approval.trial, "approved": approval.version}).scalar_one()

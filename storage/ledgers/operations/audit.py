@@ -1,4 +1,4 @@
-"""Reading a whole ledger and saying what cannot be read, and what of the rest does not agree."""
+"""Audit of a whole ledger: rows that cannot be read, and contradictions among the others."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -20,10 +20,10 @@ Shown = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
 def audit(connection: Connection) -> list[str]:
-    """What is wrong with the ledger's records, one sentence each.
+    """Problems of the ledger's records, one sentence each.
 
-    A row that cannot be read is named, and what it is held against elsewhere is left out, since it would only be
-    said again that something is missing.
+    A row that cannot be read is named. Checks that would compare it with other rows are left out, since they would only
+    report it a second time.
     """
     broken = tuple(unreadable.find(connection))
     found = [*unreadable.said(broken), *_gaps(connection)]
@@ -38,7 +38,7 @@ def audit(connection: Connection) -> list[str]:
 
 
 def _gaps(connection: Connection) -> Iterator[str]:
-    """Rows that are gone: ids count the rows of a table from 1, and none is ever deleted."""
+    """Missing rows, found by gaps in the ids: ids count the rows of a table from 1, and none is ever deleted."""
     for table in _NUMBERED:
         query = select(func.count(), func.min(table.c.id), func.max(table.c.id))
         count, least, greatest = connection.execute(query).one()
@@ -55,7 +55,7 @@ def _shown(connection: Connection, campaign: str) -> Shown:
 
 
 def _own(connection: Connection, campaign: Campaign, shown: Shown | None) -> Iterator[str]:
-    """What does not agree of a campaign itself and of what its steps made."""
+    """Contradictions in the rows of a campaign itself and of its steps' products, one sentence each."""
     name, products, events = campaign.name, schema.products, schema.events
     if campaign.digest != digest_of(campaign.spec):
         yield f"The specification of campaign {name} does not have the digest {campaign.digest} stored with it."
@@ -110,7 +110,7 @@ def _trials(
 
 
 def _before_upgrade(connection: Connection, name: str) -> Mapping[str, Spent]:
-    """What trials had spent when the campaign came from schema 1, whose events do not tell it."""
+    """Spending of trials from before the campaign's upgrade from schema 1, whose events do not record it."""
     events = schema.events
     query = select(events).where(events.c.campaign == name, events.c.action == "upgrade").order_by(events.c.id)
     try:

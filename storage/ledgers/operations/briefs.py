@@ -1,4 +1,4 @@
-"""Reads of a whole campaign that look at the few columns they need, so that thousands of trials cost little."""
+"""Queries of a whole campaign that read only the columns they need, so that thousands of trials cost little."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def extracts(connection: Connection, campaign: str, step: Step, keys: Sequence[s
 
 
 def settled(connection: Connection, campaign: str) -> Mapping[str, int]:
-    """The event that settled each trial; see ``Ledger.settled``."""
+    """Ids of the events that settled the trials; see ``Ledger.settled``."""
     table = schema.events
     moved = or_(table.c.before.is_(None), table.c.before != table.c.after)
     came = and_(table.c.campaign == campaign, table.c.after.in_([state.value for state in SETTLED]), moved)
@@ -39,7 +39,7 @@ def settled(connection: Connection, campaign: str) -> Mapping[str, int]:
 
 
 def standing(connection: Connection, campaign: str) -> Mapping[str, int]:
-    """The result that counts of each trial; see ``Ledger.standing``."""
+    """Ids of the results that count; see ``Ledger.standing``."""
     table, trials = schema.results, schema.trials
     query = select(table.c.trial, table.c.id, table.c.verdict).join(trials, trials.c.id == table.c.trial)
     query = query.where(trials.c.campaign == campaign, table.c.verdict.in_(COUNTING)).order_by(table.c.id)
@@ -48,7 +48,7 @@ def standing(connection: Connection, campaign: str) -> Mapping[str, int]:
 
 
 def corrected(connection: Connection, campaign: str) -> frozenset[str]:
-    """The trials with a result that replaces another; see ``Ledger.corrected``."""
+    """Trials with a result that replaces another; see ``Ledger.corrected``."""
     table, trials = schema.results, schema.trials
     query = select(table.c.trial).join(trials, trials.c.id == table.c.trial)
     query = query.where(trials.c.campaign == campaign, table.c.replaces.is_not(None))
@@ -56,7 +56,7 @@ def corrected(connection: Connection, campaign: str) -> frozenset[str]:
 
 
 def retriable(connection: Connection, campaign: str) -> tuple[Retriable, ...]:
-    """What failed in passing and may go again; see ``Ledger.retriable``."""
+    """Trials that failed temporarily and may be sent again; see ``Ledger.retriable``."""
     trials, approvals, events = schema.trials, schema.approvals, schema.events
     of_trial = events.c.trial == trials.c.id
     staged = (events.c.action == "move", events.c.after == TrialState.STAGED.value)
@@ -75,7 +75,7 @@ def retriable(connection: Connection, campaign: str) -> tuple[Retriable, ...]:
 
 
 def tracked(connection: Connection, campaign: str) -> Mapping[str, str]:
-    """Tracking runs by what they show; the campaign's own run also shows its end. See ``Ledger.tracked``."""
+    """Tracking runs by key; the campaign's own run also shows its end. See ``Ledger.tracked``."""
     table = schema.outbox
     payload = (table.c.payload["id"].as_string(), table.c.payload["iteration"].as_string())
     query = select(table.c.kind, *payload, table.c.run_id).order_by(table.c.id)

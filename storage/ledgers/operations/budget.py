@@ -1,7 +1,8 @@
-"""What a campaign may spend: reserved when a trial is staged, settled when its attempt ends.
+"""Budget of a campaign: reserved when a trial is staged, settled when its attempt ends.
 
-Reserved is the expected cost of all trials that are out (STAGED, RUNNING, HELD), and spent what ended attempts have
-cost; of wall time each attempt is expected to take its limit. What is staged has room by ``storage.limits``.
+The amount reserved is the expected cost of all trials that are out (STAGED, RUNNING, HELD). The amount spent is the
+cost of ended attempts. Each attempt reserves its limit of wall time. ``storage.limits`` decides if a trial may be
+staged.
 """
 
 from typing import Any
@@ -19,7 +20,7 @@ _UNITS = {"trials": "trials", "cost": "budget units", "seconds": "s of wall time
 
 
 class Settlement(Record):
-    """What one attempt came to; kept in the details of the event that ended it."""
+    """Cost and wall time of one attempt; kept in the details of the event that ended it."""
 
     spent: Number = Field(ge=0)  # budget units
     seconds: Number = Field(ge=0)
@@ -28,7 +29,7 @@ class Settlement(Record):
 def settlement(
     connection: Connection, before: Trial, to: TrialState, cost: float | None, seconds: float | None
 ) -> Settlement | None:
-    """What the attempt that a move to ``to`` ends came to: what was reserved, where it is not known.
+    """Cost and wall time of the attempt that a move to ``to`` ends; the reserved amounts where they are not known.
 
     Returns:
         None when the move ends no attempt.
@@ -41,10 +42,10 @@ def settlement(
 
 
 def supplement(connection: Connection, before: Trial, cost: float | None, seconds: float | None) -> Settlement | None:
-    """What a late result adds to its attempt, which has ended: as much as it came to beyond what was charged.
+    """Amounts that a late result adds to its attempt, which has ended: the excess over what was charged.
 
     Returns:
-        None when nothing is added, as where nothing new is known, or the attempt ended under schema 1.
+        None when nothing is added, or the attempt ended under schema 1.
     """
     charged = _charged(connection, before)
     if charged is None:
@@ -56,7 +57,7 @@ def supplement(connection: Connection, before: Trial, cost: float | None, second
 
 
 def _charged(connection: Connection, trial: Trial) -> Settlement | None:
-    """What the last settlement of a trial came to."""
+    """The last settlement of a trial, or None."""
     events = schema.events
     query = select(events.c.details).where(events.c.trial == trial.id).order_by(events.c.id.desc())
     for told in connection.execute(query).scalars():
@@ -66,12 +67,12 @@ def _charged(connection: Connection, trial: Trial) -> Settlement | None:
 
 
 def added(before: Trial, ended: Settlement | None) -> dict[str, float]:
-    """The columns of a trial that an ended attempt changes."""
+    """Columns of a trial that an ended attempt changes."""
     return {} if ended is None else {"spent": before.spent + ended.spent, "seconds": before.seconds + ended.seconds}
 
 
 def details(ended: Settlement | None) -> dict[str, Any]:
-    """What the event that ended an attempt keeps of it."""
+    """Details of the event that ended an attempt."""
     return {} if ended is None else ended.model_dump()
 
 
@@ -91,7 +92,7 @@ def reserve(connection: Connection, trial: Trial) -> None:
 
 
 def spending(connection: Connection, campaign: str, limits: Limits | None = None) -> Spending:
-    """What a campaign has spent and reserved; see ``Ledger.spending``."""
+    """Amounts that a campaign has spent and reserved; see ``Ledger.spending``."""
     table = schema.trials
     limits = limits or _limits(connection, campaign)
     out = table.c.state.in_([state.value for state in OUT])
@@ -113,7 +114,7 @@ def spending(connection: Connection, campaign: str, limits: Limits | None = None
 
 
 def _counted(column: ColumnElement[float]) -> ColumnElement[float]:
-    """An amount as it is summed up: one beyond ``LARGEST``, of a simulation's own, as that."""
+    """An amount for summation, capped at ``LARGEST``; a simulation may report a greater one."""
     return case((column > LARGEST, LARGEST), else_=column)
 
 

@@ -1,7 +1,7 @@
-"""The code that approvals cover: kept once a campaign, in the history, and named by its digest wherever it is approved.
+"""Code that approvals cover: stored once for each campaign, in its history, and referred to by its digest.
 
-An approval's event has the digest (``details.code``), and an event ``code`` of the campaign, written before it in the
-same transaction, has the files.
+An approval's event has the digest (``details.code``). An event ``code`` of the campaign, written before it in the same
+transaction, has the files.
 """
 
 from collections.abc import Mapping
@@ -40,19 +40,19 @@ _LATEST = (
 
 
 def latest(connection: Connection, campaign: str) -> Event | None:
-    """The latest approval of a campaign, as its history tells it."""
+    """The latest approval event of a campaign."""
     row = connection.execute(_LATEST, {"campaign": campaign}).mappings().first()
     return None if row is None else record_of(Event, row)
 
 
 def known(connection: Connection, campaign: str) -> Mapping[str, Code]:
-    """Every code that was ever approved in a campaign, by its digest."""
+    """Each code that was ever approved in a campaign, by its digest."""
     found = connection.execute(_KNOWN, {"campaign": campaign}).scalars()
     return {code.digest: code for details in found for code in (Code(files=details["files"]),)}
 
 
 def kept(connection: Connection, campaign: str, code: Code, by: str) -> str:
-    """The digest of a code, which is written down unless the campaign has it."""
+    """Digest of a code, which is stored unless the campaign has it."""
     before = latest(connection, campaign)
     if before is not None and before.details.get("code") == code.digest:
         return code.digest
@@ -63,7 +63,7 @@ def kept(connection: Connection, campaign: str, code: Code, by: str) -> str:
 
 
 def difference(connection: Connection, campaign: str, approved: str | None, code: Code | None) -> str:
-    """What tells the code that was approved from the code that would run, in words."""
+    """Difference between the approved code and the code that would run, in words."""
     before = known(connection, campaign).get(approved or "")
     if before is None or code is None:
         return "it does not say which" if approved is None else "which one that is was not said"

@@ -1,4 +1,4 @@
-"""The compare-and-swap under every change of a trial, and what a change is held against."""
+"""Compare-and-swap for every change of a trial, and the checks before a change."""
 
 import time
 
@@ -17,7 +17,7 @@ _CLEARS_FAILURE = frozenset({TrialState.APPROVED, TrialState.COMPLETED})
 
 
 def expected(trial: Trial, expect: Expect) -> Trial:
-    """The trial, if it has the state and version expected; otherwise ``StaleTrial`` saying which it has."""
+    """The trial, if it has the state and version expected; otherwise raises ``StaleTrial`` with those it has."""
     state, version = expect
     if trial.expect != (state, version):
         raise StaleTrial(
@@ -38,13 +38,13 @@ def permitted(trial: Trial, to: TrialState) -> None:
 
 
 def what_runs(connection: Connection, trial: Trial) -> str:
-    """Digest of what would run, computed afresh: nothing runs that was changed behind the ledger's back."""
+    """Digest of what would run, computed afresh, so that a change made outside the ledger is noticed."""
     spec = connection.execute(_SPEC, {"campaign": trial.campaign}).scalar_one()
     return trial_digest(trial.design, digest_of(spec))
 
 
 def swap(connection: Connection, before: Trial, to: TrialState, **changes: object) -> Trial:
-    """The one statement that changes a trial's version: it takes effect only on the row that was read."""
+    """Change a trial's version in one statement that takes effect only on the row that was read."""
     table = schema.trials
     if to in _CLEARS_FAILURE:
         changes["failure"] = None
@@ -62,5 +62,5 @@ def swap(connection: Connection, before: Trial, to: TrialState, **changes: objec
 
 
 def void(connection: Connection, trial_id: str, reason: str) -> None:
-    """Let no approval of the trial hold any longer."""
+    """Void all approvals of the trial."""
     connection.execute(_VOID, {"voided_trial": trial_id, "voided": reason})

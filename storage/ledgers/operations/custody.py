@@ -1,7 +1,7 @@
-"""Where a ledger's truth lives: copies of one instant, the seal of what was moved, and what people mended.
+"""Custody of a ledger: copies of one instant, the seal of a ledger that was moved, and repairs by people.
 
-A sealed ledger says so in its format, in the one row that every write looks at before it begins. A program that knows
-nothing of seals refuses that format too.
+A sealed ledger is marked in its format, in the one row that every write reads before it begins. A program that is too
+old to know seals refuses that format too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 
 
 def read_rows(connection: Connection) -> Iterator[tuple[Table, Rows]]:
-    """All rows of all tables, some at a time, in the order in which they may refer to each other.
+    """All rows of all tables, in portions, in the order in which they may refer to each other.
 
     Raises:
         LedgerError: A row cannot be read.
@@ -40,14 +40,14 @@ def read_rows(connection: Connection) -> Iterator[tuple[Table, Rows]]:
 
 
 def write_rows(connection: Connection, parts: Iterable[tuple[Table, Rows]]) -> None:
-    """Write what ``read_rows`` read into tables that are empty but for the row that says what they are."""
+    """Write the rows of ``read_rows`` into tables that are empty except for the row with their format."""
     connection.execute(delete(schema.store))
     for table, rows in parts:
         connection.execute(insert(table), rows)
 
 
 def require_unsealed(connection: Connection) -> None:
-    """Let a write begin; writers take turns, so nobody seals the ledger before it has ended.
+    """Allow a write to begin; writers take turns, so the ledger cannot be sealed before the write has ended.
 
     Raises:
         Sealed: The campaigns were moved.
@@ -58,7 +58,7 @@ def require_unsealed(connection: Connection) -> None:
 
 
 def sealed_to(connection: Connection) -> str | None:
-    """Where the campaigns were moved to; None while they are here."""
+    """Place that the campaigns were moved to; None if they are here."""
     if connection.execute(select(schema.store.c.format)).scalar_one() != schema.SEALED:
         return None
     return str(_last_seal(connection)["to"])
@@ -79,7 +79,7 @@ def seal(connection: Connection, to: str, leases: Sequence[Lease], by: str, reas
 
 
 def unseal(connection: Connection, by: str, reason: str) -> None:
-    """Open a sealed ledger again; one that is open is left as it is."""
+    """Open a sealed ledger again; an open one is left as it is."""
     if sealed_to(connection) is None:
         return
     details = {"to": sealed_to(connection)}
@@ -102,7 +102,7 @@ def take_over(connection: Connection, by: str, reason: str, details: Mapping[str
 
 
 def _took_over(connection: Connection, campaign: str, details: Mapping[str, Any]) -> bool:
-    """Whether that is the last thing that happened."""
+    """True if the campaign's last event is a takeover with these details."""
     table = schema.events
     last = select(table).where(table.c.campaign == campaign).order_by(table.c.id.desc()).limit(1)
     row = connection.execute(last).mappings().first()
@@ -110,13 +110,13 @@ def _took_over(connection: Connection, campaign: str, details: Mapping[str, Any]
 
 
 def forget_exports(connection: Connection, campaign: str) -> None:
-    """Take the marks off all that tracking was shown of a campaign."""
+    """Clear the export marks of a campaign."""
     table = schema.outbox
     connection.execute(update(table).where(table.c.campaign == campaign).values(exported=null(), run_id=null()))
 
 
 def mend(connection: Connection, campaign: str, by: str, reason: str, details: Mapping[str, Any]) -> None:
-    """Write down what a person has mended, or is about to; see ``Ledger.mend``."""
+    """Record a repair that a person has made or is about to make; see ``Ledger.mend``."""
     get_campaign(connection, campaign)
     add_event(connection, campaign, "repair", by, reason, details=details)
 

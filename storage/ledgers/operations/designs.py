@@ -1,4 +1,4 @@
-"""What happens to a trial before it is sent: proposed, adopted, edited, put in order. In an open write transaction."""
+"""Trials before they are sent: proposed, adopted, edited, prioritised. In an open write transaction."""
 
 from collections.abc import Mapping, Sequence
 
@@ -36,7 +36,7 @@ _EDITABLE = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
 def propose(
     connection: Connection, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str
 ) -> tuple[Trial, ...]:
-    """Write the trials of an iteration down, unless it has some; see ``Ledger.propose``."""
+    """Record the trials of an iteration, unless it has some; see ``Ledger.propose``."""
     trials = schema.trials
     owner = get_campaign(connection, campaign)
     there = select(trials).where(trials.c.campaign == campaign, trials.c.iteration == iteration).order_by(trials.c.slot)
@@ -55,7 +55,7 @@ def propose(
 def adopt(
     connection: Connection, campaign: str, known: Sequence[Known], digest: str, algorithm: str, by: str
 ) -> tuple[Trial, ...]:
-    """Write measurements from before the campaign down, unless it has them; see ``Ledger.adopt``."""
+    """Record measurements from before the campaign, unless it has them; see ``Ledger.adopt``."""
     trials = schema.trials
     owner = get_campaign(connection, campaign)
     imported = trials.c.origin["kind"].as_string() == "imported"
@@ -103,7 +103,7 @@ def edit(
     by: str,
     reason: str,
 ) -> Trial:
-    """Give a trial another design, for which no approval holds yet; see ``Ledger.edit``."""
+    """Give a trial another design, without an approval; see ``Ledger.edit``."""
     before = expected(get_trial(connection, trial_id), expect)
     if before.state not in _EDITABLE:
         raise ForbiddenMove(

@@ -1,4 +1,4 @@
-"""What the rows of one trial say of each other: history, revisions, approvals, spending, results, copy for tracking."""
+"""Consistency of the rows of one trial: history, revisions, approvals, spending, results, copy for tracking."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ Spent = tuple[float, float]  # budget units and seconds of wall time
 
 @dataclass(frozen=True)
 class Rows:
-    """All that the ledger holds of one trial.
+    """All rows of the ledger on one trial.
 
     Args:
         trial: The trial.
         history: Its events, oldest first.
         results: Its results, oldest first.
         approvals: Its approvals, oldest first.
-        shown: The trial as it was last put down for tracking; None where it never was.
-        settled: What it had spent when it came from schema 1, whose events do not tell it.
+        shown: The trial as last written to the outbox for tracking; None if it never was.
+        settled: What it had spent before the upgrade from schema 1, whose events do not record it.
     """
 
     trial: Trial
@@ -47,7 +47,7 @@ class Rows:
 
 
 def disagreements(rows: Rows, campaign: Campaign) -> Iterator[str]:
-    """What does not agree, one sentence each."""
+    """Contradictions between the rows of a trial, one sentence each."""
     trial = rows.trial
     if trial.digest != trial_digest(trial.design, campaign.digest):
         yield f"The design of trial {trial.id} does not have the digest {trial.digest} stored with it."
@@ -82,7 +82,7 @@ def _stages(event: Event) -> bool:
 
 
 def _carried(rows: Rows) -> Iterator[str]:
-    """Handle and kind of failure, which moves bring and take."""
+    """Contradictions in the handle and the kind of failure, which moves set and clear."""
     handle = failure = None
     for event in rows.history:
         handle = event.details.get("handle", None if _stages(event) else handle)
@@ -107,7 +107,7 @@ def _revisions(rows: Rows) -> Iterator[str]:
 
 
 def _approvals(rows: Rows) -> Iterator[str]:
-    """Approvals and history tell of each other; one holds, for exactly what would run, where one must."""
+    """Contradictions between approvals and history, and missing approvals of exactly what would run."""
     trial, left = rows.trial, 0
     given = [event for event in rows.history if event.action == "approve"]
     for event, approval in zip_longest(given, rows.approvals):
@@ -177,7 +177,7 @@ def _results(rows: Rows) -> Iterator[str]:
 
 
 def _copy(rows: Rows) -> Iterator[str]:
-    """A settled trial is put down for tracking as it is, which no digest covers in all its columns."""
+    """Difference between a settled trial and its copy for tracking; no digest covers all its columns."""
     trial = rows.trial
     if trial.state in SETTLED and (rows.shown is None or Trial.model_validate(rows.shown) != trial):
         yield f"Trial {trial.id} is not what was put down for tracking when it came to be {trial.state}."

@@ -1,4 +1,4 @@
-"""Leases: which process may write for a campaign, how a dead holder is noticed, and the fence against a late one."""
+"""Leases: which process may write for a campaign, detection of a dead holder, and the fence against a late one."""
 
 import os
 import socket
@@ -59,7 +59,7 @@ def holder(connection: Connection, name: str) -> Lease | None:
 
 
 def of_passes(name: str) -> bool:
-    """Whether a lease is that of a campaign, and not its trainer's or the exporter's."""
+    """True if a lease is for the passes of a campaign, and not its trainer's or the exporter's."""
     return not name.startswith((EXPORTER, TRAINER))
 
 
@@ -69,14 +69,14 @@ def trainer_of(campaign: str) -> str:
 
 
 def release(connection: Connection, lease: Lease, done: bool) -> None:
-    """Free the lease, if it is still the one given; the row stays, with its token and, of passes done, its time."""
+    """Free the lease if it is still the one given; the row keeps its token and, after finished passes, its time."""
     table = schema.leases
     ours = update(table).where(table.c.campaign == lease.campaign, table.c.token == lease.token)
     connection.execute(ours.values(host=None, pid=None, started=None, **({} if done else {"acquired": None})))
 
 
 def hold(connection: Connection, lease: Lease) -> None:
-    """Raise ``LeaseLost`` unless the lease is still held; part of every fenced write, in the same transaction."""
+    """Raise ``LeaseLost`` unless the lease is still held; called in the transaction of every fenced write."""
     table = schema.leases
     row = one(connection, select(table).where(table.c.campaign == lease.campaign).with_for_update())
     holder = None if row is None or row["host"] is None else record_of(Lease, row)
@@ -85,7 +85,7 @@ def hold(connection: Connection, lease: Lease) -> None:
 
 
 def lives(holder: Lease) -> bool:
-    """Whether the process that took a lease may still be at work; of another host nothing is known, so yes."""
+    """True if the process that took a lease may still be at work; always True for a process of another host."""
     if holder.host != socket.gethostname():
         return True
     return is_alive(holder.pid, holder.started)

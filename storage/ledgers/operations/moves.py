@@ -1,4 +1,4 @@
-"""The one door through which a trial moves, and the sign of life of a running one. In an open write transaction."""
+"""Moves of trials, all through one function, and the heartbeat of a running one. In an open write transaction."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ def moved(
     failure: FailureKind | None = None,
     ended: budget.Settlement | None = None,
 ) -> Trial:
-    """Make a move that was found permitted, with everything that is written beside it."""
+    """Make a move that is known to be permitted, with the event and all other rows that belong to it."""
     after = swap(connection, before, to, **_changes(before, to, handle, failure), **budget.added(before, ended))
     if to in _VOIDING:
         void(connection, before.id, f"moved to {to}: {reason}")
@@ -102,7 +102,7 @@ def _has_what_it_needs(
 
 
 def hear(connection: Connection, trial_id: str, attempt: int) -> Trial:
-    """Note that an attempt was seen running just now, if it still is the present one; see ``Ledger.hear``."""
+    """Note that an attempt is running now, if it still is the present one; see ``Ledger.hear``."""
     table = schema.trials
     query = (
         update(table)

@@ -1,4 +1,4 @@
-"""What comes back of trials: appended, judged, corrected, never overwritten. In an open write transaction."""
+"""Results of trials: appended, judged, corrected, never overwritten. In an open write transaction."""
 
 import time
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from fieldcraft.storage.records import (
 
 @dataclass(frozen=True)
 class Reading:
-    """What came back, as ``Ledger.record`` or ``Ledger.correct`` was given it; no outputs retract."""
+    """A result as given to ``Ledger.record`` or ``Ledger.correct``; one without outputs is a retraction."""
 
     outputs: Mapping[str, float] | None
     field: FieldRef | None
@@ -130,7 +130,7 @@ def _differing(trial: Trial, ran: Mapping[str, Level] | None) -> Mapping[str, Le
 
 
 def append(connection: Connection, result: Result) -> Result:
-    """Store a result as it was judged; returns it with its id."""
+    """Store a result with its verdict; returns it with its id."""
     values = result.model_dump(mode="json", exclude={"id"})
     number = connection.execute(insert(schema.results).values(values).returning(schema.results.c.id)).scalar_one()
     return result.model_copy(update={"id": number})
@@ -143,7 +143,7 @@ def stored_results(connection: Connection, trial_id: str) -> tuple[Result, ...]:
 
 
 def _counted(result: Result) -> dict[str, Any]:
-    """The columns of a trial that follow from the result that counts."""
+    """Columns of a trial that follow from the result that counts."""
     return {
         "outputs": None if result.verdict == "retraction" else dict(result.outputs),
         "field": result.field and result.field.model_dump(),
@@ -152,7 +152,7 @@ def _counted(result: Result) -> dict[str, Any]:
 
 
 def _known_attempt(trial: Trial, attempt: int) -> int:
-    """The attempt a result is said to be of; an imported trial was never sent, and has the attempt 0."""
+    """The attempt that a result belongs to; an imported trial was never sent, and has the attempt 0."""
     first = 0 if trial.origin.kind == "imported" else 1
     if not first <= attempt <= trial.attempt:
         raise ForbiddenMove(
@@ -179,7 +179,7 @@ def _judge(trial: Trial, result: Result, stored: tuple[Result, ...], *, partial:
 
 
 def _counting(trial: Trial, stored: tuple[Result, ...], replaces: int) -> Result:
-    """The result that a correction replaces, if it is the one that counts."""
+    """The result that a correction replaces, after a check that it is the one that counts."""
     if trial.state is not TrialState.COMPLETED:
         raise ForbiddenMove(f"{trial.id} is {trial.state}: only a COMPLETED trial has a result to correct. Record one.")
     counting = next(other for other in reversed(stored) if other.verdict in COUNTING)

@@ -1,1 +1,1 @@
-"""Schema and the row/record conversion."""
+"""Tables of the ledger, and conversion between rows and records."""

@@ -1,4 +1,4 @@
-"""Rows and records: the one place where either becomes the other, and where new rows are added."""
+"""Conversion between rows and records, and insertion of new rows."""
 
 import time
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _NEW_ITEM = insert(schema.outbox).inline()
 
 
 def record_of(kind: type[R], row: RowMapping) -> R:
-    """Make a record of a row that bears its fields (and perhaps columns of no concern to it)."""
+    """Make a record of a row that has its fields; other columns are ignored."""
     return kind(**{name: row[name] for name in kind.model_fields})
 
 
@@ -33,14 +33,14 @@ def one(connection: Connection, query: Select[Any]) -> RowMapping | None:
 
 
 def many(connection: Connection, kind: type[R], query: Select[Any]) -> tuple[R, ...]:
-    """All rows of ``query``, whose columns are the record's fields and perhaps more, as records."""
+    """All rows of ``query`` as records; the columns are the record's fields, and others are ignored."""
     rows = connection.execute(query)
     places = {name: place for place, name in enumerate(rows.keys()) if name in kind.model_fields}
     return tuple(kind.model_validate({name: row[place] for name, place in places.items()}) for row in rows)
 
 
 def get_campaign(connection: Connection, name: str) -> Campaign:
-    """The campaign of that name, or ``UnknownCampaign`` naming those there are."""
+    """The campaign of that name; raises ``UnknownCampaign`` with the known names."""
     row = connection.execute(_CAMPAIGN, {"campaign": name}).mappings().first()
     if row is None:
         known = ", ".join(_values(connection, schema.campaigns.c.name)) or "none"
@@ -55,7 +55,7 @@ def require_campaign(connection: Connection, name: str) -> None:
 
 
 def get_trial(connection: Connection, trial_id: str) -> Trial:
-    """The trial of that id, or ``UnknownTrial``."""
+    """The trial of that id; raises ``UnknownTrial``."""
     row = connection.execute(_TRIAL, {"trial": trial_id}).mappings().first()
     if row is None:
         raise UnknownTrial(
@@ -65,7 +65,7 @@ def get_trial(connection: Connection, trial_id: str) -> Trial:
 
 
 def get_product(connection: Connection, campaign: str, iteration: int, step: Step) -> Product | None:
-    """What the step of that iteration made, or None."""
+    """Product of a step in that iteration, or None."""
     table = schema.products
     query = select(table).where(table.c.campaign == campaign, table.c.iteration == iteration, table.c.step == step)
     row = one(connection, query)
@@ -96,7 +96,7 @@ def add_event(
         reason: Why.
         trial: The trial as it is afterwards, when the event is about one.
         before: Its state and version before, unless it is new.
-        details: Whatever else is worth keeping, as JSON.
+        details: Further information as JSON.
     """
     values = {
         "campaign": campaign,
@@ -114,13 +114,13 @@ def add_event(
 
 
 def add_outbox(connection: Connection, campaign: str, kind: str, record: Record) -> None:
-    """Add something that tracking is to show to the transaction."""
+    """Add an outbox item for tracking to the transaction."""
     values = {"campaign": campaign, "kind": kind, "payload": record.model_dump(mode="json"), "created": time.time()}
     connection.execute(_NEW_ITEM, values)
 
 
 def checked(kind: type[R], what: str, /, **values: object) -> R:
-    """Make a record of values from outside, or say which value may not be stored."""
+    """Make a record of values from outside; an error names the value that may not be stored."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -132,7 +132,7 @@ def checked(kind: type[R], what: str, /, **values: object) -> R:
 
 
 def add_notice(connection: Connection, campaign: str, event: str, key: str, payload: Mapping[str, Any]) -> Notice:
-    """Add something that a person should hear of to the transaction, unless the campaign has that key already."""
+    """Add a notice for a person to the transaction, unless the campaign has that key already."""
     table = schema.notices
     row = one(connection, select(table).where(table.c.campaign == campaign, table.c.key == key))
     if row is not None:
@@ -147,7 +147,7 @@ def add_notice(connection: Connection, campaign: str, event: str, key: str, payl
 def insert_trial(
     connection: Connection, owner: Campaign, number: int, iteration: int, slot: int, **values: object
 ) -> Trial:
-    """Add a new trial to the transaction; ``values`` are those of its fields that are not the same for all."""
+    """Add a new trial to the transaction; ``values`` are the fields that differ between trials."""
     now = time.time()
     fixed: dict[str, object] = {"revision": 1, "priority": 0, "version": 1, "attempt": 0, "spent": 0.0, "seconds": 0.0}
     empty = dict.fromkeys(("handle", "outputs", "field", "ran", "failure", "heard"))

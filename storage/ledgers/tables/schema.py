@@ -40,7 +40,7 @@ _whole = Integer().with_variant(BigInteger(), "postgresql")
 def _numbered(name: str) -> Column[int]:
     """An id that counts rows: without a gap, and in the order of commits, since writers take turns.
 
-    A sequence of the database would number what was rolled back too, and would have to be set after a copy of the rows.
+    A sequence of the database would also count rows that were rolled back, and would have to be set after a copy.
     """
     highest = func.coalesce(func.max(column("id", Integer)), 0)
     following = select(highest + 1).select_from(table(name))

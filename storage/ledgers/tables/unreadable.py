@@ -1,4 +1,4 @@
-"""Rows that cannot be read as what they should be: found, named, and stepped over, so that the rest is still read."""
+"""Rows that cannot be read: they are found, named and skipped, so that the others are still read."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -52,7 +52,7 @@ class Unreadable:
         table: Its table.
         key: Its key, as far as that can be read.
         trial: Id of its trial, where it is a trial or of one and that can be read.
-        why: What is wrong with it.
+        why: Problem of the row.
     """
 
     table: str
@@ -66,7 +66,7 @@ class Unreadable:
 
 
 def find(connection: Connection) -> Iterator[Unreadable]:
-    """Every row of the ledger that cannot be read, table by table."""
+    """All rows of the ledger that cannot be read, table by table."""
     for table, kind in _KINDS:
         query = _ordered(table)
         if kind is Lease:  # one that was given back keeps its row, and names no holder
@@ -76,7 +76,7 @@ def find(connection: Connection) -> Iterator[Unreadable]:
 
 
 def said(rows: Sequence[Unreadable]) -> list[str]:
-    """One sentence for each row, up to some of a table, and one for those beyond."""
+    """One sentence for each row, up to a number of rows of each table, and one for those beyond it."""
     told = []
     for table in dict.fromkeys(row.table for row in rows):
         found = [row for row in rows if row.table == table]
@@ -105,7 +105,7 @@ def _count(connection: Connection, query: Select[Any]) -> int:
 
 
 def _faults(connection: Connection, kind: type[R], query: Select[Any]) -> Iterator[tuple[int, Exception]]:
-    """Places of the rows that cannot be read, with what reading them raises; the others are read as a stream."""
+    """Positions of the rows that cannot be read, with the error of each; the others are read as a stream."""
     start, count = 0, _count(connection, query)
     while start < count:
         try:
@@ -124,7 +124,7 @@ def _faults(connection: Connection, kind: type[R], query: Select[Any]) -> Iterat
 def _part(
     connection: Connection, kind: type[R], query: Select[Any], start: int, count: int
 ) -> Iterator[tuple[int, R | Exception]]:
-    """Some rows of a query by their places; where they cannot be read together, half by half down to a single row."""
+    """Rows of a query by position; a range that cannot be read at once is halved down to a single row."""
     try:
         found = many(connection, kind, query.offset(start).limit(count))
     except FAULTS as error:
@@ -138,7 +138,7 @@ def _part(
 
 
 def _described(connection: Connection, table: Table, query: Select[Any], place: int, error: Exception) -> Unreadable:
-    """What can be said of a row from those of its columns that can be read."""
+    """Description of a row from those of its columns that can be read."""
 
     def cell(column: Column[Any]) -> Any:
         return connection.execute(query.with_only_columns(column).offset(place).limit(1)).scalar_one()

@@ -1,7 +1,7 @@
 """Steps from each schema of the ledger to the next; whoever raises ``SCHEMA_VERSION`` adds one.
 
 A step is written once and then left alone: it describes the tables as they were between its two schemas and uses
-nothing of those there are today, so that it does the same however far the chain has grown.
+nothing of today's tables, so that later schemas do not change what it does.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
-"""From schema 1 to schema 2.
+"""Upgrade from schema 1 to schema 2.
 
-Schema 2 added budgets in cost and time, priorities, revisions by a person, expiry of approvals, corrections, signs of
-life and notices. What schema 1 did not write down is worked out from what it did: an attempt that has ended cost what
-was expected of it, and its wall time is what its result says (none, where it had no result).
+Schema 2 added budgets in cost and time, priorities, revisions by a person, expiry of approvals, corrections, heartbeats
+and notices. Values that schema 1 did not record are derived from those it did. An ended attempt cost what was expected
+of it. Its wall time is taken from its result (none if it had no result).
 """
 
 import time
@@ -111,7 +111,7 @@ def upgrade(connection: Connection) -> None:
 
 
 def _campaign(connection: Connection, name: str) -> None:
-    """Give one campaign, its trials and what it has in the outbox the values of schema 2."""
+    """Give one campaign, its trials and its outbox items the values of schema 2."""
     spec = connection.execute(select(_campaigns.c.spec).where(_campaigns.c.name == name)).scalar_one()
     limits = _limits(spec)
     connection.execute(update(_campaigns).where(_campaigns.c.name == name).values(limits=limits))
@@ -149,7 +149,7 @@ def _spent(trial: RowMapping | Mapping[str, Any]) -> float:
 
 
 def _seconds(connection: Connection, campaign: str) -> dict[str, float]:
-    """Wall time of each trial, as its results tell it: the last one of each attempt that has any."""
+    """Wall time of each trial in seconds, from its results: the last one of each attempt that has any."""
     query = select(_results).join(_trials, _trials.c.id == _results.c.trial)
     rows = connection.execute(query.where(_trials.c.campaign == campaign).order_by(_results.c.id)).all()
     attempts = {(row.trial, row.attempt): float(row.details.get("seconds", 0.0)) for row in rows}
@@ -162,7 +162,7 @@ def _seconds(connection: Connection, campaign: str) -> dict[str, float]:
 def _payload(
     kind: str, payload: Mapping[str, Any], limits: Mapping[str, Any], seconds: Mapping[str, float]
 ) -> Iterator[tuple[str, Any]]:
-    """The items of an outbox payload as schema 2 writes it; what was spent is that of the state it tells."""
+    """Items of an outbox payload as schema 2 writes it; the amount spent is that of the state in the payload."""
     yield from payload.items()
     if kind in ("campaign", "finish"):
         yield "limits", dict(limits)
