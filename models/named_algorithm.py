@@ -41,7 +41,11 @@ class NamedAlgorithm(Protocol):
 
 @dataclass(frozen=True)
 class OnePreset:
-    """A named algorithm with only one preset."""
+    """A named algorithm with only one preset.
+
+    Args:
+        preset: ``default``: the options that this project found to work.
+    """
 
     preset: Literal["default"] = "default"
 

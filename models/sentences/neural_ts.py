@@ -13,8 +13,11 @@ _PAPER: Mapping[str, Any] = {**RAW_TRAINING, "init": "antisymmetric", "variance"
 class NeuralTS:
     """tangent_network x thompson x multistart with a normal drawn at every point by itself, as in its bandits.
 
-    Neural-BO differs by drawing whole functions. Preset ``paper``: the raw relu kernel and the diagonal of its p x p
-    matrix, which is an approximation of the variance (correlation about 0.6).
+    Neural-BO differs by drawing whole functions.
+
+    Args:
+        preset: ``default``: the options that this project found to work. ``paper``: the raw relu kernel and the
+            diagonal of its p x p matrix, which is an approximation of the variance (correlation about 0.6).
     """
 
     preset: Literal["default", "paper"] = "default"

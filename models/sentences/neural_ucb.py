@@ -13,8 +13,10 @@ _PAPER: Mapping[str, Any] = {**RAW_TRAINING, "init": "antisymmetric", "variance"
 class NeuralUCB:
     """tangent_network x ucb x multistart, with the exact variance.
 
-    Preset ``paper``: the raw relu kernel and the diagonal of its p x p matrix, which approximates the variance
-    (correlation about 0.6), and one deviation of confidence.
+    Args:
+        preset: ``default``: the options that this project found to work. ``paper``: the raw relu kernel and the
+            diagonal of its p x p matrix, which approximates the variance (correlation about 0.6), and one
+            deviation of confidence.
     """
 
     preset: Literal["default", "paper"] = "default"

@@ -23,8 +23,10 @@ PAPER_MAXIMIZER = {**MULTISTART, "n_samples": 10_000, "n_starts": 100}
 class STOBNTS:
     """sampled_network x thompson x multistart: a network of its own, trained from a fresh start, for each design.
 
-    Preset ``paper``: the raw kernel of two hidden layers of 256 relu (weights of 1.5, biases of 0.05 over the root of
-    the fan-in), noise 0.1, unperturbed targets, trained to convergence; 10,000 candidates and 100 searches by gradient.
+    Args:
+        preset: ``default``: the options that this project found to work. ``paper``: the raw kernel of two
+            hidden layers of 256 relu (weights of 1.5, biases of 0.05 over the root of the fan-in), noise 0.1,
+            unperturbed targets, trained to convergence; 10,000 candidates and 100 searches by gradient.
     """
 
     preset: Literal["default", "paper"] = "default"

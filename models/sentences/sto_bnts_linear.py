@@ -11,8 +11,10 @@ from fieldcraft.models.sentences.sto_bnts import PAPER, PAPER_MAXIMIZER
 class STOBNTSLinear:
     """sampled_linear x thompson x multistart: the exact minimiser, without any training, for each design.
 
-    Preset ``paper``: the raw kernel of two hidden layers of 256 relu (weights of 1.5, biases of 0.05 over the root of
-    the fan-in), noise 0.1, unperturbed targets; 10,000 candidates and 100 searches by gradient.
+    Args:
+        preset: ``default``: the options that this project found to work. ``paper``: the raw kernel of two
+            hidden layers of 256 relu (weights of 1.5, biases of 0.05 over the root of the fan-in), noise 0.1,
+            unperturbed targets; 10,000 candidates and 100 searches by gradient.
     """
 
     preset: Literal["default", "paper"] = "default"

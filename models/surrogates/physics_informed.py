@@ -30,16 +30,34 @@ class PhysicsInformed:
     """A surrogate that learns from the readings and from N[f] = g at the collocation points.
 
     Args:
-        engine: ``trained``: k networks trained on both, each one draw (``Trained`` documents its options and their
-            defaults). ``basis``: a Gaussian prior over the equation's exact solutions, where it is linear (``Basis``).
-            ``kernel``: a Gaussian process with an ordinary covariance, conditioned on the equation at the collocation
-            points, where it is linear (``Kernel``). ``ntk``: the same with a network's tangent kernel (``NTK``).
-        networks: See ``Trained``, as for all options but the last three; ``NTK`` shares those of the network's shape.
-        degree: See ``Basis``.
-        kernel: See ``Kernel``.
-        memory_gb: A fit that is predicted to need more is refused before it is begun; every engine has it.
+        engine: ``trained``: k networks trained on both, each one draw. ``basis``: a Gaussian prior over the equation's
+            exact solutions, where it is linear. ``kernel``: a Gaussian process with an ordinary covariance, conditioned
+            on the equation at the collocation points, where it is linear. ``ntk``: the same with a network's tangent
+            kernel.
+        networks: Independent networks k of ``trained`` (1); at least the batch size. Each is one draw.
+        width: Neurons in a hidden layer of ``trained`` (64) or ``ntk`` (200).
+        depth: Hidden layers of ``trained`` (3) or ``ntk`` (1).
+        activation: tanh or sine, of ``trained`` (sine) or ``ntk`` (sine).
+        frequency: Factor on the first layer's weights of ``trained`` (3) or ``ntk`` (1); larger means rougher functions
+            before any data.
+        nu: Factor of the prediction nu h of ``trained`` (6), in standard deviations of the readings.
+        weight: Weight of one squared residual against one squared misfit in ``trained`` (0.01); the residual is divided
+            by the operator's largest encoded coefficient.
+        steps: Adam steps of ``trained`` (0).
+        rate: Adam's first step size in ``trained`` (0.005).
+        decay: Factor on the step size over all Adam steps of ``trained`` (0.1).
+        refinements: Damped Gauss-Newton steps of ``trained`` after Adam (100).
+        exact_draw: Make a wide network of ``trained`` a posterior draw (false, as in the paper): add the second tangent
+            term, the ridge and the perturbed targets. Linear equations only.
+        noise: Standard deviation of a reading in target units that an exact draw of ``trained`` assumes if it is not
+            known (0.05).
+        degree: Highest degree of the polynomials of ``basis``; by default the largest, up to 30, with at most 1,000
+            polynomials.
+        kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones), of ``kernel`` ("rbf").
+        memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused; every engine has
+            it (4).
 
-    An option left at None takes its engine's default.
+    An option belongs to the engines that its meaning names, with their defaults in brackets. None takes the default.
 
     Raises:
         ValueError: an option is out of range or does not belong to the engine.

@@ -17,7 +17,7 @@ _IMAGE = Image("image", (8, 8), 0.0, 16.0)
 
 @dataclass(frozen=True)
 class Digits(Problem):
-    """How much an image looks like a digit: its correlation, over the 64 pixels, with the digit's mean image.
+    """Likeness of an image to a digit: its correlation, over the 64 pixels, with the digit's mean image.
 
     The mean is that of all images of the digit in scikit-learn's bundled set (Alpaydin and Kaynak, 1998), whose pixels
     run from 0 to 16. The greatest likeness, 1, is that of the mean itself, whatever its brightness and contrast; an

@@ -25,7 +25,7 @@ class Levy(Sum):
     interval = (-10.0, 10.0)
 
     def term(self, i: int, x: Values) -> Values:
-        """What x_i contributes: one of the sum's parts, and sin^2 pi w for i = 1."""
+        """Part of f that depends on x_i: one of the sum's parts, and sin^2 pi w for i = 1."""
         w = 1 + (x - 1) / 4
         ripple = sine(2 * math.pi * w) ** 2 if i == self.dimension else 10 * sine(math.pi * w + 1) ** 2
         first = sine(math.pi * w) ** 2 if i == 1 else 0.0

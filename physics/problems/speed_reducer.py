@@ -43,7 +43,7 @@ class SpeedReducer(ConstrainedFormula):
 
     @property
     def bounds(self) -> tuple[tuple[float, float], ...]:
-        """Of the seven variables."""
+        """Least and greatest value of each of the seven variables."""
         shaft = (_BOXES[self.box][0], 8.3)
         return ((2.6, 3.6), (0.7, 0.8), (17.0, 28.0), (7.3, 8.3), shaft, (2.9, 3.9), (5.0, 5.5))
 

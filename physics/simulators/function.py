@@ -57,7 +57,7 @@ def _dataset(answer: object) -> xr.Dataset:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number, an array without dimensions included."""
+    """True for a number, an array without dimensions included."""
     return isinstance(value, numbers.Real) or (np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiu")
 
 

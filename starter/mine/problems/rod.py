@@ -1,4 +1,4 @@
-"""What is optimised: which designs there are, and which numbers of a result count. The file's name is the kind."""
+"""The problem to optimise: its designs, and the numbers of a result that count. The file's name is the kind."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""How a design is simulated. Whatever is returned is kept as the trial's field; give each variable its unit."""
+"""Simulation of a design. The dataset that it returns is kept as the trial's field; give each variable its unit."""
 
 from dataclasses import dataclass
 from typing import ClassVar
