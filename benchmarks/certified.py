@@ -1,7 +1,7 @@
 """The certified maximizer beside those that prove nothing and beside PK-MIQP: ``python benchmarks/certified.py``.
 
 Every instance is a confidence bound on a draw from the prior it knows (``searches.Drawn``). The maximizer ends at a
-certified gap of 0.01 standard deviations of the readings, the project's 1% (a confidence bound crosses zero, so that a
+certified gap of 0.01 standard deviations of the results, the project's 1% (a confidence bound crosses zero, so that a
 share of it would mean nothing), or at 200,000 boxes, and then says which gap is left. All values are of the one
 function, to be maximised; a miss is a value that lies more than 1e-3 below the best that any method found. What SCIP
 proves, and closes, is of its approximation.
@@ -46,7 +46,7 @@ class Plan:
     """Which instances are searched.
 
     Args:
-        sizes: Readings of the instances by their coordinates.
+        sizes: Results of the instances by their coordinates.
         instances: Instances of each.
         scip: The same for PK-MIQP.
         scip_instances: The first of these instances that PK-MIQP is given.
@@ -71,7 +71,7 @@ QUICK = Plan({1: (10, 40), 2: (10, 40), 3: (40,)}, 3, {1: (10,)}, 1, 10.0)
 
 @dataclass(frozen=True)
 class Row:
-    """One method on the instances with d coordinates and n readings.
+    """One method on the instances with d coordinates and n results.
 
     Args:
         line: What it belongs to, see ``--only``.
@@ -165,7 +165,7 @@ def rivals() -> dict[str, Trial]:
 
 
 def programs(n: int, limit_s: float) -> dict[str, Trial]:
-    """The certified maximizer and PK-MIQP with its defaults; its other form too where there are few readings."""
+    """The certified maximizer and PK-MIQP with its defaults; its other form too where there are few results."""
     found = {OURS: _by(Certified()), SCIP: _by(PKMIQP(time_s=limit_s))}
     return found | ({SCIP_Q: _by(PKMIQP(time_s=limit_s, form="q"))} if n <= 10 else {})
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fieldcraft.models.networks.perceptron import Network
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.peers._botorch import Cube, fitted, maximised
+from fieldcraft.models.rivals._botorch import Cube, fitted, maximised
 from fieldcraft.models.tangent.features import Passes, Perceptron, combine, project
 from fieldcraft.physics.space import SearchSpace
 

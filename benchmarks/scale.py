@@ -73,7 +73,7 @@ class _Same:
     def draw(self, q, rng):
         return [lambda X: 0.0 * X.sum(1)] * q
 
-    def believe(self, X):
+    def fantasize(self, X):
         return self
 
     def state(self):
@@ -154,7 +154,7 @@ def _iterate(ledger: Any, fields: Any, campaign: Any, iteration: int, q: int, rn
     if iteration:
         product = _model(ledger, campaign.spec.name, iteration, model)
         about = {"model": product.ref, "data_digest": Trained.of(product).data_digest, "mean": 0.0, "sd": 1.0}
-        origin = {"kind": "model", "algorithm": campaign.spec.algorithm.sentence, **about}
+        origin = {"kind": "model", "algorithm": campaign.spec.algorithm.in_words, **about}
     designs = campaign.space.decode(campaign.space.sample(q, rng))
     made = [Origin(iteration=iteration, slot=slot, seed=1, **origin) for slot in range(q)]
     proposals = [Proposal(design=d, origin=o) for d, o in zip(designs, made, strict=True)]

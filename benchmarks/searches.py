@@ -18,7 +18,7 @@ from fieldcraft.models.gaussian.process import ExactPosterior, Fit, build, pathw
 from fieldcraft.models.maximizer import Maximizer
 from fieldcraft.models.numerics.randomness import seeded
 from fieldcraft.models.observations import Array, Observations, Scaling
-from fieldcraft.models.peers._botorch import RAW_SAMPLES, RESTARTS
+from fieldcraft.models.rivals._botorch import RAW_SAMPLES, RESTARTS
 from fieldcraft.models.scoring.analytic import AnalyticScore
 from fieldcraft.physics.space import Continuous, SearchSpace
 
@@ -35,7 +35,7 @@ class Drawn:
     """The confidence bound of a Gaussian process with given hyper-parameters on a draw from its own prior.
 
     Latin hypercube data on the unit cube, Matern-3/2, length scale 0.2 sqrt(d) of the cube, noise 1e-6, standardised
-    readings, b^2 = 0.2 d log(2 n).
+    results, b^2 = 0.2 d log(2 n).
 
     Args:
         posterior: The process.
@@ -47,7 +47,7 @@ class Drawn:
 
     @classmethod
     def of(cls, d: int, n: int, seed: int) -> "Drawn":
-        """Instance ``seed`` of those with d coordinates and n readings, its posterior ready to be asked."""
+        """Instance ``seed`` of those with d coordinates and n results, its posterior ready to be asked."""
         rng = np.random.default_rng([d, n, seed])
         X = torch.from_numpy(2 * qmc.LatinHypercube(d, rng=rng).random(n) - 1)
         lower = given(X, torch.zeros(n, dtype=X.dtype)).factor.lower
@@ -89,8 +89,8 @@ class Bound:
     Args:
         scales: Length scales, shape (d,).
         centres: Inputs divided by them, shape (n, d).
-        root: V with V^T V the inverse covariance of the readings, shape (n, n).
-        weights: That inverse times the readings less the constant, shape (n,).
+        root: V with V^T V the inverse covariance of the results, shape (n, n).
+        weights: That inverse times the results less the constant, shape (n,).
         constant: The constant mean.
         optimism: b.
     """
@@ -127,12 +127,12 @@ Search = Callable[[Drawn, np.random.Generator], Array]
 
 def by_scipy(method: str, starts: int = STARTS) -> Search:
     """The best end of a method of ``scipy.optimize`` from fixed starts, with gradients where it takes them."""
-    sloped = method in ("L-BFGS-B", "SLSQP", "trust-constr")
+    value_and_grad = method in ("L-BFGS-B", "SLSQP", "trust-constr")
 
     def search(drawn: Drawn, rng: np.random.Generator) -> Array:
         bound, d = drawn.bound, drawn.posterior.dimension
-        loss = bound.loss if sloped else lambda x: bound.loss(x)[0]
-        return best_end(bound, corner_and_sobol(d, starts), loss, method, sloped=sloped)
+        loss = bound.loss if value_and_grad else lambda x: bound.loss(x)[0]
+        return best_end(bound, corner_and_sobol(d, starts), loss, method, value_and_grad=value_and_grad)
 
     return search
 
@@ -142,14 +142,16 @@ def corner_and_sobol(d: int, n: int) -> Array:
     return 2 * qmc.Sobol(d, scramble=False).random_base2(max(0, n - 1).bit_length())[:n] - 1
 
 
-def best_end(bound: Bound, starts: Array, loss: Callable[[Array], object], method: str, *, sloped: bool) -> Array:
+def best_end(
+    bound: Bound, starts: Array, loss: Callable[[Array], object], method: str, *, value_and_grad: bool
+) -> Array:
     """The best of where a method of ``scipy.optimize`` leads from starts (s, d), shape (d,)."""
     ends = [
         minimize(
             loss,
             start,
             method=method,
-            jac=sloped or None,
+            jac=value_and_grad or None,
             bounds=[(-1.0, 1.0)] * len(start),
             tol=_TOLERANCE,
             options={"maxiter": _MOST_ITERATIONS},
@@ -165,7 +167,7 @@ def samples_and_gradients(drawn: Drawn, rng: np.random.Generator) -> Array:
     bound = drawn.bound
     X = rng.uniform(-1, 1, (SAMPLES, drawn.posterior.dimension))
     values = np.concatenate([bound.values(block) for block in np.array_split(X, 40)])
-    return best_end(bound, X[np.argsort(-values)[:POLISHED]], bound.loss, "L-BFGS-B", sloped=True)
+    return best_end(bound, X[np.argsort(-values)[:POLISHED]], bound.loss, "L-BFGS-B", value_and_grad=True)
 
 
 def botorch_multistart(drawn: Drawn, rng: np.random.Generator) -> Array:

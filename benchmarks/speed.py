@@ -31,7 +31,7 @@ from fieldcraft.models.linear.conditioning import Factor, Watched
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.networks.perceptron import Network
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.peers.optuna_gp import OptunaGP
+from fieldcraft.models.rivals.optuna_gp import OptunaGP
 from fieldcraft.models.surrogate import Posterior, no_report
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 from fieldcraft.models.surrogates.sampled_network import SampledNetwork

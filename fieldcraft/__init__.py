@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from fieldcraft.models.maximizer import Candidates as Candidates
     from fieldcraft.models.maximizer import Maximizer as Maximizer
     from fieldcraft.models.observations import Observations as Observations
-    from fieldcraft.models.peer import Peer as Peer
     from fieldcraft.models.proposer import Proposer as Proposer
+    from fieldcraft.models.rival import Rival as Rival
     from fieldcraft.models.surrogate import Posterior as Posterior
     from fieldcraft.models.surrogate import Surrogate as Surrogate
     from fieldcraft.physics.constraints import LinearConstraint as LinearConstraint
@@ -63,7 +63,7 @@ _NAMES = {
     "models.capability": ("Capability",),
     "models.maximizer": ("Candidates", "Maximizer"),
     "models.observations": ("Observations",),
-    "models.peer": ("Peer",),
+    "models.rival": ("Rival",),
     "models.proposer": ("Proposer",),
     "models.surrogate": ("Posterior", "Surrogate"),
     "physics.constraints": ("LinearConstraint", "LinearEquality", "QuadraticConstraint"),

@@ -12,7 +12,7 @@ from typing import Any
 from fieldcraft.flows.commands import (
     campaigns,
     decisions,
-    reading,
+    inspection,
     recovery,
     reports,
     results,
@@ -25,7 +25,7 @@ from fieldcraft.flows.errors import FieldcraftError, InputError, Unfinished
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.text import QUOTED, quoted, shown, suggestion
 
-_GROUPS = (starting, campaigns, decisions, reading, recovery, reports, results, studies, trials)
+_GROUPS = (starting, campaigns, decisions, inspection, recovery, reports, results, studies, trials)
 _NOBODY_READS = 141  # as of a process that ended by SIGPIPE
 _LONG = re.compile(f"'[^']{{{QUOTED},}}'")
 

@@ -24,7 +24,7 @@ from fieldcraft.flows.wiring.campaign_file import campaign_on
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import OUT, Brief, Lease, TrialState
+from fieldcraft.storage.records import OUT, Lease, TrialState, TrialSummary
 
 WAIT_S = 2.0  # between looks at running simulations when none reports its end
 MODEL_S = 30.0  # between passes that ask after a model that is trained elsewhere
@@ -118,7 +118,7 @@ def awaited(campaign: Campaign, ledger: Ledger) -> Unfinished:
         orders = campaign.dispatcher.place.orders
         given = counted(len(out), "work order")
         waits.append(f"{given} with the laboratory: {orders}; 'fieldcraft record' takes results")
-    known = () if waits else ledger.briefs(campaign.name)
+    known = () if waits else ledger.summaries(campaign.name)
     if not waits and (reason := nothing_to_learn_from(campaign, known)) is not None:
         all_failed = fruitless(ledger, campaign.name, known)
         told = f"{reason.removeprefix('failure: n')}{f' ({all_failed})' if all_failed else ''}"
@@ -126,7 +126,7 @@ def awaited(campaign: Campaign, ledger: Ledger) -> Unfinished:
     return Unfinished(campaign.name, waits)
 
 
-def _mending(trials: Sequence[Brief]) -> str:
+def _mending(trials: Sequence[TrialSummary]) -> str:
     """The commands that give trials without a result one."""
     retracted = [trial.id for trial in trials if trial.state is TrialState.COMPLETED]
     failed = [trial.id for trial in trials if trial.state is TrialState.FAILED]

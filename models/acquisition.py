@@ -28,10 +28,10 @@ class Score(Protocol):
 
 
 @runtime_checkable
-class SlopedScore(Score, Protocol):
+class DifferentiableScore(Score, Protocol):
     """A score with a gradient in closed form, which is faster than the automatic one."""
 
-    def sloped(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    def value_and_grad(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Values (n,) and gradients (n, d) at X (n, d); see ``value``."""
         ...
 
@@ -57,7 +57,7 @@ class MomentFunction(Score, Protocol):
 class MomentScore(MomentFunction, Protocol):
     """A function of the mean and standard deviation of a posterior."""
 
-    def believed(self, chosen: Tensor) -> Posterior:
+    def fantasized(self, chosen: Tensor) -> Posterior:
         """The posterior whose moments the score uses, given the points ``chosen`` (j, d) for earlier places."""
         ...
 

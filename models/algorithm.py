@@ -1,6 +1,6 @@
 """Algorithms: a surrogate, an acquisition and a maximizer, with a start that needs no data.
 
-A rival (a "peer" in the code), a whole optimiser of another package, may replace the three.
+A rival, a whole optimiser of another package, may replace the three.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from fieldcraft.models.acquisition import Acquisition
 from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.models.constraints import Constraints
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
-from fieldcraft.models.gaussian.exact_readings import through_readings
+from fieldcraft.models.gaussian.exact_results import through_results
 from fieldcraft.models.maximizer import SAME, Candidates, Maximizer
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.numerics.neighbours import neighbours
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.peer import Peer
 from fieldcraft.models.proposer import Proposer
+from fieldcraft.models.rival import Rival
 from fieldcraft.models.surrogate import Posterior, Report, Surrogate, no_report
 from fieldcraft.physics.space import SearchSpace
 
@@ -34,16 +34,16 @@ class Algorithm:
     """Method by which a campaign chooses its next designs. It holds no state.
 
     Args:
-        initial: Proposer of the first designs, or of all designs if there is neither surrogate nor peer.
+        initial: Proposer of the first designs, or of all designs if there is neither surrogate nor rival.
         n_initial: Number of designs that are proposed without a model, >= 1.
         surrogate: Model that learns from the trials.
         acquisition: Worth of a candidate, given the model.
         maximizer: Search for the best candidate.
-        peer: A whole optimiser of another package, instead of the three.
+        peer: A rival, a whole optimiser of another package, instead of the three.
         constraints: Treatment of unknown constraints, if there are any.
 
     Raises:
-        ValueError: n_initial < 1, only some of the three parts are given, or a peer beside them.
+        ValueError: n_initial < 1, only some of the three parts are given, or a rival beside them.
     """
 
     initial: Proposer
@@ -51,7 +51,7 @@ class Algorithm:
     surrogate: Surrogate | None = None
     acquisition: Acquisition | None = None
     maximizer: Maximizer | None = None
-    peer: Peer | None = None
+    peer: Rival | None = None
     constraints: Constraints = field(default_factory=Constraints)
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class Algorithm:
         missing = [name for name, word in words.items() if word is None]
         if self.peer is not None and len(missing) < len(words):
             given = " and ".join(name for name in words if name not in missing)
-            raise ValueError(f"The algorithm has a peer and {given} beside it: a peer is all of it; leave one out.")
+            raise ValueError(f"The algorithm has a rival and {given} beside it: a rival is all of it; leave one out.")
         if 0 < len(missing) < len(words):
             raise ValueError(
                 f"The algorithm has no {' and no '.join(missing)}: give surrogate, acquisition and maximizer together, "
@@ -69,7 +69,7 @@ class Algorithm:
             )
 
     def learns(self, proposed: int) -> bool:
-        """True if the next design, after ``proposed`` of them, is chosen from the readings and not by the proposer."""
+        """True if the next design, after ``proposed`` of them, is chosen from the results and not by the proposer."""
         return (self.surrogate is not None or self.peer is not None) and proposed >= self.n_initial
 
     def begin(
@@ -127,7 +127,7 @@ class Algorithm:
             posterior: Posterior fitted to data.
             data: The observations behind it.
             pending: Encoded designs without a result yet, not to be proposed again, shape (k, d); k may be 0. If
-                readings are exact, designs that were read are not proposed again either.
+                results are exact, designs that were read are not proposed again either.
             space: Where to search; a subset of where the data come from is fine.
             q: Size of the batch.
             rng: The only source of randomness.
@@ -137,7 +137,7 @@ class Algorithm:
         taken = waiting.numpy()
         if data.exact:
             taken = np.vstack([taken, data.X])
-            posterior = through_readings(posterior, data) if self._takes_any() else posterior
+            posterior = through_results(posterior, data) if self._takes_any() else posterior
         if not isinstance(posterior, ConstrainedPosterior):
             score = acquisition.score(posterior, data, waiting, q, rng)
         else:
@@ -151,10 +151,10 @@ class Algorithm:
     def suggest(
         self, data: Observations, pending: ArrayLike, space: SearchSpace, q: int, rng: np.random.Generator
     ) -> Array:
-        """The rival's next batch of q designs, encoded and feasible, shape (q, d) (see Peer.suggest).
+        """The rival's next batch of q designs, encoded and feasible, shape (q, d) (see Rival.suggest).
 
         Other packages search real numbers, which are converted to designs afterwards, and are not told of designs that
-        failed. A design that is pending, has failed, was given already or, if readings are exact, was read already is
+        failed. A design that is pending, has failed, was given already or, if results are exact, was read already is
         replaced by the nearest free one.
 
         Raises:
@@ -162,12 +162,12 @@ class Algorithm:
                 space is discrete and has too few designs left.
         """
         if self.peer is None:
-            raise ValueError("This algorithm has no peer: use `fit` and `propose`, or `initial`.")
+            raise ValueError("This algorithm has no rival: use `fit` and `propose`, or `initial`.")
         waiting = np.array(pending, dtype=np.float64).reshape(-1, data.X.shape[1])
         X = self.peer.suggest(data, waiting, space, q, rng)
         taken = np.vstack([waiting, data.failed, *([data.X] if data.exact else [])])
         if X.shape != (q, space.dimension):
-            raise ValueError(f"The peer gave designs of the shape {X.shape}, not {(q, space.dimension)}.")
+            raise ValueError(f"The rival gave designs of the shape {X.shape}, not {(q, space.dimension)}.")
         return _distinct(space.repair(X), taken, space, rng)
 
     def _takes_any(self) -> bool:

@@ -35,7 +35,7 @@ class Capability(StrEnum):
     SCALED = "scaled"
     """A score that is positive or a logarithm; of an acquisition, which says so by its ``scale``."""
     CONSTRAINED = "constrained"
-    """Unknown constraints are kept to by itself; of an acquisition or a peer."""
+    """Unknown constraints are kept to by itself; of an acquisition or a rival."""
     PROVES = "proves"
     """A bound of the score itself, and not of an approximation to it; of a maximizer."""
     BY_GROUP = "by_group"
@@ -46,7 +46,7 @@ class Capability(StrEnum):
 
 @runtime_checkable
 class TakesSomeSpaces(Protocol):
-    """A maximizer or a peer that cannot search every space; campaigns with another are refused before they begin."""
+    """A maximizer or a rival that cannot search every space; campaigns with another are refused before they begin."""
 
     def refuse_space(self, space: SearchSpace) -> None:
         """Accept a space that it can search.

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, Literal, Protocol
 
 Words = dict[str, Any]
-"""Plain data in the shape of a campaign file's ``algorithm``: start, and the three words or a peer."""
+"""Plain data in the shape of a campaign file's ``algorithm``: start, and the three words or a rival."""
 
 MULTISTART: Mapping[str, Any] = {"kind": "multistart"}
 

@@ -1,4 +1,4 @@
-"""Observations that a surrogate learns from: encoded designs, readings, their scaling and the known physics."""
+"""Observations that a surrogate learns from: encoded designs, results, their scaling and the known physics."""
 
 import hashlib
 import math
@@ -15,9 +15,9 @@ from fieldcraft.physics.space import SearchSpace
 
 Array = NDArray[np.float64]
 
-# Below this ratio of spread to size, differences between readings are rounding and carry no scale.
+# Below this ratio of spread to size, differences between results are rounding and carry no scale.
 _CONSTANT = 1e-13
-# Noise beyond so many deviations of the readings is as good as infinite; its square must remain a float64.
+# Noise beyond so many deviations of the results is as good as infinite; its square must remain a float64.
 _MOST_NOISE = 1e100
 
 
@@ -87,7 +87,7 @@ class Physics:
 
 @dataclass(frozen=True)
 class Scaling:
-    """The map between readings y (physical) and targets t (standardised, minimised): y = mean + sign * sd * t.
+    """The map between results y (physical) and targets t (standardised, minimised): y = mean + sign * sd * t.
 
     Args:
         mean: Mean reading, in the objective's unit.
@@ -104,12 +104,12 @@ class Scaling:
         return np.asarray(self.sign * (np.asarray(y, dtype=np.float64) - self.mean) / self.sd)
 
     def to_physical(self, t: ArrayLike) -> Array:
-        """Targets converted to readings in physical units, same shape."""
+        """Targets converted to results in physical units, same shape."""
         return np.asarray(self.mean + self.sign * self.sd * np.asarray(t, dtype=np.float64))
 
     @classmethod
     def of(cls, y: ArrayLike, *, maximize: bool) -> "Scaling":
-        """Scaling by mean and sample standard deviation (n - 1) of readings y (n,); sd is 1 for one or constant ones.
+        """Scaling by mean and sample standard deviation (n - 1) of results y (n,); sd is 1 for one or constant ones.
 
         Sums are exactly rounded, so the scaling does not depend on the order of the trials.
         """
@@ -133,15 +133,15 @@ class Observations:
 
     Args:
         X: Encoded designs, shape (n, d), n >= 1.
-        y: Readings of the objective, shape (n,), in its unit.
+        y: Results of the objective, shape (n,), in its unit.
         maximize: True if the campaign maximises y; a surrogate only ever sees the minimised ``targets``.
-        noise_sd: Known standard deviation of a reading, in the objective's unit; None where it is not known.
+        noise_sd: Known standard deviation of a result, in the objective's unit; None where it is not known.
         exact: True if a design that is read again gives the same number, so that none is read twice. The campaign
             states it and has it in its digest; it is not part of this one.
         physics: The equation that the objective satisfies, where one is known.
         images: Coordinates that are the pixels of images.
-        constraints: Readings of the unknown constraints, each met where it is <= 0, shape (n, c), in their units.
-        failed: Encoded designs that have no reading because they are infeasible themselves, shape (k, d).
+        constraints: Results of the unknown constraints, each met where it is <= 0, shape (n, c), in their units.
+        failed: Encoded designs that have no result because they are infeasible themselves, shape (k, d).
         columns: The encoded coordinates of each variable, by its name; empty where each coordinate is a variable. They
             belong to the search space, which is in the campaign's digest; they are not part of this one.
         space: Search space; None for all of [-1, 1]^d. It is not part of the digest either.
@@ -235,12 +235,12 @@ class Observations:
 
     @cached_property
     def scaling(self) -> Scaling:
-        """The scaling of these readings."""
+        """The scaling of these results."""
         return Scaling.of(self.y, maximize=self.maximize)
 
     @cached_property
     def targets(self) -> Array:
-        """Standardised readings to be minimised, shape (n,)."""
+        """Standardised results to be minimised, shape (n,)."""
         return _frozen(self.scaling.to_target(self.y))
 
     @property
@@ -250,7 +250,7 @@ class Observations:
 
     @property
     def constant(self) -> bool:
-        """True if all readings are equal to rounding; their scale of 1 is then a convention."""
+        """True if all results are equal to rounding; their scale of 1 is then a convention."""
         return _deviation(self.y, self.scaling.mean) == 0.0
 
     @cached_property

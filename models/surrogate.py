@@ -52,8 +52,8 @@ class Posterior(Protocol):
         """
         ...
 
-    def believe(self, X: Tensor) -> "Posterior":
-        """The posterior as if X (k, d) had been observed with readings equal to the mean there.
+    def fantasize(self, X: Tensor) -> "Posterior":
+        """The posterior as if X (k, d) had been observed with results equal to the mean there.
 
         The mean is unchanged and the variance does not grow. A posterior whose draws are independent by construction
         and that cannot be conditioned may return itself, and must document it.
@@ -67,12 +67,12 @@ class Posterior(Protocol):
 
 @runtime_checkable
 class LeaveOneOut(Protocol):
-    """A posterior with the predictive density of each reading given the others in closed form."""
+    """A posterior with the predictive density of each result given the others in closed form."""
 
     def log_predictive(self) -> Tensor:
         """log p(t_i | all t_j, j != i) of every target it was fitted to, shape (n,), at its fitted hyper-parameters.
 
-        Density of the reading (noise included) in standardised target units, so that surrogates fitted to the same data
+        Density of the result (noise included) in standardised target units, so that surrogates fitted to the same data
         can be compared by the sum (Rasmussen and Williams, 2006, section 5.4.2).
         """
         ...
@@ -83,7 +83,7 @@ class Informed(Protocol):
     """A posterior that knows its information gain."""
 
     def information_gain(self) -> float:
-        """gamma = 1/2 log det(I + K / noise), in nats, of the readings it is conditioned on (Srinivas et al., 2010)."""
+        """gamma = 1/2 log det(I + K / noise), in nats, of the results it is conditioned on (Srinivas et al., 2010)."""
         ...
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from fieldcraft.storage.records import Brief, Trial
+from fieldcraft.storage.records import Trial, TrialSummary
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Objective:
         first, *rest = outputs
         return cls(first, sense == "maximize", tuple(rest))
 
-    def best(self, trials: Sequence[Trial | Brief]) -> float | None:
+    def best(self, trials: Sequence[Trial | TrialSummary]) -> float | None:
         """Best value among completed ``trials`` that satisfy the constraints, in the output's unit."""
         return self.best_of(trial.outputs for trial in trials if trial.outputs)
 

@@ -83,7 +83,7 @@ class ProductRef(Record):
     digest: Digest
 
 
-class Certificate(Record):
+class CertificateRecord(Record):
     """Proven bound on a design's acquisition value; the time the proof took is in the step's product."""
 
     bound: Number  # the acquisition exceeds this nowhere in the space, in its own units
@@ -110,7 +110,7 @@ class Origin(Record):
     acquisition: Number | None = None  # acquisition value, in the acquisition's own units
     mean: Number | None = None  # predicted objective, in the objective's unit
     sd: Number | None = Field(default=None, ge=0)  # its standard deviation, in the objective's unit
-    certificate: Certificate | None = None  # where the maximizer proves something
+    certificate: CertificateRecord | None = None  # where the maximizer proves something
     reproducible: bool = True  # False when a time limit struck on the way
     remarks: Mapping[str, str] = {}  # what the model had to say of how it was made: a choice, a fallback
     scores: Mapping[str, Number] = {}  # of the surrogates it chose between: log predictive density, summed over trials
@@ -184,7 +184,7 @@ class Trial(Record):
         return self.origin.kind == "imported"
 
 
-class Brief(NamedTuple):
+class TrialSummary(NamedTuple):
     """A trial in brief, for counting, ranking and stopping. Its fields are those of ``Trial``."""
 
     id: str
@@ -309,7 +309,7 @@ class Lease(Record):
 class OutboxItem(Record):
     """Item to be shown in tracking, in the order in which it happened.
 
-    ``payload`` by kind: ``campaign`` and ``finish`` carry a ``Campaign``, ``trial`` a ``Trial``, ``surrogate`` a
+    ``payload`` by kind: ``campaign`` and ``finish`` carry a ``CampaignRecord``, ``trial`` a ``Trial``, ``surrogate`` a
     ``Product``, each as JSON. A trial that failed and was retried has several items, and the last one holds.
     """
 
@@ -360,7 +360,7 @@ class Notice(Record):
     tries: int  # how often it could not be told
 
 
-class Campaign(Record):
+class CampaignRecord(Record):
     """A campaign as it was created, and the reason for which it ended."""
 
     name: Name

@@ -31,9 +31,9 @@ ONLY_IN = {
     "zarr": ("storage/field_store/encoding.py", "storage/field_store/opened.py"),
     "sqlalchemy": ("storage/ledgers/",),
     "yaml": ("flows/",),
-    "ax": ("models/peers/",),
-    "baybe": ("models/peers/",),
-    "optuna": ("models/peers/",),
+    "ax": ("models/rivals/",),
+    "baybe": ("models/rivals/",),
+    "optuna": ("models/rivals/",),
     "pyscipopt": ("models/certified/scip_program.py",),
 }
 NEVER_IN = {"physics/": {"torch", "botorch", "gpytorch", "pydantic"}, "storage/": {"torch", "botorch", "gpytorch"}}
@@ -48,9 +48,9 @@ FLOORS = {
     ),
     "models": (
         "capability observations", "proposer surrogate", "acquisition linear numerics",
-        "feasibility maximizer networks peer selection", "constraint_rule gaussian peers tangent",
+        "feasibility maximizer networks rival selection", "constraint_rule gaussian rivals tangent",
         "certified physics_informed proposers scoring", "maximizers rules surrogates", "acquisitions", "constraints",
-        "algorithm", "named_algorithm", "sentences",
+        "algorithm", "named_algorithm", "algorithms",
     ),
     "storage": (
         "failpoints processes records text", "code limits objective", "field_store",
@@ -233,7 +233,7 @@ def test_no_folder_but_a_registry_holds_more_modules_than_one_sees_at_once():
         ("models/algorithm.py", "from prefect import flow"),
         ("storage/fields.py", "from distributed import Client"),
         ("models/surrogates/auto.py", "import optuna"),
-        ("models/sentences/ax.py", "from ax.api.client import Client"),
+        ("models/algorithms/ax.py", "from ax.api.client import Client"),
         ("flows/wiring/campaign.py", "import baybe"),
         ("models/maximizers/pk_miqp.py", "def f():\n    from pyscipopt import Model"),
         ("flows/steps/one_pass.py", "import pickle"),
@@ -249,7 +249,7 @@ def test_an_import_against_the_design_is_found(file, source):
     [
         ("models/algorithm.py", "from fieldcraft.physics.space import SearchSpace\nimport torch"),
         ("storage/ledgers/sql.py", "from fieldcraft.storage import records\nimport sqlalchemy"),
-        ("models/peers/optuna_tpe.py", "def f():\n    import optuna"),
+        ("models/rivals/optuna_tpe.py", "def f():\n    import optuna"),
         (
             "flows/campaign.py",
             "from prefect import flow\nfrom fieldcraft.models import algorithm\nimport fieldcraft.storage.ledger",

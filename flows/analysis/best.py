@@ -11,9 +11,9 @@ from fieldcraft.flows.analysis.noise import by_people, noisy, noisy_constraints
 from fieldcraft.flows.products import Trained
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.objective import Objective
-from fieldcraft.storage.records import Brief, Campaign, Product, Trial, TrialState
+from fieldcraft.storage.records import CampaignRecord, Product, Trial, TrialState, TrialSummary
 
-T = TypeVar("T", Trial, Brief)
+T = TypeVar("T", Trial, TrialSummary)
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Recommended:
     Args:
         trial: Its trial.
         iteration: Iteration of the model.
-        readings: Number of results that the model was trained on.
+        results: Number of results that the model was trained on.
         mean: Predicted mean of the objective there, in its unit.
         sd: Predicted standard deviation of the objective there, in its unit.
         feasible: True if it meets the constraints, by its result where that is exact, else by the model. Where no
@@ -32,9 +32,9 @@ class Recommended:
         constraints: Mean and standard deviation (``mean``, ``sd``) of each constraint there, in its own unit.
     """
 
-    trial: Trial | Brief
+    trial: Trial | TrialSummary
     iteration: int
-    readings: int
+    results: int
     mean: float
     sd: float
     feasible: bool
@@ -47,20 +47,20 @@ class Best:
     """The best of a campaign's designs.
 
     Args:
-        reading: The feasible trial with the best result; None while none is feasible.
+        measured: The feasible trial with the best result; None while none is feasible.
         model: The best by the model; None where results are not noisy, or no model recommends one.
     """
 
-    reading: Trial | Brief | None
+    measured: Trial | TrialSummary | None
     model: Recommended | None
 
     @property
-    def trial(self) -> Trial | Brief | None:
+    def trial(self) -> Trial | TrialSummary | None:
         """The best design: the model's if it recommends a feasible one, else the one with the best result.
 
         The best of noisy results is often only lucky.
         """
-        return self.model.trial if self.model is not None and self.model.feasible else self.reading
+        return self.model.trial if self.model is not None and self.model.feasible else self.measured
 
     @property
     def by_model(self) -> bool:
@@ -68,12 +68,12 @@ class Best:
         return self.model is not None and self.model.feasible
 
 
-def objective_of(campaign: Campaign) -> Objective:
+def objective_of(campaign: CampaignRecord) -> Objective:
     """The objective of a campaign, read from the record alone."""
     return Objective.of([output["name"] for output in campaign.environment["outputs"]], campaign.spec["sense"])
 
 
-def best_trial(campaign: Campaign, trials: Sequence[T]) -> T | None:
+def best_trial(campaign: CampaignRecord, trials: Sequence[T]) -> T | None:
     """The completed, feasible trial with the best result; the first of equals."""
     objective = objective_of(campaign)
     sign = -1.0 if objective.maximize else 1.0
@@ -81,7 +81,7 @@ def best_trial(campaign: Campaign, trials: Sequence[T]) -> T | None:
     return min(feasible, key=lambda t: sign * (t.outputs or {})[objective.output], default=None)
 
 
-def best_of(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial] | Sequence[Brief]) -> Best:
+def best_of(ledger: Ledger, campaign: CampaignRecord, trials: Sequence[Trial] | Sequence[TrialSummary]) -> Best:
     """The best of a campaign's trials, by result and by the latest model."""
     people = by_people(campaign)
     trained = ledger.latest(campaign.name, "train") if noisy(campaign.spec, people=people) else None
@@ -91,7 +91,7 @@ def best_of(ledger: Ledger, campaign: Campaign, trials: Sequence[Trial] | Sequen
     return Best(best_trial(campaign, list[Any](trials)), model)
 
 
-def _refuted(campaign: Campaign, model: Recommended) -> bool:
+def _refuted(campaign: CampaignRecord, model: Recommended) -> bool:
     """True if the model holds its design for feasible and the design's result says that it is not.
 
     Recorded by earlier versions. Used only where constraints are measured without noise.
@@ -99,7 +99,7 @@ def _refuted(campaign: Campaign, model: Recommended) -> bool:
     return model.feasible and not objective_of(campaign).feasible(model.trial.outputs or {})
 
 
-def _recommended(trained: Product | None, trials: Sequence[Trial | Brief]) -> Recommended | None:
+def _recommended(trained: Product | None, trials: Sequence[Trial | TrialSummary]) -> Recommended | None:
     """The latest model's recommendation; None where there is none, or its trial's result was retracted since."""
     model = None if trained is None else Trained.of(trained)
     said = None if model is None else model.recommended
@@ -120,9 +120,9 @@ def _recommended(trained: Product | None, trials: Sequence[Trial | Brief]) -> Re
 
 def best_data(best: Best) -> dict[str, Any]:
     """``best`` (by result), ``best_by_model`` and ``best_design`` (id of the trial of the two that counts) as data."""
-    reading, model = best.reading, best.model
+    measured, model = best.measured, best.model
     return {
-        "best": reading and _at(reading),
+        "best": measured and _at(measured),
         "best_by_model": model
         and {
             **_at(model.trial),
@@ -132,11 +132,11 @@ def best_data(best: Best) -> dict[str, Any]:
             "probability": model.probability,
             "constraints": {name: dict(said) for name, said in model.constraints.items()},
             "iteration": model.iteration,
-            "readings": model.readings,
+            "readings": model.results,
         },
         "best_design": best.trial and best.trial.id,
     }
 
 
-def _at(trial: Trial | Brief) -> dict[str, Any]:
+def _at(trial: Trial | TrialSummary) -> dict[str, Any]:
     return {"trial": trial.id, "design": dict(trial.actual), "outputs": dict(trial.outputs or {})}

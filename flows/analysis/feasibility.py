@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from fieldcraft.storage.objective import Objective
-from fieldcraft.storage.records import Brief, Campaign, Trial, TrialState
+from fieldcraft.storage.records import CampaignRecord, Trial, TrialState, TrialSummary
 
-T = TypeVar("T", Trial, Brief)
+T = TypeVar("T", Trial, TrialSummary)
 
 
-def is_infeasible(trial: Trial | Brief) -> bool:
+def is_infeasible(trial: Trial | TrialSummary) -> bool:
     """True if the design gave no result because it is infeasible: refused by a gate or by the dispatcher."""
     return trial.state in (TrialState.FAILED, TrialState.ABANDONED) and trial.failure == "infeasible"
 
@@ -75,20 +75,20 @@ def _read(trials: Sequence[T]) -> list[T]:
 
 
 def feasible_text(found: Mapping[str, Any]) -> str:
-    """``3 of 5 readings; 1 design failed as infeasible``, from the data of ``campaign_feasibility``."""
+    """``3 of 5 results; 1 design failed as infeasible``, from the data of ``campaign_feasibility``."""
     read, failed = found["feasible"] + found["infeasible"], found["failed_infeasible"]
     more = f"; {failed} more {'design' if failed == 1 else 'designs'} failed as infeasible" if failed else ""
-    return f"{found['feasible']} of {read} {'reading' if read == 1 else 'readings'}{more}"
+    return f"{found['feasible']} of {read} {'result' if read == 1 else 'results'}{more}"
 
 
-def violation_text(campaign: Campaign, each: Mapping[str, float]) -> str:
+def violation_text(campaign: CampaignRecord, each: Mapping[str, float]) -> str:
     """``0.5 (porosity 0.5 %)``: the violation of a design, and its part from each constraint."""
     units = {output["name"]: output["unit"] for output in campaign.environment["outputs"]}
     parts = [f"{name} {value:.6g} {units[name]}".rstrip() for name, value in each.items() if value > 0]
     return f"{sum(each.values()):.6g}" + (f" ({', '.join(parts)})" if parts else "")
 
 
-def verdict_text(campaign: Campaign, found: Mapping[str, Any]) -> str:
+def verdict_text(campaign: CampaignRecord, found: Mapping[str, Any]) -> str:
     """``yes``, or ``no, violation 0.5 (porosity 0.5 %)``, from the data of ``trial_feasibility``."""
     if found["feasible"]:
         return "yes"

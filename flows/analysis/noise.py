@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fieldcraft.storage.records import Campaign
+from fieldcraft.storage.records import CampaignRecord
 
 
 def noisy(spec: Mapping[str, Any], *, people: bool) -> bool:
@@ -21,7 +21,7 @@ def noisy_constraints(spec: Mapping[str, Any], *, people: bool) -> bool:
     return people or bool((spec.get("dispatcher") or {}).get("noisy"))
 
 
-def by_people(campaign: Campaign) -> bool:
+def by_people(campaign: CampaignRecord) -> bool:
     """True if people do the experiments of a campaign, as recorded when it was created.
 
     Campaigns of versions that did not record it have people if they name no simulator: no program could answer a design

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from fieldcraft.flows.commands.shared import Add, begin, campaign_of, open_ledger, reading, show
+from fieldcraft.flows.commands.shared import Add, announce, begin, campaign_of, open_ledger, show
 from fieldcraft.flows.settings import Settings
 
 
@@ -23,7 +23,7 @@ def add(command: Add) -> None:
 
 
 def _check(options: argparse.Namespace, settings: Settings) -> int:
-    reading(options.file)
+    announce(options.file)
     from fieldcraft.flows.files.yaml_data import read_page
     from fieldcraft.flows.views.start_cost import warning
     from fieldcraft.flows.wiring.campaign_file import campaign_on
@@ -44,7 +44,7 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
 
         plain = yaml.safe_dump(campaign.data, sort_keys=False)
         part = campaign.spec.algorithm
-        words = f"{part.named.kind} stands for: {part.sentence}" if part.named else part.sentence
+        words = f"{part.named.kind} stands for: {part.in_words}" if part.named else part.in_words
         valid = f"{options.file}: valid: {words}, digest {campaign.digest[:12]}"
         lines = [kept and f"every design keeps {'; '.join(kept)}", warned, noted and f"note: {noted}"]
         return "\n".join([plain, *(f"{options.file}: {line}" for line in lines if line), valid])
@@ -54,7 +54,7 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _create(options: argparse.Namespace, settings: Settings) -> int:
-    reading(options.file)
+    announce(options.file)
     from fieldcraft.flows.wiring.campaign_file import read
     from fieldcraft.flows.wiring.create import created
 
@@ -112,7 +112,7 @@ def _iterate(options: argparse.Namespace, settings: Settings) -> int:
         with server.answering(), without_heartbeats(), listening(display):
             passed = iterate(options.name, str(settings.home), lease.model_dump())
     decision = passed["decision"]
-    failed = fruitless(ledger, options.name, ledger.briefs(options.name)) if decision["finished"] else None
+    failed = fruitless(ledger, options.name, ledger.summaries(options.name)) if decision["finished"] else None
     outcome = decision["finished"] or (f"waits for {decision['wait']}" if decision["wait"] else "proposed")
     lines = [f"{options.name}: {outcome}", *([f"{options.name}: no result: {failed}"] if failed else [])]
     show(options.json, {"event": "passed", **passed, "fruitless": failed}, lambda: "\n".join(lines))

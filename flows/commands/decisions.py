@@ -98,7 +98,7 @@ def _edit(options: argparse.Namespace, settings: Settings) -> int:
     before, after = decisions.edit(ledger, settings, person, choice, _values(options.values), options.reason)
     campaign = ledger.campaign(after.campaign)
     policy = stored(campaign.spec, f"campaign {campaign.name}").approval
-    at_once = after.id in automatic(policy, ledger.briefs(campaign.name))
+    at_once = after.id in automatic(policy, ledger.summaries(campaign.name))
     needs = f"which the policy {policy.policy} approves in the next pass" if at_once else "which needs an approval"
     data = {"before": before.model_dump(mode="json"), "after": after.model_dump(mode="json"), "by_policy": at_once}
     show(

@@ -12,7 +12,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import quoted
 
 if TYPE_CHECKING:
-    from fieldcraft.flows.files.tables import Reading
+    from fieldcraft.flows.files.tables import Measurement
     from fieldcraft.flows.results.correct import Corrected
     from fieldcraft.flows.results.inbox import Batch
     from fieldcraft.flows.wiring.context import Site
@@ -64,8 +64,8 @@ def _record(options: argparse.Namespace, settings: Settings) -> int:
         )
     if options.csv is not None:
         return _record_file(options, settings, by)
-    site, reading = _read(options, settings)
-    done = record(site, check(site, reading), by, "person")
+    site, measurement = _read(options, settings)
+    done = record(site, check(site, measurement), by, "person")
     return _show_batch(options, Batch((done,), ()))
 
 
@@ -85,16 +85,16 @@ def _show_batch(options: argparse.Namespace, batch: "Batch") -> int:
     return 0
 
 
-def _read(options: argparse.Namespace, settings: Settings) -> "tuple[Site, Reading]":
-    """The reading that the options describe, and the campaign of its trial."""
-    from fieldcraft.flows.files.tables import Reading, level, number
+def _read(options: argparse.Namespace, settings: Settings) -> "tuple[Site, Measurement]":
+    """The measurement that the options describe, and the campaign of its trial."""
+    from fieldcraft.flows.files.tables import Measurement, level, number
     from fieldcraft.flows.results.record import attempt_named, known_trial, site_for
 
     ledger = open_ledger(settings.ledger)
     trial_id, key = attempt_named(ledger, options.trial)
     site = site_for(settings, known_trial(ledger, trial_id).campaign)
     variables = {v.name: v for v in site.campaign.problem.space.variables}
-    return site, Reading(
+    return site, Measurement(
         trial=trial_id,
         key=key,
         values={name: number(text, name) for name, text in _pairs(options.value, "--value").items()},
@@ -128,9 +128,9 @@ def _correct(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.results.record import check_correction
 
     by = acting(settings, "operate").name
-    site, reading = _read(options, settings)
-    finding = check_correction(site, reading)
-    return _show_corrected(options, site, correct(site, finding, by, options.reason), finding.warnings)
+    site, measurement = _read(options, settings)
+    checked = check_correction(site, measurement)
+    return _show_corrected(options, site, correct(site, checked, by, options.reason), checked.warnings)
 
 
 def _retract(options: argparse.Namespace, settings: Settings) -> int:

@@ -50,7 +50,7 @@ def begin(as_json: bool, what: str) -> float:
     return began
 
 
-def reading(file: Path) -> None:
+def announce(file: Path) -> None:
     """Say on a terminal what is read, for what has to be imported then takes seconds; elsewhere nothing."""
     if sys.stderr.isatty():
         print(f"reading {one_line(str(file))} ...", file=sys.stderr, flush=True)

@@ -22,7 +22,7 @@ _REL = 1e-9  # numbers closer than this, relative to their size, are the same
 
 
 @dataclass(frozen=True)
-class Record:
+class KnownResult:
     """A recorded result of a design.
 
     Args:
@@ -64,7 +64,7 @@ def _number(recorded: float | str) -> float:
         return math.nan
 
 
-def nearest(records: Sequence[Record], design: Design) -> Record | None:
+def nearest(records: Sequence[KnownResult], design: Design) -> KnownResult | None:
     """The record whose design is nearest; None without records.
 
     Each number is scaled by its range among the records. Texts that differ count as one such range apart.
@@ -77,7 +77,7 @@ def nearest(records: Sequence[Record], design: Design) -> Record | None:
     }
     spans = {name: max(column) - min(column) or 1.0 for name, column in columns.items() if column}
 
-    def distance(record: Record) -> float:
+    def distance(record: KnownResult) -> float:
         return sum(
             float(record.design[name] != value)
             if isinstance(value, str)
@@ -88,7 +88,7 @@ def nearest(records: Sequence[Record], design: Design) -> Record | None:
     return min(alike, key=distance, default=None)
 
 
-def campaign_records(settings: Settings, name: str) -> tuple[Record, ...]:
+def campaign_records(settings: Settings, name: str) -> tuple[KnownResult, ...]:
     """The results of a campaign of the ledger, and its infeasible designs, by number.
 
     A record has fields only where a pass evaluated its outputs from them; results that a person recorded count as
@@ -105,20 +105,20 @@ def campaign_records(settings: Settings, name: str) -> tuple[Record, ...]:
         )
     units = {output["name"]: output["unit"] for output in known[name].environment["outputs"]}
     kind = None if by_people(known[name]) else Dispatch.model_validate(known[name].spec.get("dispatcher", {})).kind
-    read = {each.trial for each in standing(ledger.readings(name)).values() if each.source == kind}
+    read = {each.trial for each in standing(ledger.campaign_results(name)).values() if each.source == kind}
     found = (_of_trial(trial, units, trial.field if trial.id in read else None) for trial in ledger.trials(name))
     return tuple(record for record in found if record is not None)
 
 
-def _of_trial(trial: Trial, units: Mapping[str, str], stored: FieldRef | None) -> Record | None:
+def _of_trial(trial: Trial, units: Mapping[str, str], stored: FieldRef | None) -> KnownResult | None:
     if is_infeasible(trial):
-        return Record(trial.id, trial.actual, {}, infeasible=True)
+        return KnownResult(trial.id, trial.actual, {}, infeasible=True)
     if trial.state is not TrialState.COMPLETED or trial.outputs is None:
         return None
-    return Record(trial.id, trial.actual, trial.outputs, units, stored)
+    return KnownResult(trial.id, trial.actual, trial.outputs, units, stored)
 
 
-def table_records(settings: Settings, file: str) -> tuple[Record, ...]:
+def table_records(settings: Settings, file: str) -> tuple[KnownResult, ...]:
     """The results in a table of the operator's folder of records, by row; rows without a result are left out.
 
     Raises:
@@ -156,7 +156,7 @@ def _plain(row: Mapping[str, str]) -> dict[str, str]:
     return {key: unguarded(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
 
 
-def _of_row(row: Mapping[str, str], name: str) -> Record | None:
+def _of_row(row: Mapping[str, str], name: str) -> KnownResult | None:
     """The result in a row; None where it has none, or where that was retracted.
 
     Raises:
@@ -170,10 +170,10 @@ def _of_row(row: Mapping[str, str], name: str) -> Record | None:
     ran = {key: value for key, value in _group(row, "ran.").items() if value}
     known, design = row.get("trial") or name, {**asked, **ran}
     if row.get("state") == "FAILED" and row.get("feasible") == "no":
-        return Record(known, design, {}, infeasible=True)
+        return KnownResult(known, design, {}, infeasible=True)
     if row.get("state", "COMPLETED") != "COMPLETED" or row.get("corrected") == "retracted" or "" in outputs.values():
         return None
-    return Record(
+    return KnownResult(
         known,
         design,
         {key: float(value) for key, value in outputs.items()},

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fieldcraft.flows.jobs.dask_cluster import Cluster, NamedCluster, OwnCluster, Unreachable, client_of, keep, known
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Handle, Job, NotSent, Outcome, Place
-from fieldcraft.flows.jobs.remote_jobs import Farm, run_job
+from fieldcraft.flows.jobs.remote_jobs import RemoteJobs, run_job
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,8 +33,8 @@ class Dask:
     by_people: ClassVar[bool] = False
 
     @property
-    def _farm(self) -> Farm:
-        return Farm(self.place, self._why_never)
+    def _jobs(self) -> RemoteJobs:
+        return RemoteJobs(self.place, self._why_never)
 
     @property
     def _cluster(self) -> Cluster:
@@ -52,9 +52,9 @@ class Dask:
             self._cluster.start()
             with client_of(self._cluster) as client:
                 known(client, job.key)  # a scheduler that hangs is found out before anything is written
-                ticket = self._farm.admit(self._with_plugins(job))
+                ticket = self._jobs.admit(self._with_plugins(job))
                 with suppress(OSError, TimeoutError):  # whether it was taken, ``poll`` finds out
-                    _hand_over(client, ticket, str(self._farm.of(job.key).path))
+                    _hand_over(client, ticket, str(self._jobs.of(job.key).path))
         except Unreachable as error:
             raise NotSent(f"{error}. Start it, or set FIELDCRAFT_DASK, and run again: nothing is lost.") from None
         return {"key": job.key}
@@ -80,37 +80,37 @@ class Dask:
 
     def find(self, key: str) -> Handle | None:
         """The handle of a job that was recorded for Dask; None when none was."""
-        return self._farm.find(key)
+        return self._jobs.find(key)
 
     def look(self, handle: Handle) -> Outcome:
         """Return the state of the job from its folder, or from the scheduler before the job begins."""
-        return self._farm.look(handle)
+        return self._jobs.look(handle)
 
     def poll(self, handle: Handle) -> Outcome:
         """Return the state as ``look`` does; a job unknown to the scheduler is barred from beginning and has failed.
 
         For a job that has not begun, a worker of this machine that has ended is replaced.
         """
-        if not self._farm.of(handle["key"]).started:
+        if not self._jobs.of(handle["key"]).started:
             with suppress(Unreachable):  # the next look finds out
                 self._cluster.mend()
-        return self._farm.poll(handle)
+        return self._jobs.poll(handle)
 
     def fetch(self, handle: Handle) -> "xr.Dataset":
         """The fields that the job wrote, checksums verified."""
-        return self._farm.of(handle["key"]).load()
+        return self._jobs.of(handle["key"]).load()
 
     def cancel(self, handle: Handle) -> None:
         """Stop the job with its process group; a task that still waits ends when a worker takes it."""
-        self._farm.cancel(handle)
+        self._jobs.cancel(handle)
 
     def forget(self, key: str) -> None:
         """Delete the job's folder."""
-        self._farm.of(key).delete()
+        self._jobs.of(key).delete()
 
     def wait(self, handles: list[Handle], seconds: float) -> None:
         """Return when one of the jobs has ended, or after ``seconds``."""
-        self._farm.wait(handles, seconds)
+        self._jobs.wait(handles, seconds)
 
 
 def _hand_over(client: "Client", ticket: str, folder: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Handle, Job, NotSent, Outcome, Place
-from fieldcraft.flows.jobs.remote_jobs import Farm
+from fieldcraft.flows.jobs.remote_jobs import RemoteJobs
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,8 +43,8 @@ class Prefect:
             raise ValueError(f"no deployment of the flow {_FLOW!r}: give '{_FLOW}/NAME'")
 
     @property
-    def _farm(self) -> Farm:
-        return Farm(self.place, self._why_never)
+    def _jobs(self) -> RemoteJobs:
+        return RemoteJobs(self.place, self._why_never)
 
     def submit(self, job: Job) -> Handle:
         """Write the request and create a flow run in Prefect; repeated calls create one flow run.
@@ -54,11 +54,11 @@ class Prefect:
         """
         with _server(NotSent) as client:
             place = client.read_deployment_by_name(self.deployment).id
-        ticket = self._farm.admit(job)
+        ticket = self._jobs.admit(job)
         with suppress(_Away), _server(_Away) as client:  # whether there is a flow run now, ``poll`` finds out
             client.create_flow_run_from_deployment(
                 place,
-                parameters={"folder": str(self._farm.of(job.key).path)},
+                parameters={"folder": str(self._jobs.of(job.key).path)},
                 name=job.key,
                 idempotency_key=ticket,
                 tags=["fieldcraft", self.place.campaign],
@@ -80,41 +80,41 @@ class Prefect:
 
     def find(self, key: str) -> Handle | None:
         """The handle of a job that was recorded for Prefect; None when none was."""
-        return self._farm.find(key)
+        return self._jobs.find(key)
 
     def look(self, handle: Handle) -> Outcome:
         """Return the state of the job from its folder, or from its flow run before the job begins."""
-        return self._farm.look(handle)
+        return self._jobs.look(handle)
 
     def poll(self, handle: Handle) -> Outcome:
         """Return the state as ``look`` does; a job whose flow run has ended or is gone is barred and has failed."""
-        return self._farm.poll(handle)
+        return self._jobs.poll(handle)
 
     def fetch(self, handle: Handle) -> "xr.Dataset":
         """The fields that the job wrote, checksums verified."""
-        return self._farm.of(handle["key"]).load()
+        return self._jobs.of(handle["key"]).load()
 
     def cancel(self, handle: Handle) -> None:
         """Stop the job with its process group, or bar it and cancel its flow run.
 
         Without Prefect a barred flow run ends itself.
         """
-        if not self._farm.cancel(handle):
+        if not self._jobs.cancel(handle):
             return
         from prefect.states import Cancelled
 
         with suppress(_Away), _server(_Away) as client:
-            found = _flow_run(client, str(self._farm.of(handle["key"]).request["ticket"]))
+            found = _flow_run(client, str(self._jobs.of(handle["key"]).request["ticket"]))
             if found is not None:
                 client.set_flow_run_state(found.id, Cancelled(message="cancelled by fieldcraft"))
 
     def forget(self, key: str) -> None:
         """Delete the job's folder."""
-        self._farm.of(key).delete()
+        self._jobs.of(key).delete()
 
     def wait(self, handles: list[Handle], seconds: float) -> None:
         """Return when one of the jobs has ended, or after ``seconds``."""
-        self._farm.wait(handles, seconds)
+        self._jobs.wait(handles, seconds)
 
 
 class _Away(Exception):

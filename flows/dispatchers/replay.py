@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fieldcraft.flows.dispatchers._known_results import Record, campaign_records, nearest, same, table_records
+from fieldcraft.flows.dispatchers._known_results import KnownResult, campaign_records, nearest, same, table_records
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Outcome, Place
 from fieldcraft.flows.text import quoted
@@ -80,7 +80,7 @@ class Replay:
         return f"campaign {quoted(self.campaign)}" if self.campaign is not None else quoted(self.file)
 
     @cached_property
-    def _records(self) -> tuple[Record, ...]:
+    def _records(self) -> tuple[KnownResult, ...]:
         settings = self.place.settings
         if self.campaign is not None:
             return campaign_records(settings, self.campaign)
@@ -104,7 +104,7 @@ class Replay:
             return Failed("infeasible", f"{record.name} of {self._source} was infeasible", seconds=0.0)
         return Finished(0.0)
 
-    def _record(self, handle: Handle) -> Record | None:
+    def _record(self, handle: Handle) -> KnownResult | None:
         return next((record for record in self._records if same(record.design, handle["design"])), None)
 
     def _unknown(self, design: dict[str, Any]) -> str:

@@ -72,7 +72,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Measurement:
     """One submitted measurement of a trial.
 
     Args:

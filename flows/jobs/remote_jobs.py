@@ -28,7 +28,7 @@ _POLL_S = 0.1
 
 
 @dataclass(frozen=True)
-class Farm:
+class RemoteJobs:
     """The jobs of one campaign that a farm runs.
 
     Args:

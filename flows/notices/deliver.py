@@ -21,7 +21,7 @@ from fieldcraft.flows.machinery.webhooks import NotDelivered, post
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import one_line
 from fieldcraft.storage.ledger import Ledger, LedgerError
-from fieldcraft.storage.records import Campaign, Notice, TrialState, digest_of
+from fieldcraft.storage.records import CampaignRecord, Notice, TrialState, digest_of
 from fieldcraft.storage.text import shown
 
 PATIENCE_S = 15.0  # that a pass may spend on telling, in all
@@ -111,7 +111,8 @@ def current(ledger: Ledger, notices: Sequence[Notice]) -> list[Notice]:
     """The notices that are not past, in the same order."""
     asking = {notice.campaign for notice in notices if notice.event == _ASKS}
     decided = {
-        name: {brief.id for brief in ledger.briefs(name) if brief.state is not TrialState.PROPOSED} for name in asking
+        name: {trial.id for trial in ledger.summaries(name) if trial.state is not TrialState.PROPOSED}
+        for name in asking
     }
     return [notice for notice in notices if not is_past(notice, decided.get(notice.campaign, ()))]
 
@@ -212,7 +213,7 @@ def is_due(notice: Notice, now: float) -> bool:
     return not notice.tries or due_at(notice) <= now
 
 
-def message_of(campaign: Campaign, notice: Notice) -> dict[str, Any]:
+def message_of(campaign: CampaignRecord, notice: Notice) -> dict[str, Any]:
     """The message of a notice, as JSON; ``key`` is an idempotency key.
 
     A ledger that was restored from a copy may give the same number to another notice, so the key also contains the time
@@ -247,7 +248,7 @@ def text_of(notice: Notice) -> str:
             text = f"The budget of {name} is nearly spent ({used}): fieldcraft status {name}"
         case "last training failed":
             why = payload.get("reason", "no reason was given")
-            text = f"{name} ends without a model of all its readings, since its training failed ({why}): "
+            text = f"{name} ends without a model of all its results, since its training failed ({why}): "
             text += f"fieldcraft status {name}"
         case _:
             text = f"{name} has ended ({payload.get('reason', 'no reason was given')}): fieldcraft status {name}"

@@ -19,7 +19,7 @@ from fieldcraft.flows.identity import Person
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Running
 from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.jobs.order_folder import PIN, OrderFolder
-from fieldcraft.flows.recovery.field_references import mentions
+from fieldcraft.flows.recovery.field_references import field_references
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import Dispatch
 from fieldcraft.flows.steps.leases import held
@@ -92,7 +92,7 @@ def back_up(settings: Settings, destination: Path, person: Person, *, sealed: bo
                     copy_moving(source, state / name)
                 else:  # a job's folder that goes has had its result taken
                     copy_tree(source, state / name)
-            needed = {one.reference for campaign in copy.campaigns() for one in mentions(copy, campaign.name)}
+            needed = {one.reference for campaign in copy.campaigns() for one in field_references(copy, campaign.name)}
             sums, missing, copied = backup.take_fields(store, needed)
         finally:
             copy.close()

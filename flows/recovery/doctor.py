@@ -11,7 +11,7 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Dispatcher, Failed, Finished, Lost
 from fieldcraft.flows.jobs.keys import attempt_key, attempt_keys
 from fieldcraft.flows.notices.deliver import current
-from fieldcraft.flows.recovery.field_references import Mention, mentions
+from fieldcraft.flows.recovery.field_references import FieldReference, field_references
 from fieldcraft.flows.rules.unaccounted import begun, lost
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import Dispatch
@@ -21,7 +21,7 @@ from fieldcraft.flows.wiring.context import unfinished
 from fieldcraft.storage.fields import FieldDamaged, FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger, NotALedger, UnreadableRow
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Campaign, Lease, Trial, TrialState
+from fieldcraft.storage.records import CampaignRecord, Lease, Trial, TrialState
 
 WAITING = "waiting"  # the kind of finding that is no damage: somebody is expected to do something
 RESTORE = "'fieldcraft restore' makes a home of a backup, with the ledger as it was then."
@@ -40,7 +40,7 @@ class Finding:
 
     kind: str
     text: str
-    about: Mention | Path | str | Lease | Campaign | None = None
+    about: FieldReference | Path | str | Lease | CampaignRecord | None = None
 
     @property
     def harmless(self) -> bool:
@@ -58,7 +58,7 @@ def examine(settings: Settings) -> list[Finding]:
         findings += _moved(ledger)
     for campaign in _campaigns(ledger, findings, named=named):
         with _doubted(findings, named=named):
-            mentioned = tuple(mentions(ledger, campaign.name))
+            mentioned = tuple(field_references(ledger, campaign.name))
             used |= {mention.reference.digest for mention in mentioned}
             findings += _damaged(fields, mentioned)
             findings += _untrue(ledger, campaign)
@@ -86,7 +86,7 @@ def _doubted(findings: list[Finding], *, named: bool) -> Iterator[None]:
         findings.append(Finding("ledger", f"A record cannot be used: {error!r}. {RESTORE}"))
 
 
-def _campaigns(ledger: Ledger, findings: list[Finding], *, named: bool) -> tuple[Campaign, ...]:
+def _campaigns(ledger: Ledger, findings: list[Finding], *, named: bool) -> tuple[CampaignRecord, ...]:
     with _doubted(findings, named=named):
         return ledger.campaigns()
     return ()
@@ -109,7 +109,7 @@ def _moved(ledger: Ledger) -> list[Finding]:
     return [] if to is None else [Finding(WAITING, text)]
 
 
-def _damaged(fields: FieldStore, mentioned: Sequence[Mention]) -> list[Finding]:
+def _damaged(fields: FieldStore, mentioned: Sequence[FieldReference]) -> list[Finding]:
     findings, judged = [], dict[str, str | None]()
     for mention in mentioned:
         reference = mention.reference
@@ -124,7 +124,7 @@ def _damaged(fields: FieldStore, mentioned: Sequence[Mention]) -> list[Finding]:
     return findings
 
 
-def _untrue(ledger: Ledger, campaign: Campaign) -> list[Finding]:
+def _untrue(ledger: Ledger, campaign: CampaignRecord) -> list[Finding]:
     """Findings for trials whose model's record has changed since it proposed them."""
     models = {product.iteration: product for product in ledger.products(campaign.name) if product.step == "train"}
     return [
@@ -134,7 +134,7 @@ def _untrue(ledger: Ledger, campaign: Campaign) -> list[Finding]:
     ]
 
 
-def _stuck(ledger: Ledger, campaign: Campaign, settings: Settings) -> list[Finding]:
+def _stuck(ledger: Ledger, campaign: CampaignRecord, settings: Settings) -> list[Finding]:
     """Findings for trials that no process works on; none while a process makes passes over the campaign."""
     if ledger.holder(campaign.name) is not None:
         return []
@@ -162,7 +162,7 @@ def _judged(dispatcher: Dispatcher, trial: Trial) -> Finding | None:
     return None
 
 
-def _waiting(ledger: Ledger, campaign: Campaign) -> Iterator[Finding]:
+def _waiting(ledger: Ledger, campaign: CampaignRecord) -> Iterator[Finding]:
     """Findings for trials and notices that wait for a person, or for a pass that no process makes."""
     name, now = campaign.name, time.time()
     for trial in ledger.trials(name, states={TrialState.HELD, TrialState.APPROVED}):
@@ -180,7 +180,7 @@ def _waiting(ledger: Ledger, campaign: Campaign) -> Iterator[Finding]:
         )
 
 
-def _unheard(ledger: Ledger, campaign: Campaign, now: float) -> Iterator[Finding]:
+def _unheard(ledger: Ledger, campaign: CampaignRecord, now: float) -> Iterator[Finding]:
     """Running trials that no pass has polled for longer than the heartbeat timeout (``lease_s``)."""
     if ledger.holder(campaign.name) is not None:
         return
@@ -196,7 +196,7 @@ def _unheard(ledger: Ledger, campaign: Campaign, now: float) -> Iterator[Finding
         )
 
 
-def _leftover_work(ledger: Ledger, campaign: Campaign, settings: Settings) -> list[Finding]:
+def _leftover_work(ledger: Ledger, campaign: CampaignRecord, settings: Settings) -> list[Finding]:
     folder = settings.work / campaign.name
     if not folder.is_dir() or ledger.holder(campaign.name) is not None:
         return []
@@ -209,7 +209,7 @@ def _leftover_work(ledger: Ledger, campaign: Campaign, settings: Settings) -> li
     ]
 
 
-def _unshown(ledger: Ledger, campaign: Campaign, settings: Settings) -> Iterator[Finding]:
+def _unshown(ledger: Ledger, campaign: CampaignRecord, settings: Settings) -> Iterator[Finding]:
     """A finding for runs shown in an MLflow store of this machine that is not there."""
     scheme, _, path = settings.mlflow.partition(":///")
     if scheme == "sqlite" and not Path(path).exists() and (shown := ledger.tracked(campaign.name)):
@@ -221,7 +221,7 @@ def _unshown(ledger: Ledger, campaign: Campaign, settings: Settings) -> Iterator
         )
 
 
-def _elsewhere(ledger: Ledger, campaign: Campaign) -> Iterator[Finding]:
+def _elsewhere(ledger: Ledger, campaign: CampaignRecord) -> Iterator[Finding]:
     """A finding for a pass lease held on another machine: it cannot be checked here whether its process is alive."""
     lease = ledger.holder(campaign.name)
     if lease is not None and lease.host != socket.gethostname():

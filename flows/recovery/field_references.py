@@ -8,7 +8,7 @@ from fieldcraft.storage.records import FieldRef, Product, Result
 
 
 @dataclass(frozen=True)
-class Mention:
+class FieldReference:
     """A reference to a field, which must be in the store.
 
     Args:
@@ -29,11 +29,11 @@ class Mention:
         return f"result {self.by.id} of {self.by.trial}"
 
 
-def mentions(ledger: Ledger, campaign: str) -> Iterator[Mention]:
+def field_references(ledger: Ledger, campaign: str) -> Iterator[FieldReference]:
     """The field references of a campaign: its products' in order of iterations, then its results'."""
     for product in ledger.products(campaign):
         if product.reference is not None:
-            yield Mention(campaign, product.reference, product)
-    for result in ledger.readings(campaign):
+            yield FieldReference(campaign, product.reference, product)
+    for result in ledger.campaign_results(campaign):
         if result.field is not None:
-            yield Mention(campaign, result.field, result)
+            yield FieldReference(campaign, result.field, result)

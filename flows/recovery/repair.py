@@ -17,7 +17,7 @@ from typing import Any
 from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.recovery.doctor import WAITING, Finding, examine
-from fieldcraft.flows.recovery.field_references import Mention, mentions
+from fieldcraft.flows.recovery.field_references import FieldReference, field_references
 from fieldcraft.flows.recovery.reproduce import remade
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.steps.leases import trainer_held
@@ -28,7 +28,7 @@ from fieldcraft.storage.field_store.staging import disk, read_manifest
 from fieldcraft.storage.fields import FieldDamaged, FieldError, FieldStore, fields_at, save_group
 from fieldcraft.storage.ledger import Ledger, LedgerError
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Campaign, FieldRef, Lease, Product, Result, digest_of
+from fieldcraft.storage.records import CampaignRecord, FieldRef, Lease, Product, Result, digest_of
 
 COMMIT_POINTS = ("repair.remove.before", "repair.remove.after")
 
@@ -115,7 +115,7 @@ def plan(settings: Settings, backup: Path | None = None) -> Plan:
 def _order(finding: Finding) -> tuple[int, str]:
     """Sort key: damaged collocation points before the models trained on them; otherwise the doctor's order."""
     about = finding.about
-    step = about.by.step if isinstance(about, Mention) and isinstance(about.by, Product) else ""
+    step = about.by.step if isinstance(about, FieldReference) and isinstance(about.by, Product) else ""
     return (0 if step == "collocate" else 1, "")
 
 
@@ -123,7 +123,7 @@ def _mended(
     settings: Settings, ledger: Ledger, finding: Finding, names: tuple[str, ...], backup: Backup | None
 ) -> Action | Beyond | None:
     match finding.about:
-        case Mention() as mention:
+        case FieldReference() as mention:
             return _field(settings, finding, mention, backup)
         case Lease() as lease:
             return _lease(ledger, finding, lease)
@@ -135,7 +135,7 @@ def _mended(
             if orphan is None:
                 return None
             return _folder(finding, orphan, names, lambda: _require_orphan(ledger, digest))
-        case Campaign() as campaign:
+        case CampaignRecord() as campaign:
             return _tracking(ledger, finding, campaign)
         case None:
             return None
@@ -143,7 +143,7 @@ def _mended(
 
 def _require_orphan(ledger: Ledger, digest: str) -> None:
     for campaign in ledger.campaigns():
-        for mention in mentions(ledger, campaign.name):
+        for mention in field_references(ledger, campaign.name):
             if mention.reference.digest == digest:
                 raise NotMended(f"{mention.owner} mentions field {digest} by now: it is no orphan any more, and stays.")
 
@@ -183,7 +183,7 @@ def _lease(ledger: Ledger, finding: Finding, lease: Lease) -> Action:
     )
 
 
-def _tracking(ledger: Ledger, finding: Finding, campaign: Campaign) -> Action:
+def _tracking(ledger: Ledger, finding: Finding, campaign: CampaignRecord) -> Action:
     return Action(
         finding.text,
         f"let the next export show all of {campaign.name} again",
@@ -195,7 +195,7 @@ def _tracking(ledger: Ledger, finding: Finding, campaign: Campaign) -> Action:
     )
 
 
-def _field(settings: Settings, finding: Finding, mention: Mention, backup: Backup | None) -> Action | Beyond:
+def _field(settings: Settings, finding: Finding, mention: FieldReference, backup: Backup | None) -> Action | Beyond:
     """Action for a damaged field: copy it from the job's folder or a backup, or reproduce it."""
     store, reference = fields_at(settings.fields), mention.reference
 
@@ -216,7 +216,7 @@ def _field(settings: Settings, finding: Finding, mention: Mention, backup: Backu
     return _lost(mention, finding)
 
 
-def _copies(settings: Settings, mention: Mention, backup: Backup | None) -> Iterator[Path]:
+def _copies(settings: Settings, mention: FieldReference, backup: Backup | None) -> Iterator[Path]:
     """Folders that seem to hold a sound copy of a field."""
     digest = mention.reference.digest
     places = [] if backup is None else [backup.fields.path(mention.reference)]
@@ -252,7 +252,7 @@ def _made_again(settings: Settings, store: FieldStore, product: Product) -> None
         _taken(store, product.reference, made)
 
 
-def _lost(mention: Mention, finding: Finding) -> Beyond:
+def _lost(mention: FieldReference, finding: Finding) -> Beyond:
     assert isinstance(mention.by, Result)  # products can be made again
     outputs = ", ".join(f"{name} {value:g}" for name, value in mention.by.outputs.items())
     return Beyond(

@@ -24,7 +24,7 @@ from fieldcraft.storage.field_store.staging import copy_file
 from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger, NoLedger
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import OUT, Campaign, FieldRef, Trial, TrialState
+from fieldcraft.storage.records import OUT, CampaignRecord, FieldRef, Trial, TrialState
 
 _SCRATCH = ".restoring-"
 COMMIT_POINTS = ("restore.fields.after", "restore.files.after", "restore.taken.after")
@@ -170,7 +170,7 @@ def _place(path: Path, target: Path) -> None:
     draft.rename(target)
 
 
-def _orders(backup: Backup, manifest: BackupManifest, campaign: Campaign, settings: Settings) -> None:
+def _orders(backup: Backup, manifest: BackupManifest, campaign: CampaignRecord, settings: Settings) -> None:
     kept, folder = backup.file(manifest, f"lab/{campaign.name}"), _order_folder(campaign, settings).folder
     if not kept.is_dir():
         return
@@ -181,12 +181,12 @@ def _orders(backup: Backup, manifest: BackupManifest, campaign: Campaign, settin
         _place(kept, folder)
 
 
-def _order_folder(campaign: Campaign, settings: Settings) -> OrderFolder:
+def _order_folder(campaign: CampaignRecord, settings: Settings) -> OrderFolder:
     orders = (settings.lab or settings.home / "lab") / campaign.name
     return OrderFolder(campaign.name, orders, settings.work / campaign.name / PIN)
 
 
-def _has_folders(campaign: Campaign, settings: Settings) -> bool:
+def _has_folders(campaign: CampaignRecord, settings: Settings) -> bool:
     """True if the campaign's jobs have folders, by which they are found again, or if that is not known."""
     try:
         dispatcher = load("dispatchers", campaign.spec["dispatcher"]["kind"], settings.plugins)

@@ -16,7 +16,7 @@ from fieldcraft.flows.wiring.observations import data_of, seen_by
 from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.physics.operators import Jet, System, as_system, residuals
 from fieldcraft.physics.space import Continuous, Design, Integer, SearchSpace
-from fieldcraft.storage.records import Brief, Product, Trial
+from fieldcraft.storage.records import Product, Trial, TrialSummary
 
 if TYPE_CHECKING:
     from fieldcraft.models.observations import Observations, Physics
@@ -94,7 +94,7 @@ class Belief:
     missed: Missed | None
 
 
-def believed(site: Site, best: Trial | Brief, wanted: tuple[str, ...] = ()) -> Belief | None:
+def believed(site: Site, best: Trial | TrialSummary, wanted: tuple[str, ...] = ()) -> Belief | None:
     """The latest surrogate's prediction around the best trial; None while none is trained.
 
     Args:
@@ -119,7 +119,7 @@ def believed(site: Site, best: Trial | Brief, wanted: tuple[str, ...] = ()) -> B
 
 def _restored(site: Site, product: Product) -> "tuple[Posterior, Observations]":
     assert product.reference is not None  # looked at by believed
-    seen = seen_by(product, site.ledger.briefs(site.name), site.ledger.readings(site.name))
+    seen = seen_by(product, site.ledger.summaries(site.name), site.ledger.campaign_results(site.name))
     data = data_of(site.campaign, product, seen, points_of(site, product.iteration))
     return site.campaign.algorithm.restore(data, as_state(site.fields.read(product.reference))), data
 
@@ -157,7 +157,9 @@ def _relevance(posterior: "Posterior", space: SearchSpace) -> dict[str, float]:
     return {name: effect / total for name, effect in effects.items()}
 
 
-def _slice(posterior: "Posterior", space: SearchSpace, best: Trial | Brief, wanted: tuple[str, ...]) -> Slice | None:
+def _slice(
+    posterior: "Posterior", space: SearchSpace, best: Trial | TrialSummary, wanted: tuple[str, ...]
+) -> Slice | None:
     shares, columns = _relevance(posterior, space), _columns(space)
     names = wanted or tuple(sorted(shares, key=shares.__getitem__, reverse=True)[:2])
     if not names:

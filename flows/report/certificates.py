@@ -8,7 +8,7 @@ from fieldcraft.flows.report.material import Material
 from fieldcraft.flows.report.sections import number
 from fieldcraft.flows.views.charts import ACCENT, BEST, as_data_uri, labelled, logarithmic, new_figure, whole_numbers
 from fieldcraft.flows.views.data import quantity
-from fieldcraft.storage.records import Certificate, Trial
+from fieldcraft.storage.records import CertificateRecord, Trial
 
 _ENDED = {
     "optimal": "gap closed",
@@ -41,7 +41,7 @@ def certificate_section(material: Material) -> Markup | None:
     )
 
 
-def _cards(material: Material, proven: Sequence[tuple[Trial, Certificate]]) -> list[tuple[str, str, str]]:
+def _cards(material: Material, proven: Sequence[tuple[Trial, CertificateRecord]]) -> list[tuple[str, str, str]]:
     proofs = [certificate for _, certificate in proven]
     latest = max(trial.iteration for trial, _ in proven)
     first = next(proof for trial, proof in proven if trial.iteration == latest)
@@ -58,7 +58,7 @@ def _cards(material: Material, proven: Sequence[tuple[Trial, Certificate]]) -> l
     return cards
 
 
-def _ends(proofs: Sequence[Certificate]) -> Markup:
+def _ends(proofs: Sequence[CertificateRecord]) -> Markup:
     groups = Counter((proof.status, proof.bound_of) for proof in proofs)
     rows: list[list[Content]] = []
     for (status, bound_of), count in sorted(groups.items()):
@@ -67,7 +67,7 @@ def _ends(proofs: Sequence[Certificate]) -> Markup:
     return table(["ended", "bound of", "searches", "largest gap"], rows, numbers=(2, 3))
 
 
-def _chart(material: Material, proven: Sequence[tuple[Trial, Certificate]]) -> str:
+def _chart(material: Material, proven: Sequence[tuple[Trial, CertificateRecord]]) -> str:
     """The gap and, where the bounds give it, the possible improvement, on a logarithmic axis."""
     gains = [(trial, proof) for trial, proof in proven if proof.improvement is not None and trial.slot == 0]
     figure = new_figure(9.4 if gains else 5.6, 2.9)

@@ -14,8 +14,7 @@ def comparison_page(data: Mapping[str, Any]) -> str:
     sides = data["campaigns"]
     names = [side["campaign"] for side in sides]
     cards = [
-        (f"best of {side['campaign']}", FACTS["best reading"](side), f"regret {FACTS['regret'](side)}")
-        for side in sides
+        (f"best of {side['campaign']}", FACTS["best result"](side), f"regret {FACTS['regret'](side)}") for side in sides
     ]
     rows: list[list[Content]] = [[name, *(say(side) for side in sides)] for name, say in FACTS.items()]
     differences = [_difference(line) for line in data["differences"]]
@@ -42,7 +41,7 @@ def _progress(data: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     unit = data["campaigns"][0]["unit"]
     rows = [[str(row["trials"]), *(number(value) for value in row["best"])] for row in milestones(data["progress"])]
     head = ["completed trials", *(f"{name} ({unit})" if unit else name for name in names)]
-    caption = "Best reading that meets the constraints, after equal numbers of completed trials."
+    caption = "Best result that meets the constraints, after equal numbers of completed trials."
     return [
         picture(_chart(data, names), "Best so far of both campaigns", caption),
         table(head, rows, numbers=(1, 2)),

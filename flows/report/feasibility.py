@@ -23,8 +23,8 @@ def feasibility_section(material: Material) -> Markup | None:
 
 def _standing(found: dict[str, Any]) -> str:
     read, failed = found["feasible"] + found["infeasible"], found["failed_infeasible"]
-    more = f" {counted(failed, 'design')} gave no reading, because of being infeasible." if failed else ""
-    return f"{found['feasible']} of {counted(read, 'reading')} meet every constraint.{more}"
+    more = f" {counted(failed, 'design')} gave no result, because of being infeasible." if failed else ""
+    return f"{found['feasible']} of {counted(read, 'result')} meet every constraint.{more}"
 
 
 def _closest(material: Material, found: dict[str, Any]) -> Markup | None:
@@ -42,7 +42,7 @@ def _constraints(material: Material) -> list[Markup]:
         "Sum of the positive parts of the constraints by trial, each in its own unit; 0 where the design is feasible."
     )
     if any(map(is_infeasible, material.trials)):
-        caption += " Crosses stand for designs that gave no reading because they are infeasible."
+        caption += " Crosses stand for designs that gave no result because they are infeasible."
     head = ["constraint g", "met (g <= 0)", "least", "median", "largest", "at the best design"]
     rows = [_constraint_row(material, name) for name in material.objective.constraints]
     return [picture(_chart(material), "Violation by trial", caption), table(head, rows, numbers=(2, 3, 4, 5))]

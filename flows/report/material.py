@@ -22,7 +22,7 @@ from fieldcraft.storage.field_store.staging import FieldError
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.objective import Objective
-from fieldcraft.storage.records import Approval, Brief, Campaign, Event, Lease, Result, Spending, Trial
+from fieldcraft.storage.records import Approval, CampaignRecord, Event, Lease, Result, Spending, Trial, TrialSummary
 
 Of = TypeVar("Of", Approval, Result)
 MODELS = 50  # newest models of which the page has the digests: each is a record that grows with the campaign
@@ -67,10 +67,10 @@ class Material:
         field: The best trial's field where designs are places in it (an ``xarray.DataArray``).
         belief: Prediction of the latest surrogate.
         missing: Reason why a part could not be read, by its name: ``components``, ``field``, ``surrogate`` or
-            ``a model of all readings``.
+            ``a model of all results``.
     """
 
-    campaign: Campaign
+    campaign: CampaignRecord
     trials: tuple[Trial, ...]
     history: tuple[Event, ...]
     approvals: Mapping[str, tuple[Approval, ...]]
@@ -127,13 +127,13 @@ class Material:
         return first["name"], first["unit"]
 
 
-def gather(settings: Settings, ledger: Ledger, campaign: Campaign) -> Material:
+def gather(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> Material:
     """Read a campaign; parts that are damaged or no longer known are named and left out."""
     trials, missing = ledger.trials(campaign.name), dict[str, str]()
     best, wired = best_of(ledger, campaign, trials), _wired(settings, campaign, missing)
     field = _field(settings, campaign, trials, missing)
     if why := given_up(ledger, campaign.name):
-        missing["a model of all readings"] = f"its training failed ({why})"
+        missing["a model of all results"] = f"its training failed ({why})"
     trained = trainings(ledger, campaign.name)
     shown = best.trial or closest(objective_of(campaign), trials)
     return Material(
@@ -141,7 +141,7 @@ def gather(settings: Settings, ledger: Ledger, campaign: Campaign) -> Material:
         trials=trials,
         history=ledger.history(campaign.name),
         approvals=_by_trial(trials, ledger.granted(campaign.name)),
-        results=_by_trial(trials, ledger.readings(campaign.name)),
+        results=_by_trial(trials, ledger.campaign_results(campaign.name)),
         trained=trained,
         models=tuple(_model(ledger, campaign.name, iteration) for iteration in list(trained)[-MODELS:]),
         runs=ledger.tracked(campaign.name),
@@ -175,7 +175,7 @@ def _by_trial(trials: Sequence[Trial], records: Iterable[Of]) -> dict[str, tuple
     return {trial.id: tuple(found.get(trial.id, ())) for trial in trials}
 
 
-def _wired(settings: Settings, campaign: Campaign, missing: dict[str, str]) -> Wired | None:
+def _wired(settings: Settings, campaign: CampaignRecord, missing: dict[str, str]) -> Wired | None:
     try:
         return rewire(campaign.spec, settings)
     except InputError as error:
@@ -183,7 +183,7 @@ def _wired(settings: Settings, campaign: Campaign, missing: dict[str, str]) -> W
         return None
 
 
-def _field(settings: Settings, campaign: Campaign, trials: tuple[Trial, ...], missing: dict[str, str]) -> Any:
+def _field(settings: Settings, campaign: CampaignRecord, trials: tuple[Trial, ...], missing: dict[str, str]) -> Any:
     try:
         return field_of_places(settings, campaign, trials)
     except FieldError as error:
@@ -191,12 +191,12 @@ def _field(settings: Settings, campaign: Campaign, trials: tuple[Trial, ...], mi
         return None
 
 
-def _belief(site: Site, best: Trial | Brief | None, field: Any, missing: dict[str, str]) -> Belief | None:
+def _belief(site: Site, best: Trial | TrialSummary | None, field: Any, missing: dict[str, str]) -> Belief | None:
     if best is None or site.campaign.spec.algorithm.surrogate is None:
         return None
     wanted = () if field is None else tuple(map(str, field.dims))
     try:
         return believed(site, best, wanted)
-    except (ValueError, FieldError) as error:  # readings were corrected since, or the checkpoint is lost
+    except (ValueError, FieldError) as error:  # results were corrected since, or the checkpoint is lost
         missing["surrogate"] = str(error)
         return None

@@ -78,7 +78,7 @@ def _plane_chart(material: Material, plane: Slice) -> str:
         axes[-1].set_title("simulator: field")
     else:
         _readings(axes[-1], material, plane, limits)
-        axes[-1].set_title(f"{source_of(material)}: readings")
+        axes[-1].set_title(f"{source_of(material)}: results")
     same_unit = len({material.units[axis] for axis in plane.names}) == 1
     for axis in axes:
         across, up = (labelled(axis_name, material.units[axis_name]) for axis_name in plane.names)
@@ -122,7 +122,7 @@ def _line_chart(material: Material, plane: Slice) -> str:
     axis.fill_between(along, plane.mean - 2 * plane.sd, plane.mean + 2 * plane.sd, color=ACCENT, alpha=0.15, lw=0)
     axis.plot(along, plane.mean, color=ACCENT, label="surrogate: mean and two standard deviations")
     values = [_value(material, trial) for trial in done]
-    places, label = [float(trial.actual[name]) for trial in done], f"{source_of(material)}: readings"
+    places, label = [float(trial.actual[name]) for trial in done], f"{source_of(material)}: results"
     axis.plot(places, values, "o", ms=4.5, color=INK, label=label, rasterized=crowded(done))
     axis.set(xlabel=labelled(name, material.units[name]), ylabel=labelled(*material.output))
     axis.legend(loc="best")

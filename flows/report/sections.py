@@ -71,14 +71,14 @@ def sentence(material: Material) -> str:
 
 
 def _cards(material: Material) -> list[tuple[str, str, str]]:
-    (_, unit), spending, best = material.output, material.spending, material.best.reading
+    (_, unit), spending, best = material.output, material.spending, material.best.measured
     counts = Counter(trial.state.lower() for trial in material.trials)
     states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-    reading = quantity((best.outputs or {})[material.output[0]], unit) if best else "none yet"
-    cards = [("best reading", reading, f"in {best.id}" if best else "")]
+    value = quantity((best.outputs or {})[material.output[0]], unit) if best else "none yet"
+    cards = [("best result", value, f"in {best.id}" if best else "")]
     cards += [*_by_model(material), *_feasible(material)]
     if regret := material.regret:
-        how = "without noise" if regret["noise_free"] else "by its reading"
+        how = "without noise" if regret["noise_free"] else "by its result"
         true, optimum = quantity(regret["true"], unit), quantity(regret["optimum"], unit)
         cards.append(("regret", quantity(regret["value"], unit), f"{how} {true}; true optimum {optimum}"))
     sent = spending_data(material.campaign, spending)["trials"]
@@ -94,7 +94,7 @@ def _by_model(material: Material) -> list[tuple[str, str, str]]:
         return []
     if not model.feasible:
         return [("best by the model", "none is feasible", f"most probably {model.trial.id}")]
-    seen = f"model of iteration {model.iteration}, {counted(model.readings, 'reading')}"
+    seen = f"model of iteration {model.iteration}, {counted(model.results, 'result')}"
     return [
         ("best by the model", quantity_pm(model.mean, model.sd, material.output[1]), f"in {model.trial.id}; {seen}")
     ]
@@ -157,10 +157,10 @@ def best_section(material: Material) -> Markup | None:
     """The best so far."""
     if not completed(material.trials):
         retracted = sum(t.state is TrialState.COMPLETED and t.outputs is None for t in material.trials)
-        why = f"No reading counts: {retracted} retracted." if retracted else "No trial has a result yet."
+        why = f"No result counts: {retracted} retracted." if retracted else "No trial has a result yet."
         return section("Best so far", note(why))
-    caption = "Every reading by trial number, and the best of those that meet the constraints up to then."
-    return section("Best so far", picture(best_chart(material), "Best reading by trial", caption))
+    caption = "Every result by trial number, and the best of those that meet the constraints up to then."
+    return section("Best so far", picture(best_chart(material), "Best result by trial", caption))
 
 
 def trials_section(material: Material) -> Markup | None:
@@ -173,7 +173,7 @@ def trials_section(material: Material) -> Markup | None:
             done = completed(material.trials)
             best = f"for each of the best {CROWD} of {len(done)} completed trials"
             drawn = best if crowded(done) else "a completed trial"
-            caption = f"One line {drawn}, through its design and its reading; the best lie on top."
+            caption = f"One line {drawn}, through its design and its result; the best lie on top."
             caption += " Dotted lines break a constraint." if material.objective.constraints else ""
         shown.append(picture(trials_chart(material), "The trials", caption))
     return section("Where the trials lie", *shown) if shown else None
@@ -282,7 +282,7 @@ def _slice_caption(material: Material, plane: Slice) -> str:
         caption += f". By the space's equalities {', '.join(plane.tied)} make up the rest; blank where they cannot"
     if plane.held:
         held = design_text(material.campaign, plane.held)
-        caption += f". The others are as in the best design: {held}; the readings are at values of their own"
+        caption += f". The others are as in the best design: {held}; the results are at values of their own"
     if not np.any(plane.sd > 0):
         caption += ". This model states no uncertainty: it is a single draw"
     return caption + "."
@@ -299,7 +299,7 @@ def _hits(material: Material, foreseen: Sequence[Trial]) -> str:
     inside = sum(error <= 2 * sd for error, sd in zip(errors, sds, strict=True))
     return (
         f"{median} Each trial was foreseen by the model that proposed it; bars are two standard deviations, and "
-        f"long ones are cut. With the noise of a reading, {inside} of {len(foreseen)} readings lie within two."
+        f"long ones are cut. With the noise of a result, {inside} of {len(foreseen)} results lie within two."
     )
 
 

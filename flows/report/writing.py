@@ -22,7 +22,7 @@ from fieldcraft.flows.report.sections import (
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.export import require_place, tracker
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Campaign
+from fieldcraft.storage.records import CampaignRecord
 from fieldcraft.storage.trackers.campaigns import TrackingError
 
 
@@ -43,7 +43,7 @@ class Written:
     problem: str | None
 
 
-def write_report(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> Written:
+def write_report(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Path) -> Written:
     """Write a campaign's page to ``file`` and, where the campaign is shown in MLflow, attach it there.
 
     Raises:
@@ -94,7 +94,9 @@ def require_page(file: Path) -> None:
         raise InputError(f"{file}: a page cannot be written as {file.suffix!r}. Name an .html file.")
 
 
-def _attached(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> tuple[str | None, str | None]:
+def _attached(
+    settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Path
+) -> tuple[str | None, str | None]:
     """The MLflow run that the page is now attached to, or the reason why it is attached to none."""
     if settings.mlflow == "off":
         return None, "FIELDCRAFT_MLFLOW is off"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.files.tables import Reading, differs
+from fieldcraft.flows.files.tables import Measurement, differs
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted
 from fieldcraft.flows.wiring.campaign import Campaign
@@ -23,7 +23,7 @@ def design_sent(ledger: Ledger, trial: Trial, attempt: int) -> Design:
 
 
 def said_to_be_run(
-    campaign: Campaign, trial: Trial, sent: Design, reading: Reading, where: str
+    campaign: Campaign, trial: Trial, sent: Design, measurement: Measurement, where: str
 ) -> dict[str, float | int | str]:
     """Variables of the design as run that a submitted measurement gives; ``where`` begins an error.
 
@@ -33,7 +33,7 @@ def said_to_be_run(
         InputError: one of them is no variable.
     """
     variables = {variable.name: variable for variable in campaign.problem.space.variables}
-    for name in reading.ran:
+    for name in measurement.ran:
         if name not in variables:
             raise InputError(
                 f"{where}{trial.id}: {quoted(name)} is no variable.{suggestion(name, variables)} Known: "
@@ -41,8 +41,8 @@ def said_to_be_run(
             )
     return {
         name: value
-        for name, value in reading.ran.items()
-        if not reading.restated or differs(variables[name], sent[name], value)
+        for name, value in measurement.ran.items()
+        if not measurement.restated or differs(variables[name], sent[name], value)
     }
 
 

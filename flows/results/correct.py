@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.results.as_run import design_sent, run_design
-from fieldcraft.flows.results.record import Finding, kept, persistently
+from fieldcraft.flows.results.record import CheckedMeasurement, kept, persistently
 from fieldcraft.flows.text import remark
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import standing
@@ -35,12 +35,12 @@ class Corrected:
     proposals: tuple[str, ...] = ()
 
 
-def correct(site: Site, finding: Finding, by: str, reason: str) -> Corrected:
-    """Replace the result of a completed trial; values that the finding does not give stay.
+def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str) -> Corrected:
+    """Replace the result of a completed trial; values that the checked does not give stay.
 
     Args:
         site: The campaign.
-        finding: The checked measurement, from ``flows.results.record.check_correction``.
+        checked: The checked measurement, from ``flows.results.record.check_correction``.
         by: Person who corrects.
         reason: Reason of the correction.
 
@@ -49,11 +49,11 @@ def correct(site: Site, finding: Finding, by: str, reason: str) -> Corrected:
         storage.ledger.ForbiddenMove: nothing would change.
     """
     remark(reason, "reason")
-    ready = kept(site, finding)
-    reading = ready.reading
+    ready = kept(site, checked)
+    measurement = ready.measurement
 
     def write() -> Corrected:
-        trial, old = _counting(site.ledger, reading.trial)
+        trial, old = _counting(site.ledger, measurement.trial)
         results = site.ledger.results(trial.id)
         outputs = {**(trial.outputs or {}), **ready.values}
         missing = [output.name for output in site.campaign.problem.outputs if output.name not in outputs]
@@ -61,7 +61,7 @@ def correct(site: Site, finding: Finding, by: str, reason: str) -> Corrected:
             raise InputError(f"{trial.id} was retracted: give all its outputs again; missing: {', '.join(missing)}.")
         sent = design_sent(site.ledger, trial, old.attempt)
         ran = run_design(site.campaign, trial, sent, results, old.attempt, ready.said)
-        details = {"sd": {**_known_sd(results, old.attempt), **reading.sd}, "note": reading.note}
+        details = {"sd": {**_known_sd(results, old.attempt), **measurement.sd}, "note": measurement.note}
         said = {name: value for name, value in details.items() if value}
         done, new = site.ledger.correct(
             trial.id, trial.expect, old.id, outputs, ready.field or trial.field, by, reason, said, ran

@@ -17,7 +17,16 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.files.tables import OWN_COLUMNS, Reading, Row, Table, level, number, read_json_results, read_table
+from fieldcraft.flows.files.tables import (
+    OWN_COLUMNS,
+    Measurement,
+    Row,
+    Table,
+    level,
+    number,
+    read_json_results,
+    read_table,
+)
 from fieldcraft.flows.jobs.dispatcher import Ordering
 from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.machinery.progress import tell
@@ -111,11 +120,11 @@ def record_file(site: Site, file: Path, by: str, source: str, within: Path | Non
     """
     if one_line(file.name) != file.name:
         raise InputError(f"{one_line(file.name)}: the file's name holds what cannot be kept. Give it another name.")
-    readings = [reading for reading in readings_of(site.campaign, file, within) if not reading.empty]
-    findings = [check(site, reading) for reading in readings]
-    if not findings:
+    given = [measurement for measurement in measurements_of(site.campaign, file, within) if not measurement.empty]
+    sound = [check(site, measurement) for measurement in given]
+    if not sound:
         raise InputError(f"{file}: no result is filled in. Fill in a column of an output, or name a field file.")
-    recorded = tuple(record(site, finding, by, source) for finding in [kept(site, finding) for finding in findings])
+    recorded = tuple(record(site, checked, by, source) for checked in [kept(site, one) for one in sound])
     iterations = {site.ledger.trial(one.trial).iteration for one in recorded}
     waiting = [t.id for t in site.ledger.trials(site.name, states=_OUT) if t.iteration in iterations]
     return Batch(recorded, tuple(waiting))
@@ -138,7 +147,7 @@ def campaign_named(ledger: Ledger, file: Path) -> str:
     return known_trial(ledger, trial).campaign
 
 
-def readings_of(campaign: Campaign, file: Path, within: Path | None = None) -> list[Reading]:
+def measurements_of(campaign: Campaign, file: Path, within: Path | None = None) -> list[Measurement]:
     """Measurements of each trial in a file.
 
     Raises:
@@ -155,7 +164,7 @@ def readings_of(campaign: Campaign, file: Path, within: Path | None = None) -> l
     return [_from_row(campaign, table, row, within) for row in table.rows]
 
 
-def _from_row(campaign: Campaign, table: Table, row: Row, within: Path | None) -> Reading:
+def _from_row(campaign: Campaign, table: Table, row: Row, within: Path | None) -> Measurement:
     cells = {name: cell for name, cell in row.cells.items() if cell}
     outputs = [output.name for output in campaign.problem.outputs]
     variables = {v.name: v for v in campaign.problem.space.variables}
@@ -166,7 +175,7 @@ def _from_row(campaign: Campaign, table: Table, row: Row, within: Path | None) -
     }
     known = {*OWN_COLUMNS, *variables, *numbers}
     trial, key = _named(cells.get("trial"), cells.get("key"), row.place)
-    return Reading(
+    return Measurement(
         trial=trial,
         key=key,
         values={name: numbers[name] for name in outputs if name in numbers},
@@ -182,14 +191,14 @@ def _from_row(campaign: Campaign, table: Table, row: Row, within: Path | None) -
     )
 
 
-def _from_json(campaign: Campaign, item: Mapping[str, Any], file: Path, n: int, within: Path | None) -> Reading:
+def _from_json(campaign: Campaign, item: Mapping[str, Any], file: Path, n: int, within: Path | None) -> Measurement:
     place = f"{file}: result {n}"
     handed = _validated(_Handed, item, place)
     units = {**campaign.problem.space.units, **{output.name: output.unit for output in campaign.problem.outputs}}
     Table(file, handed.units, ()).require_units(units)
     variables = {v.name: v for v in campaign.problem.space.variables}
     trial, key = _named(handed.trial, handed.key, place)
-    return Reading(
+    return Measurement(
         trial=trial,
         key=key,
         values=handed.values,

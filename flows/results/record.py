@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.files.field_files import read_field
-from fieldcraft.flows.files.tables import Reading
+from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.as_run import design_sent, run_design, said_to_be_run, unusual
 from fieldcraft.flows.settings import Settings
@@ -38,11 +38,11 @@ class NotYet(FieldcraftError):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckedMeasurement:
     """A submitted measurement that passed the checks.
 
     Args:
-        reading: The measurement as submitted.
+        measurement: The measurement as submitted.
         attempt: Number of the attempt it belongs to.
         values: Outputs in their units; from the field where no values were given.
         said: Variables of the design as run that it gives.
@@ -51,7 +51,7 @@ class Finding:
         field: The stored field.
     """
 
-    reading: Reading
+    measurement: Measurement
     attempt: int
     values: Mapping[str, float]
     said: Design
@@ -124,63 +124,63 @@ def _trial(ledger: Ledger, trial_id: str) -> Trial:
     return ledger.trial(trial_id)
 
 
-def check(site: Site, reading: Reading) -> Finding:
+def check(site: Site, measurement: Measurement) -> CheckedMeasurement:
     """Check a submitted measurement; writes nothing.
 
     Raises:
         InputError: the trial is unknown or was never sent, or a value, a unit, a name or a file is wrong.
         NotYet: the trial is still being sent; record it once a pass has confirmed that.
     """
-    trial, where = known_trial(site.ledger, reading.trial), _where(reading)
+    trial, where = known_trial(site.ledger, measurement.trial), _where(measurement)
     if trial.campaign != site.name:
         raise InputError(
             f"{where}{trial.id} is a trial of {trial.campaign!r}, not of {site.name!r}. Nothing was recorded."
         )
-    finding = _sound(site, trial, reading, _attempt(trial, reading, where))
-    if not finding.values:
+    checked = _sound(site, trial, measurement, _attempt(trial, measurement, where))
+    if not checked.values:
         raise InputError(f"{where}{trial.id}: no value was given. Known outputs: {_known(site.campaign)}.")
-    return finding
+    return checked
 
 
-def check_correction(site: Site, reading: Reading) -> Finding:
+def check_correction(site: Site, measurement: Measurement) -> CheckedMeasurement:
     """Check a submitted correction; writes nothing.
 
     Raises:
         InputError: nothing is corrected, the trial is unknown, or a value, a name or a file is wrong.
     """
-    trial = known_trial(site.ledger, reading.trial)
+    trial = known_trial(site.ledger, measurement.trial)
     counting = standing(site.ledger.results(trial.id)).get(trial.id)
-    finding = _sound(site, trial, reading, counting.attempt if counting else trial.attempt)
-    if not (finding.values or reading.ran):
-        raise InputError(f"{reading.trial}: nothing to correct. Give --value, --ran or --field.")
-    return finding
+    checked = _sound(site, trial, measurement, counting.attempt if counting else trial.attempt)
+    if not (checked.values or measurement.ran):
+        raise InputError(f"{measurement.trial}: nothing to correct. Give --value, --ran or --field.")
+    return checked
 
 
-def _where(reading: Reading) -> str:
-    return f"{reading.place}: " if reading.place else ""
+def _where(measurement: Measurement) -> str:
+    return f"{measurement.place}: " if measurement.place else ""
 
 
-def _sound(site: Site, trial: Trial, reading: Reading, attempt: int) -> Finding:
-    where = _where(reading)
-    remark(reading.note, "note")
+def _sound(site: Site, trial: Trial, measurement: Measurement, attempt: int) -> CheckedMeasurement:
+    where = _where(measurement)
+    remark(measurement.note, "note")
     sent = design_sent(site.ledger, trial, attempt)
-    said = said_to_be_run(site.campaign, trial, sent, reading, where)
+    said = said_to_be_run(site.campaign, trial, sent, measurement, where)
     ran = run_design(site.campaign, trial, sent, site.ledger.results(trial.id), attempt, said)
     warnings = unusual(site.campaign, trial, ran, where) if said and ran else ()
-    dataset = None if reading.field is None else read_field(reading.field)
-    values = _values(site.campaign, reading.values, f"{where}{trial.id}", "value")
-    _values(site.campaign, reading.sd, f"{where}{trial.id}", "standard deviation")
-    amounts = {"cost": reading.cost, "seconds": reading.seconds}
-    amounts |= {f"the standard deviation of {name}": sd for name, sd in reading.sd.items()}
+    dataset = None if measurement.field is None else read_field(measurement.field)
+    values = _values(site.campaign, measurement.values, f"{where}{trial.id}", "value")
+    _values(site.campaign, measurement.sd, f"{where}{trial.id}", "standard deviation")
+    amounts = {"cost": measurement.cost, "seconds": measurement.seconds}
+    amounts |= {f"the standard deviation of {name}": sd for name, sd in measurement.sd.items()}
     for name, amount in amounts.items():
         if amount is not None and not 0 <= amount <= LARGEST:
             raise InputError(f"{where}{trial.id}: {name} is {amount}. Give a number from 0 to {LARGEST:g}.")
     if dataset is not None and not values:
         values = _evaluated(site.campaign, trial, ran, dataset, where)
-    return Finding(reading, attempt, values, said, dataset, warnings)
+    return CheckedMeasurement(measurement, attempt, values, said, dataset, warnings)
 
 
-def _attempt(trial: Trial, reading: Reading, where: str) -> int:
+def _attempt(trial: Trial, measurement: Measurement, where: str) -> int:
     """Number of the attempt that a measurement belongs to."""
     if trial.attempt == 0:
         if trial.state is TrialState.COMPLETED:
@@ -189,14 +189,14 @@ def _attempt(trial: Trial, reading: Reading, where: str) -> int:
             remedy = f"It is {trial.state}: approve it and let a pass send it, or import the measurement."
         raise InputError(f"{where}{trial.id} was never sent, so it can have no result. {remedy}")
     attempt = trial.attempt
-    if reading.key is not None:
+    if measurement.key is not None:
         keys = attempt_keys(trial)
-        if reading.key not in keys:
+        if measurement.key not in keys:
             raise InputError(
-                f"{where}{quoted(reading.key)} is no order of {trial.id} (the last is {keys[-1]}). Take the key "
+                f"{where}{quoted(measurement.key)} is no order of {trial.id} (the last is {keys[-1]}). Take the key "
                 "from the work order, or leave it out."
             )
-        attempt = 1 + keys.index(reading.key)
+        attempt = 1 + keys.index(measurement.key)
     if trial.state is TrialState.STAGED and attempt == trial.attempt:
         raise NotYet(
             f"{where}{trial.id} is STAGED: a pass has still to say whether it was sent. Make a pass ('fieldcraft "
@@ -235,25 +235,25 @@ def _evaluated(
     return _values(campaign, {name: float(value) for name, value in found.items()}, f"{where}{trial.id}", "value")
 
 
-def record(site: Site, finding: Finding, by: str, source: str) -> Recorded:
+def record(site: Site, checked: CheckedMeasurement, by: str, source: str) -> Recorded:
     """Store a measurement: it completes the trial, or is kept as a part while outputs are missing; the ledger decides.
 
     Args:
         site: The campaign.
-        finding: The checked measurement, from ``check``.
+        checked: The checked measurement, from ``check``.
         by: Person who records.
         source: Source of the measurement.
     """
-    ready = kept(site, finding)
+    ready = kept(site, checked)
     return persistently(lambda: _record(site, ready, by, source))
 
 
-def kept(site: Site, finding: Finding) -> Finding:
-    """The finding with its field written to the field store; no result refers to that field yet."""
-    if finding.dataset is None:
-        return finding
-    stored = site.fields.write(finding.reading.trial, finding.dataset)
-    return dataclasses.replace(finding, dataset=None, field=stored)
+def kept(site: Site, checked: CheckedMeasurement) -> CheckedMeasurement:
+    """The checked with its field written to the field store; no result refers to that field yet."""
+    if checked.dataset is None:
+        return checked
+    stored = site.fields.write(checked.measurement.trial, checked.dataset)
+    return dataclasses.replace(checked, dataset=None, field=stored)
 
 
 def persistently(write: Callable[[], T]) -> T:
@@ -266,23 +266,23 @@ def persistently(write: Callable[[], T]) -> T:
     return write()
 
 
-def _record(site: Site, finding: Finding, by: str, source: str) -> Recorded:
-    trial, reading = site.ledger.trial(finding.reading.trial), finding.reading
-    results = [result for result in site.ledger.results(trial.id) if result.attempt == finding.attempt]
+def _record(site: Site, checked: CheckedMeasurement, by: str, source: str) -> Recorded:
+    trial, measurement = site.ledger.trial(checked.measurement.trial), checked.measurement
+    results = [result for result in site.ledger.results(trial.id) if result.attempt == checked.attempt]
     parts = [result for result in results if result.verdict == "partial"]
     whole = trial.state is TrialState.COMPLETED
     known = trial.outputs or {} if whole else {name: v for part in parts for name, v in part.outputs.items()}
-    missing = tuple(o.name for o in site.campaign.problem.outputs if o.name not in {**known, **finding.values})
-    agrees = finding.values.items() <= known.items()
-    outputs = {**known, **finding.values} if agrees or not whole else finding.values
-    field = finding.field or (trial.field if whole and agrees else _last(parts, lambda part: part.field))
-    sent = design_sent(site.ledger, trial, finding.attempt)
-    ran = run_design(site.campaign, trial, sent, results, finding.attempt, finding.said)
+    missing = tuple(o.name for o in site.campaign.problem.outputs if o.name not in {**known, **checked.values})
+    agrees = checked.values.items() <= known.items()
+    outputs = {**known, **checked.values} if agrees or not whole else checked.values
+    field = checked.field or (trial.field if whole and agrees else _last(parts, lambda part: part.field))
+    sent = design_sent(site.ledger, trial, checked.attempt)
+    ran = run_design(site.campaign, trial, sent, results, checked.attempt, checked.said)
     known_as = (outputs, field, ran or trial.design)
-    same = [r for r in _alike(trial, finding.attempt, results) if (r.outputs, r.field, r.ran or sent) == known_as]
-    if same and not _adds(reading, same if whole else results):
+    same = [r for r in _alike(trial, checked.attempt, results) if (r.outputs, r.field, r.ran or sent) == known_as]
+    if same and not _adds(measurement, same if whole else results):
         verdict = "duplicate" if missing or trial.outputs == outputs else "superseded"
-        return _said(site, trial, verdict, None, missing, finding.warnings)
+        return _said(site, trial, verdict, None, missing, checked.warnings)
     done, result = site.ledger.record(
         trial.id,
         trial.expect,
@@ -290,14 +290,14 @@ def _record(site: Site, finding: Finding, by: str, source: str) -> Recorded:
         field,
         by,
         source,
-        _details(reading, parts),
-        finding.attempt,
+        _details(measurement, parts),
+        checked.attempt,
         ran,
-        _last(parts, lambda part: part.details.get("cost"), reading.cost),
-        _last(parts, lambda part: part.details.get("seconds"), reading.seconds),
+        _last(parts, lambda part: part.details.get("cost"), measurement.cost),
+        _last(parts, lambda part: part.details.get("seconds"), measurement.seconds),
         bool(missing),
     )
-    return _said(site, done, result.verdict, result.id, missing, finding.warnings)
+    return _said(site, done, result.verdict, result.id, missing, checked.warnings)
 
 
 def _alike(trial: Trial, attempt: int, results: Sequence[Result]) -> Sequence[Result]:
@@ -311,11 +311,12 @@ def _alike(trial: Trial, attempt: int, results: Sequence[Result]) -> Sequence[Re
     return [result for result in results if result.verdict != "retraction"]
 
 
-def _adds(reading: Reading, same: Sequence[Result]) -> bool:
+def _adds(measurement: Measurement, same: Sequence[Result]) -> bool:
     """True if a measurement has anything beside its values that none of these results has."""
-    given = {"note": reading.note, "cost": reading.cost, "seconds": reading.seconds, "columns": dict(reading.more)}
+    given = {name: getattr(measurement, name) for name in ("note", "cost", "seconds")}
+    given |= {"columns": dict(measurement.more)}
     sd = {name: value for result in same for name, value in result.details.get("sd", {}).items()}
-    return any(sd.get(name) != value for name, value in reading.sd.items()) or any(
+    return any(sd.get(name) != value for name, value in measurement.sd.items()) or any(
         value not in (None, "", {}) and all(result.details.get(name) != value for result in same)
         for name, value in given.items()
     )
@@ -327,16 +328,16 @@ def _last(parts: Sequence[Result], what: Callable[[Result], Any], given: Any = N
     return given if given is not None else next(reversed(said), None)
 
 
-def _details(reading: Reading, parts: Sequence[Result]) -> dict[str, Any]:
+def _details(measurement: Measurement, parts: Sequence[Result]) -> dict[str, Any]:
     """Details kept beside the values: uncertainties of all parts together, remarks, and the numbers of the parts."""
-    sd = {name: value for part in parts for name, value in part.details.get("sd", {}).items()} | dict(reading.sd)
+    sd = {name: value for part in parts for name, value in part.details.get("sd", {}).items()} | dict(measurement.sd)
     kept = {
         "sd": sd,
-        "note": reading.note,
-        "cost": reading.cost,
-        "seconds": reading.seconds,
-        "place": reading.place,
-        "columns": dict(reading.more),
+        "note": measurement.note,
+        "cost": measurement.cost,
+        "seconds": measurement.seconds,
+        "place": measurement.place,
+        "columns": dict(measurement.more),
         "parts": [part.id for part in parts],
     }
     return {name: value for name, value in kept.items() if value not in (None, "", {}, [])}

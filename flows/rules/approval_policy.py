@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from fieldcraft.flows.spec.campaign_file import Approval, CampaignSpec
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Brief, Trial, TrialState
+from fieldcraft.storage.records import Trial, TrialState, TrialSummary
 
 
-def automatic(approval: Approval, trials: Sequence[Trial | Brief]) -> frozenset[str]:
+def automatic(approval: Approval, trials: Sequence[Trial | TrialSummary]) -> frozenset[str]:
     """Ids of the proposals that the policy approves by itself; ``after_first`` counts and so needs all trials."""
     own = sorted((trial for trial in trials if not trial.imported), key=lambda trial: trial.number)
     proposed = [trial for trial in own if trial.state is TrialState.PROPOSED]

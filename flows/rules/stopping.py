@@ -6,10 +6,10 @@ from fieldcraft.flows.rules.retries import retries
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import saw_all, successful
-from fieldcraft.storage.records import SETTLED, Brief, TrialState
+from fieldcraft.storage.records import SETTLED, TrialState, TrialSummary
 
 
-def stop_reason(site: Site, known: Sequence[Brief] | None = None) -> str | None:
+def stop_reason(site: Site, known: Sequence[TrialSummary] | None = None) -> str | None:
     """The first stop rule that holds, in words; the budget is not among them.
 
     While one holds no trial is sent, and once no trial is out the campaign ends.
@@ -20,7 +20,7 @@ def stop_reason(site: Site, known: Sequence[Brief] | None = None) -> str | None:
     """
     if not site.campaign.spec.stop.model_dump(exclude_none=True):
         return None
-    trials = site.ledger.briefs(site.name) if known is None else known
+    trials = site.ledger.summaries(site.name) if known is None else known
     return (
         _target(site, trials)
         or _no_improvement(site, trials)
@@ -29,7 +29,7 @@ def stop_reason(site: Site, known: Sequence[Brief] | None = None) -> str | None:
     )
 
 
-def nothing_to_learn_from(campaign: Campaign, trials: Sequence[Brief]) -> str | None:
+def nothing_to_learn_from(campaign: Campaign, trials: Sequence[TrialSummary]) -> str | None:
     """Reason to stop if no trial of the start succeeded, so that no model can choose the next; else None."""
     tried = sum(trial.state is not TrialState.REJECTED for trial in trials)
     if not campaign.algorithm.learns(tried) or successful(trials):
@@ -37,29 +37,29 @@ def nothing_to_learn_from(campaign: Campaign, trials: Sequence[Brief]) -> str | 
     return f"failure: none of the first {tried} trials succeeded, so there is nothing to learn from"
 
 
-def mendable(trials: Sequence[Brief]) -> list[Brief]:
+def mendable(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
     """The trials that may still get a result: retracted ones, and failures that may be repeated."""
     return [trial for trial in trials if _retracted(trial) or _repeatable(trial)]
 
 
-def _retracted(trial: Brief) -> bool:
+def _retracted(trial: TrialSummary) -> bool:
     return trial.state is TrialState.COMPLETED and trial.outputs is None
 
 
-def _repeatable(trial: Brief) -> bool:
+def _repeatable(trial: TrialSummary) -> bool:
     return trial.state is TrialState.FAILED and trial.failure != "infeasible"
 
 
-def _target(site: Site, trials: Sequence[Brief]) -> str | None:
+def _target(site: Site, trials: Sequence[TrialSummary]) -> str | None:
     target = site.campaign.spec.stop.target
     best = None if target is None else site.campaign.objective.best(successful(trials))
     sign = 1 if site.campaign.objective.maximize else -1
     if target is None or best is None or sign * (best - target) < 0:
         return None
-    return f"target: a reading of {best:g} reached {target:g}"
+    return f"target: a result of {best:g} reached {target:g}"
 
 
-def _no_improvement(site: Site, trials: Sequence[Brief]) -> str | None:
+def _no_improvement(site: Site, trials: Sequence[TrialSummary]) -> str | None:
     """Count the campaign's own completed trials since the best feasible result, in order of completion.
 
     Trials whose result was retracted do not count.
@@ -79,10 +79,10 @@ def _no_improvement(site: Site, trials: Sequence[Brief]) -> str | None:
             since += 1
     if since < allowed:
         return None
-    return f"no improvement: {since} completed trials in a row were no better than the best reading of {best:g}"
+    return f"no improvement: {since} completed trials in a row were no better than the best result of {best:g}"
 
 
-def _failure_rate(site: Site, trials: Sequence[Brief]) -> str | None:
+def _failure_rate(site: Site, trials: Sequence[TrialSummary]) -> str | None:
     """Count failures among the last settled trials.
 
     A trial that a person cancelled counts as neither failure nor success. A trial that is retried automatically is not
@@ -101,7 +101,7 @@ def _failure_rate(site: Site, trials: Sequence[Brief]) -> str | None:
     return f"failure rate: {failed} of the last {rule.over} trials failed, more than {rule.above:g} of them"
 
 
-def _certified_gap(site: Site, trials: Sequence[Brief]) -> str | None:
+def _certified_gap(site: Site, trials: Sequence[TrialSummary]) -> str | None:
     """Check the certificate of the latest iteration's first design, which depends on no other design of its batch.
 
     The certificate holds for the results in the model's training data: a result that was added or corrected since
@@ -124,16 +124,16 @@ def _certified_gap(site: Site, trials: Sequence[Brief]) -> str | None:
     )
 
 
-def _failed(trial: Brief) -> bool:
+def _failed(trial: TrialSummary) -> bool:
     given_up = trial.state in (TrialState.FAILED, TrialState.ABANDONED)
     return given_up and trial.failure not in (None, "cancelled")
 
 
-def _imported(trials: Sequence[Brief]) -> list[Brief]:
+def _imported(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
     return [trial for trial in successful(trials) if trial.imported]
 
 
-def _settled(site: Site, trials: Sequence[Brief]) -> list[Brief]:
+def _settled(site: Site, trials: Sequence[TrialSummary]) -> list[TrialSummary]:
     """The campaign's own settled trials, in the order in which they were settled."""
     when = site.ledger.settled(site.name)
     own = [trial for trial in trials if not trial.imported and trial.state in SETTLED]

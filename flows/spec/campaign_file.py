@@ -75,16 +75,16 @@ class ConstraintsSpec(Part):
 
 
 class AlgorithmSpec(Part):
-    """Surrogate x acquisition x maximizer, or a peer, after a start; without them, the start's proposer goes on.
+    """Surrogate x acquisition x maximizer, or a rival, after a start; without them, the start's proposer goes on.
 
     Attributes:
-        named: The sentence that these words were expanded from, with its options and the words that the file gave in
-            the place of its own. It changes nothing; in a file it must be true.
+        named: The name that these words were expanded from, with its options and the words that the file gave in the
+            place of its own. It changes nothing; in a file it must be true.
         start: The designs before any model.
         surrogate: What learns from the trials.
         acquisition: What a candidate is worth.
         maximizer: How the best candidate is found.
-        peer: A whole optimiser of another package, instead of the three.
+        peer: A rival, a whole optimiser of another package, instead of the three.
         constraints: How unknown constraints are learnt and kept to.
         collocation: Where an equation is imposed.
     """
@@ -99,25 +99,27 @@ class AlgorithmSpec(Part):
     collocation: Collocation = Collocation()
 
     @model_validator(mode="after")
-    def _whole_sentence(self) -> Self:
+    def _all_three_or_none(self) -> Self:
         words = {"surrogate": self.surrogate, "acquisition": self.acquisition, "maximizer": self.maximizer}
         given = [name for name, word in words.items() if word is not None]
         if self.peer is not None and given:
-            raise ValueError(f"a peer is a whole optimiser, and {' and '.join(given)} given beside it: leave one out")
+            raise ValueError(
+                f"a rival (peer) is a whole optimiser, and {' and '.join(given)} given beside it: leave one out"
+            )
         if 0 < len(given) < len(words):
             missing = [name for name in words if name not in given]
             raise ValueError(f"no {' and no '.join(missing)}: give surrogate, acquisition and maximizer, or none")
         return self
 
     @property
-    def sentence(self) -> str:
-        """The algorithm in words: ``physics_informed x thompson x multistart``, or the peer's kind."""
+    def in_words(self) -> str:
+        """The algorithm in words: ``physics_informed x thompson x multistart``, or the rival's kind."""
         words = [word.kind for word in (self.surrogate, self.acquisition, self.maximizer, self.peer) if word]
         return " x ".join(words) or self.start.proposer.kind
 
 
 class Noise(Part):
-    """Noise of the objective's readings: added to each, or their own. ``noise: fitted`` says the latter in short.
+    """Noise of the objective's results: added to each, or their own. ``noise: fitted`` says the latter in short.
 
     Attributes:
         sd: Standard deviation of Gaussian noise that is added, in the objective's unit.
@@ -127,7 +129,7 @@ class Noise(Part):
     """
 
     sd: float | None = Field(default=None, ge=0)
-    of_sd: Annotated[float, Field(ge=0), at_most(1000, "no reading would say anything")] | None = None
+    of_sd: Annotated[float, Field(ge=0), at_most(1000, "no result would say anything")] | None = None
 
     fitted: bool = False
 
@@ -256,8 +258,8 @@ class Stop(Part):
     """When to end before the budget is spent; the first rule that holds is recorded by name.
 
     Attributes:
-        target: Once a reading reaches it (in the objective's unit).
-        no_improvement: Once so many completed trials in a row have not improved on the best reading.
+        target: Once a result reaches it (in the objective's unit).
+        no_improvement: Once so many completed trials in a row have not improved on the best result.
         failure_rate: Once too many of the last trials have failed.
         certified_gap: Once it is proven that, as far as the model can tell, no design can be expected to improve on the
             best believed value by more than this (in the objective's unit); for the maximizer ``certified``.
@@ -279,7 +281,7 @@ class _Campaign(Part):
         problem: What is optimised.
         simulator: What answers a design; left out where people do, in a laboratory, or the dispatcher itself.
         space: Narrower bounds of the problem's variables, ``{x: [low, high]}``.
-        noise: Noise of the objective's readings; when left out, a design that is run again reads the same, unless
+        noise: Noise of the objective's results; when left out, a design that is run again reads the same, unless
             people measure or the dispatcher's program says otherwise.
         algorithm: How designs are chosen.
         batch: Designs per iteration after the start.

@@ -124,10 +124,11 @@ def _paragraphs(text: str) -> tuple[str, ...]:
 
 
 def _type(annotation: Any) -> str:
+    """A type in words, the words of a Literal in order: Python may give them in that of an equal type it saw before."""
     text = inspect.formatannotation(annotation)
     if union := re.fullmatch(r"(?:typing\.)?(Union|Optional)\[(.*)\]", text):
         text = " | ".join([*_split(union[2]), *(["None"] if union[1] == "Optional" else [])])
-    text = re.sub(r"(?:typing\.)?Literal\[([^]]*)\]", lambda found: " | ".join(_split(found[1])), text)
+    text = re.sub(r"(?:typing\.)?Literal\[([^]]*)\]", lambda found: " | ".join(sorted(_split(found[1]))), text)
     return _QUALIFIED.sub("", text).replace("typing.", "").replace("NoneType", "None")
 
 

@@ -31,10 +31,11 @@ PACKAGES = {
     "maximizers": "fieldcraft.models.maximizers",
     "proposers": "fieldcraft.models.proposers",
     "rules": "fieldcraft.models.rules",
-    "peers": "fieldcraft.models.peers",
-    "sentences": "fieldcraft.models.sentences",
+    "rivals": "fieldcraft.models.rivals",
+    "algorithms": "fieldcraft.models.algorithms",
     "dispatchers": "fieldcraft.flows.dispatchers",
 }
+_EARLIER = {"rivals": "peers", "algorithms": "sentences"}  # folders of plug-ins as earlier versions named them
 _KIND = re.compile(r"[a-z][a-z0-9_]*")
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,7 +55,7 @@ def available(group: str, plugins: Sequence[Path] = ()) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     ours = folder_of(group)
-    for folder in (ours, *(plugin / group for plugin in plugins)):
+    for folder in (ours, *_folders(group, plugins)):
         for file in sorted(folder.glob("*.py")):
             if not _KIND.fullmatch(file.stem):
                 continue
@@ -62,6 +63,12 @@ def available(group: str, plugins: Sequence[Path] = ()) -> dict[str, Path]:
                 raise _twice(file.stem, found[file.stem], file)
             found.setdefault(file.stem, file)
     return found
+
+
+def _folders(group: str, plugins: Sequence[Path]) -> list[Path]:
+    """Folders of the operator's directories that may hold kinds of a group."""
+    names = [group, *([_EARLIER[group]] if group in _EARLIER else [])]
+    return [plugin / name for plugin in plugins for name in names]
 
 
 def _twice(kind: str, one: Path, other: Path) -> InputError:
@@ -89,7 +96,7 @@ def load(group: str, kind: str, plugins: Sequence[Path] = (), also: Collection[s
             f"To add one, write {shown(new)} in a directory that FIELDCRAFT_PLUGINS lists"
             f"{'' if plugins else ', which lists none now'}."
         )
-    held = [file for plugin in plugins if (file := plugin / group / f"{kind}.py").is_file()]
+    held = [file for folder in _folders(group, plugins) if (file := folder / f"{kind}.py").is_file()]
     if len(held) > 1:
         raise _twice(kind, *held[:2])
     module = _module(group, known[kind])

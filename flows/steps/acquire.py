@@ -15,7 +15,7 @@ from fieldcraft.flows.wiring.observations import as_read, data_of, infeasible, o
 from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.physics.space import Design, SearchSpace
-from fieldcraft.storage.records import Brief, Certificate, Origin, Product, Proposal, Trial, TrialState
+from fieldcraft.storage.records import CertificateRecord, Origin, Product, Proposal, Trial, TrialState, TrialSummary
 
 if TYPE_CHECKING:
     from fieldcraft.models import maximizer
@@ -29,7 +29,7 @@ def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
 
     Unless results are noisy, a design that already has a trial is replaced by the nearest that has none.
     """
-    trials = site.ledger.briefs(site.name)
+    trials = site.ledger.summaries(site.name)
     proposed = sum(trial.iteration < iteration and not trial.imported for trial in trials)
     rng = stream(site.campaign.spec.seed, 0, Use.INITIAL)
     campaign, designs = site.campaign, [trial.design for trial in trials]
@@ -56,8 +56,8 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
 
     product = site.ledger.product(site.name, iteration, "train")
     assert product is not None and product.reference is not None  # the pass trains before it acquires
-    campaign, trials = site.campaign, site.ledger.briefs(site.name)
-    seen = seen_by(product, trials, site.ledger.readings(site.name))
+    campaign, trials = site.campaign, site.ledger.summaries(site.name)
+    seen = seen_by(product, trials, site.ledger.campaign_results(site.name))
     data = data_of(campaign, product, seen, points_of(site, iteration))
     posterior = campaign.algorithm.restore(data, as_state(site.fields.read(product.reference)))
     pending = _unseen(campaign.space, trials, seen)
@@ -93,7 +93,7 @@ def _gain(
 
 def _proven(certificate: "maximizer.Certificate", base: Origin, gain: float | None) -> dict[str, Any]:
     """A design's certificate for the ledger; a search that ended by its time limit is not reproducible."""
-    kept = Certificate(
+    kept = CertificateRecord(
         bound=certificate.bound,
         gap=certificate.gap,
         status=certificate.status,
@@ -106,8 +106,8 @@ def _proven(certificate: "maximizer.Certificate", base: Origin, gain: float | No
 
 def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]]:
     """Designs (q, d) of the campaign's rival, which predicts nothing, with their origins."""
-    campaign, trials = site.campaign, site.ledger.briefs(site.name)
-    seen = as_read(trials, standing(site.ledger.readings(site.name)))
+    campaign, trials = site.campaign, site.ledger.summaries(site.name)
+    seen = as_read(trials, standing(site.ledger.campaign_results(site.name)))
     data = observations(campaign, seen, None, [trial.actual for trial in infeasible(trials)])
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
     X = campaign.algorithm.suggest(data, _unseen(campaign.space, trials, seen), campaign.space, q, rng)
@@ -119,7 +119,7 @@ def _said_of(posterior: "Posterior", found: "maximizer.Candidates") -> dict[str,
     return {"remarks": {**posterior.remarks, **found.remarks}, "scores": scores_of(posterior.metrics)}
 
 
-def _unseen(space: SearchSpace, trials: Sequence[Brief], seen: Sequence[Brief]) -> np.ndarray:
+def _unseen(space: SearchSpace, trials: Sequence[TrialSummary], seen: Sequence[TrialSummary]) -> np.ndarray:
     """Encoded designs (k, d) without a result in the model's training data, which must not be proposed again.
 
     They are pending, or were rejected, failed, given up or retracted: a deterministic acquisition would otherwise
@@ -148,7 +148,7 @@ def _origin(
     site: Site,
     iteration: int,
     kind: str,
-    trials: Sequence[Brief],
+    trials: Sequence[TrialSummary],
     data_digest: str | None = None,
     product: Product | None = None,
 ) -> Origin:
@@ -156,7 +156,7 @@ def _origin(
     return Origin.model_validate(
         {
             "kind": kind,
-            "algorithm": part.start.proposer.kind if kind == "initial" else part.sentence,
+            "algorithm": part.start.proposer.kind if kind == "initial" else part.in_words,
             "seed": site.campaign.spec.seed,
             "iteration": iteration,
             "slot": 0,

@@ -27,7 +27,7 @@ def approve(site: Site) -> tuple[Trial, ...]:
     lapse(site, code)
     waiting = site.ledger.trials(site.name, states={TrialState.PROPOSED})
     policy = site.campaign.spec.approval
-    allowed = automatic(policy, site.ledger.briefs(site.name) if policy.policy == "after_first" else waiting)
+    allowed = automatic(policy, site.ledger.summaries(site.name) if policy.policy == "after_first" else waiting)
     chosen = [trial for trial in waiting if trial.id in allowed]
     since = _changed_since(site, code) if chosen else ""
     approved = tuple(done for trial in chosen if (done := _approve(site, trial, code, since)) is not None)

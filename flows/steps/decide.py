@@ -15,7 +15,7 @@ from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.flows.wiring.observations import saw_all, successful
 from fieldcraft.physics.counting import designs_of
 from fieldcraft.storage.ledger import StaleTrial
-from fieldcraft.storage.records import Brief, Product, Spending, Trial, TrialState, digest_of
+from fieldcraft.storage.records import Product, Spending, Trial, TrialState, TrialSummary, digest_of
 
 _OPEN = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
 
@@ -52,7 +52,7 @@ def decide(site: Site) -> Decision:
     known = site.ledger.campaign(site.name).finished
     if known is not None:
         return Decision(finished=known)
-    trials, spending = site.ledger.briefs(site.name), site.ledger.spending(site.name)
+    trials, spending = site.ledger.summaries(site.name), site.ledger.spending(site.name)
     _warn(site, spending)
     if reason := stop_reason(site, trials):
         out = _out(site, trials)
@@ -68,7 +68,9 @@ def decide(site: Site) -> Decision:
     return _next(site, trials)
 
 
-def _waits(site: Site, trials: tuple[Brief, ...], waiting: tuple[Trial, ...], spending: Spending) -> Decision | None:
+def _waits(
+    site: Site, trials: tuple[TrialSummary, ...], waiting: tuple[Trial, ...], spending: Spending
+) -> Decision | None:
     """The decision to wait for something before the next proposal; None where nothing is waited for."""
     spec, dispatcher = site.campaign.spec, site.campaign.dispatcher
 
@@ -91,7 +93,7 @@ def _waits(site: Site, trials: tuple[Brief, ...], waiting: tuple[Trial, ...], sp
     return Decision(wait=out) if out else None
 
 
-def _out(site: Site, trials: tuple[Brief, ...]) -> Wait | None:
+def _out(site: Site, trials: tuple[TrialSummary, ...]) -> Wait | None:
     """Party to wait for while trials are out (laboratory, simulations or person); None where none are."""
     states = {trial.state for trial in trials}
     if states & {TrialState.STAGED, TrialState.RUNNING}:
@@ -106,7 +108,7 @@ def _spent(site: Site, waiting: tuple[Trial, ...], spending: Spending) -> str | 
     return exhausted(limits, spending, budget) or next(iter(stuck), None)
 
 
-def _ended(site: Site, trials: tuple[Brief, ...], reason: str) -> Decision:
+def _ended(site: Site, trials: tuple[TrialSummary, ...], reason: str) -> Decision:
     """End the campaign; where results are noisy, first train a final model on all of them, which recommends a design.
 
     If that model cannot be trained, the campaign still ends; the best design is then by the latest model, or by result.
@@ -119,7 +121,7 @@ def _ended(site: Site, trials: tuple[Brief, ...], reason: str) -> Decision:
     return _finished(site, reason)
 
 
-def _untrained(site: Site, trials: tuple[Brief, ...], trained: Product | None) -> bool:
+def _untrained(site: Site, trials: tuple[TrialSummary, ...], trained: Product | None) -> bool:
     """True if a model has to recommend the best design, and the latest one was not trained on all results."""
     campaign = site.campaign
     if not campaign.noisy or campaign.algorithm.surrogate is None or not successful(trials):
@@ -141,18 +143,18 @@ def _finished(site: Site, reason: str) -> Decision:
     return Decision(finished=reason)
 
 
-def _counted(trials: Sequence[Brief]) -> list[Brief]:
+def _counted(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
     """The trials that count: all but the rejected ones."""
     return [trial for trial in trials if trial.state is not TrialState.REJECTED]
 
 
-def _left(site: Site, trials: Sequence[Brief]) -> int:
+def _left(site: Site, trials: Sequence[TrialSummary]) -> int:
     """Number of trials that may still be proposed; imported ones do not count."""
     own = [trial for trial in _counted(trials) if not trial.imported]
     return site.campaign.spec.budget.trials - len(own)
 
 
-def _next(site: Site, trials: tuple[Brief, ...]) -> Decision:
+def _next(site: Site, trials: tuple[TrialSummary, ...]) -> Decision:
     spec, known = site.campaign.spec, len(_counted(trials))
     model = site.campaign.algorithm.learns(known)
     wanted = spec.algorithm.start.n - known
@@ -163,7 +165,7 @@ def _next(site: Site, trials: tuple[Brief, ...]) -> Decision:
     return Decision(propose=untried, iteration=_next_iteration(trials), model=model)
 
 
-def _untried(site: Site, trials: Sequence[Brief], wanted: int) -> int:
+def _untried(site: Site, trials: Sequence[TrialSummary], wanted: int) -> int:
     """Number of designs without a trial, at most ``wanted``; ``wanted`` where a design may be run again."""
     designs = None if site.campaign.noisy else designs_of(site.campaign.space)
     if designs is None or len(designs) - len(trials) >= wanted:
@@ -171,7 +173,7 @@ def _untried(site: Site, trials: Sequence[Brief], wanted: int) -> int:
     return min(wanted, len({digest_of(design) for design in designs} - {digest_of(trial.design) for trial in trials}))
 
 
-def _next_iteration(trials: Sequence[Brief]) -> int:
+def _next_iteration(trials: Sequence[TrialSummary]) -> int:
     return 1 + max((trial.iteration for trial in trials), default=-1)
 
 

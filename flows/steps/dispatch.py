@@ -15,7 +15,7 @@ from fieldcraft.flows.steps.approve import lapse, no_longer_holds
 from fieldcraft.flows.text import said
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.storage.ledger import BudgetSpent, ForbiddenMove, StaleTrial
-from fieldcraft.storage.records import Brief, Trial, TrialState
+from fieldcraft.storage.records import Trial, TrialState, TrialSummary
 
 _WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
 
@@ -62,7 +62,7 @@ def obstacle_to(site: Site, trial: Trial) -> str | None:
     return obstacle(trial, limits, spending, site.campaign.spec.budget)
 
 
-def room_for(site: Site, dispatcher: Dispatcher, trials: Sequence[Trial | Brief]) -> float:
+def room_for(site: Site, dispatcher: Dispatcher, trials: Sequence[Trial | TrialSummary]) -> float:
     """Number of trials that may be sent now; unlimited for people."""
     if dispatcher.by_people:
         return float("inf")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.products import Recommendation
-from fieldcraft.storage.records import Brief, Trial
+from fieldcraft.storage.records import Trial, TrialSummary
 
 if TYPE_CHECKING:
     from fieldcraft.models.observations import Observations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def recommended(
     posterior: "Posterior",
     data: "Observations",
-    seen: Sequence[Trial | Brief],
+    seen: Sequence[Trial | TrialSummary],
     constraints: Sequence[str],
     *,
     exact: bool,

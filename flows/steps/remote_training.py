@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fieldcraft.flows.text import one_line
 from fieldcraft.flows.wiring.context import Site
-from fieldcraft.storage.records import Campaign, Lease, digest_of
+from fieldcraft.storage.records import CampaignRecord, Lease, digest_of
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -121,6 +121,6 @@ def _requested(client: "SyncPrefectClient", site: Site, iteration: int, data_dig
     )
 
 
-def _identity(campaign: Campaign) -> str:
+def _identity(campaign: CampaignRecord) -> str:
     """Identifier that tells the campaign from one of the same name in another home that uses the same server."""
     return f"{campaign.name}-{digest_of([campaign.digest, campaign.created])[:16]}"

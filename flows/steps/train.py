@@ -29,7 +29,7 @@ from fieldcraft.flows.wiring.observations import as_read, infeasible, observatio
 from fieldcraft.flows.wiring.tensors import as_dataset, as_state
 from fieldcraft.storage.fields import FieldError, load_group, save_group
 from fieldcraft.storage.ledger import LedgerError
-from fieldcraft.storage.records import Brief, FieldRef, Product, Result
+from fieldcraft.storage.records import FieldRef, Product, Result, TrialSummary
 
 if TYPE_CHECKING:
     import torch
@@ -53,9 +53,9 @@ class Lesson:
     """
 
     data: "Observations"
-    trials: Sequence[Brief]
+    trials: Sequence[TrialSummary]
     results: Sequence[Result]
-    failed: Sequence[Brief]
+    failed: Sequence[TrialSummary]
 
 
 @dataclass(frozen=True)
@@ -138,16 +138,16 @@ def train_outside(home: str, name: str, iteration: int, data_digest: str, who: s
             return known
         lesson = lesson_of(site, iteration)
         if lesson.data.digest != data_digest:
-            return f"the readings are others since this was asked for (digest {lesson.data.digest[:12]})"
+            return f"the results are others since this was asked for (digest {lesson.data.digest[:12]})"
         model = _fitted(site, iteration, lesson, Trainer(who))
         if lesson_of(site, iteration).data.digest != data_digest:
-            return "the readings have changed during the training, and a pass asks again"
+            return "the results have changed during the training, and a pass asks again"
         return model.noted(site)
 
 
 def lesson_of(site: Site, iteration: int) -> Lesson:
     """Training data of an iteration's model, from the ledger's present state."""
-    results, trials = standing(site.ledger.readings(site.name)), site.ledger.briefs(site.name)
+    results, trials = standing(site.ledger.campaign_results(site.name)), site.ledger.summaries(site.name)
     seen, failed = as_read(trials, results), infeasible(trials)
     data = observations(site.campaign, seen, points_of(site, iteration), [trial.actual for trial in failed])
     return Lesson(data, seen, [results[trial.id] for trial in seen], failed)

@@ -20,7 +20,7 @@ from fieldcraft.flows.studies.page.page import study_page
 from fieldcraft.flows.studies.plan.folder import StudyFolder
 from fieldcraft.flows.studies.plan.spec import Cell, StudySpec, cells_of
 from fieldcraft.flows.studies.scoring.results import results
-from fieldcraft.flows.studies.worker_pool import Crew, Heard
+from fieldcraft.flows.studies.worker_pool import Heard, WorkerPool
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.campaign import Campaign
 
@@ -170,7 +170,7 @@ class Study:
         with closing(Server(self.folder.path / "prefect")) as server:
             server.begin()
             server.ready()
-            return Crew(self.folder, lock, self.parallel, budget).work(cells, listen)
+            return WorkerPool(self.folder, lock, self.parallel, budget).work(cells, listen)
 
     def _limit_reached(self) -> str:
         assert self.spec.limit is not None  # it was reached

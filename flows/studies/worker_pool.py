@@ -82,7 +82,7 @@ Message = tuple[Worker, dict[str, Any] | None]
 
 
 @dataclass
-class Crew:
+class WorkerPool:
     """Worker pool of one study.
 
     Args:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from fieldcraft.flows.text import counted, one_line
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Brief, TrialState
+from fieldcraft.storage.records import TrialState, TrialSummary
 
 _ENDED = (TrialState.FAILED, TrialState.ABANDONED)
 
 
-def fruitless(ledger: Ledger, name: str, trials: Sequence[Brief]) -> str | None:
+def fruitless(ledger: Ledger, name: str, trials: Sequence[TrialSummary]) -> str | None:
     """Reason why all trials of a campaign failed, in words; None where one did not, or none was tried.
 
     Imported trials, and those that people rejected or took back, do not count.

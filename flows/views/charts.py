@@ -12,7 +12,7 @@ import numpy as np
 
 from fieldcraft.flows.analysis.best import best_trial, objective_of
 from fieldcraft.flows.text import level_text, one_line
-from fieldcraft.storage.records import Campaign, Trial, TrialState
+from fieldcraft.storage.records import CampaignRecord, Trial, TrialState
 
 STYLE: Any = {
     "font.size": 9.5,
@@ -95,15 +95,15 @@ def completed(trials: Sequence[Trial]) -> list[Trial]:
     return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
 
 
-def progress(axis: Any, campaign: Campaign, trials: Sequence[Trial], optimum: float | None) -> None:
+def progress(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], optimum: float | None) -> None:
     """Draw results and the best so far by trial, and the true optimum in the objective's unit where it is known."""
     output, objective = campaign.environment["outputs"][0], objective_of(campaign)
-    for feasible, marker, label in ((True, "o", "reading"), (False, "x", "not feasible")):
+    for feasible, marker, label in ((True, "o", "result"), (False, "x", "not feasible")):
         shown = [trial for trial in completed(trials) if objective.feasible(trial.outputs or {}) is feasible]
-        readings = [(trial.outputs or {})[output["name"]] for trial in shown]
+        values = [(trial.outputs or {})[output["name"]] for trial in shown]
         if shown or feasible:
             style: dict[str, Any] = {"color": READING, "label": label, "rasterized": crowded(shown)}
-            axis.plot([trial.number for trial in shown], readings, marker, ms=4.5, **style)
+            axis.plot([trial.number for trial in shown], values, marker, ms=4.5, **style)
     numbers, best = best_so_far(campaign, trials)
     if len(numbers):
         axis.step(numbers, best, where="post", color=BEST, lw=1.8, label="best so far")
@@ -111,10 +111,10 @@ def progress(axis: Any, campaign: Campaign, trials: Sequence[Trial], optimum: fl
         axis.axhline(optimum, color=INK, linestyle=":", label="true optimum")
     axis.set(xlabel="trial", ylabel=labelled(output["name"], output["unit"]))
     whole_numbers(axis)
-    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)  # hides no reading
+    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)  # hides no result
 
 
-def best_so_far(campaign: Campaign, trials: Sequence[Trial]) -> tuple[np.ndarray, np.ndarray]:
+def best_so_far(campaign: CampaignRecord, trials: Sequence[Trial]) -> tuple[np.ndarray, np.ndarray]:
     """Numbers (n,) of the feasible trials, and the best result (n,) up to each, in its unit."""
     objective = objective_of(campaign)
     feasible = [trial for trial in completed(trials) if objective.best([trial]) is not None]
@@ -123,7 +123,7 @@ def best_so_far(campaign: Campaign, trials: Sequence[Trial]) -> tuple[np.ndarray
     return np.array([trial.number for trial in feasible], dtype=int), best
 
 
-def over_field(axis: Any, campaign: Campaign, trials: Sequence[Trial], field: Any, optimum: float | None) -> None:
+def over_field(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], field: Any, optimum: float | None) -> None:
     """Draw the trials over a field (an ``xarray.DataArray`` of two dimensions that are design variables)."""
     down, across = map(str, field.dims)
     label = labelled(str(field.name), field.attrs.get("units", ""))
@@ -132,7 +132,9 @@ def over_field(axis: Any, campaign: Campaign, trials: Sequence[Trial], field: An
     places(axis, campaign, trials, (down, across))
 
 
-def colour_ends(campaign: Campaign, trials: Sequence[Trial], field: Any, optimum: float | None) -> tuple[float, float]:
+def colour_ends(
+    campaign: CampaignRecord, trials: Sequence[Trial], field: Any, optimum: float | None
+) -> tuple[float, float]:
     """Ends of a field's colours: 98% of it and, if it is the objective's field, all results and the optimum.
 
     Without the cut at 98%, a few cells at corners where boundary values jump would take most of the colours.
@@ -166,7 +168,7 @@ def colour_bar(axis: Any, image: Any, label: str, extend: str = "neither") -> No
     axis.figure.colorbar(image, ax=axis, label=label, extend=extend, shrink=0.85, aspect=24)
 
 
-def places(axis: Any, campaign: Campaign, trials: Sequence[Trial], names: tuple[str, str]) -> None:
+def places(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], names: tuple[str, str]) -> None:
     """Draw completed trials as open marks in the plane of two variables, so that the field under them stays visible."""
     units, done = campaign.environment["units"], completed(trials)
     for kind, marker, label in _MARKS:
@@ -195,7 +197,7 @@ def _open_marks(
     )
 
 
-def parallel(axis: Any, campaign: Campaign, trials: Sequence[Trial]) -> None:
+def parallel(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial]) -> None:
     """Draw completed trials as lines through their variables (but images) and objective, coloured by objective.
 
     A line is dotted where a constraint is violated, and lies under those of feasible trials. Of more than ``CROWD``

@@ -14,7 +14,7 @@ from fieldcraft.flows.views.data import design_text, quantity, quantity_pm
 from fieldcraft.flows.views.regret import regret_of
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Brief, Campaign, Trial, TrialState
+from fieldcraft.storage.records import CampaignRecord, Trial, TrialState, TrialSummary
 
 _ROWS = 8  # of the best so far in a text
 
@@ -49,7 +49,7 @@ def compare(settings: Settings, ledger: Ledger, names: tuple[str, str]) -> dict[
     }
 
 
-def _read(campaign: Campaign) -> tuple[Any, ...]:
+def _read(campaign: CampaignRecord) -> tuple[Any, ...]:
     """Problem, objective and outputs, which must agree for a comparison.
 
     Outputs of different problems may share a name, often ``value``.
@@ -57,7 +57,7 @@ def _read(campaign: Campaign) -> tuple[Any, ...]:
     return campaign.spec["problem"]["kind"], objective_of(campaign), campaign.environment["outputs"]
 
 
-def best_after(campaign: Campaign, trials: Sequence[Trial]) -> list[float | None]:
+def best_after(campaign: CampaignRecord, trials: Sequence[Trial]) -> list[float | None]:
     """The best result after each completed trial, by number; None until one is feasible."""
     objective, best = objective_of(campaign), list[float | None]()
     better = max if objective.maximize else min
@@ -68,10 +68,10 @@ def best_after(campaign: Campaign, trials: Sequence[Trial]) -> list[float | None
     return best
 
 
-def _side(settings: Settings, ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
-    trials, spending = ledger.briefs(campaign.name), ledger.spending(campaign.name)
+def _side(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
+    trials, spending = ledger.summaries(campaign.name), ledger.spending(campaign.name)
     best, output = best_of(ledger, campaign, trials), campaign.environment["outputs"][0]
-    reading, model = best.reading, best.model if best.by_model else None
+    measured, model = best.measured, best.model if best.by_model else None
     trained = trainings(ledger, campaign.name).values()
     return {
         "campaign": campaign.name,
@@ -81,9 +81,9 @@ def _side(settings: Settings, ledger: Ledger, campaign: Campaign) -> dict[str, A
         "trials": len(trials),
         "completed": sum(trial.state is TrialState.COMPLETED for trial in trials),
         "failed": sum(trial.state in (TrialState.FAILED, TrialState.ABANDONED) for trial in trials),
-        "best": reading and (reading.outputs or {})[output["name"]],
-        "best_trial": reading and reading.id,
-        "best_at": reading and design_text(campaign, reading.actual),
+        "best": measured and (measured.outputs or {})[output["name"]],
+        "best_trial": measured and measured.id,
+        "best_at": measured and design_text(campaign, measured.actual),
         "best_design": best.trial and best.trial.id,
         "best_by_model": model and {"trial": model.trial.id, "mean": model.mean, "sd": model.sd},
         "feasibility": campaign_feasibility(objective_of(campaign), trials),
@@ -96,7 +96,7 @@ def _side(settings: Settings, ledger: Ledger, campaign: Campaign) -> dict[str, A
     }
 
 
-def _regret(settings: Settings, campaign: Campaign, best: Trial | Brief | None) -> dict[str, float | None]:
+def _regret(settings: Settings, campaign: CampaignRecord, best: Trial | TrialSummary | None) -> dict[str, float | None]:
     """Regret and true optimum; None where the truth, or the problem's code, is not known."""
     unknown: dict[str, float | None] = {"regret": None, "optimum": None}
     if best is None:
@@ -117,7 +117,7 @@ def _by_model(side: Mapping[str, Any]) -> str:
 FACTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "ended by": lambda side: side["finished"] or "not yet",
     "trials": lambda side: f"{side['trials']}: {side['completed']} completed, {side['failed']} failed",
-    "best reading": lambda side: "none yet" if side["best"] is None else quantity(side["best"], side["unit"]),
+    "best result": lambda side: "none yet" if side["best"] is None else quantity(side["best"], side["unit"]),
     "in trial": lambda side: side["best_trial"] or "-",
     "design": lambda side: side["best_at"] or "-",
     "best by the model": _by_model,
@@ -132,7 +132,7 @@ FACTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 """What is said of a campaign, by the name of the line: a side of ``compare`` to text."""
 
 NOT_COMPARABLE = (
-    "The two read objectives of different problems, different objectives, or one in different senses: their readings "
+    "The two read objectives of different problems, different objectives, or one in different senses: their results "
     "do not compare."
 )
 

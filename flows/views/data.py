@@ -19,8 +19,7 @@ from fieldcraft.flows.spec.campaign_file import Approval, Dispatch
 from fieldcraft.flows.text import counted, level_text, one_line
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import (
-    Brief,
-    Campaign,
+    CampaignRecord,
     Event,
     Limits,
     Origin,
@@ -29,10 +28,11 @@ from fieldcraft.storage.records import (
     Spending,
     Trial,
     TrialState,
+    TrialSummary,
 )
 
 
-def corrections(trials: Sequence[Trial | Brief], replaced: Collection[str]) -> dict[str, str]:
+def corrections(trials: Sequence[Trial | TrialSummary], replaced: Collection[str]) -> dict[str, str]:
     """``corrected`` or ``retracted`` by trial, for the trials whose first accepted result no longer counts.
 
     Args:
@@ -55,13 +55,15 @@ def quantity_pm(value: float, sd: float, unit: str) -> str:
     return f"{value:.6g} +- {quantity(float(f'{sd:.3g}'), unit)}"
 
 
-def design_text(campaign: Campaign, design: Mapping[str, float | int | str]) -> str:
+def design_text(campaign: CampaignRecord, design: Mapping[str, float | int | str]) -> str:
     """A design with units: ``x 6.18319 m, y 5.92621 m``."""
     units = campaign.environment["units"]
     return ", ".join(f"{name} {quantity(value, units.get(name, ''))}" for name, value in design.items())
 
 
-def outputs_text(campaign: Campaign, outputs: Mapping[str, float] | None, sd: Mapping[str, float] | None = None) -> str:
+def outputs_text(
+    campaign: CampaignRecord, outputs: Mapping[str, float] | None, sd: Mapping[str, float] | None = None
+) -> str:
     """Outputs with units, and standard deviations in the same units: ``strength 51 MPa (sd 0.8)``."""
     units = {output["name"]: output["unit"] for output in campaign.environment["outputs"]}
     known = sd or {}
@@ -72,10 +74,10 @@ def outputs_text(campaign: Campaign, outputs: Mapping[str, float] | None, sd: Ma
     return ", ".join(texts) or "-"
 
 
-def status_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
+def status_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
     """State of a campaign, its spending, and the trials and notices that wait for a person."""
     name = campaign.name
-    trials = ledger.briefs(name)
+    trials = ledger.summaries(name)
     notices = current(ledger, ledger.notices(name, limit=1000))
     changed = Counter(corrections(trials, ledger.corrected(name)).values())
     holder, trainer = ledger.holder(name), ledger.trainer(name)
@@ -101,7 +103,7 @@ def status_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
     }
 
 
-def spending_data(campaign: Campaign, spending: Spending) -> dict[str, dict[str, Any]]:
+def spending_data(campaign: CampaignRecord, spending: Spending) -> dict[str, dict[str, Any]]:
     """Spent, reserved and limit (None for none) of each part of a budget: trials, cost and wall time in s."""
     limits, unit = campaign.limits, budget_unit(campaign)
     return {
@@ -115,16 +117,16 @@ def _against(spent: float, reserved: float, limit: float | None, unit: str) -> d
     return {"spent": spent, "reserved": reserved, "limit": limit, "unit": unit}
 
 
-def _trial_limit(campaign: Campaign, limits: Limits) -> int:
+def _trial_limit(campaign: CampaignRecord, limits: Limits) -> int:
     return int(campaign.spec["budget"]["trials"]) if limits.trials is None else limits.trials
 
 
-def budget_unit(campaign: Campaign) -> str:
+def budget_unit(campaign: CampaignRecord) -> str:
     """Name of the campaign's budget unit; empty where its file names none."""
     return str(campaign.spec["budget"].get("unit", ""))
 
 
-def _waiting(ledger: Ledger, campaign: Campaign, trials: Sequence[Brief]) -> dict[str, Any]:
+def _waiting(ledger: Ledger, campaign: CampaignRecord, trials: Sequence[TrialSummary]) -> dict[str, Any]:
     """Trials that wait for a person or a laboratory, and those that will be retried."""
     policy = Approval.model_validate(campaign.spec.get("approval", {})).policy
     chosen = Dispatch.model_validate(campaign.spec.get("dispatcher", {}))

@@ -83,7 +83,7 @@ class Display:
 
     def _completed(self, trial: Trial, seconds: float) -> str:
         ledger = self.open()
-        campaign, trials = ledger.campaign(trial.campaign), ledger.briefs(trial.campaign)
+        campaign, trials = ledger.campaign(trial.campaign), ledger.summaries(trial.campaign)
         best = best_trial(campaign, trials)
         record = "  <- best" if best is not None and best.id == trial.id else ""
         best_text = outputs_text(campaign, best.outputs if best else None)

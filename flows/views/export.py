@@ -51,8 +51,8 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
     campaign, trials = ledger.campaign(name), ledger.trials(name)
     outputs = [output["name"] for output in campaign.environment["outputs"]]
     names = list(campaign.environment["units"])
-    readings = ledger.readings(name)
-    changed, counting = corrections(trials, ledger.corrected(name)), standing(readings)
+    results = ledger.campaign_results(name)
+    changed, counting = corrections(trials, ledger.corrected(name)), standing(results)
     with _whole(file) as out:
         groups = [("design", names), ("ran", names), ("output", outputs), ("sd", outputs)]
         titles = (printable(f"{group}.{name}") for group, members in groups for name in members)

@@ -13,12 +13,12 @@ from fieldcraft.flows.spec.campaign_file import stored
 from fieldcraft.flows.text import ago, one_line
 from fieldcraft.flows.views.data import design_text, quantity
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Approval, Campaign, Trial, TrialState
+from fieldcraft.storage.records import Approval, CampaignRecord, Trial, TrialState
 
 _WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED, TrialState.RUNNING, TrialState.HELD})
 
 
-def queue_data(ledger: Ledger, campaign: Campaign) -> dict[str, Any]:
+def queue_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
     """Waiting trials of a campaign, each list in the order in which trials are sent."""
     spec, trials = stored(campaign.spec, f"campaign {campaign.name}"), ledger.trials(campaign.name, _WAITING)
     by_state = sorted(trials, key=lambda trial: (-trial.priority, trial.number))
@@ -64,7 +64,7 @@ def queue_text(data: Mapping[str, Any], now: float) -> str:
     return "\n".join([f"{data['campaign']}:" if filled else f"{data['campaign']}: nothing waits", *filled])
 
 
-def _entry(campaign: Campaign, trial: Trial) -> dict[str, Any]:
+def _entry(campaign: CampaignRecord, trial: Trial) -> dict[str, Any]:
     objective = campaign.environment["outputs"][0]
     return {
         "trial": trial.id,
@@ -126,7 +126,7 @@ def _held(ledger: Ledger, trial: Trial) -> dict[str, Any]:
     }
 
 
-def _retry(ledger: Ledger, campaign: Campaign, retry: Retry) -> dict[str, Any]:
+def _retry(ledger: Ledger, campaign: CampaignRecord, retry: Retry) -> dict[str, Any]:
     failures = [e for e in ledger.history(campaign.name, retry.trial.id) if e.after is TrialState.FAILED]
     return {
         **_entry(campaign, retry.trial),
@@ -179,7 +179,7 @@ def _retry_text(entry: Mapping[str, Any], now: float) -> list[str]:
     return [f"{entry['reason']}; retry {entry['number']} of {entry['allowed']} {when}"]
 
 
-def queue_of(ledger: Ledger, campaigns: Iterable[Campaign]) -> tuple[list[dict[str, Any]], Callable[[], str]]:
+def queue_of(ledger: Ledger, campaigns: Iterable[CampaignRecord]) -> tuple[list[dict[str, Any]], Callable[[], str]]:
     """Waiting trials of several campaigns: the data, and a function that makes the text."""
     data = [queue_data(ledger, campaign) for campaign in campaigns]
     return data, lambda: "\n".join(queue_text(one, time.time()) for one in data) or "No campaign yet."

@@ -13,10 +13,10 @@ from fieldcraft.flows.views.regret import optimum_of
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Campaign, Trial
+from fieldcraft.storage.records import CampaignRecord, Trial
 
 
-def draw(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> None:
+def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Path) -> None:
     """Draw the best result by trial and, where designs are places in a field of two dimensions, the trials over it.
 
     Raises:
@@ -37,11 +37,11 @@ def draw(settings: Settings, ledger: Ledger, campaign: Campaign, file: Path) -> 
     if field is not None:
         over_field(axes[0], campaign, trials, field, optimum)
     progress(axes[-1], campaign, trials, optimum)
-    figure.suptitle(f"{campaign.name}: {wired.spec.algorithm.sentence}")
+    figure.suptitle(f"{campaign.name}: {wired.spec.algorithm.in_words}")
     figure.savefig(file, dpi=130, format=ending)
 
 
-def field_of_places(settings: Settings, campaign: Campaign, trials: Sequence[Trial]) -> Any:
+def field_of_places(settings: Settings, campaign: CampaignRecord, trials: Sequence[Trial]) -> Any:
     """The best trial's field of two dimensions that have the names of design variables, or None.
 
     Raises:

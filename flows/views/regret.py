@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.physics.problem import Optimum, Problem, Sense
 from fieldcraft.physics.space import Design, SpaceError
-from fieldcraft.storage.records import Brief, Trial
+from fieldcraft.storage.records import Trial, TrialSummary
 
 
 def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None:
@@ -27,14 +27,14 @@ def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None
     return known
 
 
-def exact_value(problem: Problem, trial: Trial | Brief) -> float | None:
+def exact_value(problem: Problem, trial: Trial | TrialSummary) -> float | None:
     """The objective without noise or mesh at the design as run; None where it is not known."""
     point = exact_points(problem, [trial.actual])
     found = None if point is None else problem.exact(point)
     return None if found is None else float(found[0])
 
 
-def _truly_infeasible(problem: Problem, trial: Trial | Brief) -> bool:
+def _truly_infeasible(problem: Problem, trial: Trial | TrialSummary) -> bool:
     """True if the design is known, without noise or mesh, to violate a constraint: its regret may be negative."""
     point = exact_points(problem, [trial.actual])
     found = None if point is None else problem.exact_constraints(point)
@@ -50,7 +50,7 @@ def exact_points(problem: Problem, designs: Sequence[Design]) -> NDArray[np.floa
     return np.array(places, dtype=np.float64)
 
 
-def regret_of(campaign: Campaign, best: Trial | Brief) -> dict[str, Any] | None:
+def regret_of(campaign: Campaign, best: Trial | TrialSummary) -> dict[str, Any] | None:
     """Regret of the best trial; None where the optimum is not known, or the design is truly infeasible.
 
     Returns:

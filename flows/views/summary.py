@@ -19,7 +19,7 @@ from fieldcraft.storage.text import without_password
 def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
     """The end of a run as data."""
     ledger = open_ledger(settings.ledger)
-    campaign, trials = ledger.campaign(ran.name), ledger.briefs(ran.name)
+    campaign, trials = ledger.campaign(ran.name), ledger.summaries(ran.name)
     best = best_of(ledger, campaign, trials)
     standing = {**best_data(best), "feasibility": campaign_feasibility(objective_of(campaign), trials)}
     wired = rewire(campaign.spec, settings, algorithm=False)
@@ -31,11 +31,11 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
         "trials": len(trials),
         "fruitless": fruitless(ledger, ran.name, trials),
         **standing,
-        "best": (reading := best.reading)
+        "best": (measured := best.measured)
         and {
             **standing["best"],
-            "text": f"{outputs_text(campaign, reading.outputs)} in {reading.id}",
-            "at": design_text(campaign, reading.actual),
+            "text": f"{outputs_text(campaign, measured.outputs)} in {measured.id}",
+            "at": design_text(campaign, measured.actual),
         },
         "lines": standing_lines(campaign, standing, width=9),
         "regret": best.trial and regret_of(wired, best.trial),

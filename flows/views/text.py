@@ -23,12 +23,12 @@ from fieldcraft.flows.views.data import (
     status_data,
 )
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Approval, Campaign, Event, Notice, Origin, Result, Trial, TrialState
+from fieldcraft.storage.records import Approval, CampaignRecord, Event, Notice, Origin, Result, Trial, TrialState
 
 _TIMES = frozenset({"created", "expires"})  # keys of a lineage, in seconds since the epoch
 
 
-def status_text(ledger: Ledger, campaign: Campaign, *, telling: bool = True) -> str:
+def status_text(ledger: Ledger, campaign: CampaignRecord, *, telling: bool = True) -> str:
     """State of a campaign, its spending, and what a person can do next.
 
     Args:
@@ -39,12 +39,12 @@ def status_text(ledger: Ledger, campaign: Campaign, *, telling: bool = True) -> 
     return status_lines(campaign, status_data(ledger, campaign), telling=telling)
 
 
-def status_lines(campaign: Campaign, data: Mapping[str, Any], *, telling: bool) -> str:
+def status_lines(campaign: CampaignRecord, data: Mapping[str, Any], *, telling: bool) -> str:
     """Text of ``status_text`` from the data of ``status_data``."""
     lines = [f"{campaign.name}: {_condition(data)}", _trials(data), *_costs(data)]
     lines += [f"  {line}" for line in standing_lines(campaign, data)]
     if data["untrained"]:
-        lines.append(f"  model    none of all readings: its training failed ({one_line(data['untrained'])})")
+        lines.append(f"  model    none of all results: its training failed ({one_line(data['untrained'])})")
     if data["corrected"] or data["retracted"]:
         lines.append(f"  results  {data['corrected']} corrected, {data['retracted']} retracted")
     lines += [f"  held     {item['trial']}: {one_line(item['reason'])}" for item in data["waiting"]["held"]]
@@ -55,7 +55,7 @@ def status_lines(campaign: Campaign, data: Mapping[str, Any], *, telling: bool) 
     return "\n".join([*lines, *(f"  next     {step}" for step in next_steps(data))])
 
 
-def standing_lines(campaign: Campaign, data: Mapping[str, Any], width: int = 8) -> list[str]:
+def standing_lines(campaign: CampaignRecord, data: Mapping[str, Any], width: int = 8) -> list[str]:
     """The best designs and the number of feasible ones.
 
     Args:
@@ -66,7 +66,7 @@ def standing_lines(campaign: Campaign, data: Mapping[str, Any], width: int = 8) 
     return [*_best(campaign, data, width), *_feasible(campaign, data["feasibility"], width)]
 
 
-def _best(campaign: Campaign, data: Mapping[str, Any], width: int) -> list[str]:
+def _best(campaign: CampaignRecord, data: Mapping[str, Any], width: int) -> list[str]:
     """The best result and, where there is one, the best by the model."""
     model, reading, lines = data["best_by_model"], data["best"], list[str]()
     width = 17 if model else width
@@ -74,36 +74,36 @@ def _best(campaign: Campaign, data: Mapping[str, Any], width: int) -> list[str]:
         what = "best by the model" if model["feasible"] else "none is feasible "
         lines += [f"{what} {_expected(campaign, model)}", f"{'':17} at {design_text(campaign, model['design'])}"]
     if reading:
-        lines.append(f"{'best reading' if model else 'best':<{width}} {_read(campaign, reading)}")
+        lines.append(f"{'best result' if model else 'best':<{width}} {_read(campaign, reading)}")
         lines.append(f"{'':{width}} at {design_text(campaign, reading['design'])}")
     return lines
 
 
-def _read(campaign: Campaign, found: Mapping[str, Any]) -> str:
+def _read(campaign: CampaignRecord, found: Mapping[str, Any]) -> str:
     return f"{outputs_text(campaign, found['outputs'])} in {found['trial']}"
 
 
-def _expected(campaign: Campaign, model: Mapping[str, Any]) -> str:
-    """``strength 50.2 +- 0.8 MPa, porosity -0.2 +- 0.1 % in oven-0003 (model of iteration 4, of 5 readings)``."""
+def _expected(campaign: CampaignRecord, model: Mapping[str, Any]) -> str:
+    """``strength 50.2 +- 0.8 MPa, porosity -0.2 +- 0.1 % in oven-0003 (model of iteration 4, of 5 results)``."""
     objective, *_ = campaign.environment["outputs"]
     said = {objective["name"]: model, **model["constraints"]}
     units = {output["name"]: output["unit"] for output in campaign.environment["outputs"]}
     parts = [f"{name} {quantity_pm(each['mean'], each['sd'], units.get(name, ''))}" for name, each in said.items()]
-    about = f"model of iteration {model['iteration']}, of {counted(model['readings'], 'reading')}"
+    about = f"model of iteration {model['iteration']}, of {counted(model['readings'], 'result')}"
     if model["probability"] is not None and model["probability"] < 1:
         about += f"; feasible with probability {model['probability']:.3g}"
     surely = "" if model["feasible"] else "by the model; most probably "
     return f"{surely}{', '.join(parts)} in {model['trial']} ({about})"
 
 
-def _feasible(campaign: Campaign, found: Mapping[str, Any] | None, width: int) -> list[str]:
+def _feasible(campaign: CampaignRecord, found: Mapping[str, Any] | None, width: int) -> list[str]:
     """Number of feasible designs and, while there are none, the design with the least violation."""
     if found is None:
         return []
     lines = [f"{'feasible':<{width}} {feasible_text(found)}"]
     if closest := found["least_violation"]:
         violation = violation_text(campaign, closest["each"])
-        lines.append(f"{'closest':<{width}} violation {violation} in {closest['trial']}; no reading is feasible yet")
+        lines.append(f"{'closest':<{width}} violation {violation} in {closest['trial']}; no result is feasible yet")
         lines.append(f"{'':{width}} at {design_text(campaign, closest['design'])}")
     return lines
 
@@ -173,7 +173,7 @@ def _title(trial: Trial) -> str:
     return f"{title}, priority {trial.priority}" if trial.priority else title
 
 
-def _facts(campaign: Campaign, trial: Trial) -> list[str]:
+def _facts(campaign: CampaignRecord, trial: Trial) -> list[str]:
     retracted = trial.state is TrialState.COMPLETED and trial.outputs is None
     outputs, objective = trial.outputs or {}, objective_of(campaign)
     first = {name: value for name, value in outputs.items() if name not in objective.constraints}
@@ -232,7 +232,7 @@ def _approval(approval: Approval) -> str:
     return text if approval.voided is None else f"{text} [void: {one_line(approval.voided)}]"
 
 
-def _revision(campaign: Campaign, revision: Mapping[str, Any]) -> str:
+def _revision(campaign: CampaignRecord, revision: Mapping[str, Any]) -> str:
     was, now = revision["was"], revision["design"]
     changed = [name for name in now if now[name] != was.get(name)]
     old, new = ({name: design[name] for name in changed if name in design} for design in (was, now))
@@ -240,7 +240,7 @@ def _revision(campaign: Campaign, revision: Mapping[str, Any]) -> str:
     return f"{clock(revision['created'])}  {one_line(revision['by'])}: {moved}: {one_line(revision['reason'])}"
 
 
-def _result(campaign: Campaign, result: Result) -> str:
+def _result(campaign: CampaignRecord, result: Result) -> str:
     verdict = str(result.verdict)
     if result.replaces is not None:
         verdict = f"{'retraction' if verdict == 'retraction' else 'correction'} of {result.replaces}"

@@ -12,7 +12,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, Component, ConstraintsSpec, Dispatch
 from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.spec.registry import build
-from fieldcraft.flows.wiring.named_algorithms import MODEL
+from fieldcraft.flows.wiring.named_algorithms import GROUPS
 from fieldcraft.models.capability import require_known
 from fieldcraft.physics.domain import Domain, same_axes
 from fieldcraft.physics.operators import Equation, System
@@ -37,7 +37,7 @@ class Campaign:
         simulator: What answers a design; None where people do, in a laboratory.
         dispatcher: Where simulations run, or experiments are done.
         space: The designs that may be proposed.
-        noise_sd: Standard deviation of a reading in the objective's unit; 0 where none is added.
+        noise_sd: Standard deviation of a result in the objective's unit; 0 where none is added.
     """
 
     spec: CampaignSpec
@@ -89,7 +89,7 @@ class Campaign:
 
     @property
     def noisy(self) -> bool:
-        """Whether the best reading may be a lucky one, so that the best design is the best by a model."""
+        """Whether the best result may be a lucky one, so that the best design is the best by a model."""
         return noisy(self.data, people=self.dispatcher.by_people)
 
     @cached_property
@@ -115,7 +115,7 @@ class Campaign:
                     require_known(made)
                 return made
 
-        words = {word: built(f"{word}s", getattr(part, word), word) for word in MODEL}
+        words = {word: built(group, getattr(part, word), word) for word, group in GROUPS.items()}
         kept = {
             word: built(f"{word}s", getattr(part.constraints, word), f"constraints.{word}")
             for word in ConstraintsSpec.model_fields

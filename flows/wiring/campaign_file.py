@@ -12,7 +12,7 @@ from fieldcraft.flows.spec.campaign_file import ConstraintsSpec, Dispatch, parse
 from fieldcraft.flows.spec.registry import build
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.campaign import Campaign, dispatcher_of
-from fieldcraft.flows.wiring.named_algorithms import MODEL, sentence_of
+from fieldcraft.flows.wiring.named_algorithms import GROUPS, named_algorithm_of
 
 
 def read(file: Path, settings: Settings) -> Campaign:
@@ -57,7 +57,7 @@ def _components(data: Mapping[str, Any], settings: Settings) -> Iterator[Callabl
             made = partial(build, group, component, settings.plugins, where)
             yield partial(_known, made) if "kind" in algorithm and where.startswith("algorithm") else made
     if isinstance(algorithm.get("kind"), str):
-        yield partial(sentence_of, algorithm, settings.plugins)
+        yield partial(named_algorithm_of, algorithm, settings.plugins)
     dispatcher = _mapping(data.get("dispatcher"))
     if isinstance(dispatcher.get("kind", "local"), str):
         own = {name: value for name, value in dispatcher.items() if name == "kind" or name not in Dispatch.model_fields}
@@ -66,8 +66,8 @@ def _components(data: Mapping[str, Any], settings: Settings) -> Iterator[Callabl
 
 def _words(algorithm: Mapping[str, Any]) -> Iterator[tuple[str, str, object]]:
     """Group, place and component of each word of an algorithm."""
-    for word in MODEL:
-        yield f"{word}s", f"algorithm.{word}", algorithm.get(word)
+    for word, group in GROUPS.items():
+        yield group, f"algorithm.{word}", algorithm.get(word)
     constraints = _mapping(algorithm.get("constraints"))
     for word in ConstraintsSpec.model_fields:
         yield f"{word}s", f"algorithm.constraints.{word}", constraints.get(word)
@@ -75,7 +75,7 @@ def _words(algorithm: Mapping[str, Any]) -> Iterator[tuple[str, str, object]]:
 
 
 def _known(build: Callable[[], object]) -> None:
-    """Build a word that a sentence may complete: only what no sentence could change is a fault of it."""
+    """Build a word that a named algorithm may complete: only what no name could change is a fault of it."""
     try:
         build()
     except InputError as error:

@@ -98,7 +98,7 @@ def require_fit(campaign: "Campaign") -> None:
     faults = Faults()
     for require in (
         require_equation,
-        _require_space_of_peer,
+        _require_space_of_rival,
         _require_groups,
         partial(_require, "exactness"),
         _require_bounds,
@@ -192,7 +192,7 @@ _NEEDS = {  # of each topic the first need that is not met is told
             Capability.CONSTRAINED,
             "peer",
             "algorithm.peer: {peer!r} is not told of constraints, and the problem has the outputs {outputs}, each of "
-            "which must come out <= 0. Use another sentence, such as cei, neural_cbo, botorch_qlognei or optuna_gp.",
+            "which must come out <= 0. Use another algorithm, such as cei, neural_cbo, botorch_qlognei or optuna_gp.",
         ),
         _Need(
             "constraints.surrogate",
@@ -287,12 +287,12 @@ def _named(campaign: "Campaign") -> Mapping[str, Any]:
     }
 
 
-def _require_space_of_peer(campaign: "Campaign") -> None:
-    """Accept a peer that can search the space."""
+def _require_space_of_rival(campaign: "Campaign") -> None:
+    """Accept a rival that can search the space."""
     peer = campaign.algorithm.peer
     if peer is None:
         return
-    from fieldcraft.models.peer import require_box
+    from fieldcraft.models.rival import require_box
 
     try:
         if Capability.BOX in required(peer):

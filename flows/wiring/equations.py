@@ -64,10 +64,10 @@ def unused(campaign: "Campaign") -> str | None:
     if not same_axes(problem.domain, campaign.space):
         return f"{said} {_axes(problem.domain, campaign.space)}"
     if surrogate is None:
-        return f"{said} {part.sentence} does not learn from equations. auto and pinn_bo do."
+        return f"{said} {part.in_words} does not learn from equations. auto and pinn_bo do."
     if not surrogate.uses_physics:
         kind = part.surrogate and part.surrogate.kind
-        return f"{said} the surrogate {kind!r} learns from readings alone. auto and pinn_bo learn from both."
+        return f"{said} the surrogate {kind!r} learns from results alone. auto and pinn_bo learn from both."
     if (reason := _refusal(campaign)) is not None:
         return f"{said} {reason}"
     return None

@@ -1,4 +1,4 @@
-"""A sentence by its name (``algorithm: {kind: sto_bnts}``) becomes the words it stands for; what is given wins."""
+"""Expansion of a named algorithm (``algorithm: {kind: sto_bnts}``) into the words it stands for; what is given wins."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -11,19 +11,22 @@ from fieldcraft.flows.spec.registry import available, build, made_of, options_of
 from fieldcraft.models.named_algorithm import NamedAlgorithm, rival
 
 WORDS = tuple(name for name in AlgorithmSpec.model_fields if name != "named")
-MODEL = ("surrogate", "acquisition", "maximizer", "peer")
+GROUPS = {"surrogate": "surrogates", "acquisition": "acquisitions", "maximizer": "maximizers", "peer": "rivals"}
+"""The group of the kinds of each word of ``MODEL``."""
+MODEL = tuple(GROUPS)
 """The words that say how designs are chosen after the start."""
 TRUE = (*MODEL, "constraints")
-"""What a sentence by its name stands for, beside start and collocation points."""
+"""Words that a named algorithm stands for, beside start and collocation points."""
 
 
 def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> CampaignSpec:
     """The specification with its algorithm in words, and beside them as ``named`` what makes them up again.
 
-    That is the sentence with its options and what the file gave in the place of its surrogate, acquisition, maximizer,
-    peer or constraints; a start and collocation points are not told again.
+    That is the name with its options and what the file gave in the place of its surrogate, acquisition, maximizer,
+    rival or constraints; a start and collocation points are not told again.
 
-    A word that the file gives is merged into the sentence's option by option; of another kind, it replaces it whole.
+    A word that the file gives is merged into the named algorithm's option by option; of another kind, it replaces it
+    whole.
     The start's number leaves at least half of the budget to the model where the file does not give it.
 
     Args:
@@ -32,25 +35,25 @@ def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> C
         plugins: The operator's directories.
 
     Raises:
-        InputError: no such sentence, an unknown key, or words that make no algorithm.
+        InputError: no such name, an unknown key, or words that make no algorithm.
     """
     kind, given = spec.algorithm.kind, spec.algorithm.model_dump(exclude={"kind"})
     words = {name: value for name, value in given.items() if name in WORDS}
-    sentence = sentence_of(spec.algorithm.model_dump(), plugins)
-    said = _said(kind, sentence, dimension, spec)
+    named = named_algorithm_of(spec.algorithm.model_dump(), plugins)
+    said = _said(kind, named, dimension, spec)
     data = spec.model_dump(mode="json", exclude={"algorithm"})
     own = {name: value for name, value in words.items() if name in TRUE}
-    data["algorithm"] = {"named": {**options_of(kind, sentence), **own}, **_merged(said, words)}
-    return stored(data, f"campaign {spec.name}: sentence {kind!r}")
+    data["algorithm"] = {"named": {**options_of(kind, named), **own}, **_merged(said, words)}
+    return stored(data, f"campaign {spec.name}: algorithm {kind!r}")
 
 
-def _said(kind: str, sentence: NamedAlgorithm, dimension: int, spec: NamedSpec) -> dict[str, Any]:
-    """The sentence's words: its start at most half of the budget, and told to an acquisition that counts it."""
-    said = copy.deepcopy(sentence.words(dimension, spec.batch))  # it may give the same data each time
+def _said(kind: str, named: NamedAlgorithm, dimension: int, spec: NamedSpec) -> dict[str, Any]:
+    """The named algorithm's words: its start at most half of the budget, and told to an acquisition that counts it."""
+    said = copy.deepcopy(named.words(dimension, spec.batch))  # it may give the same data each time
     start = said.get("start") if isinstance(said, dict) else None
     if not isinstance(start, dict) or type(start.get("n")) is not int:
         raise InputError(
-            f"algorithm: the sentence {kind!r} has the start {start!r}: its words must have 'start: {{n: NUMBER}}'."
+            f"algorithm: the algorithm {kind!r} has the start {start!r}: its words must have 'start: {{n: NUMBER}}'."
         )
     start["n"] = max(1, min(start["n"], spec.budget.trials // 2))
     if isinstance(acquisition := said.get("acquisition"), dict) and "start" in acquisition:
@@ -59,26 +62,26 @@ def _said(kind: str, sentence: NamedAlgorithm, dimension: int, spec: NamedSpec) 
     return said
 
 
-def sentence_of(algorithm: Mapping[str, Any], plugins: Sequence[Path] = ()) -> NamedAlgorithm:
+def named_algorithm_of(algorithm: Mapping[str, Any], plugins: Sequence[Path] = ()) -> NamedAlgorithm:
     """The algorithm that an ``algorithm`` section with a kind names, a rival by its own name too.
 
     Words that are given beside it are left out.
 
     Raises:
-        InputError: no such sentence, an unknown key, or an option that it refuses.
+        InputError: no such name, an unknown key, or an option that it refuses.
     """
     options = {name: value for name, value in algorithm.items() if name not in WORDS}
-    rivals = available("peers", plugins).keys() - available("sentences", plugins).keys()
+    rivals = available("rivals", plugins).keys() - available("algorithms", plugins).keys()
     made: NamedAlgorithm
     if (kind := options.get("kind")) in rivals:
         made = made_of(rival(kind), options, "algorithm", {}, WORDS)
     else:
-        made = build("sentences", options, plugins, "algorithm", beside=WORDS, also=rivals)
+        made = build("algorithms", options, plugins, "algorithm", beside=WORDS, also=rivals)
     return made
 
 
 def _merged(said: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was said, with what is given in its place; a peer given replaces the three words, and they a peer."""
+    """What was said, with what is given in its place; a rival given replaces the three words, and they a rival."""
     rivals = {"peer"} if given.keys() & {"surrogate", "acquisition", "maximizer"} else set()
     rivals |= {"surrogate", "acquisition", "maximizer"} if "peer" in given else set()
     merged = {name: value for name, value in said.items() if name not in rivals}

@@ -9,12 +9,12 @@ from fieldcraft.flows.analysis.feasibility import is_infeasible
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.equations import physics_at
-from fieldcraft.storage.records import Brief, Product, Result, Trial, TrialState
+from fieldcraft.storage.records import Product, Result, Trial, TrialState, TrialSummary
 
 if TYPE_CHECKING:
     from fieldcraft.models.observations import Observations
 
-T = TypeVar("T", Trial, Brief)
+T = TypeVar("T", Trial, TrialSummary)
 
 
 def successful(trials: Sequence[T]) -> list[T]:
@@ -22,9 +22,9 @@ def successful(trials: Sequence[T]) -> list[T]:
     return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs is not None]
 
 
-def standing(readings: Iterable[Result]) -> dict[str, Result]:
+def standing(results: Iterable[Result]) -> dict[str, Result]:
     """The result that counts of each trial, by its id: the last one accepted, or the retraction after it."""
-    return {result.trial: result for result in readings if result.verdict in ("accepted", "retraction")}
+    return {result.trial: result for result in results if result.verdict in ("accepted", "retraction")}
 
 
 def as_read(trials: Sequence[T], results: Mapping[str, Result]) -> list[T]:
@@ -34,22 +34,22 @@ def as_read(trials: Sequence[T], results: Mapping[str, Result]) -> list[T]:
 
 
 def _with(trial: T, result: Result) -> T:
-    if isinstance(trial, Brief):
+    if isinstance(trial, TrialSummary):
         return trial._replace(outputs=result.outputs, ran=result.ran)
     return trial.model_copy(update={"outputs": result.outputs, "field": result.field, "ran": result.ran})
 
 
-def seen_by(product: Product, trials: Sequence[T], readings: Iterable[Result]) -> list[T]:
+def seen_by(product: Product, trials: Sequence[T], results: Iterable[Result]) -> list[T]:
     """The trials that a trained model saw, with the very results it saw, whatever was corrected since."""
     model = Trained.of(product)
     if model.results is None:
         named = set(model.trials)
         return [trial for trial in trials if trial.id in named]
     seen = set(model.results)
-    return as_read(trials, {result.trial: result for result in readings if result.id in seen})
+    return as_read(trials, {result.trial: result for result in results if result.id in seen})
 
 
-def saw_all(product: Product, trials: Sequence[Trial | Brief], counting: Collection[int]) -> bool:
+def saw_all(product: Product, trials: Sequence[Trial | TrialSummary], counting: Collection[int]) -> bool:
     """Whether a trained model saw every result that counts now (``Ledger.standing``) and every infeasible design."""
     model = Trained.of(product)
     known, failed = set(model.results or ()), set(model.failed or ())
@@ -57,7 +57,7 @@ def saw_all(product: Product, trials: Sequence[Trial | Brief], counting: Collect
 
 
 def data_of(
-    campaign: Campaign, product: Product, seen: Sequence[Trial | Brief], points: np.ndarray | None
+    campaign: Campaign, product: Product, seen: Sequence[Trial | TrialSummary], points: np.ndarray | None
 ) -> "Observations":
     """What a trained model saw: these trials, these collocation points and the infeasible designs of that time.
 
@@ -75,7 +75,7 @@ def infeasible(trials: Sequence[T]) -> list[T]:
 
 def observations(
     campaign: Campaign,
-    trials: Sequence[Trial | Brief],
+    trials: Sequence[Trial | TrialSummary],
     points: np.ndarray | None,
     failed: Sequence[Mapping[str, Any]] = (),
 ) -> "Observations":

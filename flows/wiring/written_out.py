@@ -52,7 +52,7 @@ def _with_options(part: Dispatch, dispatcher: "Dispatcher") -> Dispatch:
 
 
 def require_true_name(campaign: "Campaign") -> None:
-    """Accept words without a ``named``, or those that the sentence named by it stands for.
+    """Accept words without a ``named``, or those that the algorithm named by it stands for.
 
     Raises:
         InputError: they are others.

@@ -11,7 +11,7 @@ from torch import Tensor
 from fieldcraft.models.acquisition import Score
 from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.capability import Capability
-from fieldcraft.models.feasibility.admm import Alternation, Iterate, Readings
+from fieldcraft.models.feasibility.admm import Alternation, Iterate, TrialData
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.feasibility.pending import Believing
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
@@ -31,7 +31,7 @@ class ADMMBO:
     coordinates and f in targets. Where designs have failed, both count by the probability of a result. Without
     constraints the score is expected improvement.
 
-    An algorithm holds no state: x, z, y and rho are computed again from the readings, trial by trial. The paper
+    An algorithm holds no state: x, z, y and rho are computed again from the results, trial by trial. The paper
     evaluates objective and constraints apart; here a trial reads all of them, and counts for every subproblem. In a
     batch each place has the turn that follows if those before it are read at their means.
 
@@ -65,7 +65,7 @@ class ADMMBO:
         if not isinstance(posterior, ConstrainedPosterior):
             return LogEI().score(posterior, data, pending, q, rng)
         order = Alternation(self.start, self.each, self.rho, self.M)
-        readings = Readings(data.X, data.targets, data.constraints <= 0)
+        readings = TrialData(data.X, data.targets, data.constraints <= 0)
         return _Turns(order, readings, Believing(posterior, pending), hopeful(data, pending))
 
 
@@ -74,7 +74,7 @@ class _Turns:
     """The score of each place: that of the subproblem that follows if the places before are read at their means."""
 
     order: Alternation
-    readings: Readings
+    readings: TrialData
     believing: Believing
     waiting: Tensor  # pending points that may give a result, shape (k, d): no trials yet, but not to be gained again
     _scores: dict[bytes, Score] = field(default_factory=dict, repr=False)
@@ -95,13 +95,13 @@ class _Turns:
         weight = now.rho / (2 * self.order.M)
         return _Feasibility(self.believing, now.turn, torch.tensor(now.target(now.turn)), weight, least)
 
-    def _with(self, readings: Readings, X: Tensor) -> Readings:
-        """The readings, followed by the means at X (k, d) as further readings."""
+    def _with(self, readings: TrialData, X: Tensor) -> TrialData:
+        """The results, followed by the means at X (k, d) as further results."""
         if len(X) == 0:
             return readings
         with torch.no_grad():
             f, g = self.believing.posterior.mean_var(X)[0], self.believing.posterior.excess(X)[0]
-        return readings.extended(Readings(X.numpy(), f.numpy(), g.numpy() <= 0))
+        return readings.extended(TrialData(X.numpy(), f.numpy(), g.numpy() <= 0))
 
 
 @dataclass(frozen=True, eq=False)

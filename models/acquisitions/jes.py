@@ -24,7 +24,7 @@ from fieldcraft.physics.space import SearchSpace
 
 @dataclass(frozen=True)
 class JES:
-    """Information, in nats, that a reading at x gives about the minimiser and the least value (a lower bound).
+    """Information, in nats, that a result at x gives about the minimiser and the least value (a lower bound).
 
     Draws of (x*, f*) are the minimisers of posterior paths over the whole box [-1, 1]^d: in a space with categories or
     known inequalities that box is larger than the space. Under known equalities they are of the space. For an exact

@@ -30,7 +30,7 @@ _SAMPLES = 512
 
 @dataclass(frozen=True)
 class KnowledgeGradient:
-    """Expected reduction of the least posterior mean by a reading at x, in targets.
+    """Expected reduction of the least posterior mean by a result at x, in targets.
 
     The decisions are x itself, the trials, the minimiser of the mean and Sobol points of the whole box [-1, 1]^d: in a
     space with categories or known inequalities that box is larger than the space. Under known equalities they are of
@@ -38,7 +38,7 @@ class KnowledgeGradient:
 
     Args:
         n_points: Sobol points among the decisions, >= 1.
-        n_readings: Equally likely values of the reading at x (normal quantiles), >= 2.
+        n_readings: Equally likely values of the result at x (normal quantiles), >= 2.
 
     Raises:
         ValueError: a number is out of its range.
@@ -83,7 +83,7 @@ def _least_mean(posterior: ExactPosterior, space: SearchSpace | None) -> Tensor:
 
 
 def _gain(posterior: ExactPosterior, decisions: Tensor, nodes: Tensor) -> Function:
-    """min_A mu - E[min over A and x of mu after a reading at x], A = decisions (a, d), for readings at nodes (z,).
+    """min_A mu - E[min over A and x of mu after a result at x], A = decisions (a, d), for results at nodes (z,).
 
     That reading moves the mean at a by s(a) z with s(a) = cov(a, x) / sqrt(var(x) + noise) and z ~ N(0, 1).
     """

@@ -20,7 +20,7 @@ from fieldcraft.physics.space import SearchSpace
 
 @dataclass(frozen=True)
 class MES:
-    """Information, in nats, that a reading at x gives about the least value f* of the objective.
+    """Information, in nats, that a result at x gives about the least value f* of the objective.
 
     Draws of f* come from a Gumbel distribution fitted to the minimum over the trials and Sobol points of the whole box
     [-1, 1]^d: in a space with categories or known inequalities that box is larger than the space. Under known

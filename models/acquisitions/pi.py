@@ -24,7 +24,7 @@ class PI:
     The logarithm has the same maximiser and keeps its gradient where the probability itself underflows.
 
     Args:
-        margin: Least improvement that counts, >= 0, in standard deviations of the readings.
+        margin: Least improvement that counts, >= 0, in standard deviations of the results.
 
     Raises:
         ValueError: margin is negative or not finite.

@@ -1,6 +1,6 @@
 """An exact Gaussian process whose kernel is replaced by a piecewise-linear one, and its confidence bound.
 
-With L L^T the covariance of the readings, a = L^-1 (y - m0) and z = L^-1 k~(X, x),
+With L L^T the covariance of the results, a = L^-1 (y - m0) and z = L^-1 k~(X, x),
 
     mu~ = m0 + a . z,        sigma~^2 = 1 - z . z,        score = b sigma~ - mu~.
 """
@@ -27,7 +27,7 @@ Gram = Literal["exact", "interpolated"]
 class PiecewiseProcess:
     """The approximate process, and the weight of its standard deviation in the score.
 
-    With the exact covariance of the readings, a variance below zero, which k~ can give, counts as zero. With the
+    With the exact covariance of the results, a variance below zero, which k~ can give, counts as zero. With the
     interpolated one a point of negative variance does not belong to the program, as in the paper.
 
     Args:
@@ -38,7 +38,7 @@ class PiecewiseProcess:
         coefficients: a, shape (n,).
         constant: m0.
         optimism: b >= 0.
-        gram: Kernel of the covariance of the readings.
+        gram: Kernel of the covariance of the results.
         shift: Number added to its diagonal to make it positive definite.
     """
 
@@ -114,13 +114,13 @@ def farthest(centres: Array, corners: Array) -> Array:
 def interpolated(
     processes: Sequence[PiecewiseProcess], variances: Sequence[float], y: Array, noise: float
 ) -> list[PiecewiseProcess]:
-    """Terms of a sum with the covariance of the readings computed from their kernels k~.
+    """Terms of a sum with the covariance of the results computed from their kernels k~.
 
     Args:
         processes: The terms, each in units in which its prior variance is 1, with the exact covariance.
         variances: The prior variance of each.
-        y: Readings less the constant of the whole, shape (n,).
-        noise: Variance of a reading.
+        y: Results less the constant of the whole, shape (n,).
+        noise: Variance of a result.
     """
     pairs = list(zip(processes, variances, strict=True))
     covariance = torch.from_numpy(sum(variance * _gram(process) for process, variance in pairs))

@@ -78,7 +78,7 @@ class Process:
         k = self.radial.value(apart.square().sum(-1) + 1e-30)
         return self.moments_of(k, k @ self.root.mT)
 
-    def sloped_moments(self, X: Tensor, worth: Callable[[Tensor, Tensor], Slopes]) -> tuple[Tensor, Tensor]:
+    def moments_and_grad(self, X: Tensor, worth: Callable[[Tensor, Tensor], Slopes]) -> tuple[Tensor, Tensor]:
         """Values (n,) and gradients (n, d), at encoded X (n, d), of a function of mean and standard deviation.
 
         Args:
@@ -118,9 +118,9 @@ class ScoreBounds:
         return self._worth(*self.process.moments(X))
 
     @torch.no_grad()
-    def sloped(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def value_and_grad(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Score (n,) and its gradient (n, d) at encoded X (n, d)."""
-        return self.process.sloped_moments(X, self._slopes)
+        return self.process.moments_and_grad(X, self._slopes)
 
     @torch.no_grad()
     def bounds(self, lower: Tensor, upper: Tensor, normals: Tensor, offsets: Tensor) -> Bounds:

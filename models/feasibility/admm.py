@@ -1,4 +1,4 @@
-"""Alternating direction method of multipliers over the trials of a campaign, computed from their readings alone.
+"""Alternating direction method of multipliers over the trials of a campaign, computed from their results alone.
 
     min f(x) subject to c_i(x) <= 0  becomes  min f(x) + M sum_i 1[c_i(z_i) > 0] subject to x = z_i,
 
@@ -24,8 +24,8 @@ _NEAR = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Readings:
-    """Readings of the trials that the method uses, in their order.
+class TrialData:
+    """TrialData of the trials that the method uses, in their order.
 
     Args:
         X: Encoded designs, shape (n, d).
@@ -37,14 +37,14 @@ class Readings:
     f: Array
     satisfied: NDArray[np.bool_]
 
-    def first(self, n: int) -> "Readings":
-        """Readings of the first n trials."""
-        return Readings(self.X[:n], self.f[:n], self.satisfied[:n])
+    def first(self, n: int) -> "TrialData":
+        """TrialData of the first n trials."""
+        return TrialData(self.X[:n], self.f[:n], self.satisfied[:n])
 
-    def extended(self, more: "Readings") -> "Readings":
-        """The readings followed by more of them."""
+    def extended(self, more: "TrialData") -> "TrialData":
+        """The results followed by more of them."""
         X, f = np.concatenate([self.X, more.X]), np.concatenate([self.f, more.f])
-        return Readings(X, f, np.concatenate([self.satisfied, more.satisfied]))
+        return TrialData(X, f, np.concatenate([self.satisfied, more.satisfied]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class Alternation:
     rho: float
     M: float
 
-    def replayed(self, readings: Readings) -> Iterate:
+    def replayed(self, readings: TrialData) -> Iterate:
         """State of the method after these trials.
 
         A feasibility subproblem that the trials before it have solved has no trial of its own.
@@ -110,17 +110,17 @@ class Alternation:
             now = self._penalised(before, now)
         return now
 
-    def feasibility(self, now: Iterate, i: int, readings: Readings) -> Array:
+    def feasibility(self, now: Iterate, i: int, readings: TrialData) -> Array:
         """1[c_i(z) > 0] + rho/(2M) ||x - z + y_i/rho||^2 at the trials, shape (n,)."""
         apart = np.sum((readings.X - now.target(i)) ** 2, axis=1)
         return np.asarray(~readings.satisfied[:, i] + now.rho / (2 * self.M) * apart)
 
-    def settled(self, now: Iterate, i: int, readings: Readings) -> bool:
+    def settled(self, now: Iterate, i: int, readings: TrialData) -> bool:
         """True if a trial where the constraint holds is within 0.05 sqrt(d) of the point towards which z_i is drawn."""
         near = now.rho / (2 * self.M) * _NEAR**2 * readings.X.shape[1]
         return bool(self.feasibility(now, i, readings).min() <= near)
 
-    def _begun(self, readings: Readings) -> Iterate:
+    def _begun(self, readings: TrialData) -> Iterate:
         """First state: no multipliers, and each z_i the trial nearest to the best one where its constraint holds."""
         (_, c), (_, d) = readings.satisfied.shape, readings.X.shape
         best = readings.X[int(np.argmin(readings.f))]
@@ -128,11 +128,11 @@ class Alternation:
         nearest = [readings.X[int(np.argmin(self.feasibility(now, i, readings)))] for i in range(c)]
         return replace(now, z=np.reshape(nearest, (c, d)))
 
-    def _optimality(self, now: Iterate, readings: Readings) -> Iterate:
+    def _optimality(self, now: Iterate, readings: TrialData) -> Iterate:
         lagrangian = readings.f + now.augmentation(readings.X)
         return replace(now, x=readings.X[int(np.argmin(lagrangian))])
 
-    def _feasibility(self, now: Iterate, i: int, readings: Readings) -> Iterate:
+    def _feasibility(self, now: Iterate, i: int, readings: TrialData) -> Iterate:
         z, y = now.z.copy(), now.y.copy()
         z[i] = readings.X[int(np.argmin(self.feasibility(now, i, readings)))]
         y[i] += now.rho * (now.x - z[i])

@@ -14,7 +14,7 @@ from fieldcraft.models.numerics.batching import Moments, jointly
 from fieldcraft.models.observations import Scaling
 from fieldcraft.models.surrogate import Function, Posterior
 
-# Standard deviations of a constraint below this, in those of its readings, count as this.
+# Standard deviations of a constraint below this, in those of its results, count as this.
 _LEAST_SD = 1e-9
 
 
@@ -52,7 +52,7 @@ class Marginals:
 class ConstrainedPosterior:
     """The objective's posterior, with beliefs about where the constraints g_k(x) <= 0 hold.
 
-    Each constraint is measured in standard deviations of its own readings, so that several can be
+    Each constraint is measured in standard deviations of its own results, so that several can be
     added.
 
     Args:
@@ -90,10 +90,10 @@ class ConstrainedPosterior:
         """q functions of the objective's posterior."""
         return self.objective.draw(q, rng)
 
-    def believe(self, X: Tensor) -> "ConstrainedPosterior":
+    def fantasize(self, X: Tensor) -> "ConstrainedPosterior":
         """The posterior as if objective and constraints at X (k, d) were read at their means; success is unchanged."""
-        believed = tuple(posterior.believe(X) for posterior in self.constraints)
-        return replace(self, objective=self.objective.believe(X), constraints=believed)
+        believed = tuple(posterior.fantasize(X) for posterior in self.constraints)
+        return replace(self, objective=self.objective.fantasize(X), constraints=believed)
 
     def state(self) -> dict[str, Tensor]:
         """The states of all parts."""

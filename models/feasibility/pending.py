@@ -26,5 +26,5 @@ class Believing:
         key = chosen.detach().numpy().tobytes()
         if key not in self._believed:
             points = torch.cat([self.pending, chosen.detach()])
-            self._believed[key] = self.posterior.believe(points) if len(points) else self.posterior
+            self._believed[key] = self.posterior.fantasize(points) if len(points) else self.posterior
         return self._believed[key]

@@ -3,7 +3,7 @@
     k(x, x') = 1 + sum_i a_i^2 m(|x_i - x'_i| / l_i) + b^2 m(||x - x'|| / l_0),    m Matern of smoothness 5/2
 
 A first-order additive process with the interaction of full order (Duvenaud, Nickisch and Rasmussen, 2011): where the
-objective is nearly a sum of functions of one variable, n readings inform each of the d functions instead of one
+objective is nearly a sum of functions of one variable, n results inform each of the d functions instead of one
 function of d variables. The constant 1 is the prior variance of the mean.
 """
 
@@ -43,7 +43,7 @@ class AdditiveKernel:
     Args:
         sizes: log a_i^2 and, last, log b^2, shape (d + 1,), in squared target units.
         scales: log l_i and, last, log l_0, shape (d + 1,), in encoded coordinates.
-        log_noise: log of the variance of a reading, in squared target units.
+        log_noise: log of the variance of a result, in squared target units.
     """
 
     sizes: Tensor
@@ -57,7 +57,7 @@ class AdditiveKernel:
 
     @property
     def noise(self) -> float:
-        """Variance of a reading."""
+        """Variance of a result."""
         return math.exp(self.log_noise)
 
     @cached_property
@@ -111,7 +111,7 @@ def _matern(squares: Tensor, log_scale: Tensor) -> Tensor:
     return (1 + s + s.square() / 3) * (-s).exp()
 
 
-class Evidence:
+class AdditiveEvidence:
     """log p(y) plus the log prior density of the hyper-parameters, with its exact gradient.
 
     With P = (K + N)^-1, alpha = P y and W = alpha alpha^T - P, the derivative by a hyper-parameter is
@@ -170,10 +170,10 @@ def fit_kernel(X: Array, y: Array, noise_variance: float | None, starts: Array) 
     Raises:
         ValueError: no start gave a finite density.
     """
-    flat, density = likeliest(Evidence(X, y, noise_variance), starts, len(y))
+    flat, density = likeliest(AdditiveEvidence(X, y, noise_variance), starts, len(y))
     return AdditiveKernel.of(flat), density
 
 
 def factor(kernel: AdditiveKernel, X: Tensor) -> Factor:
-    """Factor of the covariance of readings at X (n, d), noise included."""
+    """Factor of the covariance of results at X (n, d), noise included."""
     return Factor.of(kernel(X, X), kernel.noise)

@@ -3,7 +3,7 @@
     k(x, x') = sum_g a_g^2 m(r_g),    r_g^2 = sum_{j in g} (x_j - x'_j)^2 / l_j^2
 
 The mean of such a process is a constant, which the data give at any hyper-parameters: 1^T P y / 1^T P 1, P the inverse
-covariance of the readings.
+covariance of the results.
 """
 
 import math
@@ -49,7 +49,7 @@ class GroupedKernel:
         groups: The coordinates of each.
         sizes: log a_g^2, shape (g,), in squared target units.
         scales: log l_j, shape (d,), in encoded coordinates.
-        log_noise: log of the variance of a reading, in squared target units.
+        log_noise: log of the variance of a result, in squared target units.
     """
 
     kind: Kernel
@@ -60,7 +60,7 @@ class GroupedKernel:
 
     @property
     def noise(self) -> float:
-        """Variance of a reading."""
+        """Variance of a result."""
         return math.exp(self.log_noise)
 
     @cached_property
@@ -164,7 +164,7 @@ class GroupedEvidence:
 
 
 def constant(factor: Factor, y: Tensor) -> float:
-    """The likeliest mean of readings y (n,) with this covariance."""
+    """The likeliest mean of results y (n,) with this covariance."""
     ones = factor.solve(torch.ones_like(y))
     return float(ones @ y / ones.sum())
 

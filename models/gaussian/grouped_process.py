@@ -1,7 +1,7 @@
 """Posterior of a constant and one function of each group of coordinates, and of each of these functions.
 
-With A = (sum_g K_g + N)^-1 over all readings, the term f_g has the mean k_g^T A (y - constant) and the variance
-a_g^2 - k_g^T A k_g, k_g its own covariance with the readings (Kandasamy, Schneider and Poczos, 2015, section 3.1).
+With A = (sum_g K_g + N)^-1 over all results, the term f_g has the mean k_g^T A (y - constant) and the variance
+a_g^2 - k_g^T A k_g, k_g its own covariance with the results (Kandasamy, Schneider and Poczos, 2015, section 3.1).
 """
 
 import math
@@ -22,7 +22,7 @@ from fieldcraft.models.surrogate import Posterior
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One term f_g given readings of the sum, in the form of a process of prior variance 1.
+    """One term f_g given results of the sum, in the form of a process of prior variance 1.
 
     Its mean is that of f_g and its standard deviation that of f_g divided by a_g: k^T B r and sqrt(1 - k^T B k), with k
     the kernel of variance 1, B = a_g^2 A and r the targets less the constant of the whole.
@@ -32,7 +32,7 @@ class Part:
         length_scales: Shape (d_g,), encoded.
         factor: Of the inverse of B.
         size: a_g.
-        noise_variance: Of a reading, divided by a_g^2.
+        noise_variance: Of a result, divided by a_g^2.
         constant: Number added to the mean: 0.
     """
 
@@ -72,7 +72,7 @@ class GroupedPosterior(SummedPosterior):
     def parts(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (g, n) and variance (g, n) of each term at X (n, d); the means and the constant sum to the whole mean.
 
-        The variances do not sum to that of the whole, because the terms are correlated given the readings.
+        The variances do not sum to that of the whole, because the terms are correlated given the results.
         """
         found = [self._moments(group, X) for group in range(len(self.groups))]
         return torch.stack([mean for mean, _ in found]), torch.stack([variance for _, variance in found])

@@ -14,7 +14,7 @@ Interval = tuple[float, float]
 SIZE_SD = 1.5
 """Of the log of a prior variance around the log of its share: wide enough for a part that does not matter."""
 NOISE_SD = 1.0
-"""Of the log of a reading's variance, where it is fitted."""
+"""Of the log of a result's variance, where it is fitted."""
 SIZES: Interval = (math.log(1e-6), math.log(1e2))
 """Bounds of the log of a prior variance."""
 SCALES: Interval = (math.log(0.02), math.log(1e3))
@@ -50,7 +50,7 @@ class Density(Protocol):
 
 
 def noise_prior(noise_variance: float | None) -> tuple[float, Interval]:
-    """Mean and bounds of the log variance of a reading, which is known or, if None, fitted."""
+    """Mean and bounds of the log variance of a result, which is known or, if None, fitted."""
     if noise_variance is None:
         return _NOISE_MEAN, _NOISES
     known = math.log(max(noise_variance, math.exp(_NOISES[0])))
@@ -83,6 +83,6 @@ def likeliest(density: Density, starts: Array, trials: int) -> tuple[Array, floa
     if best.fun >= _NEVER:
         raise ValueError(
             f"No hyper-parameters of the additive process give a finite likelihood ({len(starts)} starts, {trials} "
-            "trials): look for extreme readings."
+            "trials): look for extreme results."
         )
     return best.x, -float(best.fun)

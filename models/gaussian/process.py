@@ -95,7 +95,7 @@ def fitted(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None, sta
     if not math.isfinite(reached):
         raise ValueError(
             f"No hyper-parameters of the Gaussian process give a finite likelihood ({len(ends)} starts, {len(X)} "
-            "trials): look for extreme readings, or raise restarts."
+            "trials): look for extreme results, or raise restarts."
         )
     _set(model, theta, density.constant(theta))
     metrics = {"log_posterior": reached, **_hyperparameters(model)}
@@ -109,7 +109,7 @@ class ExactPosterior:
     Args:
         model: Model in the unit cube, where BoTorch works: its inputs are (X + 1) / 2.
         fit: Data and hyper-parameters.
-        scaling: Map between targets and readings.
+        scaling: Map between targets and results.
         sampler: Function from this posterior, a number q and a generator to q drawn functions.
         remarks: Notes on how it was made.
     """
@@ -137,8 +137,8 @@ class ExactPosterior:
         """q functions, drawn by the surrogate's method."""
         return self.sampler(self, q, rng)
 
-    def believe(self, X: Tensor) -> "ExactPosterior":
-        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
+    def fantasize(self, X: Tensor) -> "ExactPosterior":
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a result."""
         with torch.no_grad():
             mean = self.mean_var(X)[0]
         inputs, targets = torch.cat([self.fit.X, X.detach()]), torch.cat([self.fit.targets, mean])
@@ -150,7 +150,7 @@ class ExactPosterior:
         return leave_one_out(self.factor, self.fit.targets - self.constant)
 
     def information_gain(self) -> float:
-        """1/2 log det(I + K / noise) of the readings, including believed ones, in nats."""
+        """1/2 log det(I + K / noise) of the results, including believed ones, in nats."""
         return 0.5 * (float(self.factor.logdet()) - len(self.fit.targets) * math.log(self.noise_variance))
 
     def state(self) -> dict[str, Tensor]:
@@ -176,12 +176,12 @@ class ExactPosterior:
 
     @property
     def noise_variance(self) -> float:
-        """Variance of a reading, in squared target units."""
+        """Variance of a result, in squared target units."""
         return float(self.model.likelihood.noise.mean())
 
     @cached_property
     def factor(self) -> Factor:
-        """Factor of the covariance of the readings, noise included."""
+        """Factor of the covariance of the results, noise included."""
         with torch.no_grad():
             return Factor.of(self.kernel(self.fit.X, self.fit.X), self.noise_variance)
 

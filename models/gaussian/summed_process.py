@@ -18,7 +18,7 @@ from fieldcraft.models.surrogate import Function
 
 
 class SummedKernel(Protocol):
-    """A stationary kernel with its hyper-parameters and the variance of a reading."""
+    """A stationary kernel with its hyper-parameters and the variance of a result."""
 
     @property
     def variance(self) -> float:
@@ -27,7 +27,7 @@ class SummedKernel(Protocol):
 
     @property
     def noise(self) -> float:
-        """Variance of a reading."""
+        """Variance of a result."""
         ...
 
     def __call__(self, A: Tensor, B: Tensor) -> Tensor:
@@ -50,8 +50,8 @@ class SummedPosterior:
     Args:
         kernel: Kernel of the sum.
         X: Encoded points, shape (n, d).
-        targets: Their readings, shape (n,).
-        factor: Factor of the covariance of the readings, noise included.
+        targets: Their results, shape (n,).
+        factor: Factor of the covariance of the results, noise included.
         density: Log posterior density of the hyper-parameters.
         scaling: Map between its values and physical ones.
         constant: The mean that the sum is added to.
@@ -94,8 +94,8 @@ class SummedPosterior:
 
         return function
 
-    def believe(self, X: Tensor) -> Self:
-        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
+    def fantasize(self, X: Tensor) -> Self:
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a result."""
         points = X.detach()
         with torch.no_grad():
             mean = self.mean_var(points)[0]

@@ -20,7 +20,7 @@ _LEAST_NOISE = 1e-8
 _SCALES = (math.log(1e-3), math.log(1e4))
 _DECAYS = (math.log(0.05), math.log(2.0))
 _NOISES = (math.log(1e-6), 0.0)
-# Half a dozen readings can make the evidence choose a prior that leaves no freedom towards the boundary, after which
+# Half a dozen results can make the evidence choose a prior that leaves no freedom towards the boundary, after which
 # the same point is proposed for ever; solutions that are regular just as far as the box reaches have q = 1.
 DECAY_SD = 0.2
 _SCALE_STARTS = (0.0, 2.0)
@@ -121,7 +121,7 @@ class Weights:
         mean: Shape (K,).
         spread: F with covariance F F^T, shape (K, K).
         rows: Scaled features of everything conditioned on, shape (n, K).
-        y: Readings there, shape (n,).
+        y: Results there, shape (n,).
         noise: Noise variance of a row, positive.
     """
 
@@ -139,7 +139,7 @@ class Weights:
         mean = right[:count].mT @ (singular / (singular.square() + noise) * (left[:, :count].mT @ y))
         return cls(mean, _spread(singular, right, noise), rows, y, noise)
 
-    def believe(self, rows: Tensor) -> "Weights":
+    def fantasize(self, rows: Tensor) -> "Weights":
         """Condition on further rows (k, K), read at the mean: the mean stays and the covariance shrinks."""
         together = torch.cat([self.rows, rows])
         _, singular, right = torch.linalg.svd(together, full_matrices=True)

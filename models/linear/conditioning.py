@@ -249,15 +249,15 @@ def information_gain(K: Tensor, noise: float | Tensor) -> Tensor:
 
 
 def interaction_information(Kuu: Tensor, Kur: Tensor, Krr: Tensor, l1: float, l2: float) -> Tensor:
-    """I(f; Y; U) >= 0 in nats: information that readings and equation both give (methods.md section 3).
+    """I(f; Y; U) >= 0 in nats: information that results and equation both give (methods.md section 3).
 
     I = 1/2 (log det(I + Kuu/l1) + log det(I + Krr/l2) - log det(I + joint)), the joint matrix scaled on both sides.
 
     Args:
-        Kuu: Gram matrix of the readings, shape (n, n).
-        Kur: Of readings and equation rows, shape (n, r).
+        Kuu: Gram matrix of the results, shape (n, n).
+        Kur: Of results and equation rows, shape (n, r).
         Krr: Of the equation rows, shape (r, r).
-        l1: Noise variance of a reading.
+        l1: Noise variance of a result.
         l2: Noise variance of an equation row.
     """
     joint = torch.cat([torch.cat([Kuu, Kur], dim=1), torch.cat([Kur.mT, Krr], dim=1)])

@@ -19,10 +19,10 @@ class FeaturePosterior:
 
     Args:
         features: phi, from encoded points (n, d) to (n, p), differentiable, of unit prior variance each.
-        model: theta given the readings.
-        y: The readings behind it less the constant, shape (n,), in targets.
+        model: theta given the results.
+        y: The results behind it less the constant, shape (n,), in targets.
         constant: In targets.
-        scaling: Map between targets and readings.
+        scaling: Map between targets and results.
         metrics: Metrics of the fit.
         kept: Its state.
         remarks: Notes on how it was made.
@@ -57,8 +57,8 @@ class FeaturePosterior:
 
         return function
 
-    def believe(self, X: Tensor) -> "FeaturePosterior":
-        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
+    def fantasize(self, X: Tensor) -> "FeaturePosterior":
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a result."""
         if len(X) == 0:
             return self
         with torch.no_grad():
@@ -67,7 +67,7 @@ class FeaturePosterior:
             return replace(self, model=LinearModel.of(torch.cat([self.model.rows, rows]), self.model.noise), y=y)
 
     def information_gain(self) -> float:
-        """1/2 log det(I + K / noise) of the readings, including believed ones, in nats."""
+        """1/2 log det(I + K / noise) of the results, including believed ones, in nats."""
         return self.model.information_gain()
 
     def state(self) -> dict[str, Tensor]:
@@ -77,7 +77,7 @@ class FeaturePosterior:
 
 @dataclass(frozen=True, eq=False)
 class FixedFeaturePosterior(FeaturePosterior):
-    """Posterior with features that do not depend on single readings, so that leaving one out has a closed form."""
+    """Posterior with features that do not depend on single results, so that leaving one out has a closed form."""
 
     def log_predictive(self) -> Tensor:
         """log density of each target given the others, shape (n,), at this noise and these features."""

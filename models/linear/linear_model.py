@@ -16,7 +16,7 @@ class LinearModel:
 
     Args:
         rows: Phi, shape (n, p).
-        noise: Variance of a reading, positive.
+        noise: Variance of a result, positive.
         side: The factor of the smaller side.
     """
 
@@ -32,7 +32,7 @@ class LinearModel:
         return cls(rows, noise, Primal.of(rows, noise))
 
     def direction(self, y: Tensor) -> Tensor:
-        """Posterior mean of theta, shape (p,), for readings y (n,)."""
+        """Posterior mean of theta, shape (p,), for results y (n,)."""
         return self.side.direction(y) if isinstance(self.side, Primal) else self.rows.mT @ self.side.solve(y)
 
     def variance(self, features: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ class LinearModel:
         return self.side.variance(features.square().sum(1), self.rows @ features.mT)
 
     def information_gain(self) -> float:
-        """1/2 log det(I + Phi Phi^T / noise) of the readings, in nats."""
+        """1/2 log det(I + Phi Phi^T / noise) of the results, in nats."""
         return 0.5 * (float(self.side.logdet()) - len(self.rows) * math.log(self.noise))
 
     def drawn(self, y: Tensor, rng: np.random.Generator) -> Tensor:
@@ -52,5 +52,5 @@ class LinearModel:
         return prior + self.direction(y - self.rows @ prior - error)
 
     def log_predictive(self, y: Tensor) -> Tensor:
-        """log density of each reading y (n,) given the others, shape (n,)."""
+        """log density of each result y (n,) given the others, shape (n,)."""
         return leave_one_out(self.side, y)

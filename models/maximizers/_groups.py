@@ -18,7 +18,7 @@ from fieldcraft.models.maximizer import SAME, Candidates, Certificate, Status
 from fieldcraft.models.maximizers.multistart import no_point_left
 from fieldcraft.models.numerics.point_sets import every_point, sobol_points, take
 from fieldcraft.models.observations import Array
-from fieldcraft.models.scoring.separable import SeparableScore, Term
+from fieldcraft.models.scoring.separable import ScoreTerm, SeparableScore
 from fieldcraft.physics.space import SearchSpace
 
 # From the best end to the one that says most of what went wrong: time alone makes a search unrepeatable.
@@ -48,7 +48,7 @@ Proven = tuple[Array, Certificate]
 Solve = Callable[[Array, Array, Allowance], Proven]
 """The best point of one group from feasible samples (n, d_g), without those that are gone (k, d_g)."""
 
-Prepare = Callable[[Sequence[Term], Sequence[SearchSpace], int], Sequence[Solve]]
+Prepare = Callable[[Sequence[ScoreTerm], Sequence[SearchSpace], int], Sequence[Solve]]
 """From the terms and spaces of all groups and the place of the batch to the search of each group."""
 
 
@@ -83,14 +83,14 @@ class GroupSearch:
             gone = np.vstack([before, chosen])
             solves = self.prepare(score.terms(torch.tensor(chosen)), spaces, slot)
             starts = [take(part, self.n_samples) for part in samples]
-            x, certificate = _Place(solves, spaces, score.groups, starts, self.allowance, gone).best(slot)
+            x, certificate = _BatchSlot(solves, spaces, score.groups, starts, self.allowance, gone).best(slot)
             chosen = np.vstack([chosen, x])
             certificates.append(certificate)
         return Candidates(chosen, np.array([c.value for c in certificates]), tuple(certificates))
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
+class _BatchSlot:
     """The search for one place of the batch; ``lists`` are the best points of each group, as far as they are known."""
 
     solves: Sequence[Solve]

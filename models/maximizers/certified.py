@@ -23,7 +23,7 @@ from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
 from fieldcraft.models.numerics.devices import named_device, require_cuda
 from fieldcraft.models.numerics.point_sets import sobol_points, take
 from fieldcraft.models.observations import Array
-from fieldcraft.models.scoring.separable import SeparableScore, Term
+from fieldcraft.models.scoring.separable import ScoreTerm, SeparableScore
 from fieldcraft.physics.space import SearchSpace
 
 # Boxes halved in one step, by device: as many as stay in the cache, or as keep the device busy.
@@ -45,7 +45,7 @@ class Certified:
 
     Args:
         gap: Proven largest distance to the maximum at which it ends, > 0, in units of the score: standard deviations
-            of the readings for ucb, natural logarithms of the improvement or its probability for log_ei and pi.
+            of the results for ucb, natural logarithms of the improvement or its probability for log_ei and pi.
         nodes: Boxes bounded for each place of the batch, >= 1; then it ends with the gap that is left.
         time_s: Wall time in seconds for each place; None for no limit. A search that it ended cannot be repeated bit
             for bit, and the trial's origin records this.
@@ -102,27 +102,27 @@ class Certified:
             certificates.append(certificate)
         return Candidates(chosen, np.array([c.value for c in certificates]), tuple(certificates))
 
-    def _place(self, score: Score, slot: int, chosen: Array, space: SearchSpace, gone: Array) -> "_Place":
+    def _place(self, score: Score, slot: int, chosen: Array, space: SearchSpace, gone: Array) -> "_BatchSlot":
         proven = moment_score(score)
         before = torch.tensor(chosen)
-        believed = unit_process(proven.believed(before), "maximizer certified", "maximizer: multistart")
+        believed = unit_process(proven.fantasized(before), "maximizer certified", "maximizer: multistart")
         return self._of(proven.after(before), believed, slot, chosen, space, gone)
 
     def _of(
         self, score: MomentFunction, process: UnitProcess, slot: int, chosen: Array, space: SearchSpace, gone: Array
-    ) -> "_Place":
+    ) -> "_BatchSlot":
         bounds = ScoreBounds(Process.of(process, named_device(self.device)), score)
         limits = Limits((1 - _SPARE) * self.gap, self.nodes, self.time_s, _BATCHES[self.device])
-        return _Place(score, bounds, slot, chosen, space, gone, limits, self._local)
+        return _BatchSlot(score, bounds, slot, chosen, space, gone, limits, self._local)
 
-    def _searches(self, terms: Sequence[Term], spaces: Sequence[SearchSpace], slot: int) -> list[Solve]:
+    def _searches(self, terms: Sequence[ScoreTerm], spaces: Sequence[SearchSpace], slot: int) -> list[Solve]:
         """Searches of all groups (see fieldcraft.models.maximizers._groups)."""
         for space in spaces:
             self.refuse_space(space)
         return [partial(self._solved, *pair, slot) for pair in zip(terms, spaces, strict=True)]
 
     def _solved(
-        self, term: Term, space: SearchSpace, slot: int, samples: Array, gone: Array, allowance: Allowance
+        self, term: ScoreTerm, space: SearchSpace, slot: int, samples: Array, gone: Array, allowance: Allowance
     ) -> Proven:
         limited = replace(self, gap=allowance.gap, nodes=allowance.nodes, time_s=allowance.time_s)
         return limited._of(term, term.part, slot, gone[:0], space, gone).solved(samples)
@@ -151,7 +151,7 @@ class Certified:
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
+class _BatchSlot:
     """The search for one place of the batch."""
 
     score: MomentFunction
@@ -209,9 +209,9 @@ class _Direct:
         """Score of X (n, d), shape (n,)."""
         return self.bounds.value(X.to(self.bounds.process.scales.device)).cpu()
 
-    def sloped(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    def value_and_grad(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Score (n,) and gradient (n, d) of X (n, d)."""
-        value, gradient = self.bounds.sloped(X.to(self.bounds.process.scales.device))
+        value, gradient = self.bounds.value_and_grad(X.to(self.bounds.process.scales.device))
         return value.cpu(), gradient.cpu()
 
 

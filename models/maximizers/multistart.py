@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from fieldcraft.models.acquisition import BoundedScore, Score, SlopedScore, ViolationScore
+from fieldcraft.models.acquisition import BoundedScore, DifferentiableScore, Score, ViolationScore
 from fieldcraft.models.feasibility.least_violation import Room, least_violation
 from fieldcraft.models.maximizer import SAME, Candidates
 from fieldcraft.models.numerics.neighbours import neighbours
@@ -82,7 +82,7 @@ class Multistart:
         chosen, values = np.empty((0, space.dimension)), np.empty(0)
         before = chosen if taken is None else taken
         for slot in range(q):
-            place = _Place(score, slot, torch.tensor(chosen), space, np.vstack([before, chosen]))
+            place = _BatchSlot(score, slot, torch.tensor(chosen), space, np.vstack([before, chosen]))
             X = everything
             if X is None:
                 X = np.vstack([take(samples, self.n_samples), place.around_anchors(rng)])
@@ -106,10 +106,10 @@ class Multistart:
         Raises:
             ValueError: the score is not finite somewhere, or a discrete space has no point left.
         """
-        place = _Place(score, slot, torch.tensor(chosen), space, gone)
+        place = _BatchSlot(score, slot, torch.tensor(chosen), space, gone)
         return self._fill(place, place.remaining(X), exhaustive=False)
 
-    def _fill(self, place: "_Place", X: Array, *, exhaustive: bool) -> tuple[Array, float]:
+    def _fill(self, place: "_BatchSlot", X: Array, *, exhaustive: bool) -> tuple[Array, float]:
         values = place.values(X)
         if exhaustive or self.n_starts == 0:
             return place.said(*_best(X, values))
@@ -117,14 +117,14 @@ class Multistart:
         point, value = self._improve(place, X[starts], values[starts])
         return place.said(*(self._hop(place, point, value) if np.any(place.fixed) else (point, value)))
 
-    def _improve(self, place: "_Place", starts: Array, values: Array) -> tuple[Array, float]:
+    def _improve(self, place: "_BatchSlot", starts: Array, values: Array) -> tuple[Array, float]:
         """The best among feasible starts (s, d) with values (s,) and the points that gradients reach from them."""
         if np.all(place.fixed):
             return _best(starts, values)
         polished = place.free(self._polish(place, starts))
         return _best(np.vstack([starts, polished]), np.append(values, place.values(polished)))
 
-    def _hop(self, place: "_Place", point: Array, value: float) -> tuple[Array, float]:
+    def _hop(self, place: "_BatchSlot", point: Array, value: float) -> tuple[Array, float]:
         """Move a point to better values of its discrete variables, one after the other, until none is better."""
         for _ in range(_MOST_HOPS):
             near = place.free(neighbours(place.space, point))
@@ -138,7 +138,7 @@ class Multistart:
             point, value = there, reached
         return point, value
 
-    def _polish(self, place: "_Place", starts: Array) -> Array:
+    def _polish(self, place: "_BatchSlot", starts: Array) -> Array:
         """Feasible points reached by gradients from feasible starts (s, d), shape (s or s + 1, d)."""
         if place.bounded is not None:
             ends = self._keep_within(place, place.bounded, starts)
@@ -151,13 +151,13 @@ class Multistart:
             ends = np.vstack([together, self._ascend_alone(place, leader)])
         return place.space.repair(ends)
 
-    def _keep_within(self, place: "_Place", bounded: BoundedScore, starts: Array) -> Array:
+    def _keep_within(self, place: "_BatchSlot", bounded: BoundedScore, starts: Array) -> Array:
         """Points reached from starts (s, d) under the bounds of a score: all by a penalty, the best also by SLSQP."""
         together = starts if place.space.constraints else self._ascend(place, starts, _SHARED_ACCURACY)
         leaders = together[np.argsort(-place.values(together, _NEAR), kind="stable")[:_LEADERS]]
         return np.vstack([together, *(self._ascend_constrained(place, x, bounded)[None] for x in leaders)])
 
-    def _ascend_alone(self, place: "_Place", leader: Array) -> Array:
+    def _ascend_alone(self, place: "_BatchSlot", leader: Array) -> Array:
         """Point reached from one (1, d): first over the kinks of a violation, then by gradients; (1, d)."""
         score = place.score
         if isinstance(score, ViolationScore) and place.values(leader)[0] < 0:
@@ -167,7 +167,7 @@ class Multistart:
                 return leader
         return self._ascend(place, leader, _FULL_ACCURACY)
 
-    def _ascend(self, place: "_Place", starts: Array, accuracy: float) -> Array:
+    def _ascend(self, place: "_BatchSlot", starts: Array, accuracy: float) -> Array:
         """L-BFGS-B on the sum over starts (s, d): one batched value and gradient an iteration.
 
         It ends when an iteration gains less than ``accuracy``, relative to the sum.
@@ -184,7 +184,7 @@ class Multistart:
         )
         return np.asarray(np.clip(found.x.reshape(starts.shape), lower, upper))
 
-    def _ascend_constrained(self, place: "_Place", start: Array, bounded: BoundedScore | None = None) -> Array:
+    def _ascend_constrained(self, place: "_BatchSlot", start: Array, bounded: BoundedScore | None = None) -> Array:
         """SLSQP from one start (d,) under the known constraints and the bounds of a score; (d,)."""
         lower, upper = _box(place.space, start)
         kept = _known(place.space, start)
@@ -204,7 +204,7 @@ class Multistart:
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
+class _BatchSlot:
     """The score of one place of the batch, as functions of arrays, and the points it cannot have, shape (k, d)."""
 
     score: Score
@@ -292,12 +292,12 @@ class _Place:
         squared excesses of a bounded score are added to that.
         """
 
-        sloped = self.score.sloped if isinstance(self.score, SlopedScore) else None
+        value_and_grad = self.score.value_and_grad if isinstance(self.score, DifferentiableScore) else None
 
         def loss(flat: Array) -> tuple[float, Array]:
-            X = torch.tensor(flat.reshape(starts.shape), requires_grad=sloped is None)
-            if sloped is not None:
-                values, gradient = sloped(X, self.slot, self.chosen)
+            X = torch.tensor(flat.reshape(starts.shape), requires_grad=value_and_grad is None)
+            if value_and_grad is not None:
+                values, gradient = value_and_grad(X, self.slot, self.chosen)
                 return _checked(-values.sum(), -gradient, X)
             return self._with_gradient(-self.score.value(X, self.slot, self.chosen).sum(), X)
 

@@ -20,8 +20,8 @@ from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
 from fieldcraft.models.numerics.point_sets import sobol_points, take
 from fieldcraft.models.observations import Array
-from fieldcraft.models.peer import require
-from fieldcraft.models.scoring.separable import SeparableScore, Term
+from fieldcraft.models.rival import require
+from fieldcraft.models.scoring.separable import ScoreTerm, SeparableScore
 from fieldcraft.physics.space import SearchSpace
 
 # Points of each kind from which the program starts, and solutions of the subproblem among them: the paper's.
@@ -44,13 +44,13 @@ class PKMIQP:
 
     Args:
         gap: Distance of the program's bound to its best value at which it ends, > 0, in standard deviations of the
-            readings.
+            results.
         nodes: Nodes of SCIP's tree for each place of the batch, >= 1; then it ends with the gap that is left.
         time_s: Wall time in seconds for each place; None for no limit. A search that it ended cannot be repeated bit
             for bit, and the trial's origin records this.
         form: "r" (the paper): the kernel is linear in pieces of the distance r, and r^2 a quadratic of x; "q": in
             pieces of q = r^2, of which one quadratic serves all inputs.
-        exact_gram: True: the covariance of the readings is the kernel's own and only k(x, X) is approximated; a
+        exact_gram: True: the covariance of the results is the kernel's own and only k(x, X) is approximated; a
             variance that comes out below zero counts as zero. False: the paper's published form, where the covariance
             is interpolated too and its diagonal raised until the smallest eigenvalue is 1e-6. The program may then
             optimise noise; a remark states the number added.
@@ -107,7 +107,7 @@ class PKMIQP:
         processes: list[PiecewiseProcess] = []
         for slot in range(q):
             processes.append(self._process(bound, chosen, space))
-            place = _Place(bound, processes[-1], slot, chosen, space, np.vstack([before, chosen]), self)
+            place = _BatchSlot(bound, processes[-1], slot, chosen, space, np.vstack([before, chosen]), self)
             x, certificate = place.solved(take(samples, self.n_samples))
             chosen = np.vstack([chosen, x])
             certificates.append(certificate)
@@ -126,7 +126,7 @@ class PKMIQP:
             )
 
     def _process(self, score: MomentScore, chosen: Array, space: SearchSpace) -> PiecewiseProcess:
-        believed = unit_process(score.believed(torch.tensor(chosen)), "maximizer pk_miqp", "maximizer: multistart")
+        believed = unit_process(score.fantasized(torch.tensor(chosen)), "maximizer pk_miqp", "maximizer: multistart")
         made = self._exact(believed, float(score.optimism or 0.0), space)
         if self.exact_gram:
             return made
@@ -142,7 +142,7 @@ class PKMIQP:
         """The batch, one program for each group and place."""
         processes: list[PiecewiseProcess] = []
 
-        def prepare(terms: Sequence[Term], spaces: Sequence[SearchSpace], slot: int) -> list[Solve]:
+        def prepare(terms: Sequence[ScoreTerm], spaces: Sequence[SearchSpace], slot: int) -> list[Solve]:
             for part in spaces:
                 self.refuse_space(part)
             made = self._processes(terms, spaces)
@@ -153,7 +153,7 @@ class PKMIQP:
         search = GroupSearch(Allowance(self.gap, self.nodes, self.time_s), self.n_samples, prepare)
         return replace(search.maximize(score, space, q, rng, taken), remarks=_remarks(processes))
 
-    def _processes(self, terms: Sequence[Term], spaces: Sequence[SearchSpace]) -> list[PiecewiseProcess]:
+    def _processes(self, terms: Sequence[ScoreTerm], spaces: Sequence[SearchSpace]) -> list[PiecewiseProcess]:
         pairs = zip(terms, spaces, strict=True)
         made = [self._exact(term.part, term.optimism, space) for term, space in pairs]
         if self.exact_gram:
@@ -162,13 +162,13 @@ class PKMIQP:
         variances = [term.part.size**2 for term in terms]
         return interpolated(made, variances, part.fit.targets.numpy(), part.noise_variance * part.size**2)
 
-    def _solve(self, term: Term, process: PiecewiseProcess, space: SearchSpace, slot: int) -> Solve:
+    def _solve(self, term: ScoreTerm, process: PiecewiseProcess, space: SearchSpace, slot: int) -> Solve:
         """The search of one group. Points gone do not enter its program, which is therefore solved once."""
         known: list[_Searched] = []
 
         def solve(samples: Array, gone: Array, allowance: Allowance) -> Proven:
             options = replace(self, gap=allowance.gap, nodes=allowance.nodes, time_s=allowance.time_s)
-            place = _Place(term, process, slot, gone[:0], space, gone, options)
+            place = _BatchSlot(term, process, slot, gone[:0], space, gone, options)
             if known:
                 x, certificate = place.chosen_from(known[0])
                 return x, replace(certificate, nodes=0)
@@ -187,7 +187,7 @@ class _Searched:
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
+class _BatchSlot:
     """The search for one place of the batch."""
 
     score: Score

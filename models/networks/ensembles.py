@@ -1,4 +1,4 @@
-"""Networks trained on readings only: the rows of their loss, and their training."""
+"""Networks trained on results only: the rows of their loss, and their training."""
 
 import math
 from abc import ABC, abstractmethod
@@ -21,14 +21,14 @@ from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import Report
 
-# Exactly known readings would leave the ridge at zero and the normal equations singular.
+# Exactly known results would leave the ridge at zero and the normal equations singular.
 _LEAST_NOISE_SD = 1e-4
 # Numbers alive at once for each row of each network: copies of what its neurons give, and of its rows of the Jacobian
 # and of the Gram matrix.
 _ACTIVATIONS, _JACOBIANS = 8, 3
 
 
-class ReadingLoss:
+class MisfitLoss:
     """sum (h(x) - y)^2 + ridge ||theta - theta_0||^2 for k networks (see ``models.networks.training.LeastSquares``)."""
 
     def __init__(self, network: Network, X: Tensor, targets: Tensor, anchor: Tensor, ridge: float) -> None:
@@ -73,7 +73,7 @@ class Training:
         steps: Adam steps.
         rate: Adam's first step size.
         refinements: Damped Gauss-Newton steps after Adam.
-        noise: Standard deviation of a reading, in target units, if it is not known; its square is the ridge.
+        noise: Standard deviation of a result, in target units, if it is not known; its square is the ridge.
         memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
 
     Raises:
@@ -106,7 +106,7 @@ class Training:
         return Network(data.X.shape[1], self.width, self.depth, self.activation, self.frequency)
 
     def noise_sd(self, data: Observations) -> float:
-        """Standard deviation of a reading, in target units."""
+        """Standard deviation of a result, in target units."""
         known = data.noise_variance
         return self.noise if known is None else max(math.sqrt(known), _LEAST_NOISE_SD)
 
@@ -131,7 +131,7 @@ class Training:
         anchor = network.initial(self.networks, torch_generator(rng)) if start is None else start["anchor"]
         place = device()
         X, targets = torch.tensor(data.X).to(place), torch.tensor(data.targets).to(place)
-        problem = ReadingLoss(network, X, targets, anchor.to(place), self.noise_sd(data) ** 2)
+        problem = MisfitLoss(network, X, targets, anchor.to(place), self.noise_sd(data) ** 2)
         begun = State.begin(problem.anchor) if start is None else State.of(start, problem.anchor)
         kept = {**stamped(data), "anchor": anchor}
         schedule = Schedule(self.steps, self.rate, 0.1, self.refinements)
@@ -147,7 +147,7 @@ def metrics_of(state: Mapping[str, Tensor]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class ValueNetworks(ABC):
-    """A surrogate whose draws are networks trained on the readings, each from its own weights."""
+    """A surrogate whose draws are networks trained on the results, each from its own weights."""
 
     uses_physics: ClassVar[bool] = False
 

@@ -22,8 +22,8 @@ class MembersPosterior:
         members: Function from encoded points (n, d) to each member's value, shape (k, n).
         transform: Shape (k, k), the identity before any point is believed.
         divisor: k - 1 for members that are draws, k for members of a mixture, infinite for a point estimate.
-        noise: Variance of a reading that is believed, in squared target units, positive.
-        scaling: Map between targets and readings.
+        noise: Variance of a result that is believed, in squared target units, positive.
+        scaling: Map between targets and results.
         metrics: Metrics of the fit.
         kept: Its state.
         within: Variance that each point has within its members, shape (n,); None for none. Conditioning does not change
@@ -72,8 +72,8 @@ class MembersPosterior:
 
         return function
 
-    def believe(self, X: Tensor) -> "MembersPosterior":
-        """Posterior given readings at X (m, d) equal to the mean, by the ensemble transform (Bishop et al., 2001).
+    def fantasize(self, X: Tensor) -> "MembersPosterior":
+        """Posterior given results at X (m, d) equal to the mean, by the ensemble transform (Bishop et al., 2001).
 
         With S = D(X) / sqrt(divisor) the deviations are multiplied by (I + S S^T / noise)^(-1/2), which keeps their
         mean at zero and gives the covariance of the Gaussian that the members span, conditioned.

@@ -246,7 +246,7 @@ def train(
     if lost := int(state.lost.sum()):
         raise ValueError(
             f"Training of {lost} of {len(state.loss)} networks became non-finite, and {schedule.restarts} restarts at "
-            f"smaller rates did too: lower the rate ({schedule.rate}) or check the readings and the equation."
+            f"smaller rates did too: lower the rate ({schedule.rate}) or check the results and the equation."
         )
     return state
 

@@ -13,11 +13,11 @@ ENCODED_MEAN = UNIT_MEAN + math.log(2.0)
 TANGENT_SD = 0.5
 """Of a tangent kernel."""
 EQUATION = (0.0, 0.5)
-"""Mean and sd where an equation is imposed, over [-1, 1]: half the box's width, which few readings move far."""
+"""Mean and sd where an equation is imposed, over [-1, 1]: half the box's width, which few results move far."""
 
 _TANGENT = {"sine": 0.41, "erf": 0.41, "tanh": 0.41, "relu": 0.5}
 # As many times that for functions nearly linear in most coordinates, as engineers' constraints are, which a dozen
-# trials then foretell; readings of rugged ones make the shorter scale the more probable.
+# trials then foretell; results of rugged ones make the shorter scale the more probable.
 _SMOOTH = 3.0
 
 

@@ -54,7 +54,7 @@ def equation_rows(physics: Physics) -> int:
 
 @dataclass(frozen=True)
 class Trained:
-    """Networks trained on readings and residual (methods, section 3, `engine: trained`).
+    """Networks trained on results and residual (methods, section 3, `engine: trained`).
 
     Args:
         networks: Independent networks k; at least the batch size. Each is one draw.
@@ -62,7 +62,7 @@ class Trained:
         depth: Hidden layers.
         activation: tanh or sine.
         frequency: Factor on the first layer's weights; larger means rougher functions before any data.
-        nu: Factor of the prediction nu h, in standard deviations of the readings.
+        nu: Factor of the prediction nu h, in standard deviations of the results.
         weight: Weight of one squared residual against one squared misfit; the residual is divided by the operator's
             largest encoded coefficient.
         steps: Adam steps.
@@ -71,7 +71,7 @@ class Trained:
         refinements: Damped Gauss-Newton steps after Adam. With too few the network is too smooth near a sharp peak.
         exact_draw: Add the second tangent term, the ridge and the perturbed targets, which make a wide network's
             minimiser a posterior draw (linear equations only); false is the paper.
-        noise: Standard deviation of a reading in target units that an exact draw assumes if it is not known.
+        noise: Standard deviation of a result in target units that an exact draw assumes if it is not known.
         memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
     """
 
@@ -154,7 +154,7 @@ class Trained:
 
     def _noise_sd(self, data: Observations) -> float:
         known = data.noise_variance
-        # Exactly known readings would leave the ridge at zero and the normal equations singular.
+        # Exactly known results would leave the ridge at zero and the normal equations singular.
         return self.noise if known is None else max(math.sqrt(known), 1e-4)
 
     def _fixed(self, network: Network, data: Observations, physics: Physics, rng: np.random.Generator) -> Fixed:

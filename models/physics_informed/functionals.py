@@ -1,6 +1,6 @@
 """Linear functionals of a field at points: its value, or a second-order differential operator of it.
 
-Readings and the rows of a linear equation are both of this kind, so one covariance covers both.
+Results and the rows of a linear equation are both of this kind, so one covariance covers both.
 """
 
 from dataclasses import dataclass
@@ -74,9 +74,9 @@ class Functionals:
 
 @dataclass(frozen=True)
 class JointRows:
-    """Rows of the joint model: r E rows of the equations, then n readings, as functionals of F fields.
+    """Rows of the joint model: r E rows of the equations, then n results, as functionals of F fields.
 
-    Row j reads sum_i functional_ij[field_i] = target_j; field 0 is the objective. Readings come last: a factor of the
+    Row j reads sum_i functional_ij[field_i] = target_j; field 0 is the objective. Results come last: a factor of the
     equations' rows is then the leading block of the factor of all, and a further reading is one more row.
 
     Args:
@@ -93,7 +93,7 @@ class JointRows:
         return len(self.targets)
 
     def with_values(self, X: Tensor, targets: Tensor) -> "JointRows":
-        """The rows followed by further readings (k,) of the objective at X (k, d)."""
+        """The rows followed by further results (k,) of the objective at X (k, d)."""
         more = Functionals.values(X)
         nothing = Functionals(X, torch.zeros_like(more.zeroth))
         fields = tuple(field.joined(nothing if i else more) for i, field in enumerate(self.fields))
@@ -101,7 +101,7 @@ class JointRows:
 
 
 def joint_rows(data: Observations, physics: Physics, rows: tuple[LinearRow, ...]) -> JointRows:
-    """Linear equations at the collocation points and readings, in encoded coordinates and standardised targets."""
+    """Linear equations at the collocation points and results, in encoded coordinates and standardised targets."""
     Z = torch.from_numpy(physics.encode(physics.points))
     fields = tuple(_functionals(Z, rows, i) for i in range(len(rows[0].blocks)))
     sources = torch.cat([torch.from_numpy(row.source.copy()) for row in rows])

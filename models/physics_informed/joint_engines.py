@@ -1,4 +1,4 @@
-"""Engines that condition a Gaussian process on readings and on a linear equation's rows together."""
+"""Engines that condition a Gaussian process on results and on a linear equation's rows together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,10 +36,10 @@ class JointModel:
     """Result of an engine without the hyper-parameters.
 
     Args:
-        rows: Equations and readings.
+        rows: Equations and results.
         covariances: kappa of each field.
         belief: Prior of the hyper-parameters.
-        scaling: Map between targets and readings.
+        scaling: Map between targets and results.
         remarks: Notes on how it was made.
         kept: Tensors the engine needs to build this again.
     """
@@ -153,7 +153,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class NTK:
-    """The tangent kernel of a smooth network, readings and equation rows alike (methods, section 3, `engine: ntk`).
+    """The tangent kernel of a smooth network, results and equation rows alike (methods, section 3, `engine: ntk`).
 
     The network's first weights are drawn afresh for each fit; its input scales, output scale and noises are chosen by
     marginal likelihood. An equation that is not linear is linearised at the network of the first weights.

@@ -1,8 +1,8 @@
 """Hyper-parameters of the joint process by marginal likelihood, with exact gradients, under weak normal priors.
 
-The maximised quantity is p(y | u), the likelihood of the readings given the equation's rows, and not p(y, u): the
+The maximised quantity is p(y | u), the likelihood of the results given the equation's rows, and not p(y, u): the
 equation is a fact to condition on and not a sample of the prior. Otherwise hundreds of rows that all read exactly zero
-would select the flattest prior, in which they are likeliest, whatever the few readings are.
+would select the flattest prior, in which they are likeliest, whatever the few results are.
 """
 
 import math
@@ -36,7 +36,7 @@ class Belief:
     Args:
         scales: Of an input scale (``Hyper.scales``).
         sds: Of an output scale.
-        noise: Of a reading's noise variance, if it is not known.
+        noise: Of a result's noise variance, if it is not known.
         slack: Of an equation's.
         starts: Added to the mean of ``scales`` for each start of the search.
     """
@@ -55,7 +55,7 @@ class Belief:
 
 
 def log_evidence(process: JointProcess, rows: JointRows) -> Tensor:
-    """log p(y | u) of the readings given the equations' rows, shape ().
+    """log p(y | u) of the results given the equations' rows, shape ().
 
     Raises:
         ValueError: the covariance is not positive definite to rounding.
@@ -74,9 +74,9 @@ def choose_hyper(
 
     Args:
         covariances: kappa of each field.
-        rows: Equations and readings.
+        rows: Equations and results.
         belief: Prior of the hyper-parameters.
-        noise_variance: Variance of a reading, in squared target units, if it is known; None to fit it.
+        noise_variance: Variance of a result, in squared target units, if it is known; None to fit it.
 
     Raises:
         ValueError: no start has a covariance that is positive definite to rounding.

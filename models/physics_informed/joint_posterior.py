@@ -1,4 +1,4 @@
-"""Posterior of the joint process, conditioned on readings and a linear equation's rows together."""
+"""Posterior of the joint process, conditioned on results and a linear equation's rows together."""
 
 import math
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ _DELTA = 0.1
 
 @dataclass(frozen=True, eq=False)
 class JointPosterior:
-    """t(x) given the equations' rows and the readings.
+    """t(x) given the equations' rows and the results.
 
     Args:
         process: The prior at its chosen hyper-parameters.
         rows: All rows conditioned on.
         factor: Of their covariance, noise included.
         weights: Its inverse times the rows' targets, shape (N,).
-        scaling: Map between targets and readings.
+        scaling: Map between targets and results.
         metrics: Evidence, hyper-parameters and information gains.
         remarks: Notes on how it was made.
         kept: The state.
@@ -61,8 +61,8 @@ class JointPosterior:
 
         return function
 
-    def believe(self, X: Tensor) -> "JointPosterior":
-        """Posterior conditioned on readings at X (k, d) equal to the mean, with the noise of the data: k rows more."""
+    def fantasize(self, X: Tensor) -> "JointPosterior":
+        """Posterior conditioned on results at X (k, d) equal to the mean, with the noise of the data: k rows more."""
         if len(X) == 0:
             return self
         with torch.no_grad():
@@ -71,11 +71,11 @@ class JointPosterior:
             cross = self.process.gram(more, self.rows.fields)
             corner = self.process.gram(more, more) + torch.diag(self.process.noises(rows)[len(self.rows) :])
             factor = self.factor.append(cross, corner)
-        # Readings at the mean pull it nowhere.
+        # Results at the mean pull it nowhere.
         return replace(self, rows=rows, factor=factor, weights=torch.cat([self.weights, torch.zeros(len(X)).double()]))
 
     def log_predictive(self) -> Tensor:
-        """log density of each reading given the other rows of both kinds, shape (n,)."""
+        """log density of each result given the other rows of both kinds, shape (n,)."""
         return leave_one_out(self.factor, self.rows.targets)[self.rows.equations :]
 
     def state(self) -> dict[str, Tensor]:

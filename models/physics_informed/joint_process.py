@@ -1,4 +1,4 @@
-"""The joint Gaussian process of readings and of a linear equation's rows, whatever the covariance (methods, section 3).
+"""The joint Gaussian process of results and of a linear equation's rows, whatever the covariance (methods, section 3).
 
     K = [[K_rr + l2 I, K_ru], [K_ur, K_uu + l1 I]],   K_ur = N' k,   K_rr = N N' k
 
@@ -54,7 +54,7 @@ class Hyper:
     Args:
         scales: Of each field's input scales, shape (F, d), for encoded coordinates.
         sds: Of each field's output scale, shape (F,), in target units and in the auxiliary fields' own sizes.
-        noise: Of the variance l1 of a reading, in squared target units, shape ().
+        noise: Of the variance l1 of a result, in squared target units, shape ().
         slack: Of the variance l2 of an equation's row as a share of the row's mean prior variance, shape ().
     """
 
@@ -103,7 +103,7 @@ class JointProcess:
         return self._variances[0] * self.covariances[0].diagonal(at)
 
     def draw(self, rows: JointRows, rng: np.random.Generator) -> tuple[Function, Tensor]:
-        """The objective of a prior draw, and the readings of the draw in all rows (N,), noise included."""
+        """The objective of a prior draw, and the results of the draw in all rows (N,), noise included."""
         d = rows.fields[0].points.shape[1]
         drawn = [covariance.sample(d, rng) for covariance in self.covariances]
         parts = zip(drawn, self._scaled(rows.fields), self.hyper.sds.exp(), strict=True)

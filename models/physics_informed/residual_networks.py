@@ -1,4 +1,4 @@
-"""Networks trained on readings and on the residual of an equation: the rows of their loss, and their posterior."""
+"""Networks trained on results and on the residual of an equation: the rows of their loss, and their posterior."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -186,7 +186,7 @@ class NetworkPosterior:
         theta: Trained weights, shape (k, F p), float64 on the CPU; the first p are the objective's.
         fixed: Quantities that their training held fixed.
         nu: Factor of the prediction.
-        scaling: Map between targets and readings.
+        scaling: Map between targets and results.
         metrics: Metrics of the training.
         remarks: Restarts, if there were any.
         rest: The last checkpoint of the training, as tensors.
@@ -233,7 +233,7 @@ class NetworkPosterior:
 
         return function
 
-    def believe(self, X: Tensor) -> "NetworkPosterior":
+    def fantasize(self, X: Tensor) -> "NetworkPosterior":
         """The posterior itself: its draws are independent by construction, so a pending point changes none of them."""
         return self
 

@@ -1,6 +1,6 @@
 """Residual of an equation in the units a surrogate learns in: encoded coordinates, standardised targets.
 
-A reading is ``y = mean + sign sd t`` and an auxiliary field ``a = sign size s``. With ``N`` linear, ``N[y] = g``
+A result is ``y = mean + sign sd t`` and an auxiliary field ``a = sign size s``. With ``N`` linear, ``N[y] = g``
 becomes ``N[t] = sign (g - mean N[1]) / sd``, and a derivative by a physical variable is the one by its encoded
 coordinate divided by ``half``. Every equation is divided by its largest encoded coefficient, so that one weight suits
 all equations and units.

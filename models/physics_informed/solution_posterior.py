@@ -41,7 +41,7 @@ class SolutionPosterior:
         sizes: Prior standard deviation of each coefficient, shape (K,).
         weights: The posterior of w.
         background: The particular solution; None if it is zero.
-        scaling: Map between targets and readings.
+        scaling: Map between targets and results.
         metrics: Evidence and hyper-parameters.
         digest: Digest of the data, as bytes, shape (32,).
     """
@@ -82,14 +82,14 @@ class SolutionPosterior:
 
         return function
 
-    def believe(self, X: Tensor) -> "SolutionPosterior":
-        """Posterior conditioned on readings at X (k, d) equal to the mean, with the noise of the data."""
+    def fantasize(self, X: Tensor) -> "SolutionPosterior":
+        """Posterior conditioned on results at X (k, d) equal to the mean, with the noise of the data."""
         if len(X) == 0:
             return self
-        return replace(self, weights=self.weights.believe(self._rows(X.detach())))
+        return replace(self, weights=self.weights.fantasize(self._rows(X.detach())))
 
     def log_predictive(self) -> Tensor:
-        """log density of each reading given the others, shape (n,): exact for the linear model of the weights."""
+        """log density of each result given the others, shape (n,): exact for the linear model of the weights."""
         return self.weights.log_predictive()
 
     def state(self) -> dict[str, Tensor]:
@@ -113,7 +113,7 @@ _METRICS = ("log_evidence", "log_scale", "log_decay", "log_noise", "functions")
 
 
 def fit_solutions(data: Observations, physics: Physics, degree: int, digest: Tensor) -> SolutionPosterior:
-    """Condition the prior over exact solutions on the readings, its hyper-parameters chosen by evidence.
+    """Condition the prior over exact solutions on the results, its hyper-parameters chosen by evidence.
 
     Raises:
         ValueError: the equation is not linear, or polynomials of this degree do not solve it.

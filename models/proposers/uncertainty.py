@@ -21,7 +21,7 @@ from fieldcraft.physics.space import SearchSpace
 
 # Points chosen from one pool of candidates before the next is drawn; part of the sequence's definition.
 _POINTS = 64
-# Noise variance of a reading, relative to the largest prior variance of a pool; and what is rounding of it.
+# Noise variance of a result, relative to the largest prior variance of a pool; and what is rounding of it.
 _NOISE = 1e-4
 _EQUAL = 1e-10
 
@@ -30,7 +30,7 @@ _EQUAL = 1e-10
 class Uncertainty:
     """Points one after the other at the Sobol candidate of largest posterior variance, given those before.
 
-    The variance does not depend on readings, so the sequence needs none. The kernel is that of one randomly initialised
+    The variance does not depend on results, so the sequence needs none. The kernel is that of one randomly initialised
     network, determined by the address of the randomness.
 
     Args:

@@ -33,7 +33,7 @@ class Bound:
             (Neural-CBO: Phan-Trong, 2024, chapter 4), and two standard deviations for designs that fail.
         fallback: When violation is minimised: until an observed point is ``believed`` feasible, or only if the
             maximizer finds the region of the bounds ``empty`` (as optimistic methods do: Xu et al., 2023).
-        norm: B > 0, the norm of a constraint in standard deviations of its readings (with "gamma").
+        norm: B > 0, the norm of a constraint in standard deviations of its results (with "gamma").
         subgaussian: R > 0 of the readings' noise, in the same unit (with "gamma").
         failure: Probability with which the bounds may fail (with "gamma").
 

@@ -88,11 +88,11 @@ class AnalyticScore:
         """Acquisition at X (n, d), shape (n,), given the points ``chosen`` (j, d) for earlier places."""
         return torch.as_tensor(self._for(chosen)(X.unsqueeze(-2)))
 
-    def believed(self, chosen: Tensor) -> Posterior:
+    def fantasized(self, chosen: Tensor) -> Posterior:
         """The posterior with pending points and those ``chosen`` (j, d) read at their mean."""
         points = torch.cat([self.pending, chosen.detach()])
         beliefs = about_objective(self.posterior)
-        return beliefs.believe(points) if len(points) else beliefs
+        return beliefs.fantasize(points) if len(points) else beliefs
 
     def after(self, chosen: Tensor) -> "AnalyticScore":
         """The same score, with ``worth`` for the place after the points ``chosen`` (j, d)."""
@@ -109,5 +109,5 @@ class AnalyticScore:
         key = chosen.detach().numpy().tobytes()
         if key not in self._built:
             points = torch.cat([self.pending, chosen.detach()])
-            self._built[key] = self.acquisition(PosteriorModel(self.believed(chosen)), points)
+            self._built[key] = self.acquisition(PosteriorModel(self.fantasized(chosen)), points)
         return self._built[key]

@@ -72,7 +72,7 @@ class ConditionedScore:
         key = chosen.detach().numpy().tobytes()
         if key not in self._built:
             believed = torch.cat([self.pending, chosen.detach()])
-            posterior = self.posterior.believe(believed) if len(believed) else self.posterior
+            posterior = self.posterior.fantasize(believed) if len(believed) else self.posterior
             # Scores are asked for without gradients too, but what is searched for while building needs them.
             with seeded(np.random.default_rng(self.seed)), torch.enable_grad():
                 self._built[key] = self.build(posterior)

@@ -12,7 +12,7 @@ from fieldcraft.models.surrogate import Posterior
 def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tensor]:
     """Least posterior mean among the observed points, and its uncertainty; two numbers.
 
-    The uncertainty is the standard deviation there if the noise of the readings is stated, and else 0. Under unknown
+    The uncertainty is the standard deviation there if the noise of the results is stated, and else 0. Under unknown
     constraints only points believed feasible count; if there are none, all points count.
 
     Args:
@@ -34,7 +34,7 @@ def incumbent(posterior: Posterior, data: Observations, points: Tensor, doubts: 
 
     Under noise the best point is itself uncertain. If improvement were measured from its mean, the points beside it, as
     good and as uncertain, would always promise an improvement and could hold the search there. The level is a mean and
-    not a reading, so that one lucky reading does not stop the search. Noise that is not stated counts as none.
+    not a result, so that one lucky result does not stop the search. Noise that is not stated counts as none.
 
     Points that count as read at their mean (Ginsbourger et al., 2010: the Kriging believer) are included if they are
     believed feasible. Measured from a worse level, the points beside them would promise the same improvement again.
@@ -42,7 +42,7 @@ def incumbent(posterior: Posterior, data: Observations, points: Tensor, doubts: 
     Args:
         posterior: Beliefs from the data.
         data: At least one observation.
-        points: Encoded points without a reading that are believed, shape (k, d).
+        points: Encoded points without a result that are believed, shape (k, d).
         doubts: Factor of the uncertainty that is subtracted; 0 measures from the best mean.
     """
     best, doubt = best_belief(posterior, data)

@@ -14,7 +14,7 @@ _LEAST_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class ScoreTerm:
     """b sd - mean of one part, with b in units in which its prior variance is 1.
 
     Args:
@@ -53,7 +53,7 @@ class SeparableScore:
     pending: Tensor
     weights: tuple[float, ...]
     # A place is asked about hundreds of times with the same points chosen: condition on them once.
-    _built: dict[bytes, tuple[Term, ...]] = field(default_factory=dict, repr=False)
+    _built: dict[bytes, tuple[ScoreTerm, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def groups(self) -> Groups:
@@ -66,12 +66,12 @@ class SeparableScore:
         values = [term.value(X[:, list(columns)], slot, chosen) for term, columns in pairs]
         return torch.stack(values).sum(0)
 
-    def terms(self, chosen: Tensor) -> tuple[Term, ...]:
+    def terms(self, chosen: Tensor) -> tuple[ScoreTerm, ...]:
         """The score of each group, a function of its coordinates alone, given ``chosen`` (j, d)."""
         key = chosen.detach().numpy().tobytes()
         if key not in self._built:
             points = torch.cat([self.pending, chosen.detach()])
-            believed = self.posterior.believe(points) if len(points) else self.posterior
+            believed = self.posterior.fantasize(points) if len(points) else self.posterior
             parts = zip(believed.terms, self.weights, strict=True)
-            self._built[key] = tuple(Term(part, b * part.size) for part, b in parts)
+            self._built[key] = tuple(ScoreTerm(part, b * part.size) for part, b in parts)
         return self._built[key]

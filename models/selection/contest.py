@@ -64,9 +64,9 @@ class Chosen:
         """q functions, as the chosen posterior draws them."""
         return self.posterior.draw(q, rng)
 
-    def believe(self, X: Tensor) -> "Chosen":
+    def fantasize(self, X: Tensor) -> "Chosen":
         """The choice, conditioned on X (k, d) having been read at the mean."""
-        return replace(self, posterior=self.posterior.believe(X))
+        return replace(self, posterior=self.posterior.fantasize(X))
 
     def state(self) -> dict[str, Tensor]:
         """The choice, the scores, and the chosen posterior's own state."""

@@ -1,4 +1,4 @@
-"""Score of a surrogate by its predictions of readings that it has not seen, on one scale for all surrogates."""
+"""Score of a surrogate by its predictions of results that it has not seen, on one scale for all surrogates."""
 
 import math
 from dataclasses import replace
@@ -13,7 +13,7 @@ from fieldcraft.models.surrogate import LeaveOneOut, Posterior, Surrogate, no_re
 LEAST_SD = 1e-3
 _MOST = -math.log(LEAST_SD * math.sqrt(2 * math.pi))
 _FEWEST = 3
-# Noise variances of a target among which the one that suits held-out readings best is looked for.
+# Noise variances of a target among which the one that suits held-out results best is looked for.
 _NOISES = np.logspace(-8, 1, 91)
 
 
@@ -57,7 +57,7 @@ def _held_out(surrogate: Surrogate, data: Observations, folds: int, rng: np.rand
         posterior = surrogate.fit(part, rng, None, no_report)
         with torch.no_grad():
             found = [values.numpy() for values in posterior.mean_var(torch.tensor(data.X[fold]))]
-        # Constant readings have no scale of their own: what is of order one to their surrogate is so here.
+        # Constant results have no scale of their own: what is of order one to their surrogate is so here.
         scaling = replace(part.scaling, sd=data.scaling.sd) if part.constant else part.scaling
         mean[fold] = data.scaling.to_target(scaling.to_physical(found[0]))
         variance[fold] = found[1] * (scaling.sd / data.scaling.sd) ** 2

@@ -1,4 +1,4 @@
-"""Choice by evidence: several surrogates are fitted, and the one that predicts unseen readings best proposes."""
+"""Choice by evidence: several surrogates are fitted, and the one that predicts unseen results best proposes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _DOUBTED = frozenset(name for name, surrogate in _KNOWN.items() if surrogate.use
 
 @dataclass(frozen=True)
 class Auto:
-    """Fit every candidate that applies, judge each by its predictions of readings it has not seen, keep the best.
+    """Fit every candidate that applies, judge each by its predictions of results it has not seen, keep the best.
 
     The score is the sum over the trials of the leave-one-out log predictive density, in nats, of standardised targets:
     in closed form where the posterior has one, else by ``folds`` refits. A candidate whose fit is refused is out, with

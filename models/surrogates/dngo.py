@@ -37,7 +37,7 @@ class DNGO:
         steps: Adam steps.
         rate: Adam's first step size.
         refinements: Damped Gauss-Newton steps after Adam.
-        noise: Standard deviation of a reading, in target units, if it is not known; its square is the ridge.
+        noise: Standard deviation of a result, in target units, if it is not known; its square is the ridge.
         memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
 
     Raises:

@@ -27,7 +27,7 @@ _COPIES = 8
 class GroupedGP(SummedGP):
     """Constant plus one process for each group of variables, each with its own size and length scales.
 
-    For an objective that is a sum of functions of few variables each: n readings then inform each of these functions,
+    For an objective that is a sum of functions of few variables each: n results then inform each of these functions,
     and the acquisition add_ucb is maximised group by group, whatever the number of variables. There is no interaction
     between groups; if there may be one, additive_gp learns its size.
 

@@ -27,7 +27,7 @@ _ENGINES: dict[str, type[_Engine]] = {"trained": Trained, "basis": Basis, "kerne
 
 @dataclass(frozen=True)
 class PhysicsInformed:
-    """A surrogate that learns from the readings and from N[f] = g at the collocation points.
+    """A surrogate that learns from the results and from N[f] = g at the collocation points.
 
     Args:
         engine: ``trained``: k networks trained on both, each one draw. ``basis``: a Gaussian prior over the equation's
@@ -40,7 +40,7 @@ class PhysicsInformed:
         activation: tanh or sine, of ``trained`` (sine) or ``ntk`` (sine).
         frequency: Factor on the first layer's weights of ``trained`` (3) or ``ntk`` (1); larger means rougher functions
             before any data.
-        nu: Factor of the prediction nu h of ``trained`` (6), in standard deviations of the readings.
+        nu: Factor of the prediction nu h of ``trained`` (6), in standard deviations of the results.
         weight: Weight of one squared residual against one squared misfit in ``trained`` (0.01); the residual is divided
             by the operator's largest encoded coefficient.
         steps: Adam steps of ``trained`` (0).
@@ -49,7 +49,7 @@ class PhysicsInformed:
         refinements: Damped Gauss-Newton steps of ``trained`` after Adam (100).
         exact_draw: Make a wide network of ``trained`` a posterior draw (false, as in the paper): add the second tangent
             term, the ridge and the perturbed targets. Linear equations only.
-        noise: Standard deviation of a reading in target units that an exact draw of ``trained`` assumes if it is not
+        noise: Standard deviation of a result in target units that an exact draw of ``trained`` assumes if it is not
             known (0.05).
         degree: Highest degree of the polynomials of ``basis``; by default the largest, up to 30, with at most 1,000
             polynomials.

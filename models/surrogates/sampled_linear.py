@@ -46,7 +46,7 @@ class SampledLinear(TangentSettings):
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
     ) -> TangentPosterior:
-        """Fit the hyper-parameters and condition on the readings (see Surrogate.fit); no checkpoint is needed.
+        """Fit the hyper-parameters and condition on the results (see Surrogate.fit); no checkpoint is needed.
 
         Raises:
             ValueError: the fit would need more than ``memory_gb``, or has no finite likelihood.

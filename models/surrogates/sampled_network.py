@@ -7,7 +7,7 @@ import torch
 
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.tangent.features import TangentNetwork
+from fieldcraft.models.tangent.features import TangentFeatures
 from fieldcraft.models.tangent.posteriors import NetworkDraws, TangentBelief, TangentPosterior
 from fieldcraft.models.tangent.trained import Members, TrainedTangent
 from fieldcraft.models.tangent.training import Start
@@ -42,7 +42,7 @@ class SampledNetwork(TrainedTangent):
         """Number of networks, which are all trained at once."""
         return self.networks
 
-    def begin(self, data: Observations, shape: TangentNetwork, noise: float, generator: torch.Generator) -> Start:
+    def begin(self, data: Observations, shape: TangentFeatures, noise: float, generator: torch.Generator) -> Start:
         """theta_0, theta_0' with a zero last layer, a_0 and the perturbed targets of every network."""
         k = self.networks
         pairs = [(shape.initial(generator), shape.initial(generator, "zero_last_layer")) for _ in range(k)]

@@ -14,7 +14,7 @@ from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import Function, Report
 from fieldcraft.models.tangent.convolution import Convolution
 from fieldcraft.models.tangent.features import Init, Perceptron
-from fieldcraft.models.tangent.features import TangentNetwork as Shape
+from fieldcraft.models.tangent.features import TangentFeatures as Shape
 from fieldcraft.models.tangent.kernel import Hyperparameters
 from fieldcraft.models.tangent.mirrored import Mirrored
 from fieldcraft.models.tangent.online_descent import one_pass
@@ -35,9 +35,9 @@ class TangentNetwork(TrainedTangent):
         init: theta_0. ``antisymmetric``: h(x; theta_0) = 0 and every layer's rows are kept; ``zero_last_layer`` is the
             theory's, which keeps the last layer's rows only; ``gaussian`` is the experiments'. ``mirrored`` is
             Neural-CBO's: equal halves under a last layer of fixed signs, relu, dense, with fixed hyper-parameters.
-        train: ``full``: on all readings in each iteration, by ``steps`` and ``refinements``. ``one_pass``: one step of
-            gradient descent of size ``rate`` for each reading, in the order of the trials, on the loss (y - h)^2 / 2
-            (Neural-CBO). It starts again from theta_0 in each iteration, because the readings are scaled again.
+        train: ``full``: on all results in each iteration, by ``steps`` and ``refinements``. ``one_pass``: one step of
+            gradient descent of size ``rate`` for each result, in the order of the trials, on the loss (y - h)^2 / 2
+            (Neural-CBO). It starts again from theta_0 in each iteration, because the results are scaled again.
         variance: ``exact``, or ``diagonal`` for Neural-UCB's and Neural-TS's approximation.
         draw: ``coherent`` functions, or normals ``independent`` at every point as in the paper.
         nu: Factor of the deviation.
@@ -77,7 +77,7 @@ class TangentNetwork(TrainedTangent):
             )
         if self.train == "one_pass" and self.steps:
             raise ValueError(
-                f"train is one_pass and steps is {self.steps}: one pass makes one step a reading; leave steps out."
+                f"train is one_pass and steps is {self.steps}: one pass makes one step a result; leave steps out."
             )
         if self.init == "mirrored":
             self._check_mirrored()
@@ -100,7 +100,7 @@ class TangentNetwork(TrainedTangent):
         return "zero_last_layer" if self.init == "zero_last_layer" else super().kernel_init
 
     def length(self, data: Observations) -> int:
-        """Number of the last step as in ``TrainedTangent.length``; one pass takes one step a reading."""
+        """Number of the last step as in ``TrainedTangent.length``; one pass takes one step a result."""
         return len(data) if self.train == "one_pass" else super().length(data)
 
     def fit_kernel(self, data: Observations, shape: Shape) -> tuple[Hyperparameters, float]:

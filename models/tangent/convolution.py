@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fieldcraft.models.tangent.features import Activation, Layer, Passes, TangentNetwork, activate, with_constant
+from fieldcraft.models.tangent.features import Activation, Layer, Passes, TangentFeatures, activate, with_constant
 
 _PATCH = 9
 
 
 @dataclass(frozen=True)
-class Convolution(TangentNetwork):
-    """Network over one image, with one convolution and one dense layer (see ``TangentNetwork`` for the shapes).
+class Convolution(TangentFeatures):
+    """Network over one image, with one convolution and one dense layer (see ``TangentFeatures`` for the shapes).
 
     Args:
         inputs: Number d of input coordinates, the image's and all others.

@@ -1,4 +1,4 @@
-"""Hyper-parameters of a tangent kernel: most probable given the readings, and determined by the readings alone.
+"""Hyper-parameters of a tangent kernel: most probable given the results, and determined by the results alone.
 
 The log marginal likelihood plus log-normal priors, maximised by L-BFGS-B with gradients through the layerwise Gram
 matrix. A campaign fits them again at every trial up to 50 and then whenever it has grown by 10%. They depend only on
@@ -18,7 +18,7 @@ from torch import Tensor
 from fieldcraft.models.linear.conditioning import marginal_slope
 from fieldcraft.models.numerics.length_scales import TANGENT_SD
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.tangent.features import Init, TangentNetwork, fixed, gram
+from fieldcraft.models.tangent.features import Init, TangentFeatures, fixed, gram
 from fieldcraft.models.tangent.kernel import LEAST_NOISE, Hyperparameters, TangentKernel
 
 FIT_ROWS = 1000
@@ -61,7 +61,7 @@ class Evidence:
         normalised: See ``TangentKernel``.
     """
 
-    network: TangentNetwork
+    network: TangentFeatures
     theta: Tensor
     X: Tensor
     y: Tensor
@@ -145,7 +145,7 @@ class Question:
         data: The trials themselves; questions are compared by the digest in their place.
     """
 
-    network: TangentNetwork
+    network: TangentFeatures
     digest: str
     centres: tuple[float, ...]
     normalised: bool
@@ -160,7 +160,7 @@ class Question:
 
 
 def hyperparameters(
-    network: TangentNetwork,
+    network: TangentFeatures,
     data: Observations,
     centres: tuple[float, ...],
     *,
@@ -169,7 +169,7 @@ def hyperparameters(
 ) -> tuple[Hyperparameters, float]:
     """Hyper-parameters for data, in its target units, and their log posterior for the trials they were fitted to.
 
-    They depend only on the first ``scheduled(n)`` trials, or on all if the readings of those are constant and give no
+    They depend only on the first ``scheduled(n)`` trials, or on all if the results of those are constant and give no
     scale. L-BFGS-B starts from the prior's mode and from the fit to the first half of those (to the largest power of
     two below), which is the warm start. Among several priors the one with the most probable result is taken, the first
     among equals. A process caches its results; another process computes the same numbers again.

@@ -80,7 +80,7 @@ class Passes:
         return sum(layer.size for layer in self.layers)
 
 
-class TangentNetwork(ABC):
+class TangentFeatures(ABC):
     """A network h(x; theta) with one output, whose tangent rows this module's functions use.
 
     ``theta`` is (..., p), or (..., 2p) for the antisymmetric pair (h(x; w) - h(x; w'))/sqrt(2), theta = (w, w').
@@ -291,8 +291,8 @@ def activate(z: Tensor, kind: Activation) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Perceptron(TangentNetwork):
-    """A fully connected network in the tangent parametrisation (see ``TangentNetwork`` for the shapes).
+class Perceptron(TangentFeatures):
+    """A fully connected network in the tangent parametrisation (see ``TangentFeatures`` for the shapes).
 
     z_l = w_std / sqrt(fan_in) W_l a_{l-1} + b_std b_l, a_l = psi(z_l), a_0 = (x, 1), h = z_L, all weights standard
     normal. The constant input coordinate is always included, so that the features are zero nowhere.

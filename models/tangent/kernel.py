@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fieldcraft.models.tangent.features import Layer, Passes, TangentNetwork, diagonal, project, scaled
+from fieldcraft.models.tangent.features import Layer, Passes, TangentFeatures, diagonal, project, scaled
 
 LEAST_LENGTH = 1e-12
 """Squared length of a row below which it is not made one: of dead neurons only, it is zero and stays zero."""
@@ -30,7 +30,7 @@ class Hyperparameters:
         scales: Length scale l of each encoded coordinate, shape (d,).
         output: s_f^2, variance.
         constant: c, variance.
-        noise: Variance of a reading.
+        noise: Variance of a result.
     """
 
     scales: Tensor
@@ -72,7 +72,7 @@ class TangentKernel:
         normalised: True if the rows are divided by their length.
     """
 
-    network: TangentNetwork
+    network: TangentFeatures
     theta: Tensor
     scales: Tensor
     output: float | Tensor

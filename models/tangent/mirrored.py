@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fieldcraft.models.tangent.features import Init, Layer, Passes, TangentNetwork, activate, with_constant
+from fieldcraft.models.tangent.features import Init, Layer, Passes, TangentFeatures, activate, with_constant
 
 
 @dataclass(frozen=True)
-class Mirrored(TangentNetwork):
+class Mirrored(TangentFeatures):
     """a(x; W) = q^T h_L(x), h_l = relu(W_l h_{l-1}) / sqrt(m), h_0 = (x, 1), with W_1, ..., W_L trained in full.
 
     At W_0 the two halves of a layer are equal and not connected, W_1 = (P; P) and W_l = ((P, 0), (0, P))

@@ -5,7 +5,7 @@ a_t. With B_t the sensitivities of N[h](z) to the streams of the layer's output,
 
     omega(z) = (s_l sum_t B_t(z) a_t(z)^T)_l,   <omega(z), omega(z')> = sum_l s_l^2 sum_tt' (B_t.B'_t') (a_t.a'_t')
 
-so that the joint Gram matrix of readings and equation rows needs no p-vector (methods.md section 3). Both passes are
+so that the joint Gram matrix of results and equation rows needs no p-vector (methods.md section 3). Both passes are
 written out, so that everything may be differentiated once more: by the points (and so by an input scale), by the
 coefficients and by theta.
 """
@@ -36,7 +36,7 @@ class Coefficients:
 
 
 def value_passes(network: Network, theta: Tensor, points: Tensor) -> Passes:
-    """Rows phi of readings at points (n, d), for weights (..., p)."""
+    """Rows phi of results at points (n, d), for weights (..., p)."""
     d = points.shape[1]
     return _passes(network, theta, with_constant(points)[:, None], points.new_zeros(1, d, d), points.new_ones(1, 1))
 

@@ -25,10 +25,10 @@ class TangentBelief:
     """A conditioned process, and draws that are mean + factor * deviation: N(mean, factor^2 sigma^2) at each point.
 
     Args:
-        process: Process conditioned on the readings.
+        process: Process conditioned on the results.
         factor: beta or nu, the size of a draw's deviation; 1 is the posterior itself.
-        perturbed: True if the noise of the readings is drawn too (see ``TangentProcess.deviations``).
-        scaling: Map between targets and readings.
+        perturbed: True if the noise of the results is drawn too (see ``TangentProcess.deviations``).
+        scaling: Map between targets and results.
         metrics: Metrics of the fit.
         remarks: Deviations from the options, in words.
         kept: Its state.
@@ -68,9 +68,9 @@ class TangentBelief:
         deviations = self.process.deviations(q, rng, perturbed=self.perturbed)
         return [self.process.function(self.process.mean_direction + self.factor * each) for each in deviations]
 
-    def believe(self, X: Tensor) -> Self:
-        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a reading."""
-        return replace(self, process=self.process.believe(X))
+    def fantasize(self, X: Tensor) -> Self:
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a result."""
+        return replace(self, process=self.process.fantasize(X))
 
     def information_gain(self) -> float:
         """1/2 log det(I + K / noise) of the tangent rows, in nats."""
@@ -83,10 +83,10 @@ class TangentBelief:
 
 @dataclass(frozen=True, eq=False)
 class TangentPosterior(TangentBelief):
-    """The process alone; predictions of a reading given the others are known in closed form."""
+    """The process alone; predictions of a result given the others are known in closed form."""
 
     def log_predictive(self) -> Tensor:
-        """log density of each reading given the others, shape (n,), by the process at its hyper-parameters."""
+        """log density of each result given the others, shape (n,), by the process at its hyper-parameters."""
         return self.process.log_predictive()
 
 
@@ -94,7 +94,7 @@ class TangentPosterior(TangentBelief):
 class NetworkDraws(TangentBelief):
     """k trained networks, each one draw; mean and variance are the process's.
 
-    Leaving a reading out requires training again without it, so there is no ``log_predictive``.
+    Leaving a result out requires training again without it, so there is no ``log_predictive``.
 
     Args:
         members: Network i as a function.
@@ -143,7 +143,7 @@ class Trained:
 class TrainedMean(TangentBelief):
     """N(h(x), nu^2 sigma^2(x)) with a trained network's h (Neural-BO: Phan-Trong et al., 2023).
 
-    Leaving a reading out requires training again without it, so there is no ``log_predictive``.
+    Leaving a result out requires training again without it, so there is no ``log_predictive``.
 
     Args:
         mean: h; a ``Trained`` network, or its replacement.

@@ -20,15 +20,15 @@ from fieldcraft.models.tangent.weight_draws import Regression, in_blocks
 
 @dataclass(frozen=True, eq=False)
 class TangentProcess:
-    """t(x) = <row(x), v>, v ~ N(0, I), given readings with noise.
+    """t(x) = <row(x), v>, v ~ N(0, I), given results with noise.
 
     ``stacked`` combines c of them into one, whose moments have an axis for them: (c, n) for X (n, d).
 
     Args:
         kernel: Of one network.
         regression: The readings' rows on the smaller side.
-        y: The readings in targets, shape (n,), and the mean at points believed.
-        noise: Variance of a reading.
+        y: The results in targets, shape (n,), and the mean at points believed.
+        noise: Variance of a result.
         mean_direction: Posterior mean of v, shape (p + 1,); points believed later do not change it.
     """
 
@@ -91,7 +91,7 @@ class TangentProcess:
         Args:
             q: Number of draws.
             rng: The only source of randomness.
-            perturbed: Draw the noise of the readings too, which makes them exact; without it their covariance lacks
+            perturbed: Draw the noise of the results too, which makes them exact; without it their covariance lacks
                 noise k(x, X) (K + noise I)^-2 k(X, x').
         """
         generator = torch_generator(rng)
@@ -107,8 +107,8 @@ class TangentProcess:
         """x -> <row(x), v>, one pass of the network a candidate whatever n, differentiable."""
         return in_blocks(lambda X: self.kernel.along(X, direction))
 
-    def believe(self, X: Tensor) -> "TangentProcess":
-        """Posterior conditioned on readings at X (k, d) equal to the mean, in O(k n^2).
+    def fantasize(self, X: Tensor) -> "TangentProcess":
+        """Posterior conditioned on results at X (k, d) equal to the mean, in O(k n^2).
 
         Raises:
             ValueError: the extended matrix has no factor at this noise.
@@ -121,11 +121,11 @@ class TangentProcess:
             return replace(self, regression=self.regression.append(rows, self.noise), y=y)
 
     def log_predictive(self) -> Tensor:
-        """log density of each reading, believed ones too, given the others at these hyper-parameters, shape (n,)."""
+        """log density of each result, believed ones too, given the others at these hyper-parameters, shape (n,)."""
         return leave_one_out(self.regression.side, self.y)
 
     def information_gain(self) -> float:
-        """1/2 log det(I + K / noise) of the readings, believed ones too, in nats."""
+        """1/2 log det(I + K / noise) of the results, believed ones too, in nats."""
         return 0.5 * (float(self.regression.side.logdet()) - len(self.y) * math.log(self.noise))
 
     @cached_property

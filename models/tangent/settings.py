@@ -14,7 +14,7 @@ from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.tangent.convolution import Convolution
 from fieldcraft.models.tangent.evidence import FIT_ROWS, hyperparameters, scheduled
-from fieldcraft.models.tangent.features import Activation, Init, Perceptron, TangentNetwork
+from fieldcraft.models.tangent.features import Activation, Init, Perceptron, TangentFeatures
 from fieldcraft.models.tangent.kernel import Hyperparameters, TangentKernel
 from fieldcraft.models.tangent.mirrored import Mirrored
 from fieldcraft.models.tangent.process import TangentProcess
@@ -90,7 +90,7 @@ class TangentSettings:
         """Initialisation of the process's tangent rows; those of an antisymmetric pair are those of one network."""
         return "gaussian"
 
-    def shape(self, data: Observations) -> TangentNetwork:
+    def shape(self, data: Observations) -> TangentFeatures:
         """The network for data, narrowed where there are more than ``n_exact`` trials.
 
         Raises:
@@ -103,7 +103,7 @@ class TangentSettings:
             network = _narrower(network)
         return network
 
-    def fit_kernel(self, data: Observations, shape: TangentNetwork) -> tuple[Hyperparameters, float]:
+    def fit_kernel(self, data: Observations, shape: TangentFeatures) -> tuple[Hyperparameters, float]:
         """The hyper-parameters and their log posterior (0 where they are fixed).
 
         Raises:
@@ -115,17 +115,17 @@ class TangentSettings:
             return hyperparameters(shape, data, centres, normalised=self.normalised, init=self.kernel_init)
         return Hyperparameters(torch.ones(data.X.shape[1], dtype=torch.float64), 1.0, 0.0, self.noise), 0.0
 
-    def kernel(self, shape: TangentNetwork, theta: Tensor, found: Hyperparameters) -> TangentKernel:
+    def kernel(self, shape: TangentFeatures, theta: Tensor, found: Hyperparameters) -> TangentKernel:
         """The kernel at theta (..., p) or (..., 2p)."""
         return TangentKernel(shape, theta, found.scales, found.output, found.constant, self.normalised)
 
     def process(
-        self, data: Observations, shape: TangentNetwork, theta: Tensor, found: Hyperparameters
+        self, data: Observations, shape: TangentFeatures, theta: Tensor, found: Hyperparameters
     ) -> TangentProcess:
         """The process at one network's theta (p,), conditioned on data."""
         return TangentProcess.of(self.kernel(shape, theta, found), found, data)
 
-    def remarks(self, data: Observations, shape: TangentNetwork) -> Mapping[str, str]:
+    def remarks(self, data: Observations, shape: TangentFeatures) -> Mapping[str, str]:
         """Remarks on what is done differently because of the number of trials."""
         n, remarks = len(data), {}
         if self.hyperparameters == "fitted" and n > FIT_ROWS:
@@ -163,13 +163,13 @@ class TangentSettings:
         gain = _GAINS[self.activation]
         return gain * math.sqrt(d + 1) if self.depth == 1 and self.activation != "relu" else gain
 
-    def _centres(self, d: int, shape: TangentNetwork) -> tuple[float, ...]:
+    def _centres(self, d: int, shape: TangentFeatures) -> tuple[float, ...]:
         """Centres of the length scales' priors over d coordinates; a convolution sees patches of few pixels."""
         if isinstance(shape, Convolution):
             return (tangent_centre(self.activation),)
         return tangent_centres(d, self.activation)
 
-    def _refuse_memory(self, n: int, shape: TangentNetwork) -> None:
+    def _refuse_memory(self, n: int, shape: TangentFeatures) -> None:
         small = min(n, shape.size + 1)
         fitted = min(n, FIT_ROWS) if self.hyperparameters == "fitted" else 0
         explicit = 3 * n * (shape.size + 1) if n > shape.size else 0
@@ -179,7 +179,7 @@ class TangentSettings:
         remedy = f"lower n_exact ({self.n_exact}) or width ({shape.width})"
         refuse_memory(numbers, self.memory_gb, f"A fit to {n} trials", remedy)
 
-    def _passes(self, n: int, fitted: int, shape: TangentNetwork) -> int:
+    def _passes(self, n: int, fitted: int, shape: TangentFeatures) -> int:
         """Count of numbers in the rows of n trials, once for each network in training, and in the gradient of a fit."""
         if not isinstance(shape, Convolution):
             return 8 * n * shape.width * self.depth

@@ -14,7 +14,7 @@ from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import Function, Report
-from fieldcraft.models.tangent.features import TangentNetwork
+from fieldcraft.models.tangent.features import TangentFeatures
 from fieldcraft.models.tangent.kernel import Hyperparameters
 from fieldcraft.models.tangent.posteriors import TangentBelief, TangentPosterior
 from fieldcraft.models.tangent.settings import TangentSettings
@@ -56,7 +56,7 @@ class TrainedTangent(TangentSettings):
         return self.steps + self.refinements
 
     @abstractmethod
-    def begin(self, data: Observations, shape: TangentNetwork, noise: float, generator: torch.Generator) -> Start:
+    def begin(self, data: Observations, shape: TangentFeatures, noise: float, generator: torch.Generator) -> Start:
         """The randomness of all trainings."""
 
     @abstractmethod

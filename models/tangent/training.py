@@ -125,7 +125,7 @@ class _Rows:
 
 
 class TangentLoss:
-    """The loss of ``Family`` over readings (see ``models.networks.training.LeastSquares``)."""
+    """The loss of ``Family`` over results (see ``models.networks.training.LeastSquares``)."""
 
     def __init__(self, family: Family, X: Tensor, y: Tensor, noise: float) -> None:
         """Lay out the rows for encoded X (n, d) and targets y (n,), on the family's device."""

@@ -11,7 +11,7 @@ from fieldcraft.physics.space import Design
 
 @dataclass(frozen=True)
 class Exact(Simulator):
-    """Answer with ``problem.exact`` at the design, without mesh: cheap readings for comparisons of algorithms."""
+    """Answer with ``problem.exact`` at the design, without mesh: cheap results for comparisons of algorithms."""
 
     idempotent = True
     formula = True

@@ -10,7 +10,7 @@ from fieldcraft.storage.code import Code
 from fieldcraft.storage.ledger.queries import Queries
 from fieldcraft.storage.records import (
     UNLIMITED,
-    Campaign,
+    CampaignRecord,
     Expect,
     FailureKind,
     FieldRef,
@@ -49,7 +49,7 @@ class Ledger(Queries, Protocol):
         environment: Mapping[str, Any],
         by: str,
         limits: Limits = UNLIMITED,
-    ) -> Campaign:
+    ) -> CampaignRecord:
         """Record a new campaign. If it exists with the same digest, it is returned unchanged.
 
         Args:
@@ -65,7 +65,7 @@ class Ledger(Queries, Protocol):
             InvalidRecord: The name is invalid, or the digest is not that of ``spec``.
         """
 
-    def finish(self, name: str, reason: str, by: str) -> Campaign:
+    def finish(self, name: str, reason: str, by: str) -> CampaignRecord:
         """Record why a campaign ended, with a notice. The first reason is kept; later calls return it unchanged."""
 
     def acquire(

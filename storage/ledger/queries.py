@@ -1,4 +1,4 @@
-"""Queries of a ledger: the reading half of the contract; ``storage.ledger.contract`` has the writes."""
+"""Queries of a ledger: the result half of the contract; ``storage.ledger.contract`` has the writes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
@@ -6,8 +6,7 @@ from typing import Any, Protocol
 from fieldcraft.storage.code import Code
 from fieldcraft.storage.records import (
     Approval,
-    Brief,
-    Campaign,
+    CampaignRecord,
     Event,
     Lease,
     Notice,
@@ -19,16 +18,17 @@ from fieldcraft.storage.records import (
     Step,
     Trial,
     TrialState,
+    TrialSummary,
 )
 
 
 class Queries(Protocol):
     """Queries of a ledger: each sees one consistent state and creates nothing."""
 
-    def campaign(self, name: str) -> Campaign:
+    def campaign(self, name: str) -> CampaignRecord:
         """Return the campaign of that name."""
 
-    def campaigns(self) -> tuple[Campaign, ...]:
+    def campaigns(self) -> tuple[CampaignRecord, ...]:
         """All campaigns, oldest first."""
 
     def holder(self, name: str) -> Lease | None:
@@ -61,7 +61,7 @@ class Queries(Protocol):
     ) -> tuple[Trial, ...]:
         """Trials of a campaign by number, all or those in ``states`` and of ``iteration``."""
 
-    def briefs(self, campaign: str) -> tuple[Brief, ...]:
+    def summaries(self, campaign: str) -> tuple[TrialSummary, ...]:
         """All trials in brief, by number; much cheaper than ``trials``."""
 
     def settled(self, campaign: str) -> Mapping[str, int]:
@@ -85,7 +85,7 @@ class Queries(Protocol):
     def results(self, trial_id: str) -> tuple[Result, ...]:
         """All results of a trial, oldest first, whatever their verdict."""
 
-    def readings(self, campaign: str) -> tuple[Result, ...]:
+    def campaign_results(self, campaign: str) -> tuple[Result, ...]:
         """All results of a campaign, oldest first, whatever their verdict."""
 
     def spending(self, campaign: str) -> Spending:

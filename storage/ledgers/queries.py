@@ -12,14 +12,13 @@ from typing_extensions import override
 from fieldcraft.storage.code import Code
 from fieldcraft.storage.ledger.errors import InvalidRecord, LedgerError, NotALedger, UnreadableRow
 from fieldcraft.storage.ledger.queries import Queries
-from fieldcraft.storage.ledgers.operations import audit, briefs, budget, codes, custody, leases
+from fieldcraft.storage.ledgers.operations import audit, budget, codes, custody, leases, summaries
 from fieldcraft.storage.ledgers.operations.results import stored_results
 from fieldcraft.storage.ledgers.tables import schema, unreadable
 from fieldcraft.storage.ledgers.tables.rows import get_campaign, get_product, get_trial, many, require_campaign
 from fieldcraft.storage.records import (
     Approval,
-    Brief,
-    Campaign,
+    CampaignRecord,
     Event,
     Lease,
     Notice,
@@ -31,11 +30,12 @@ from fieldcraft.storage.records import (
     Step,
     Trial,
     TrialState,
+    TrialSummary,
 )
 
 
 class SqlQueries(Queries):
-    """The reading half of ``SqlLedger``; every query goes through ``_reading``."""
+    """The result half of ``SqlLedger``; every query goes through ``_reading``."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -58,7 +58,7 @@ class SqlQueries(Queries):
         """Problems that the database itself finds in its files."""
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def _query(self) -> Iterator[Connection]:
         """One read transaction: all its reads see the same instant."""
         try:
             with self._engine.connect() as connection:
@@ -79,31 +79,31 @@ class SqlQueries(Queries):
         raise error
 
     @override
-    def campaign(self, name: str) -> Campaign:
-        with self._reading() as connection:
+    def campaign(self, name: str) -> CampaignRecord:
+        with self._query() as connection:
             return get_campaign(connection, name)
 
     @override
-    def campaigns(self) -> tuple[Campaign, ...]:
+    def campaigns(self) -> tuple[CampaignRecord, ...]:
         table = schema.campaigns
-        with self._reading() as connection:
-            return many(connection, Campaign, select(table).order_by(table.c.created, table.c.name))
+        with self._query() as connection:
+            return many(connection, CampaignRecord, select(table).order_by(table.c.created, table.c.name))
 
     @override
     def holder(self, name: str) -> Lease | None:
-        with self._reading() as connection:
+        with self._query() as connection:
             get_campaign(connection, name)
             return leases.holder(connection, name)
 
     @override
     def trainer(self, campaign: str) -> Lease | None:
-        with self._reading() as connection:
+        with self._query() as connection:
             get_campaign(connection, campaign)
             return leases.holder(connection, leases.trainer_of(campaign))
 
     @override
     def product(self, campaign: str, iteration: int, step: Step) -> Product | None:
-        with self._reading() as connection:
+        with self._query() as connection:
             require_campaign(connection, campaign)
             return get_product(connection, campaign, iteration, step)
 
@@ -111,21 +111,21 @@ class SqlQueries(Queries):
     def products(self, campaign: str) -> tuple[Product, ...]:
         table = schema.products
         query = select(table).where(table.c.campaign == campaign)
-        with self._reading() as connection:
+        with self._query() as connection:
             require_campaign(connection, campaign)
             return many(connection, Product, query.order_by(table.c.iteration, table.c.step))
 
     @override
     def extracts(self, campaign: str, step: Step, keys: Sequence[str]) -> Mapping[int, Mapping[str, Any]]:
-        with self._reading() as connection:
+        with self._query() as connection:
             get_campaign(connection, campaign)
-            return briefs.extracts(connection, campaign, step, keys)
+            return summaries.extracts(connection, campaign, step, keys)
 
     @override
     def latest(self, campaign: str, step: Step) -> Product | None:
         table = schema.products
         query = select(table).where(table.c.campaign == campaign, table.c.step == step)
-        with self._reading() as connection:
+        with self._query() as connection:
             get_campaign(connection, campaign)
             return next(iter(many(connection, Product, query.order_by(table.c.iteration.desc()).limit(1))), None)
 
@@ -133,7 +133,7 @@ class SqlQueries(Queries):
     def iterations(self, campaign: str, step: Step) -> tuple[int, ...]:
         table = schema.products
         query = select(table.c.iteration).where(table.c.campaign == campaign, table.c.step == step)
-        with self._reading() as connection:
+        with self._query() as connection:
             get_campaign(connection, campaign)
             return tuple(connection.execute(query.order_by(table.c.iteration)).scalars())
 
@@ -147,50 +147,50 @@ class SqlQueries(Queries):
             query = query.where(table.c.state.in_([state.value for state in states]))
         if iteration is not None:
             query = query.where(table.c.iteration == iteration)
-        with self._reading() as connection:
+        with self._query() as connection:
             require_campaign(connection, campaign)
             return many(connection, Trial, query)
 
     @override
-    def briefs(self, campaign: str) -> tuple[Brief, ...]:
-        with self._reading() as connection:
+    def summaries(self, campaign: str) -> tuple[TrialSummary, ...]:
+        with self._query() as connection:
             get_campaign(connection, campaign)
-            return briefs.briefs(connection, campaign)
+            return summaries.summaries(connection, campaign)
 
     @override
     def settled(self, campaign: str) -> Mapping[str, int]:
-        with self._reading() as connection:
+        with self._query() as connection:
             get_campaign(connection, campaign)
-            return briefs.settled(connection, campaign)
+            return summaries.settled(connection, campaign)
 
     @override
     def standing(self, campaign: str) -> Mapping[str, int]:
-        with self._reading() as connection:
+        with self._query() as connection:
             get_campaign(connection, campaign)
-            return briefs.standing(connection, campaign)
+            return summaries.standing(connection, campaign)
 
     @override
     def corrected(self, campaign: str) -> frozenset[str]:
-        with self._reading() as connection:
+        with self._query() as connection:
             get_campaign(connection, campaign)
-            return briefs.corrected(connection, campaign)
+            return summaries.corrected(connection, campaign)
 
     @override
     def retriable(self, campaign: str) -> tuple[Retriable, ...]:
-        with self._reading() as connection:
+        with self._query() as connection:
             get_campaign(connection, campaign)
-            return briefs.retriable(connection, campaign)
+            return summaries.retriable(connection, campaign)
 
     @override
     def trial(self, trial_id: str) -> Trial:
-        with self._reading() as connection:
+        with self._query() as connection:
             return get_trial(connection, trial_id)
 
     @override
     def history(self, campaign: str, trial: str | None = None) -> tuple[Event, ...]:
         table = schema.events
         query = select(table).where(table.c.campaign == campaign).order_by(table.c.id)
-        with self._reading() as connection:
+        with self._query() as connection:
             require_campaign(connection, campaign)
             if trial is not None:
                 query = query.where(table.c.trial == get_trial(connection, trial).id)
@@ -198,27 +198,27 @@ class SqlQueries(Queries):
 
     @override
     def results(self, trial_id: str) -> tuple[Result, ...]:
-        with self._reading() as connection:
+        with self._query() as connection:
             return stored_results(connection, get_trial(connection, trial_id).id)
 
     @override
-    def readings(self, campaign: str) -> tuple[Result, ...]:
+    def campaign_results(self, campaign: str) -> tuple[Result, ...]:
         table, trials = schema.results, schema.trials
         query = select(table).join(trials, trials.c.id == table.c.trial).where(trials.c.campaign == campaign)
-        with self._reading() as connection:
+        with self._query() as connection:
             require_campaign(connection, campaign)
             return many(connection, Result, query.order_by(table.c.id))
 
     @override
     def spending(self, campaign: str) -> Spending:
-        with self._reading() as connection:
+        with self._query() as connection:
             require_campaign(connection, campaign)
             return budget.spending(connection, campaign)
 
     @override
     def approvals(self, trial_id: str) -> tuple[Approval, ...]:
         table = schema.approvals
-        with self._reading() as connection:
+        with self._query() as connection:
             trial = get_trial(connection, trial_id)
             return many(connection, Approval, codes.GRANTED.where(table.c.trial == trial.id).order_by(table.c.id))
 
@@ -226,7 +226,7 @@ class SqlQueries(Queries):
     def granted(self, campaign: str) -> tuple[Approval, ...]:
         table, trials = schema.approvals, schema.trials
         query = codes.GRANTED.join(trials, trials.c.id == table.c.trial).where(trials.c.campaign == campaign)
-        with self._reading() as connection:
+        with self._query() as connection:
             get_campaign(connection, campaign)
             return many(connection, Approval, query.order_by(table.c.id))
 
@@ -235,19 +235,19 @@ class SqlQueries(Queries):
         table, trials = schema.approvals, schema.trials
         query = codes.GRANTED.join(trials, trials.c.id == table.c.trial).where(table.c.voided.is_(None))
         query = query.where(trials.c.campaign == campaign, trials.c.state == TrialState.APPROVED.value)
-        with self._reading() as connection:
+        with self._query() as connection:
             require_campaign(connection, campaign)
             return {approval.trial: approval for approval in many(connection, Approval, query.order_by(table.c.id))}
 
     @override
     def last_approved(self, campaign: str) -> Event | None:
-        with self._reading() as connection:
+        with self._query() as connection:
             require_campaign(connection, campaign)
             return codes.latest(connection, campaign)
 
     @override
     def codes(self, campaign: str) -> Mapping[str, Code]:
-        with self._reading() as connection:
+        with self._query() as connection:
             require_campaign(connection, campaign)
             return codes.known(connection, campaign)
 
@@ -257,21 +257,21 @@ class SqlQueries(Queries):
         query = select(table).where(table.c.exported.is_(None)).order_by(table.c.id).limit(limit)
         if campaign is not None:
             query = query.where(table.c.campaign == campaign)
-        with self._reading() as connection:
+        with self._query() as connection:
             return many(connection, OutboxItem, query)
 
     @override
     def unexported(self, campaign: str) -> int:
         table = schema.outbox
         query = select(func.count()).where(table.c.campaign == campaign, table.c.exported.is_(None))
-        with self._reading() as connection:
+        with self._query() as connection:
             get_campaign(connection, campaign)
             return connection.execute(query).scalar_one()
 
     @override
     def tracked(self, campaign: str) -> Mapping[str, str]:
-        with self._reading() as connection:
-            return briefs.tracked(connection, campaign)
+        with self._query() as connection:
+            return summaries.tracked(connection, campaign)
 
     @override
     def notices(self, campaign: str | None = None, limit: int = 100) -> tuple[Notice, ...]:
@@ -279,31 +279,31 @@ class SqlQueries(Queries):
         query = select(table).where(table.c.told.is_(None)).order_by(table.c.id).limit(limit)
         if campaign is not None:
             query = query.where(table.c.campaign == campaign)
-        with self._reading() as connection:
+        with self._query() as connection:
             return many(connection, Notice, query)
 
     @override
     def noticed(self, campaign: str, event: str) -> tuple[Notice, ...]:
         table = schema.notices
         query = select(table).where(table.c.campaign == campaign, table.c.event == event).order_by(table.c.id)
-        with self._reading() as connection:
+        with self._query() as connection:
             return many(connection, Notice, query)
 
     @override
     def sealed(self) -> str | None:
-        with self._reading() as connection:
+        with self._query() as connection:
             return custody.sealed_to(connection)
 
     @override
     def created(self) -> float:
-        with self._reading() as connection:
+        with self._query() as connection:
             return float(connection.execute(select(schema.store.c.created)).scalar_one())
 
     @override
     def check(self) -> list[str]:
         found = list[str]()
         try:
-            with self._reading() as connection:
+            with self._query() as connection:
                 found += self._integrity(connection)
                 found += audit.audit(connection)
         except NotALedger as error:  # damaged so badly that the check could not come to its end

@@ -30,7 +30,7 @@ from fieldcraft.storage.ledgers.tables.rows import (
 from fieldcraft.storage.ledgers.tables.unreadable import FAULTS
 from fieldcraft.storage.records import (
     UNLIMITED,
-    Campaign,
+    CampaignRecord,
     Expect,
     FailureKind,
     FieldRef,
@@ -102,10 +102,10 @@ class SqlLedger(SqlQueries, Ledger):
         environment: Mapping[str, Any],
         by: str,
         limits: Limits = UNLIMITED,
-    ) -> Campaign:
+    ) -> CampaignRecord:
         what = f"Campaign {name!r}"
         values = {"spec": spec, "digest": digest, "limits": limits, "environment": environment}
-        campaign = checked(Campaign, what, name=name, **values, created=time.time(), finished=None)
+        campaign = checked(CampaignRecord, what, name=name, **values, created=time.time(), finished=None)
         try:
             canonical(environment)
             found = digest_of(spec)
@@ -116,14 +116,14 @@ class SqlLedger(SqlQueries, Ledger):
         with self._transaction("create") as connection:
             row = one(connection, select(schema.campaigns).where(schema.campaigns.c.name == name))
             if row is not None:
-                return _unchanged(record_of(Campaign, row), digest)
+                return _unchanged(record_of(CampaignRecord, row), digest)
             connection.execute(insert(schema.campaigns).values(campaign.model_dump(mode="json")))
             add_event(connection, name, "create", by, "", details={"digest": digest})
             add_outbox(connection, name, "campaign", campaign)
         return campaign
 
     @override
-    def finish(self, name: str, reason: str, by: str) -> Campaign:
+    def finish(self, name: str, reason: str, by: str) -> CampaignRecord:
         table = schema.campaigns
         with self._transaction("finish") as connection:
             campaign = get_campaign(connection, name)
@@ -259,9 +259,9 @@ class SqlLedger(SqlQueries, Ledger):
         seconds: float | None = None,
         partial: bool = False,
     ) -> tuple[Trial, Result]:
-        reading = results.Reading(outputs, field, ran, source, details)
+        given = results.GivenResult(outputs, field, ran, source, details)
         with self._transaction("record") as connection:
-            return results.record(connection, trial_id, expect, reading, by, attempt, cost, seconds, partial=partial)
+            return results.record(connection, trial_id, expect, given, by, attempt, cost, seconds, partial=partial)
 
     @override
     def correct(
@@ -276,9 +276,9 @@ class SqlLedger(SqlQueries, Ledger):
         details: Mapping[str, Any],
         ran: Mapping[str, Level] | None = None,
     ) -> tuple[Trial, Result]:
-        reading = results.Reading(outputs, field, ran, "person", details)
+        given = results.GivenResult(outputs, field, ran, "person", details)
         with self._transaction("correct") as connection:
-            return results.correct(connection, trial_id, expect, replaces, reading, by, reason)
+            return results.correct(connection, trial_id, expect, replaces, given, by, reason)
 
     @override
     def note(
@@ -335,7 +335,7 @@ class SqlLedger(SqlQueries, Ledger):
 
     def _rows(self) -> Generator[tuple[Table, custody.Rows], None, None]:
         """All rows of one instant; errors here are about this ledger and not about the one it is copied to."""
-        with self._reading() as connection:
+        with self._query() as connection:
             yield from custody.read_rows(connection)
 
     @override
@@ -369,7 +369,7 @@ class SqlLedger(SqlQueries, Ledger):
         self._engine.dispose()
 
 
-def _unchanged(stored: Campaign, digest: str) -> Campaign:
+def _unchanged(stored: CampaignRecord, digest: str) -> CampaignRecord:
     if stored.digest != digest:
         raise SpecChanged(
             f"The campaign {stored.name!r} was created with another specification (digest {stored.digest}, now "

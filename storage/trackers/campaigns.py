@@ -32,7 +32,7 @@ from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.objective import Objective as Objective
 from fieldcraft.storage.records import (
     COUNTING,
-    Campaign,
+    CampaignRecord,
     FieldRef,
     OutboxItem,
     Product,
@@ -60,7 +60,7 @@ from fieldcraft.storage.trackers.mlflow_names import (
     tags,
     training,
 )
-from fieldcraft.storage.trackers.result_history import Readings
+from fieldcraft.storage.trackers.result_history import ResultHistory
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Metric
@@ -83,7 +83,7 @@ DEFAULTS = {  # a user's own values hold; a dead server must not stop a campaign
 class Tracker:
     """Exporter of outbox items to one MLflow store. MLflow is imported by the first export."""
 
-    def __init__(self, uri: str, fields: FieldStore | None, objective: Callable[[Campaign], Objective]) -> None:
+    def __init__(self, uri: str, fields: FieldStore | None, objective: Callable[[CampaignRecord], Objective]) -> None:
         """Name the store.
 
         Args:
@@ -111,7 +111,7 @@ class Tracker:
             with tracking_errors(self.uri):
                 session = _Session(client_of(self.uri), ledger.fenced(lease), self)
             while items := session.ledger.pending(campaign, ITEMS_PER_READ):
-                session.readings.clear()
+                session.histories.clear()
                 for item in items:
                     with tracking_errors(self.uri):
                         run = session.show(item)
@@ -152,7 +152,7 @@ class _Session:
     ledger: Ledger
     tracker: Tracker
     campaigns: dict[str, Shown] = field(default_factory=dict)
-    readings: dict[str, Readings] = field(default_factory=dict)  # of this batch of items, which are older
+    histories: dict[str, ResultHistory] = field(default_factory=dict)  # of this batch of items, which are older
 
     def show(self, item: OutboxItem) -> str | None:
         """Show one item in MLflow; returns the id of its run, or None if a person deleted that run."""
@@ -168,7 +168,7 @@ class _Session:
             case "surrogate":
                 return self._surrogate(shown, Product.model_validate(item.payload))
             case "finish":
-                return self._finish(shown, Campaign.model_validate(item.payload), item.created)
+                return self._finish(shown, CampaignRecord.model_validate(item.payload), item.created)
 
     def _campaign(self, shown: Shown) -> str | None:
         campaign = shown.campaign
@@ -210,9 +210,9 @@ class _Session:
         points = [("total.failed_infeasible", float(known.failed_by(trial.updated)), known.count(trial.updated))]
         shown.log(run, points, at=trial.updated)
 
-    def _known(self, trial: Trial) -> Readings:
-        known = self.readings.get(trial.campaign) or Readings.of(self.ledger, trial.campaign)
-        return self.readings.setdefault(trial.campaign, known)
+    def _known(self, trial: Trial) -> ResultHistory:
+        known = self.histories.get(trial.campaign) or ResultHistory.of(self.ledger, trial.campaign)
+        return self.histories.setdefault(trial.campaign, known)
 
     def _counting(self, trial: Trial) -> list[Result]:
         """Results of the campaign that counted when the trial was as in ``trial``, including ones corrected since."""
@@ -280,7 +280,7 @@ class _Session:
             self.client.log_artifact(run, str(path))
         shown.log(run, about={f"fieldcraft.{name}": ref.digest})
 
-    def _finish(self, shown: Shown, campaign: Campaign, created: float) -> str | None:
+    def _finish(self, shown: Shown, campaign: CampaignRecord, created: float) -> str | None:
         run = shown.run("campaign", campaign.name, campaign.created)
         shown.log(run, about={"fieldcraft.finished": campaign.finished})
         shown.end(run, "FINISHED", created)
@@ -292,7 +292,7 @@ class Shown:
     """One campaign in MLflow: its experiment (under its title, or else its name) and runs, found or made."""
 
     client: MlflowClient
-    campaign: Campaign
+    campaign: CampaignRecord
     uri: str
     title: str | None = None
     runs: dict[str, str | None] = field(default_factory=dict)

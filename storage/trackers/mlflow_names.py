@@ -73,17 +73,17 @@ def measured(objective: Objective, outputs: Mapping[str, float]) -> dict[str, fl
     return {**named, "violation": objective.violation(outputs), "feasible": float(objective.feasible(outputs))}
 
 
-def counted(objective: Objective, readings: Sequence[Mapping[str, float]], failed: int) -> dict[str, float]:
+def counted(objective: Objective, results: Sequence[Mapping[str, float]], failed: int) -> dict[str, float]:
     """Metrics of all results so far; ``failed`` is the number of further designs that failed as infeasible.
 
     ``best_so_far`` is over the results that satisfy the constraints. With constraints there are ``least_violation`` and
     the numbers of feasible and infeasible results. If any design failed as infeasible, their number is included.
     """
-    found: dict[str, float | None] = {"best_so_far": objective.best_of(readings)}
-    if objective.constraints and readings:
-        feasible = sum(objective.feasible(outputs) for outputs in readings)
-        found["least_violation"] = min(objective.violation(outputs) for outputs in readings)
-        found |= {"total.feasible": feasible, "total.infeasible": len(readings) - feasible}
+    found: dict[str, float | None] = {"best_so_far": objective.best_of(results)}
+    if objective.constraints and results:
+        feasible = sum(objective.feasible(outputs) for outputs in results)
+        found["least_violation"] = min(objective.violation(outputs) for outputs in results)
+        found |= {"total.feasible": feasible, "total.infeasible": len(results) - feasible}
     if failed:
         found["total.failed_infeasible"] = failed
     return {name: float(value) for name, value in found.items() if value is not None}

@@ -7,11 +7,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import COUNTING, Brief, Result, TrialState
+from fieldcraft.storage.records import COUNTING, Result, TrialState, TrialSummary
 
 
 @dataclass(frozen=True)
-class Readings:
+class ResultHistory:
     """Results of a campaign that count or once counted, and its trials, as the ledger had them at one moment.
 
     Args:
@@ -21,16 +21,16 @@ class Readings:
     """
 
     counting: tuple[Result, ...]
-    trials: tuple[Brief, ...]
+    trials: tuple[TrialSummary, ...]
     ruled_out: tuple[float, ...]
 
     @classmethod
-    def of(cls, ledger: Ledger, campaign: str) -> Readings:
+    def of(cls, ledger: Ledger, campaign: str) -> ResultHistory:
         """Read the results of a campaign."""
-        counting = tuple(result for result in ledger.readings(campaign) if result.verdict in COUNTING)
+        counting = tuple(result for result in ledger.campaign_results(campaign) if result.verdict in COUNTING)
         failed = ledger.trials(campaign, {TrialState.FAILED, TrialState.ABANDONED})
         ruled_out = tuple(trial.updated for trial in failed if trial.failure == "infeasible")
-        return cls(counting, ledger.briefs(campaign), ruled_out)
+        return cls(counting, ledger.summaries(campaign), ruled_out)
 
     def until(self, result_id: int) -> list[Result]:
         """The results up to one of them, by id."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fieldcraft.storage.records import Campaign
+from fieldcraft.storage.records import CampaignRecord
 from fieldcraft.storage.trackers.campaigns import Shown, client_of, require_mlflow
 from fieldcraft.storage.trackers.errors import tracking_errors
 from fieldcraft.storage.trackers.mlflow_names import flatten
@@ -25,7 +25,7 @@ class CellRun:
     """
 
     experiment: str
-    campaign: Campaign
+    campaign: CampaignRecord
     curves: Mapping[str, Sequence[float | None]]
     last: Mapping[str, float]
     about: Mapping[str, str]

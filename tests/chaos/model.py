@@ -255,7 +255,7 @@ class Model:
 
     def _results(self, ledger: Ledger, name: str, trials: dict[str, Trial], cluster: Cluster) -> None:
         rows: dict[str, list[Any]] = {}
-        for result in ledger.readings(name):
+        for result in ledger.campaign_results(name):
             rows.setdefault(result.trial, []).append(result)
         for trial, known in self.trials.items():
             found = tuple((row.id, row.digest) for row in rows.get(trial, ()))
@@ -333,7 +333,7 @@ class Model:
 
     def settled(self, ledger: Ledger, name: str, cluster: Cluster) -> None:
         """At the end, in calm weather: no result that lies there is missing."""
-        kept = {(row.trial, row.attempt) for row in ledger.readings(name) if row.source == "faulty"}
+        kept = {(row.trial, row.attempt) for row in ledger.campaign_results(name) if row.source == "faulty"}
         for key, run in cluster.runs.items():
             trial, attempt = key.rpartition("-")[::2]
             if run.has_result(cluster.clock.now) and not run.deleted and not cluster.forgetful:

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from farms import dask_site, prefect_hand
+from remote_workers import dask_site, prefect_hand
 
 from fieldcraft.flows.jobs.dispatcher import Dispatcher, Failed, Finished, Handle, Job, Lost, Outcome, Running
 from fieldcraft.flows.rules.approved_code import covered

@@ -97,7 +97,7 @@ def everything(ledger: Ledger) -> dict[str, Any]:
             "trials": [_timeless(trial.model_dump()) for trial in ledger.trials(campaign.name)],
             "events": [_timeless(event.model_dump()) for event in ledger.history(campaign.name)],
             "products": [_timeless(product.model_dump()) for product in ledger.products(campaign.name)],
-            "results": [_timeless(result.model_dump()) for result in ledger.readings(campaign.name)],
+            "results": [_timeless(result.model_dump()) for result in ledger.campaign_results(campaign.name)],
             "approvals": [
                 _timeless(a.model_dump()) for t in ledger.trials(campaign.name) for a in ledger.approvals(t.id)
             ],

@@ -161,12 +161,12 @@ def test_all_readings_of_a_campaign_are_told_in_order(ledger):
     correct(ledger, done, 3.5)
     finish_trial(ledger, first)
     begin(ledger, "other")
-    assert [(r.trial, r.outputs["y"]) for r in ledger.readings("heat")] == [
+    assert [(r.trial, r.outputs["y"]) for r in ledger.campaign_results("heat")] == [
         ("heat-0002", 2.5),
         ("heat-0002", 3.5),
         ("heat-0001", 1.5),
     ]
-    assert ledger.readings("other") == ()
+    assert ledger.campaign_results("other") == ()
 
 
 def known(*values: float) -> list[Known]:

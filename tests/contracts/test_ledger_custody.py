@@ -58,7 +58,7 @@ def test_a_sealed_ledger_is_copied_into_every_back_end_and_goes_on_there(ledger,
     seal(ledger)
     ledger.copy_to(open_ledger(target, create=True))
     copy = open_ledger(target)
-    for read in (lambda each: each.briefs("heat"), lambda each: each.tracked("heat"), everything):
+    for read in (lambda each: each.summaries("heat"), lambda each: each.tracked("heat"), everything):
         assert read(copy) == read(ledger)
     assert copy.sealed() == "/elsewhere"
     copy.take_over("ben", "restored", {"host": "old"})

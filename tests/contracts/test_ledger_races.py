@@ -139,7 +139,7 @@ def test_of_eight_that_import_one_source_all_get_the_same_trials(backend, tmp_pa
         return ledger.trials("heat") == adopted
 
     assert race(adopt) == RACERS
-    assert len(ledger.readings("heat")) == 2
+    assert len(ledger.campaign_results("heat")) == 2
 
 
 def test_of_eight_that_correct_one_result_one_does(backend, tmp_path):

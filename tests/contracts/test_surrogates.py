@@ -142,11 +142,11 @@ def test_draws_are_functions_that_differ_and_repeat_with_the_seed(posterior):
 
 def test_a_believed_point_keeps_the_mean_and_does_not_raise_the_variance(posterior):
     mean, variance = posterior.mean_var(Z)
-    believed = posterior.believe(Z[:3])
+    believed = posterior.fantasize(Z[:3])
     after_mean, after_variance = believed.mean_var(Z)
     torch.testing.assert_close(after_mean, mean, rtol=0, atol=1e-6)
     assert (after_variance <= variance + 1e-9).all()
-    assert_equal(posterior, posterior.believe(Z[:0]))
+    assert_equal(posterior, posterior.fantasize(Z[:0]))
 
 
 def test_state_is_tensors_that_restore_the_posterior_bit_for_bit(surrogate, posterior):

@@ -14,7 +14,7 @@ from fieldcraft.physics.space import Continuous, SearchSpace
 
 @dataclass(frozen=True)
 class Echo:
-    """A peer that proposes what it is told of as pending, moved by ``step``."""
+    """A rival that proposes what it is told of as pending, moved by ``step``."""
 
     step: float = 0.1
 
@@ -85,7 +85,7 @@ def test_pending_designs_are_avoided():
     assert np.linalg.norm(first - second) > 0.05
 
 
-def test_two_words_are_no_sentence():
+def test_two_words_are_no_algorithm():
     with pytest.raises(ValueError, match="The algorithm has no maximizer: give surrogate, acquisition and maximizer"):
         Algorithm(initial=Sobol(), n_initial=5, surrogate=ExactGP(), acquisition=LogEI())
 
@@ -95,14 +95,14 @@ def test_a_model_needs_a_start():
         Algorithm(initial=Sobol(), n_initial=0)
 
 
-def test_a_peer_takes_over_after_the_start_and_its_designs_are_repaired():
+def test_a_rival_takes_over_after_the_start_and_its_designs_are_repaired():
     algorithm = Algorithm(initial=Sobol(), n_initial=5, peer=Echo(step=2.0))
     assert [algorithm.learns(n) for n in (4, 5)] == [False, True]
     X = algorithm.suggest(observed(5), [[0.5, -0.5], [0.0, -1.5]], SPACE, 2, rng())
     np.testing.assert_array_equal(X, [[1.0, 1.0], [1.0, 0.5]])
 
 
-def test_a_peer_that_asks_again_for_a_design_that_failed_gets_another():
+def test_a_rival_that_asks_again_for_a_design_that_failed_gets_another():
     data = replace(observed(5), failed=np.array([[0.6, -0.4]]))
     algorithm = Algorithm(initial=Sobol(), n_initial=5, peer=Echo())
     X = algorithm.suggest(data, [[0.5, -0.5]], SPACE, 1, rng())
@@ -110,16 +110,16 @@ def test_a_peer_that_asks_again_for_a_design_that_failed_gets_another():
     assert np.abs(X - data.failed).max() < 0.2
 
 
-def test_a_peer_that_gives_too_few_designs_is_refused():
-    with pytest.raises(ValueError, match=r"The peer gave designs of the shape \(1, 2\), not \(2, 2\)"):
+def test_a_rival_that_gives_too_few_designs_is_refused():
+    with pytest.raises(ValueError, match=r"The rival gave designs of the shape \(1, 2\), not \(2, 2\)"):
         Algorithm(initial=Sobol(), n_initial=5, peer=Echo()).suggest(observed(5), [[0.5, -0.5]], SPACE, 2, rng())
 
 
-def test_only_a_peer_can_be_asked_for_suggestions():
-    with pytest.raises(ValueError, match="This algorithm has no peer: use `fit` and `propose`, or `initial`"):
+def test_only_a_rival_can_be_asked_for_suggestions():
+    with pytest.raises(ValueError, match="This algorithm has no rival: use `fit` and `propose`, or `initial`"):
         GP_EI.suggest(observed(5), [], SPACE, 1, rng())
 
 
-def test_a_peer_beside_the_three_words_is_refused():
-    with pytest.raises(ValueError, match="a peer and surrogate and acquisition and maximizer beside it: a peer is all"):
+def test_a_rival_beside_the_three_words_is_refused():
+    with pytest.raises(ValueError, match="a rival and surrogate and acquisition and maximizer beside it: a rival is"):
         Algorithm(Sobol(), 5, ExactGP(), LogEI(), Multistart(), peer=Echo())

@@ -35,7 +35,7 @@ def reading(design):
 
 
 def enumerated():
-    """The readings of all combinations of discrete values, each at the best of a grid of a and b, ascending."""
+    """The results of all combinations of discrete values, each at the best of a grid of a and b, ascending."""
     grid = np.linspace(0, 1, 21)
     return sorted(
         min(reading({"a": a, "b": b, "m": m, "n": n, "c": c}) for a, b in itertools.product(grid, grid))

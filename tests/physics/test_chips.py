@@ -14,7 +14,7 @@ from fieldcraft.physics.simulators.chips import HeatedPlateFindiff
 NAMES = ("x1", "y1", "x2", "y2")
 LISTED = {"x1": 44.57, "y1": 42.62, "x2": 105.0, "y2": 21.52}
 LOW, HIGH = np.array([15.0, 15, 15, 15]), np.array([105.0, 65, 105, 65])
-# The largest difference between a reading on 96 x 64 cells and the solution without mesh, in K.
+# The largest difference between a result on 96 x 64 cells and the solution without mesh, in K.
 BIAS = 0.04
 
 
@@ -60,7 +60,7 @@ def test_the_listed_design_reads_the_listed_temperature(cells, listed):
 def test_random_designs_have_the_listed_best_and_median():
     readings = np.array([hottest(values) for values in designs(2000, seed=0)])
     assert readings.min() == pytest.approx(100.96, abs=0.1)
-    # The median of 2000 readings of this spread is known to about 0.15 K.
+    # The median of 2000 results of this spread is known to about 0.15 K.
     assert np.median(readings) == pytest.approx(107.5, abs=0.4)
     assert readings.std() == pytest.approx(Chips().sd, rel=0.05)
     assert readings.min() > Chips().optimum("minimize").value - BIAS

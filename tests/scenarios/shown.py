@@ -68,8 +68,8 @@ def sample(printed: str, home: Path) -> str:
 
 
 def figures(end: str) -> tuple[str, str]:
-    """Best reading and regret that the end of a run tells, as the README's table shows them."""
-    best = re.search(r"best reading +temperature (\S+) K", end) or re.search(r"best +temperature (\S+) K", end)
+    """Best result and regret that the end of a run tells, as the README's table shows them."""
+    best = re.search(r"best result +temperature (\S+) K", end) or re.search(r"best +temperature (\S+) K", end)
     regret = re.search(r"regret +(\S+) K", end)
     assert best and regret, end
     return f"{float(best[1]):.1f} K", f"{float(regret[1]):.2f} K"

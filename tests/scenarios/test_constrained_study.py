@@ -70,7 +70,7 @@ def test_where_only_simulations_know_the_outputs_the_stored_ones_stand_for_the_f
     assert of["spreads"] is None and known["spreads"] is not None
     for told, before in zip(of["trials"], known["trials"], strict=True):
         assert told["outputs"] == pytest.approx(before["outputs"], rel=1e-12)
-        assert told["reading"] == before["reading"] != before["outputs"][0], "a reading is noisy, and of feasible ones"
+        assert told["reading"] == before["reading"] != before["outputs"][0], "a result is noisy, and of feasible ones"
 
 
 def result(out: Path, algorithm: str) -> dict[str, Any]:

@@ -36,7 +36,7 @@ algorithm:
   maximizer: {kind: multistart}
 batch: 2
 approval: human
-dispatcher: {kind: lab, instructions: "Two readings each, the mean counts."}
+dispatcher: {kind: lab, instructions: "Two results each, the mean counts."}
 budget: {trials: 4}
 """
 
@@ -140,13 +140,13 @@ def test_a_campaign_goes_through_a_laboratory(tmp_path, laboratory):
     assert (passed.sent, passed.decision.wait) == (2, "laboratory")
     assert laboratory.keys == ["bench-0001-1", "bench-0002-1"]
     assert [trial.state for trial in ledger().trials("bench")] == ["RUNNING", "RUNNING"]
-    assert (orders / "instructions.txt").read_text() == "Two readings each, the mean counts.\n"
+    assert (orders / "instructions.txt").read_text() == "Two results each, the mean counts.\n"
 
     fill(orders, 0, bench_0001="31.5")
     killed_pass("ledger.record.after#1")
     one_pass()
     assert "Still to come: bench-0002." in (orders / "results" / "taken" / "measured-0.csv.said.txt").read_text()
-    assert len(ledger().readings("bench")) == 1
+    assert len(ledger().campaign_results("bench")) == 1
     assert "COMPLETED" in say("record", "bench-0002", "--value", "value=12.5", "--ran", "x1=7.5", "--sd", "value=0.5")
 
     assert one_pass().proposed == 2

@@ -309,7 +309,7 @@ def test_mlflow_shows_everything_exactly_once_after_any_kill(killed, uninterrupt
     assert sorted(reference.runs) == [
         "campaign:saddle",
         "surrogate:saddle-0001",
-        "surrogate:saddle-0002",  # of all readings, for which is best
+        "surrogate:saddle-0002",  # of all results, for which is best
         "trial:saddle-0001",
         "trial:saddle-0002",
         "trial:saddle-0003",

@@ -1,7 +1,7 @@
 """What README and docs show as a command's output is what the command prints: words and columns, and what is drawn.
 
 Times, paths, digests and what a trained model says differ between machines and stand as N here. The first designs are
-a Sobol sequence: they and their readings are compared as they are.
+a Sobol sequence: they and their results are compared as they are.
 """
 
 import json
@@ -55,13 +55,13 @@ def test_the_readmes_sample_is_what_the_demo_prints(printed, home):
         [timeless(line).partition("; best")[0] for line in lines if "iteration   0" in line] for lines in (told, said)
     ]
     assert len(first[0]) == 4
-    assert first[0] == first[1], "a Sobol design, and its reading"
+    assert first[0] == first[1], "a Sobol design, and its result"
 
 
 def test_the_readmes_table_of_heat_campaigns_agrees_with_its_sample_and_with_the_files():
     rows = table("README.md", "file | surrogate")
     assert [row["file"] for row in rows] == [f"{name}.yaml" for name in HEATS]
-    assert (rows[0]["best reading"], rows[0]["regret, without noise"]) == figures(shown("README.md", "heat"))
+    assert (rows[0]["best result"], rows[0]["regret, without noise"]) == figures(shown("README.md", "heat"))
     words = {"Thompson sampling": "kind: thompson", "log expected improvement": "kind: log_ei"}
     words |= {"a trained network and Laplace's equation": "engine: trained", "harmonic polynomials": "engine: basis"}
     words |= {"Gaussian process": "kind: exact_gp"}
@@ -79,11 +79,11 @@ def test_the_table_of_compare_runs_has_the_rows_that_are_printed(printed, home, 
     said = capsys.readouterr().out
     rows, differences = _parts(told)
     now, differ = _parts(said)
-    assert [row for row in rows if not row.startswith("best after")] == now, "heat-gp has no reading here"
+    assert [row for row in rows if not row.startswith("best after")] == now, "heat-gp has no result here"
     fewer = ("budget.trials", "algorithm.start.n")
     assert differences == [line for line in differ if not line.strip().startswith(fewer)]
-    best = re.search(r"^best reading +(\S+) K +(\S+) K$", told, re.MULTILINE)
-    shown_there = [row["best reading"] for row in table("README.md", "file | surrogate")]
+    best = re.search(r"^best result +(\S+) K +(\S+) K$", told, re.MULTILINE)
+    shown_there = [row["best result"] for row in table("README.md", "file | surrogate")]
     assert best and [f"{float(value):.1f} K" for value in best.groups()] == [shown_there[0], shown_there[2]]
 
 

@@ -101,7 +101,7 @@ def here(tmp_path_factory) -> Ledger:
 
 
 def same(ledger: Ledger, here: Ledger, name: str) -> bool:
-    """Whether designs, readings and every model are those of the campaign trained here, bit for bit."""
+    """Whether designs, results and every model are those of the campaign trained here, bit for bit."""
     found, expected = ([(t.design, t.outputs) for t in at.trials(name)] for at in (ledger, here))
     fields, trained = ([model.reference for model in models(at, name)] for at in (ledger, here))
     return found == expected and fields == trained and (len(found), len(fields)) == (3, 1)

@@ -13,7 +13,7 @@ from fieldcraft.flows.studies.plan.spec import Cell, StudySpec, cells_of
 from fieldcraft.flows.studies.scoring.results import with_regrets
 from fieldcraft.flows.studies.scoring.violation import spreads_of, with_violations
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Campaign
+from fieldcraft.storage.records import CampaignRecord
 from fieldcraft.storage.text import without_password
 from fieldcraft.storage.trackers.campaigns import TrackingError
 from fieldcraft.storage.trackers.studies import CellRun, show_cell
@@ -57,7 +57,7 @@ class Showing:
         """True if a cell is recorded as shown in this store and experiment."""
         return self.where.items() <= self.folder.shown(cell).items()
 
-    def _run(self, cell: Cell, found: dict[str, Any], campaign: Campaign) -> CellRun:
+    def _run(self, cell: Cell, found: dict[str, Any], campaign: CampaignRecord) -> CellRun:
         spent = self.folder.spent(cell)
         proposed = sum(line["proposed"] for line in spent)
         last = {"cpu_seconds": sum(line["cpu"] for line in spent)}
@@ -84,11 +84,11 @@ def _curves(found: dict[str, Any]) -> Mapping[str, list[float | None]]:
     For a problem with constraints also the other metrics after each trial, where their spreads are known in the same
     way.
     """
-    readings = [trial["reading"] for trial in found["trials"]]
+    results = [trial["reading"] for trial in found["trials"]]
     if found["optimum"] is None:
-        return {"reading": readings}
+        return {"reading": results}
     cell = with_regrets(found, found["optimum"])
-    curves = {"reading": readings, "regret": cell["regret"], "regret.visited": cell["visited"]}
+    curves = {"reading": results, "regret": cell["regret"], "regret.visited": cell["visited"]}
     if not found.get("spreads"):
         return curves
     spreads = spreads_of([found])

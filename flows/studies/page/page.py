@@ -20,7 +20,7 @@ from fieldcraft.flows.studies.scoring.certificates import ABOUT_PROOFS, PROOF_HE
 from fieldcraft.flows.text import clock, counted
 
 _LEGEND = (
-    "regret: how far the true value, without noise, of the design with the best reading is from the optimum, mean over "
+    "regret: how far the true value, without noise, of the design with the best result is from the optimum, mean over "
     "seeds with its standard error; KS p: Kolmogorov-Smirnov test of normality with estimated mean and spread, as in "
     "the papers, which seldom rejects; within 1%: campaigns that tried a design within 1% of the objective's range of "
     "the optimum, and the median number of trials until then, where more than half of them did; CPU s/proposal: "

@@ -89,12 +89,12 @@ class StudyAlgorithm(BaseModel):
         if self.label is None and self.kind is None:
             raise ValueError("neither a label nor a kind: give an algorithm in words a label")
         if "named" in given:
-            raise ValueError("named is what the program notes beside expanded words: give the sentence as kind instead")
+            raise ValueError("named is what the program notes beside expanded words: give its name as kind instead")
         if "start" in given:
             raise ValueError("start belongs to the problems of a study, so that all algorithms begin alike: move it")
         if self.kind is None and not any(given.get(word) for word in _WORDS):
             raise ValueError(
-                "a label and nothing else: give a kind, or surrogate, acquisition and maximizer, or a peer"
+                "a label and nothing else: give a kind, or surrogate, acquisition and maximizer, or a rival"
             )
         return self
 

@@ -7,16 +7,16 @@ import numpy as np
 
 from fieldcraft.flows.products import Acquired
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Certificate
+from fieldcraft.storage.records import CertificateRecord
 
-CERTIFIED = 0.01  # in units of the score, which for ucb is a standard deviation of the readings
+CERTIFIED = 0.01  # in units of the score, which for ucb is a standard deviation of the results
 
 PROOF_HEAD = ("algorithm", "iterations", "certified", "largest gap", "CPU s, median", "CPU s, 90%")
 
 ABOUT_PROOFS = (
     f"certified: share of iterations whose design is proven to have a score within {CERTIFIED:g} of the best in the "
-    "space (for ucb in standard deviations of the readings), or of the best of an approximation to the score; CPU s: "
-    "choosing one iteration's designs with a trained model (a peer trains within it), median and ninetieth percentile "
+    "space (for ucb in standard deviations of the results), or of the best of an approximation to the score; CPU s: "
+    "choosing one iteration's designs with a trained model (a rival trains within it), median and ninetieth percentile "
     "over all iterations."
 )
 
@@ -29,7 +29,7 @@ def acquired(ledger: Ledger, campaign: str) -> list[dict[str, Any]]:
         its designs' certificates; and ``bound_of``, "exact" where all of these bound the score itself, else
         "approximate". Both are None where a design has no certificate.
     """
-    certificates: dict[int, list[Certificate | None]] = {}
+    certificates: dict[int, list[CertificateRecord | None]] = {}
     for trial in ledger.trials(campaign):
         if trial.origin.kind == "model":
             certificates.setdefault(trial.iteration, []).append(trial.origin.certificate)
@@ -45,7 +45,7 @@ def acquired(ledger: Ledger, campaign: str) -> list[dict[str, Any]]:
     ]
 
 
-def _proven(certificates: Sequence[Certificate | None]) -> dict[str, Any]:
+def _proven(certificates: Sequence[CertificateRecord | None]) -> dict[str, Any]:
     known = [certificate for certificate in certificates if certificate is not None]
     if not known or len(known) < len(certificates):
         return {"gap": None, "bound_of": None}

@@ -103,7 +103,7 @@ def _cell(cell: Cell, folder: StudyFolder, reason: str | None) -> Found:
     }
     if found and all(trial.get("outputs", trial["true"]) is None for trial in found["trials"]):
         why = found.get("fruitless") or "it ended without an accepted and feasible result"  # older cells do not say
-        return {**about, "state": "failed", "reason": f"no reading: {why}"}
+        return {**about, "state": "failed", "reason": f"no result: {why}"}
     if found:
         return {**found, **about, "state": "finished"}
     if failure:

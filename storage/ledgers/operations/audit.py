@@ -9,7 +9,17 @@ from sqlalchemy import Connection, Select, Table, func, select
 from fieldcraft.storage.ledgers.operations.histories import Rows, Spent, disagreements
 from fieldcraft.storage.ledgers.tables import schema, unreadable
 from fieldcraft.storage.ledgers.tables.unreadable import readable
-from fieldcraft.storage.records import Approval, Campaign, Event, OutboxItem, Product, Record, Result, Trial, digest_of
+from fieldcraft.storage.records import (
+    Approval,
+    CampaignRecord,
+    Event,
+    OutboxItem,
+    Product,
+    Record,
+    Result,
+    Trial,
+    digest_of,
+)
 
 _AT_ONCE = 500  # trials whose events, results and approvals are in memory together
 _NUMBERED = (schema.events, schema.results, schema.approvals, schema.outbox, schema.notices)
@@ -29,7 +39,7 @@ def audit(connection: Connection) -> list[str]:
     found = [*unreadable.said(broken), *_gaps(connection)]
     tables, trials = {row.table for row in broken}, {row.trial for row in broken if row.trial is not None}
     query = select(schema.campaigns).order_by(schema.campaigns.c.created, schema.campaigns.c.name)
-    for campaign in readable(connection, Campaign, query):
+    for campaign in readable(connection, CampaignRecord, query):
         shown = None if schema.outbox.name in tables else _shown(connection, campaign.name)
         if not tables & {schema.events.name, schema.products.name}:
             found += _own(connection, campaign, shown)
@@ -54,7 +64,7 @@ def _shown(connection: Connection, campaign: str) -> Shown:
     return {(item.kind, str(item.payload.get(names.get(item.kind, "name")))): item.payload for item in items}
 
 
-def _own(connection: Connection, campaign: Campaign, shown: Shown | None) -> Iterator[str]:
+def _own(connection: Connection, campaign: CampaignRecord, shown: Shown | None) -> Iterator[str]:
     """Contradictions in the rows of a campaign itself and of its steps' products, one sentence each."""
     name, products, events = campaign.name, schema.products, schema.events
     if campaign.digest != digest_of(campaign.spec):
@@ -76,7 +86,7 @@ def _own(connection: Connection, campaign: Campaign, shown: Shown | None) -> Ite
     yield from () if shown is None else _copies(campaign, [p for p in made if p.step == "train"], shown)
 
 
-def _copies(campaign: Campaign, models: Sequence[Product], shown: Shown) -> Iterator[str]:
+def _copies(campaign: CampaignRecord, models: Sequence[Product], shown: Shown) -> Iterator[str]:
     begun = campaign.model_copy(update={"finished": None})
     told: list[tuple[str, str, Record]] = [("campaign", campaign.name, begun)]
     told += [("finish", campaign.name, campaign)] if campaign.finished is not None else []
@@ -94,7 +104,7 @@ def _is_copy(payload: Mapping[str, Any] | None, record: Record) -> bool:
 
 
 def _trials(
-    connection: Connection, campaign: Campaign, shown: Shown | None, spoilt: Collection[str], *, whole: bool
+    connection: Connection, campaign: CampaignRecord, shown: Shown | None, spoilt: Collection[str], *, whole: bool
 ) -> Iterator[str]:
     table = schema.trials
     trials = readable(

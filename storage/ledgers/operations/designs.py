@@ -6,7 +6,7 @@ from sqlalchemy import Connection, func, select, update
 
 from fieldcraft.storage.ledger.errors import ForbiddenMove, InvalidRecord
 from fieldcraft.storage.ledgers.operations.compare_and_swap import expected, swap, void
-from fieldcraft.storage.ledgers.operations.results import Reading, append, new_result
+from fieldcraft.storage.ledgers.operations.results import GivenResult, append, new_result
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import (
     add_event,
@@ -19,7 +19,7 @@ from fieldcraft.storage.ledgers.tables.rows import (
 )
 from fieldcraft.storage.records import (
     SETTLED,
-    Campaign,
+    CampaignRecord,
     Expect,
     Known,
     Level,
@@ -73,12 +73,14 @@ def adopt(
     return many(connection, Trial, there)
 
 
-def _adopt_one(connection: Connection, owner: Campaign, number: int, known: Known, origin: Origin, by: str) -> None:
+def _adopt_one(
+    connection: Connection, owner: CampaignRecord, number: int, known: Known, origin: Origin, by: str
+) -> None:
     values = {"design": known.design, "origin": origin, "outputs": known.outputs, "cost": 0.0}
     state = TrialState.COMPLETED
     trial = insert_trial(connection, owner, number, origin.iteration, origin.slot, state=state, **values)
-    reading = Reading(known.outputs, None, None, "import", known.details)
-    result = new_result(trial, trial.attempt, reading, by)
+    given = GivenResult(known.outputs, None, None, "import", known.details)
+    result = new_result(trial, trial.attempt, given, by)
     result = append(connection, result.model_copy(update={"verdict": "accepted"}))
     details = {"result": result.id, "verdict": result.verdict, "digest": result.digest}
     add_event(connection, owner.name, "import", by, origin.algorithm, trial=trial, details=details)

@@ -9,7 +9,7 @@ from fieldcraft.storage.records import (
     COUNTING,
     SETTLED,
     Approval,
-    Campaign,
+    CampaignRecord,
     Event,
     Result,
     Trial,
@@ -46,7 +46,7 @@ class Rows:
     settled: Spent
 
 
-def disagreements(rows: Rows, campaign: Campaign) -> Iterator[str]:
+def disagreements(rows: Rows, campaign: CampaignRecord) -> Iterator[str]:
     """Contradictions between the rows of a trial, one sentence each."""
     trial = rows.trial
     if trial.digest != trial_digest(trial.design, campaign.digest):

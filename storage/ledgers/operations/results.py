@@ -27,7 +27,7 @@ from fieldcraft.storage.records import (
 
 
 @dataclass(frozen=True)
-class Reading:
+class GivenResult:
     """A result as given to ``Ledger.record`` or ``Ledger.correct``; one without outputs is a retraction."""
 
     outputs: Mapping[str, float] | None
@@ -41,7 +41,7 @@ def record(
     connection: Connection,
     trial_id: str,
     expect: Expect,
-    reading: Reading,
+    given: GivenResult,
     by: str,
     attempt: int | None,
     cost: float | None,
@@ -52,7 +52,7 @@ def record(
     """Append a result, judge it, and complete the trial if it is accepted; see ``Ledger.record``."""
     before = expected(get_trial(connection, trial_id), expect)
     attempt = _known_attempt(before, before.attempt if attempt is None else attempt)
-    result = new_result(before, attempt, reading, by)
+    result = new_result(before, attempt, given, by)
     verdict, repeated = _judge(before, result, stored_results(connection, trial_id), partial=partial)
     if repeated is not None:
         return before, repeated.model_copy(update={"verdict": verdict})
@@ -65,18 +65,18 @@ def record(
         add_outbox(connection, after.campaign, "trial", after)
     told = {"result": result.id, "attempt": result.attempt, "verdict": verdict, "digest": result.digest}
     told |= budget.details(ended)
-    add_event(connection, after.campaign, "record", by, reading.source, trial=after, before=before.expect, details=told)
+    add_event(connection, after.campaign, "record", by, given.source, trial=after, before=before.expect, details=told)
     return after, result
 
 
 def correct(
-    connection: Connection, trial_id: str, expect: Expect, replaces: int, reading: Reading, by: str, reason: str
+    connection: Connection, trial_id: str, expect: Expect, replaces: int, given: GivenResult, by: str, reason: str
 ) -> tuple[Trial, Result]:
     """Append a result in place of the one that counts; see ``Ledger.correct``."""
     before = expected(get_trial(connection, trial_id), expect)
     counting = _counting(before, stored_results(connection, trial_id), replaces)
-    result = new_result(before, counting.attempt, reading, by)
-    verdict: Verdict = "retraction" if reading.outputs is None else "accepted"
+    result = new_result(before, counting.attempt, given, by)
+    verdict: Verdict = "retraction" if given.outputs is None else "accepted"
     if (result.digest, verdict) == (counting.digest, counting.verdict):
         raise ForbiddenMove(f"Result {replaces} of {trial_id} says this already, so there is nothing to correct.")
     result = append(connection, result.model_copy(update={"verdict": verdict, "replaces": replaces}))
@@ -87,16 +87,16 @@ def correct(
     return after, result
 
 
-def new_result(trial: Trial, attempt: int, reading: Reading, by: str) -> Result:
+def new_result(trial: Trial, attempt: int, given: GivenResult, by: str) -> Result:
     """A result with its digest, not judged and not stored yet.
 
     Raises:
         InvalidRecord: No outputs, NaN or infinity, or a design that was run with other variables than the trial's.
     """
-    retracted = reading.outputs is None
-    if not retracted and not reading.outputs:
+    retracted = given.outputs is None
+    if not retracted and not given.outputs:
         raise InvalidRecord(f"A result of {trial.id} without outputs says nothing: give at least the objective.")
-    if retracted and (reading.field is not None or reading.ran is not None):
+    if retracted and (given.field is not None or given.ran is not None):
         raise InvalidRecord(f"A retraction of {trial.id} with a field or a design says two things: give neither.")
     result = checked(
         Result,
@@ -104,15 +104,15 @@ def new_result(trial: Trial, attempt: int, reading: Reading, by: str) -> Result:
         id=0,
         trial=trial.id,
         attempt=attempt,
-        outputs=reading.outputs or {},
-        field=reading.field,
-        ran=_differing(trial, reading.ran),
+        outputs=given.outputs or {},
+        field=given.field,
+        ran=_differing(trial, given.ran),
         digest="0" * 64,
         verdict="superseded",
         replaces=None,
         by=by,
-        source=reading.source,
-        details=reading.details,
+        source=given.source,
+        details=given.details,
         created=time.time(),
     )
     return result.model_copy(update={"digest": result_digest(result.outputs, result.field, result.ran)})

@@ -9,7 +9,7 @@ from sqlalchemy import Column, Connection, RowMapping, Select, bindparam, insert
 
 from fieldcraft.storage.ledger.errors import InvalidRecord, UnknownCampaign, UnknownTrial
 from fieldcraft.storage.ledgers.tables import schema
-from fieldcraft.storage.records import Campaign, Expect, Notice, Product, Record, Step, Trial, trial_digest
+from fieldcraft.storage.records import CampaignRecord, Expect, Notice, Product, Record, Step, Trial, trial_digest
 
 R = TypeVar("R", bound=Record)
 
@@ -39,13 +39,13 @@ def many(connection: Connection, kind: type[R], query: Select[Any]) -> tuple[R, 
     return tuple(kind.model_validate({name: row[place] for name, place in places.items()}) for row in rows)
 
 
-def get_campaign(connection: Connection, name: str) -> Campaign:
+def get_campaign(connection: Connection, name: str) -> CampaignRecord:
     """The campaign of that name; raises ``UnknownCampaign`` with the known names."""
     row = connection.execute(_CAMPAIGN, {"campaign": name}).mappings().first()
     if row is None:
         known = ", ".join(_values(connection, schema.campaigns.c.name)) or "none"
         raise UnknownCampaign(f"The ledger holds no campaign {name!r}. Known: {known}.")
-    return record_of(Campaign, row)
+    return record_of(CampaignRecord, row)
 
 
 def require_campaign(connection: Connection, name: str) -> None:
@@ -145,7 +145,7 @@ def add_notice(connection: Connection, campaign: str, event: str, key: str, payl
 
 
 def insert_trial(
-    connection: Connection, owner: Campaign, number: int, iteration: int, slot: int, **values: object
+    connection: Connection, owner: CampaignRecord, number: int, iteration: int, slot: int, **values: object
 ) -> Trial:
     """Add a new trial to the transaction; ``values`` are the fields that differ between trials."""
     now = time.time()

@@ -13,7 +13,7 @@ from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import many
 from fieldcraft.storage.records import (
     Approval,
-    Campaign,
+    CampaignRecord,
     Event,
     Lease,
     Notice,
@@ -32,7 +32,7 @@ _AT_ONCE = 500  # rows in memory together
 _NAMED = 10  # rows of a table that are named one by one
 _QUOTED = 120  # characters of what is wrong
 _KINDS: Sequence[tuple[Table, type[Record]]] = (
-    (schema.campaigns, Campaign),
+    (schema.campaigns, CampaignRecord),
     (schema.trials, Trial),
     (schema.events, Event),
     (schema.results, Result),

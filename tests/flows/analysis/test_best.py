@@ -1,4 +1,4 @@
-"""The best design: by its reading, and where readings are noisy by a model of all of them, trained before the end."""
+"""The best design: by its result, and where results are noisy by a model of all of them, trained before the end."""
 
 import json
 import multiprocessing
@@ -68,7 +68,7 @@ from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 @dataclass(frozen=True)
 class Moody(ExactGP):
-    """Learns from two readings, and breaks down over three."""
+    """Learns from two results, and breaks down over three."""
 
     def fit(self, data, rng, start=None, report=None):
         if len(data) > 2:
@@ -100,15 +100,15 @@ def test_a_campaign_whose_last_training_fails_ends_all_the_same_and_says_why(tmp
     (notice,) = ledger.noticed("small", "last training failed")
     assert notice.payload == {"iteration": 2, "reason": "RuntimeError: three are too many"}
     assert ("last training failed", dict(notice.payload)) in heard
-    assert "ends without a model of all its readings, since its training failed (RuntimeError: three" in text_of(notice)
+    assert "ends without a model of all its results, since its training failed (RuntimeError: three" in text_of(notice)
     best = best_of(ledger, ledger.campaign("small"), ledger.trials("small"))
-    assert best.reading is not None and best.model.iteration == 1
+    assert best.measured is not None and best.model.iteration == 1
     assert not (work / "train-0002").exists()
     status = status_text(ledger, ledger.campaign("small"))
     assert "\n  model    none of all readings: its training failed (RuntimeError: three are too many)\n" in status
     page = tmp_path / "small.html"
     assert main(["report", "small", "--html", str(page), "--home", str(tmp_path / "home")]) == 0
-    assert "a model of all readings: its training failed (RuntimeError: three are too many)" in page.read_text()
+    assert "a model of all results: its training failed (RuntimeError: three are too many)" in page.read_text()
 
 
 CORRECTED = """
@@ -121,7 +121,7 @@ from fieldcraft.storage.open_ledger import open_ledger
 
 @dataclass(frozen=True)
 class Moody(ExactGP):
-    \"\"\"Breaks down over three readings, while a person corrects one of them.\"\"\"
+    \"\"\"Breaks down over three results, while a person corrects one of them.\"\"\"
 
     def fit(self, data, rng, start=None, report=None):
         ledger = open_ledger(os.environ["HOME_OF_SMALL"] + "/ledger.sqlite")
@@ -207,7 +207,7 @@ def test_status_names_the_best_by_the_model_and_the_best_reading(oven):
         "  best by the model strength 50.25 +- 0.5 MPa, porosity -0.3 +- 0.2 % in oven-0003 (model of iteration 1, of "
         "1 reading; feasible with probability 0.9)" in lines
     )
-    assert "  best reading      strength 52 MPa, porosity -0.1 % in oven-0002" in lines
+    assert "  best result      strength 52 MPa, porosity -0.1 % in oven-0002" in lines
 
 
 def test_a_model_that_believes_no_design_to_be_feasible_says_so_and_the_best_is_the_best_reading(oven):
@@ -231,13 +231,13 @@ def test_the_end_of_a_run_the_page_and_a_comparison_name_both(oven, tmp_path):
     recommend(oven)
     summed = summary_data(Ran("oven", "budget", True, 1.0), oven.settings)
     text = summary_text(summed, oven.file)
-    assert "  best by the model strength 50.25 +- 0.5 MPa" in text and "  best reading      strength 52 MPa" in text
+    assert "  best by the model strength 50.25 +- 0.5 MPa" in text and "  best result      strength 52 MPa" in text
     assert "fieldcraft trace oven-0003" in text
     assert json.loads(json.dumps(summed))["best_by_model"]["trial"] == "oven-0003"
     assert oven.run("report", "oven", "--html", tmp_path / "oven.html")[0] == 0
     page = (tmp_path / "oven.html").read_text()
     assert "<dt>best by the model</dt><dd>50.25 +- 0.5 MPa<span>in oven-0003; model of iteration 1, 1 reading" in page
-    assert "<dt>best reading</dt><dd>52 MPa<span>in oven-0002" in page
+    assert "<dt>best result</dt><dd>52 MPa<span>in oven-0002" in page
     assert "<strong>Best design, by the model: </strong>" in page
     spec = {**oven.ledger.campaign("oven").spec, "name": "other"}
     oven.ledger.create_campaign("other", spec, digest_of(spec), oven.ledger.campaign("oven").environment, "test")

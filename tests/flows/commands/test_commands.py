@@ -238,7 +238,7 @@ def test_status_says_where_a_campaign_stands(finished, capsys):
     assert "trials   3 of 3 sent: 3 completed" in said
     assert re.search(r"time     [\d.]+ s spent", said)
     assert "next" not in said
-    assert re.search(r"best reading      value [\d.]+ in small-000\d\n +at x1 [-\d.]+, x2 [-\d.]+", said)
+    assert re.search(r"best result      value [\d.]+ in small-000\d\n +at x1 [-\d.]+, x2 [-\d.]+", said)
     assert re.search(r"best by the model value [\d.]+ \+- [\d.]+ in small-000\d \(model of iteration 2, of 3 re", said)
     assert "7 events not shown yet" in said
     (data,) = json.loads(told(capsys, "status", "small", "--home", finished / "home", "--json"))
@@ -304,7 +304,7 @@ def test_the_lineage_of_every_trial_is_complete(finished, capsys, trial):
     if trial == "small-0003":
         assert data["acquisition"]["algorithm"] == "exact_gp x log_ei x multistart"
         assert all(math.isfinite(data["acquisition"][key]) for key in ("value", "mean", "sd"))
-        first = {result.trial: result.id for result in ledger.readings("small")}
+        first = {result.trial: result.id for result in ledger.campaign_results("small")}
         seen = {"trials": ["small-0001", "small-0002"], "results": [first["small-0001"], first["small-0002"]]}
         assert data["data"] == {"digest": stored.origin.data_digest, **seen}
         assert data["model"]["digest"] == stored.origin.model.digest
@@ -348,7 +348,7 @@ def test_exported_fields_open_as_one_dataset_along_the_trials(finished, capsys):
         assert dataset["trial"].values.tolist() == list(TRIALS)
         readings = [trial.outputs["value"] for trial in open_ledger(home / "ledger.sqlite").trials("small")]
         differences = dataset["value"].values - readings
-    assert (differences != 0).all(), "a reading has noise, its field has none"
+    assert (differences != 0).all(), "a result has noise, its field has none"
     assert (abs(differences) < 5 * 0.5).all()
     before = contents(folder)
     assert f"{folder} exists" in refused(capsys, "export", "small", "--fields", folder, "--home", home)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from farms import DaskSite, dask_site, until
+from remote_workers import DaskSite, dask_site, until
 from rig import PROBLEM, SIMULATOR, Rig, eventually, rig
 
 from fieldcraft.flows.dispatchers.dask import Dask

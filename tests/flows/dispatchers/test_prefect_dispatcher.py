@@ -6,8 +6,8 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from farms import PrefectSite, prefect_site
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from remote_workers import PrefectSite, prefect_site
 from rig import Rig, eventually, rig
 
 from fieldcraft.flows import simulate

@@ -10,7 +10,7 @@ import xarray as xr
 import yaml
 from small import SMALL
 
-from fieldcraft.flows.dispatchers._known_results import Record, nearest, same, table_records
+from fieldcraft.flows.dispatchers._known_results import KnownResult, nearest, same, table_records
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Job
 from fieldcraft.flows.settings import settings_from
@@ -95,7 +95,7 @@ def test_designs_are_one_when_their_numbers_nearly_are_and_their_texts_exactly()
     assert not same({"n": "3", "gas": "N2"}, {"n": 3, "gas": "n2"})
     assert not same({"n": "three"}, {"n": 3})
     assert not same({"n": 3}, {"n": 3, "m": 1})
-    records = [Record("far", {"x": 0.0, "gas": "N2"}, {}), Record("near", {"x": 100.0, "gas": "Ar"}, {})]
+    records = [KnownResult("far", {"x": 0.0, "gas": "N2"}, {}), KnownResult("near", {"x": 100.0, "gas": "Ar"}, {})]
     assert nearest(records, {"x": 90.0, "gas": "Ar"}) is records[1]
     assert nearest(records, {"x": 10.0, "gas": "Ar"}) is records[1], "another gas is as far as the whole range of x"
     assert nearest([], {"x": 1.0}) is None
@@ -190,7 +190,7 @@ def test_a_result_that_a_person_corrected_is_replayed_as_it_stands_and_not_from_
     settings = settings_from({}, home=finished / "home")
     ledger = open_ledger(settings.ledger)
     first = ledger.trials("small")[0]
-    (result,) = (each for each in ledger.readings("small") if each.trial == first.id)
+    (result,) = (each for each in ledger.campaign_results("small") if each.trial == first.id)
     ledger.correct(first.id, first.expect, result.id, {"value": 100.0}, first.field, "ana", "a slip", {})
     made = replayed(settings.home, campaign="small")
     fields = made.dispatcher.fetch(made.dispatcher.submit(job(**first.design)))

@@ -424,7 +424,7 @@ def test_a_page_tells_of_retractions_standard_deviations_and_notes(finished):
     for trial in ledger.trials("small"):
         ledger.correct(trial.id, trial.expect, ledger.results(trial.id)[-1].id, None, None, "ana", "the wrong oven", {})
     shown = Read(written(finished / "home")).texts
-    assert "No reading counts: 3 retracted." in shown
+    assert "No result counts: 3 retracted." in shown
     assert shown.count("retracted") == 6  # a decision and a remark of each
     assert shown.count("corrected") == 1  # the decision of before
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from bench import Bench, bench
 
-from fieldcraft.flows.files.tables import Reading
+from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.results.correct import correct, retract
 from fieldcraft.flows.results.record import check_correction
 from fieldcraft.flows.steps import acquire, decide, train
@@ -50,12 +50,12 @@ def test_a_correction_between_training_and_acquisition_changes_no_proposal(tmp_p
         trained(tmp_path / name, monkeypatch) for name in ("plain", "corrected", "retracted", "ran")
     )
     expected = designs(plain)
-    reading = Reading("bench-0002", values={"value": 300.0})
+    reading = Measurement("bench-0002", values={"value": 300.0})
     done = correct(corrected, check_correction(corrected, reading), "ana", "misread")
     assert list(done.models) == [1]
     assert done.proposals == ()
     retract(retracted, "bench-0002", "ana", "spilt")
-    other = Reading("bench-0002", ran={"x1": 0.0})
+    other = Measurement("bench-0002", ran={"x1": 0.0})
     correct(ran, check_correction(ran, other), "ana", "another sample")
     assert designs(corrected) == expected
     assert designs(retracted) == expected
@@ -68,13 +68,13 @@ def test_a_correction_between_training_and_acquisition_changes_no_proposal(tmp_p
 def test_the_next_model_learns_what_counts_where_it_was_really_run(tmp_path, monkeypatch):
     made, site = trained(tmp_path, monkeypatch)
     first = made.ledger.product("bench", 1, "train")
-    reading = Reading("bench-0002", values={"value": 300.0}, ran={"x1": 0.0})
+    reading = Measurement("bench-0002", values={"value": 300.0}, ran={"x1": 0.0})
     new = correct(site, check_correction(site, reading), "ana", "misread")
     retract(site, "bench-0003", "ana", "spilt")
     second = train.train(site, 2)
     assert second.payload["trials"] == ["bench-0001", "bench-0002"]
     assert second.payload["results"] == [made.ledger.results("bench-0001")[0].id, new.result]
-    seen = seen_by(second, site.ledger.trials("bench"), site.ledger.readings("bench"))
+    seen = seen_by(second, site.ledger.trials("bench"), site.ledger.campaign_results("bench"))
     data = observations(site.campaign, seen, None)
     assert data.digest == second.payload["data_digest"] != first.payload["data_digest"]
     assert data.y.tolist() == [25.0, 300.0]

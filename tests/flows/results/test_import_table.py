@@ -142,7 +142,7 @@ def test_a_campaign_with_enough_data_begins_with_its_model(tmp_path, monkeypatch
     product = made.ledger.product("small", trial.iteration, "train")
     assert trial.origin.kind == "model"
     assert product.payload["trials"] == ["small-0001", "small-0002"]
-    assert product.payload["results"] == [result.id for result in made.ledger.readings("small")]
+    assert product.payload["results"] == [result.id for result in made.ledger.campaign_results("small")]
 
 
 def test_a_campaign_that_has_ended_takes_no_data(finished):

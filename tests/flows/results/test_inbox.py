@@ -93,7 +93,7 @@ def test_foreign_data_is_refused_by_file_and_the_pass_goes_on(oven, name, text, 
     assert reason in why(oven)
     assert "Nothing of this file was recorded" in why(oven)
     assert [path.name for path in oven.results.glob("taken/*.csv")] == ["zz.csv"]
-    assert len(oven.ledger.readings("oven")) == 1
+    assert len(oven.ledger.campaign_results("oven")) == 1
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_a_field_that_cannot_be_stored_refuses_its_file_before_anything_of_it_is
     oven.drop("m.csv", "trial,strength [MPa],porosity [%],field\noven-0001,30,-1,\noven-0002,30,-1,bad.nc\n")
     assert oven.make_pass().harvested == 0
     assert "fields hold numbers only" in why(oven)
-    assert oven.ledger.readings("oven") == ()
+    assert oven.ledger.campaign_results("oven") == ()
 
 
 def test_a_file_saved_again_while_it_is_recorded_is_read_again(oven):

@@ -137,7 +137,7 @@ def test_what_makes_no_sense_is_refused_with_its_remedy_and_nothing_is_stored(ov
     assert (status, out) == (2, "")
     assert re.search(message, error), error
     assert error.count("\n") == 1
-    assert oven.ledger.readings("oven") == ()
+    assert oven.ledger.campaign_results("oven") == ()
 
 
 def test_a_trial_that_was_never_sent_takes_no_result(oven):
@@ -206,7 +206,7 @@ def test_the_table_of_a_batch_is_recorded_and_names_what_is_still_to_come(oven, 
     assert done["waiting"] == ["oven-0002", "oven-0003"]
     again = oven.json("record", "--csv", tmp_path / "mine.csv", "--campaign", "oven")
     assert [one["verdict"] for one in again["recorded"]] == ["duplicate", "duplicate"]
-    assert len(oven.ledger.readings("oven")) == 2
+    assert len(oven.ledger.campaign_results("oven")) == 2
     assert oven.ledger.trial("oven-0001").actual["gas"] == "Ar"
 
 
@@ -244,7 +244,7 @@ def test_a_table_with_a_mistake_is_refused_as_a_whole(oven, tmp_path, old, new, 
     assert old in text
     oven.drop("mine.csv", text.replace(old, new))
     collect(oven.site, oven.site.campaign.dispatcher)
-    assert oven.ledger.readings("oven") == ()
+    assert oven.ledger.campaign_results("oven") == ()
     why = (oven.results / "refused" / "mine.csv.why.txt").read_text()
     assert message in why
     assert "mend it and drop it again" in why
@@ -255,7 +255,7 @@ def test_a_table_with_one_bad_line_records_none_of_its_good_ones(oven):
     text = filled(oven, strength=["50", "51", "52"], porosity=["-1", "-1", "-1"])
     oven.drop("mine.csv", text.replace("oven-0003-1", "oven-0003-9"))
     assert collect(oven.site, oven.site.campaign.dispatcher) == 0
-    assert oven.ledger.readings("oven") == ()
+    assert oven.ledger.campaign_results("oven") == ()
     assert "line 4: 'oven-0003-9' is no order" in (oven.results / "refused" / "mine.csv.why.txt").read_text()
 
 
@@ -348,7 +348,7 @@ def test_a_pass_killed_while_it_takes_a_table_loses_and_doubles_nothing(oven, at
     collect(oven.site, oven.site.campaign.dispatcher)
     assert oven.ledger.trial("oven-0001").outputs == {"strength": 50.0, "porosity": -1.0}
     assert oven.ledger.trial("oven-0002").outputs == {"strength": 51.0, "porosity": -3.0}
-    assert len(oven.ledger.readings("oven")) == 3
+    assert len(oven.ledger.campaign_results("oven")) == 3
     assert sorted(path.name for path in (oven.orders / "open").iterdir()) == ["oven-0003-1.json"]
     assert [path.name for path in (oven.results / "taken").glob("*.csv")] == ["mine.csv"]
     assert oven.ledger.check() == []
@@ -416,7 +416,7 @@ def test_a_viewer_may_not_record(oven, tmp_path, monkeypatch):
     ):
         status, _, error = oven.run(*words)
         assert (status, "may not operate" in error) == (2, True), error
-    assert oven.ledger.readings("oven") == ()
+    assert oven.ledger.campaign_results("oven") == ()
 
 
 @pytest.mark.parametrize("named", ['{"trial": 3}', '[{"key": ["oven-0001-1"]}]', '{"trial": {"trial": 1}}'])

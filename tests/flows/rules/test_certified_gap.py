@@ -22,7 +22,7 @@ from fieldcraft.flows.wiring.observations import observations, seen_by
 from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Certificate, TrialState
+from fieldcraft.storage.records import CertificateRecord, TrialState
 
 LOOSE = 1e9  # in the objective's unit: any proof is good enough
 
@@ -56,7 +56,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Site]:
     return {name: site(folder / name, specification(way, **rule)) for name, way in ways.items()}
 
 
-def proof(at: Site) -> Certificate:
+def proof(at: Site) -> CertificateRecord:
     found = at.ledger.trial("small-0007").origin.certificate
     assert found is not None and found.improvement is not None
     return found
@@ -66,7 +66,7 @@ def predicted(at: Site) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean and standard deviation of value over a dense grid, and the best mean at a trial; in the value's own unit."""
     product = at.ledger.product("small", 1, "train")
     assert product is not None and product.reference is not None
-    seen = seen_by(product, at.ledger.trials("small"), at.ledger.readings("small"))
+    seen = seen_by(product, at.ledger.trials("small"), at.ledger.campaign_results("small"))
     data = observations(at.campaign, seen, None)
     posterior = at.campaign.algorithm.restore(data, as_state(at.fields.read(product.reference)))
     grid = np.stack(np.meshgrid(*[np.linspace(-1, 1, 201)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -154,7 +154,7 @@ def test_a_rule_that_nothing_can_prove_is_refused_with_what_can(words, complaint
 
 def test_a_certificate_of_an_earlier_version_is_read_and_says_nothing_of_what_is_left():
     old = {"bound": 1.0, "gap": 0.0, "status": "optimal", "bound_of": "exact", "nodes": 3}
-    assert Certificate.model_validate(old).improvement is None
+    assert CertificateRecord.model_validate(old).improvement is None
 
 
 def test_a_proof_beside_designs_that_nobody_has_read_does_not_say_what_is_left(stopped):

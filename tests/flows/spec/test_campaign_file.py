@@ -64,7 +64,7 @@ def test_the_small_campaign_is_read_as_it_is_written(tmp_path):
     spec = read_campaign(written(tmp_path, SMALL))
     assert (spec.name, spec.seed, spec.sense, spec.budget.trials) == ("small", 3, "minimize", 3)
     assert spec.noise is not None and spec.noise.sd == 0.5
-    assert spec.algorithm.sentence == "exact_gp x log_ei x multistart"
+    assert spec.algorithm.in_words == "exact_gp x log_ei x multistart"
     assert spec.dispatcher.kind == "local"
 
 
@@ -294,7 +294,7 @@ def test_true_and_false_are_no_bounds_and_no_option_that_is_a_number(settings):
         ("approval", {"policy": "human", "expires_h": 1e6}, "at most, for that is eleven years"),
         ("noise.sd", 1e308, r"1e\+308 is out of reach"),
         ("noise.sd", 1e-320, "out of reach, for its square is no number any more. Give 0 or a number from 1e-100"),
-        ("noise", {"of_sd": 1e4}, ".of_sd: it may be 1,000 at most, for no reading would say anything"),
+        ("noise", {"of_sd": 1e4}, ".of_sd: it may be 1,000 at most, for no result would say anything"),
         ("stop.no_improvement", 10**8, "it may be 1,000,000 at most"),
         ("algorithm.surrogate.n_features", 99_999_999_999, "so many steps, samples or nodes end on no machine"),
         ("algorithm.maximizer.n_starts", 0, "0 improves no sample by gradients. Give at least 1"),
@@ -426,10 +426,10 @@ def test_what_only_a_kind_can_know_is_refused_with_the_suggestion(settings, path
 
 def test_an_acquisition_for_exact_processes_goes_with_one(settings):
     spec = parse(changed("algorithm.acquisition.kind", "jes"), "c.yaml")
-    assert wire(spec, settings).spec.algorithm.sentence == "exact_gp x jes x multistart"
+    assert wire(spec, settings).spec.algorithm.in_words == "exact_gp x jes x multistart"
 
 
-def test_a_peer_for_boxes_is_refused_where_a_linear_constraint_holds(tmp_path):
+def test_a_rival_for_boxes_is_refused_where_a_linear_constraint_holds(tmp_path):
     (tmp_path / "problems").mkdir()
     (tmp_path / "problems" / "cut.py").write_text(CUT)
     settings = settings_from({"FIELDCRAFT_PLUGINS": str(tmp_path)}, home=tmp_path / "home")
@@ -439,7 +439,7 @@ def test_a_peer_for_boxes_is_refused_where_a_linear_constraint_holds(tmp_path):
 
     with pytest.raises(InputError, match=r"algorithm.peer: .*known constraints .1 x <= 0.5.*passed on to optuna_tpe"):
         wire(asked("optuna_tpe"), settings)
-    assert wire(asked("botorch_log_ei"), settings).spec.algorithm.sentence == "botorch_log_ei"
+    assert wire(asked("botorch_log_ei"), settings).spec.algorithm.in_words == "botorch_log_ei"
 
 
 def test_an_option_that_is_no_number_is_refused_as_text_too(settings):

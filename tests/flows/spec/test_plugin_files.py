@@ -214,7 +214,7 @@ def test_an_error_within_a_helper_names_its_line(tmp_path):
 
 
 def ran(folder: Path, name: str, dispatcher: str) -> float:
-    """The reading of a campaign of one trial."""
+    """The result of a campaign of one trial."""
     (folder / f"{name}.yaml").write_text(CAMPAIGN.format(name=name, dispatcher=dispatcher))
     finish(folder / f"{name}.yaml", folder / "home", folder / "mine")
     (trial,) = open_ledger(folder / "home" / "ledger.sqlite").trials(name)

@@ -40,7 +40,7 @@ class _Derived(_Base):
         ValueError: mode: is none of them.
     """
 
-    mode: Literal["fast", "slow"] | None = None
+    mode: Literal["slow", "fast"] | None = None
     names: tuple[str, ...] = field(default_factory=lambda: ("a",))
     given: int = field(kw_only=True)
 

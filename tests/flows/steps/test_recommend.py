@@ -51,7 +51,7 @@ def test_a_design_that_gave_a_result_is_not_held_for_one_that_fails(ended):
     ("shift", "exact", "feasible", "met"),
     [
         (0.0, True, True, True),
-        (0.0, False, True, False),  # a reading that breaks the constraint is held for noise
+        (0.0, False, True, False),  # a result that breaks the constraint is held for noise
         (0.9, True, False, False),
     ],
 )

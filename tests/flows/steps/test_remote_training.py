@@ -44,7 +44,7 @@ TRAINER = Lease(campaign=":train:x", host="far", pid=7, started=1.0, token=1, ac
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A campaign whose two readings are in, so that it waits for a last model, which says which is best."""
+    """A campaign whose two results are in, so that it waits for a last model, which says which is best."""
     (file := tmp_path / "small.yaml").write_text(CAMPAIGN)
     ledger = open_ledger(tmp_path / "ledger.sqlite", create=True)
     assert created(ledger, wire(read_campaign(file), settings_from(home=tmp_path)), file) is None
@@ -141,7 +141,7 @@ def test_a_model_trained_outside_is_the_one_a_pass_takes_up(home):
 
 
 def test_nothing_is_written_of_readings_that_are_not_those_asked_for(home):
-    assert "the readings are others" in train_outside(str(home), "small", 1, "0" * 64, "flow run r")
+    assert "the results are others" in train_outside(str(home), "small", 1, "0" * 64, "flow run r")
     assert model(home) is None
 
 

@@ -34,7 +34,7 @@ Outputs = list[float] | None
 
 
 def found(outputs: list[Outputs], **keys: Any) -> dict[str, Any]:
-    """A finished cell whose trials have these exact objectives and constraints c1, c2, ..., and exact readings."""
+    """A finished cell whose trials have these exact objectives and constraints c1, c2, ..., and exact results."""
     trials = [
         {
             "trial": str(n),

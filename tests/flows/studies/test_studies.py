@@ -50,7 +50,7 @@ def study(tmp_path: Path, text: str = STUDY) -> StudySpec:
 
 
 def found(cell: str, values: list[float], **keys: Any) -> dict[str, Any]:
-    """A finished cell whose readings are exact, but for those given as ``readings``."""
+    """A finished cell whose results are exact, but for those given as ``readings``."""
     readings = keys.pop("readings", values)
     trials = [
         {"trial": str(n), "origin": "initial", "design": {"x": value}, "reading": reading, "true": value}
@@ -112,7 +112,7 @@ def test_the_cells_of_a_seed_are_the_same_campaign_but_for_name_and_algorithm(tm
         (
             "{kind: sobol}",
             "{label: a, named: {kind: auto}}",
-            r"named is what the program notes .*: give the sentence as",
+            r"named is what the program notes .*: give its name as",
         ),
         ("seeds: 3", "seeds: 1001", r"seeds: Input should be less than or equal to 1000 \(given: 1001\)"),
         ("seeds: 3", "seeds: true", r"seeds: true and false .* \(given: True\)"),
@@ -176,7 +176,7 @@ def test_every_campaign_of_the_studies_here_can_be_begun(file, tmp_path):
             "kind: exact_pg",
             "gp on branin: No kind 'exact_pg' in surrogates. Did you mean 'exact_gp'?",
         ),
-        ("{kind: sobol}", "{kind: sobel}", "sobel on branin: No kind 'sobel' in sentences. Did you mean 'sobol'?"),
+        ("{kind: sobol}", "{kind: sobel}", "sobel on branin: No kind 'sobel' in algorithms. Did you mean 'sobol'?"),
         (
             "label: twice, problem: {kind: branin}",
             "label: twice, problem: {kind: digits}, simulator: {kind: exact}",
@@ -225,7 +225,7 @@ def test_a_campaign_of_a_study_without_a_result_repeats_why(tmp_path):
     for trial in known["trials"]:
         trial["true"] = None
     file.write_text(json.dumps(known))
-    assert "failed: branin-gp-1: no reading: all 4 trials failed: KeyError: 'z'" in results_text(
+    assert "failed: branin-gp-1: no result: all 4 trials failed: KeyError: 'z'" in results_text(
         results(spec, folder, None)
     )
 
@@ -473,7 +473,7 @@ def test_a_campaign_without_a_reading_is_a_failure_that_the_page_names(tmp_path)
     mute.write_text(json.dumps({**told, "trials": [{**t, "reading": None, "true": None} for t in told["trials"]]}))
     data = results(spec, folder, None)
     assert [row["algorithm"] for row in data["problems"][0]["rows"]] == ["sobol"]
-    assert "failed: branin-gp-1: no reading" in results_text(data)
+    assert "failed: branin-gp-1: no result" in results_text(data)
     assert "branin-gp-1" in study_page(data)
 
 
@@ -494,7 +494,7 @@ def test_campaigns_of_another_environment_are_named_and_the_usual_one_is_written
 
 def test_a_problem_without_a_common_reading_has_a_table_and_no_picture(tmp_path, recwarn):
     spec, folder = filled(tmp_path, STUDY, {f"branin-sobol-{seed}": [5.0, 3.0] for seed in (1, 2)})
-    for seed, trials in ((1, slice(1)), (2, slice(2))):  # one ends before the other has its first reading
+    for seed, trials in ((1, slice(1)), (2, slice(2))):  # one ends before the other has its first result
         file = folder.path / f"cells/branin-sobol-{seed}/result.json"
         told = json.loads(file.read_text())
         if seed == 2:

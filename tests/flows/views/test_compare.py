@@ -89,10 +89,10 @@ def test_campaigns_of_opposite_senses_are_told_not_to_compare(finished, capsys):
     (finished / "opposite.yaml").write_text(OPPOSITE)
     finish(finished / "opposite.yaml", finished / "home")
     said = told(capsys, finished / "home", "small", "opposite", "--html", str(finished / "page.html"))
-    assert "their readings do not compare" in said
+    assert "their results do not compare" in said
     assert "best after" not in said
     page = (finished / "page.html").read_text()
-    assert "their readings do not compare" in page
+    assert "their results do not compare" in page
     assert "<img" not in page
 
 

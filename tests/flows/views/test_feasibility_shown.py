@@ -46,8 +46,8 @@ def test_while_no_reading_is_feasible_the_one_that_violates_least_is_shown(oven)
     closest = found["least_violation"]
     assert (closest["trial"], closest["violation"], closest["each"]) == ("oven-0002", 0.25, {"porosity": 0.25})
     text = oven.run("status", "oven")[1]
-    assert "  feasible 0 of 2 readings; 1 more design failed as infeasible\n" in text
-    assert "  closest  violation 0.25 (porosity 0.25 %) in oven-0002; no reading is feasible yet\n" in text
+    assert "  feasible 0 of 2 results; 1 more design failed as infeasible\n" in text
+    assert "  closest  violation 0.25 (porosity 0.25 %) in oven-0002; no result is feasible yet\n" in text
 
 
 def test_the_best_is_the_best_that_is_feasible_and_then_nothing_is_closest(oven):
@@ -89,7 +89,7 @@ def test_the_page_has_a_part_for_the_constraints(oven, tmp_path):
     assert oven.run("report", "oven", "--html", tmp_path / "oven.html")[0] == 0
     page = (tmp_path / "oven.html").read_text()
     assert "<h2>Feasibility</h2>" in page and 'alt="Violation by trial"' in page
-    assert "0 of 2 readings meet every constraint. 1 design gave no reading" in page
+    assert "0 of 2 results meet every constraint. 1 design gave no result" in page
     assert "<strong>Least violation: </strong>oven-0002 with 0.25 (porosity 0.25 %)" in page
     assert "<dt>feasible</dt><dd>0 of 2<span>1 failed as infeasible; least violation 0.25</span>" in page
     row = page[page.index("<td>porosity (%)</td>") :]
@@ -113,7 +113,7 @@ def test_two_campaigns_are_compared_by_what_is_feasible(oven):
     oven.ledger.create_campaign("other", spec, digest_of(spec), oven.ledger.campaign("oven").environment, "test")
     sides = oven.json("compare-runs", "oven", "other")["campaigns"]
     assert [(side["best"], side["feasibility"]["feasible"]) for side in sides] == [(40.0, 1), (None, 0)]
-    assert "1 of 2 readings; 1 more design failed as infeasible" in oven.run("compare-runs", "oven", "other")[1]
+    assert "1 of 2 results; 1 more design failed as infeasible" in oven.run("compare-runs", "oven", "other")[1]
 
 
 def test_progress_says_of_a_reading_that_it_is_not_feasible(oven, capsys):

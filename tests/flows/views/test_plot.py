@@ -15,7 +15,7 @@ from fieldcraft.flows.views.charts import new_figure, over_field
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Campaign, Origin, Proposal, Trial, TrialState
+from fieldcraft.storage.records import CampaignRecord, Origin, Proposal, Trial, TrialState
 
 PLATE = """
 name: plate
@@ -30,14 +30,14 @@ algorithm:
   maximizer: {kind: multistart}
 budget: {trials: 20}
 """
-NOISE = 9.0  # what the best reading lies above the truth
+NOISE = 9.0  # what the best result lies above the truth
 
 
 @dataclass(frozen=True)
 class Plate:
-    """Trials of every origin on the heated plate, the last one a noisy reading at the hottest place."""
+    """Trials of every origin on the heated plate, the last one a noisy result at the hottest place."""
 
-    campaign: Campaign
+    campaign: CampaignRecord
     trials: list[Trial]
     field: xr.DataArray
     optimum: float

@@ -21,7 +21,17 @@ from fieldcraft.flows.views.pending import queue_data, queue_text
 from fieldcraft.flows.views.text import show_text, status_text, trace_text
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Campaign, Grant, Known, Limits, Origin, Proposal, Trial, TrialState, digest_of
+from fieldcraft.storage.records import (
+    CampaignRecord,
+    Grant,
+    Known,
+    Limits,
+    Origin,
+    Proposal,
+    Trial,
+    TrialState,
+    digest_of,
+)
 
 HOSTILE = "fine\x1b[2J\x07\u202e\nsmall-0009: completed"
 ENVIRONMENT = {"outputs": [{"name": "value", "unit": "K"}], "units": {"x1": "mm", "x2": ""}}
@@ -65,7 +75,7 @@ def status(ledger: Ledger) -> tuple[dict[str, Any], str]:
     return json.loads(json.dumps(data)), status_text(ledger, ledger.campaign("small"))
 
 
-def stored(ledger: Ledger) -> Campaign:
+def stored(ledger: Ledger) -> CampaignRecord:
     return ledger.campaign("small")
 
 

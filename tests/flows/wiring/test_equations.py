@@ -74,7 +74,7 @@ def check(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("algorithm", "keys", "why"),
     [
-        ({"kind": "gp_ei"}, HEAT, "the surrogate 'exact_gp' learns from readings alone"),
+        ({"kind": "gp_ei"}, HEAT, "the surrogate 'exact_gp' learns from results alone"),
         ({"kind": "botorch_log_ei"}, HEAT, "botorch_log_ei does not learn from equations"),
         ({"kind": "auto"}, SQUARED, "The equation is not linear and engine basis"),
         (

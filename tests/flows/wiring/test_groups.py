@@ -56,7 +56,7 @@ GROUPED = {"kind": "grouped_gp", "groups": [["y", "x"]]}
 @pytest.mark.parametrize("words", [("grouped_gp", "add_ucb"), ("grouped_gp", "ucb"), ("grouped_gp", "thompson")])
 def test_a_sum_goes_with_any_acquisition_that_needs_no_exact_process_and_multistart(settings, words):
     assert (
-        wire(asked(*words, "multistart"), settings).spec.algorithm.sentence == f"{words[0]} x {words[1]} x multistart"
+        wire(asked(*words, "multistart"), settings).spec.algorithm.in_words == f"{words[0]} x {words[1]} x multistart"
     )
     assert wire(asked(*words, "multistart", problem="cut"), settings)
 
@@ -64,7 +64,7 @@ def test_a_sum_goes_with_any_acquisition_that_needs_no_exact_process_and_multist
 @pytest.mark.parametrize("maximizer", ["certified", "pk_miqp"])
 def test_maximizers_with_a_bound_take_a_sum_term_by_term(settings, maximizer):
     campaign = wire(asked("grouped_gp", {"kind": "add_ucb", "beta": "growing"}, maximizer), settings)
-    assert campaign.spec.algorithm.sentence == f"grouped_gp x add_ucb x {maximizer}"
+    assert campaign.spec.algorithm.in_words == f"grouped_gp x add_ucb x {maximizer}"
     cut = wire(asked(GROUPED, "add_ucb", maximizer, problem="cut"), settings)
     assert cut.algorithm.surrogate.columns(cut.space) == ((1, 0), (2, 3))
     again = rewire(cut.data, settings)

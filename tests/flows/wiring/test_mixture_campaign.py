@@ -86,7 +86,7 @@ def test_the_picture_of_what_is_believed_keeps_to_the_plane(learnt):
     first, second = plane.axes
     possible = first[:, None] + second[None, :] <= 1 + 1e-9
     assert ((plane.mean == plane.mean) == possible).all() and 0.4 < possible.mean() < 0.6
-    # The model interpolates: what it says at the best reading's place is about what was read there.
+    # The model interpolates: what it says at the best result's place is about what was read there.
     i, j = (abs(axis - best.actual[name]).argmin() for axis, name in zip(plane.axes, plane.names, strict=True))
     assert plane.mean[i, j] == pytest.approx(best.outputs["elongation"], abs=0.5)
     assert sum(plane.shares.values()) == pytest.approx(1.0)
@@ -115,8 +115,8 @@ def test_check_and_the_report_say_what_designs_keep(learnt, tmp_path, capsys, mo
     ("changes", "message"),
     [
         ({"algorithm": {"kind": "ax"}}, r"algorithm.peer: .*polypropylene = 1\), which are not passed on to ax: use"),
-        ({"algorithm": {"kind": "optuna_gp"}}, r"which are not passed on to optuna_gp: use another sentence"),
-        ({"algorithm": {"kind": "optuna_tpe"}}, r"which are not passed on to optuna_tpe: use another sentence"),
+        ({"algorithm": {"kind": "optuna_gp"}}, r"which are not passed on to optuna_gp: use another algorithm"),
+        ({"algorithm": {"kind": "optuna_tpe"}}, r"which are not passed on to optuna_tpe: use another algorithm"),
         ({"space": {name: [0.0, 0.3] for name in SHARES}}, r"space: No design satisfies 1 polyethylene .* = 1 within"),
         (
             {"space": {"polyethylene": [0.0, 0.5], "polystyrene": [0.0, 0.25], "polypropylene": [0.0, 0.25]}},

@@ -1,4 +1,4 @@
-"""A sentence by its name: what it expands to, what a campaign file can change in it, and what is stored."""
+"""A named algorithm: what it expands to, what a campaign file can change in it, and what is stored."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from fieldcraft.flows.wiring.build import rewire, wire
 from fieldcraft.storage.open_ledger import open_ledger
 
 MINE = '''\
-"""A sentence of a user's own."""
+"""A named algorithm of a user's own."""
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,7 +37,7 @@ class Mine:
 '''
 
 SAME_DATA = '''\
-"""A sentence that gives the same data each time."""
+"""A named algorithm that gives the same data each time."""
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,10 +57,10 @@ class SameData:
 
 @pytest.fixture
 def settings(tmp_path):
-    (tmp_path / "mine" / "sentences").mkdir(parents=True)
-    (tmp_path / "mine" / "sentences" / "mine.py").write_text(MINE)
-    (tmp_path / "mine" / "sentences" / "same_data.py").write_text(SAME_DATA.format(start={"n": 20}))
-    (tmp_path / "mine" / "sentences" / "no_start.py").write_text(SAME_DATA.format(start=None))
+    (tmp_path / "mine" / "algorithms").mkdir(parents=True)
+    (tmp_path / "mine" / "algorithms" / "mine.py").write_text(MINE)
+    (tmp_path / "mine" / "algorithms" / "same_data.py").write_text(SAME_DATA.format(start={"n": 20}))
+    (tmp_path / "mine" / "algorithms" / "no_start.py").write_text(SAME_DATA.format(start=None))
     return settings_from({"FIELDCRAFT_PLUGINS": str(tmp_path / "mine")}, home=tmp_path / "home")
 
 
@@ -71,7 +71,7 @@ def campaign(settings, algorithm, **keys):
 
 def test_a_name_becomes_its_words_with_every_default_written_out(settings):
     part = campaign(settings, {"kind": "mine"}, batch=3).spec.algorithm
-    assert part.sentence == "exact_gp x ucb x multistart"
+    assert part.in_words == "exact_gp x ucb x multistart"
     assert (part.start.n, part.start.proposer.kind) == (8, "random")
     assert part.surrogate.model_dump().items() >= {"kernel": "rbf", "restarts": 3, "noise": "fitted"}.items()
     assert part.named.model_dump() == {"kind": "mine", "preset": "default", "points": 4}
@@ -85,14 +85,14 @@ def test_what_the_file_gives_wins_option_by_option(settings):
     assert part.named.points == 3
 
 
-def test_a_word_of_another_kind_replaces_the_sentences_whole(settings):
+def test_a_word_of_another_kind_replaces_the_named_one_whole(settings):
     part = campaign(settings, {"kind": "mine", "acquisition": {"kind": "log_ei"}}).spec.algorithm
     assert part.acquisition.model_dump() == {"kind": "log_ei", "doubts": 1.0}
 
 
-def test_a_peer_replaces_the_three_words_and_they_replace_a_peer(settings):
+def test_a_rival_replaces_the_three_words_and_they_replace_a_peer(settings):
     part = campaign(settings, {"kind": "mine", "peer": {"kind": "optuna_tpe"}}).spec.algorithm
-    assert part.sentence == "optuna_tpe" and part.surrogate is None
+    assert part.in_words == "optuna_tpe" and part.surrogate is None
     words = {"surrogate": {"kind": "exact_gp"}, "acquisition": {"kind": "ucb"}, "maximizer": {"kind": "multistart"}}
     assert campaign(settings, {"kind": "optuna_tpe", **words}).spec.algorithm.peer is None
 
@@ -106,23 +106,23 @@ def test_the_start_leaves_half_of_the_budget_to_the_model_unless_the_file_says_o
 @pytest.mark.parametrize(
     ("algorithm", "message"),
     [
-        ({"kind": "mina"}, "No kind 'mina' in sentences. Did you mean 'mine'?"),
+        ({"kind": "mina"}, "No kind 'mina' in algorithms. Did you mean 'mine'?"),
         ({"kind": "mine", "pointz": 2}, "algorithm.pointz: unknown key 'pointz'. Did you mean 'points'?"),
         ({"kind": "mine", "surogate": {}}, "algorithm.surogate: unknown key 'surogate'. Did you mean 'surrogate'?"),
         ({"kind": "mine", "preset": "paper"}, "algorithm.preset: Input should be 'default' (given: 'paper')"),
         ({"kind": "mine", "surrogate": {"krnel": "rbf"}}, "algorithm.surrogate.krnel: unknown key 'krnel'."),
-        ({"kind": "mine", "start": {"m": 2}}, "sentence 'mine': algorithm.start.m: unknown key 'm'."),
+        ({"kind": "mine", "start": {"m": 2}}, "algorithm 'mine': algorithm.start.m: unknown key 'm'."),
         ({"kind": "mine", "start": {"n": 31}}, "budget.trials is 30 and algorithm.start.n is 31"),
-        ({"kind": "no_start"}, "algorithm: the sentence 'no_start' has the start None: its words must have"),
+        ({"kind": "no_start"}, "algorithm: the algorithm 'no_start' has the start None: its words must have"),
         ({"kind": 5}, "c.yaml: algorithm.kind: Input should be a valid string (given: 5)"),
-        ({"start": {"n": 2}, "peer": {"kind": "optuna_tqe"}}, "in peers. Did you mean 'optuna_tpe'?"),
+        ({"start": {"n": 2}, "peer": {"kind": "optuna_tqe"}}, "in rivals. Did you mean 'optuna_tpe'?"),
         (
             {"start": {"n": 2}, "peer": {"kind": "ax"}, "surrogate": {"kind": "exact_gp"}},
-            "a peer is a whole optimiser, and surrogate given beside it: leave one out",
+            "a rival (peer) is a whole optimiser, and surrogate given beside it: leave one out",
         ),
     ],
 )
-def test_a_wrong_sentence_is_one_clear_error(settings, algorithm, message):
+def test_a_wrong_name_is_one_clear_error(settings, algorithm, message):
     with pytest.raises(InputError, match=re.escape(message)):
         campaign(settings, algorithm)
 
@@ -135,7 +135,7 @@ def test_an_acquisition_that_counts_the_start_is_told_how_long_it_is(settings, k
     assert wire(parse(campaign.data, "printed"), settings).digest == campaign.digest
 
 
-def test_a_short_budget_shortens_one_campaigns_start_and_not_the_sentence(settings):
+def test_a_short_budget_shortens_one_campaigns_start_and_not_the_name(settings):
     assert campaign(settings, {"kind": "same_data"}, budget={"trials": 4}).spec.algorithm.start.n == 2
     assert campaign(settings, {"kind": "same_data"}, budget={"trials": 40}).spec.algorithm.start.n == 20
 
@@ -154,26 +154,26 @@ def test_what_check_prints_can_be_given_again(settings, given):
     assert campaign(settings, json.loads(json.dumps(made.data))["algorithm"]).digest == made.digest
 
 
-def test_words_that_are_not_those_of_the_sentence_named_beside_them_are_refused(settings):
+def test_words_that_are_not_those_of_the_algorithm_named_beside_them_are_refused(settings):
     words = campaign(settings, {"kind": "mine"}).data["algorithm"]
     message = re.escape("algorithm.named says 'mine', whose acquisition would be others: remove it, or give")
     with pytest.raises(InputError, match=message):
         campaign(settings, {**words, "acquisition": {"kind": "ucb", "beta": 1.5}})
     with pytest.raises(InputError, match=re.escape("algorithm.named: algorithm.pointz: unknown key 'pointz'.")):
         campaign(settings, {**words, "named": {"kind": "mine", "pointz": 1}})
-    with pytest.raises(InputError, match=re.escape("algorithm.named: No kind 'mina' in sentences.")):
+    with pytest.raises(InputError, match=re.escape("algorithm.named: No kind 'mina' in algorithms.")):
         campaign(settings, {**words, "named": {"kind": "mina"}})
 
 
 def test_what_is_stored_needs_no_second_expansion(settings, tmp_path):
     made = campaign(settings, {"kind": "mine"})
-    (tmp_path / "mine" / "sentences" / "mine.py").write_text("raise RuntimeError('nobody may ask')")
+    (tmp_path / "mine" / "algorithms" / "mine.py").write_text("raise RuntimeError('nobody may ask')")
     again = rewire(json.loads(json.dumps(made.data)), settings)
     assert (again.data, again.digest) == (made.data, made.digest)
     assert stored(made.data, "the ledger") == made.spec
 
 
-def test_check_prints_what_a_sentence_expands_to(settings, tmp_path, capsys):
+def test_check_prints_what_a_named_algorithm_expands_to(settings, tmp_path, capsys):
     (tmp_path / "c.yaml").write_text(yaml.safe_dump({**yaml.safe_load(SMALL), "algorithm": {"kind": "gp_ucb"}}))
     assert main(["check", str(tmp_path / "c.yaml")]) == 0
     said = capsys.readouterr().out
@@ -244,7 +244,7 @@ def test_what_a_maximizer_remarks_is_on_the_origin_beside_a_bound_of_an_approxim
     assert ", as it was approximated" in shown and "piecewise_kernel: " in shown
 
 
-def test_a_campaign_of_a_peer_is_traced_shown_and_reported_without_a_model(tmp_path, capsys):
+def test_a_campaign_of_a_rival_is_traced_shown_and_reported_without_a_model(tmp_path, capsys):
     data = {**yaml.safe_load(SMALL), "algorithm": {"kind": "optuna_gp", "start": {"n": 2}}}
     data["dispatcher"] = {"kind": "inline"}
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(data))

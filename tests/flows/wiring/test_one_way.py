@@ -97,7 +97,7 @@ def place(tmp_path):
     log = str(tmp_path / "made.txt")
     texts = {
         ("problems", "counted_rod"): PROBLEM,
-        ("sentences", "counted_words"): NAMED,
+        ("algorithms", "counted_words"): NAMED,
         **{
             key: DERIVED.format(module=module, base=base, name=key[1].title().replace("_", ""), counted="{counted}")
             for key, (module, base) in DERIVED_KINDS.items()

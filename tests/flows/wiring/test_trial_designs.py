@@ -158,7 +158,7 @@ def failed(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str = "return {'
 def test_a_campaign_whose_trials_all_failed_says_why_and_does_not_exit_0(tmp_path, monkeypatch, capsys):
     file = failed(tmp_path, monkeypatch)
     ledger = open_ledger(tmp_path / "home" / "ledger.sqlite")
-    assert fruitless(ledger, "rod", ledger.briefs("rod")) == "all 2 trials failed: KeyError: 'z'"
+    assert fruitless(ledger, "rod", ledger.summaries("rod")) == "all 2 trials failed: KeyError: 'z'"
     done = command("run", file, "--home", tmp_path / "home")
     assert (done.returncode, done.stderr) == (1, "")
     assert "  no result all 2 trials failed: KeyError: 'z'\n" in done.stdout
@@ -177,7 +177,7 @@ def test_a_campaign_with_one_result_or_none_tried_is_not_fruitless(tmp_path, mon
     body = "global N; N = globals().get('N', -1) + 1; return {'y': [None, 1.0][min(N, 1)]}"
     failed(tmp_path, monkeypatch, body)
     ledger = open_ledger(tmp_path / "home" / "ledger.sqlite")
-    trials = ledger.briefs("rod")
+    trials = ledger.summaries("rod")
     assert {trial.state for trial in trials} == {"FAILED", "COMPLETED"}
     assert fruitless(ledger, "rod", trials) is None
     assert fruitless(ledger, "rod", ()) is None

@@ -56,7 +56,7 @@ def test_pending_points_count_as_read_at_their_mean(posterior):
     pending = POINTS[4:6]
     incumbent = level(posterior, noisy=True)
     score = LogEI().score(posterior, DATA, pending, 1, np.random.default_rng(0))
-    mean, variance = (t.tolist() for t in posterior.believe(pending).mean_var(POINTS))
+    mean, variance = (t.tolist() for t in posterior.fantasize(pending).mean_var(POINTS))
     expected = [math.log(improvement(m, v, incumbent)) for m, v in zip(mean, variance, strict=True)]
     np.testing.assert_allclose(score.value(POINTS, 0, NONE).detach(), expected, atol=1e-7)
 

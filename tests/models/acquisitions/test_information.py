@@ -62,7 +62,7 @@ def test_a_reading_tells_no_more_than_its_own_signal_holds(posterior):
 
 
 def test_the_knowledge_gradient_equals_the_expected_fall_of_the_least_mean_found_by_refitting(posterior):
-    # A reading y at x makes a new posterior, whose least mean is looked for on a fine grid; y is integrated out.
+    # A result y at x makes a new posterior, whose least mean is looked for on a fine grid; y is integrated out.
     x = torch.tensor([[0.45]], dtype=torch.float64)
     grid = torch.linspace(-1, 1, 2001, dtype=torch.float64).unsqueeze(-1)
     with torch.no_grad():
@@ -81,7 +81,7 @@ def test_the_knowledge_gradient_equals_the_expected_fall_of_the_least_mean_found
 
 
 def _mean_shift(posterior, x, grid):
-    """How far the mean at the grid moves for each unit that the reading at x lies above its mean: by conditioning."""
+    """How far the mean at the grid moves for each unit that the result at x lies above its mean: by conditioning."""
     fit = posterior.fit
     mean = posterior.mean_var(x)[0]
     targets = torch.cat([fit.targets, mean + 1.0])

@@ -49,7 +49,7 @@ def process(dimension, n, scale, kernel="matern32", close=0, seed=0, X=None):
 
 
 def given(X, targets, scale, kernel="matern32", noise=1e-6):
-    """The process with this length scale and targets, which may be a function of the covariance of readings."""
+    """The process with this length scale and targets, which may be a function of the covariance of results."""
     X, known = torch.tensor(X), torch.tensor(noise, dtype=torch.float64)
     model = build(kernel, X, torch.zeros(len(X), dtype=torch.float64), known)
     parameters = {name: torch.zeros_like(value) for name, value in model.named_parameters()}
@@ -223,7 +223,7 @@ def test_the_gradient_of_a_score_is_the_automatic_one(kernel, acquisition):
     bounds = ScoreBounds(Process.of(made, "cpu"), score_of(made, acquisition))
     X = torch.tensor(np.random.default_rng(5).uniform(-1, 1, (50, 3)), requires_grad=True)
     expected = bounds.value(X)
-    value, gradient = bounds.sloped(X.detach())
+    value, gradient = bounds.value_and_grad(X.detach())
     torch.testing.assert_close(value, expected)
     torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), X)[0], rtol=1e-8, atol=1e-8)
 

@@ -26,7 +26,7 @@ def benchmark(searches):
 
 @pytest.fixture(scope="module")
 def measured(benchmark):
-    """Every method on two instances of ten readings in one coordinate, and SCIP on one of four."""
+    """Every method on two instances of ten results in one coordinate, and SCIP on one of four."""
     plan = benchmark.Plan({1: (10,)}, 2, {1: (4,)}, 1, 20.0)
     return list(benchmark.rows(plan, plan.lines))
 

@@ -8,7 +8,7 @@ from scipy import stats
 from fieldcraft.models.acquisitions.admmbo import ADMMBO
 from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.algorithm import Algorithm
-from fieldcraft.models.feasibility.admm import Alternation, Iterate, Readings
+from fieldcraft.models.feasibility.admm import Alternation, Iterate, TrialData
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.proposers.sobol import Sobol
@@ -37,7 +37,7 @@ def on_line(X, failed=None):
 
 
 def readings(x, f, satisfied):
-    return Readings(np.array(x)[:, None], np.array(f), np.array(satisfied, dtype=bool).reshape(len(x), -1))
+    return TrialData(np.array(x)[:, None], np.array(f), np.array(satisfied, dtype=bool).reshape(len(x), -1))
 
 
 def test_before_any_subproblem_each_copy_is_the_nearest_trial_that_satisfies():
@@ -100,7 +100,7 @@ def score_of(data, posterior, **options):
 
 def standing(data, **options):
     order = Alternation(4, 1, options.get("rho", 0.1), options.get("M", 50.0))
-    return order, order.replayed(Readings(data.X, data.targets, data.constraints <= 0))
+    return order, order.replayed(TrialData(data.X, data.targets, data.constraints <= 0))
 
 
 def test_the_feasibility_improvement_is_its_expectation():
@@ -113,7 +113,7 @@ def test_the_feasibility_improvement_is_its_expectation():
     mean, sd = (each[:, 0].detach().numpy() for each in posterior.excess(GRID))
     violated = rng(1).normal(mean, sd, (20_000, len(GRID))) > 0
     h = violated + now.rho / (2 * order.M) * np.sum((GRID.numpy() - now.target(0)) ** 2, axis=1)
-    least = order.feasibility(now, 0, Readings(data.X, data.targets, data.constraints <= 0)).min()
+    least = order.feasibility(now, 0, TrialData(data.X, data.targets, data.constraints <= 0)).min()
     improvement = np.maximum(least - h, 0)
     value = score_of(data, posterior, **options).value(GRID, 0, NONE).detach().numpy()
     error = 4 * improvement.std(axis=0) / np.sqrt(len(h)) + 10 / len(h)

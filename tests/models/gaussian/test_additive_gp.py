@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fieldcraft.models.gaussian.additive_kernel import AdditiveKernel, Evidence, fit_kernel
+from fieldcraft.models.gaussian.additive_kernel import AdditiveEvidence, AdditiveKernel, fit_kernel
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.additive_gp import AdditiveGP
@@ -56,7 +56,7 @@ def test_the_kernels_gradient_at_a_trial_itself_is_finite():
 
 @pytest.mark.parametrize("noise", [None, 0.01])
 def test_the_gradient_of_the_evidence_is_that_of_finite_differences(noise):
-    evidence = Evidence(X, Y, noise)
+    evidence = AdditiveEvidence(X, Y, noise)
     at = KERNEL.flat()
     slope = evidence(at)[1]
     for i in range(len(at)):
@@ -69,7 +69,7 @@ def test_the_gradient_of_the_evidence_is_that_of_finite_differences(noise):
 def test_the_evidence_is_the_normal_density_times_the_prior():
     covariance = KERNEL(torch.tensor(X), torch.tensor(X)) + KERNEL.noise * torch.eye(14, dtype=torch.float64)
     normal = torch.distributions.MultivariateNormal(torch.zeros(14, dtype=torch.float64), covariance)
-    evidence = Evidence(X, Y, None)
+    evidence = AdditiveEvidence(X, Y, None)
     pull = (KERNEL.flat() - evidence.centre) / evidence.spread
     expected = float(normal.log_prob(torch.tensor(Y))) - 0.5 * float(pull @ pull)
     assert evidence(KERNEL.flat())[0] == pytest.approx(expected, rel=1e-10)

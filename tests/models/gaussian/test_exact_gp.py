@@ -101,7 +101,7 @@ def test_believing_points_equals_the_formula_with_readings_at_the_mean(kernel):
     posterior = fitted(kernel)
     pending = Z[:3]
     mean = posterior.mean_var(torch.tensor(pending))[0].numpy()
-    believed = posterior.believe(torch.tensor(pending)).mean_var(torch.tensor(Z))
+    believed = posterior.fantasize(torch.tensor(pending)).mean_var(torch.tensor(Z))
     inputs, targets = np.vstack([X, pending]), np.append(data().targets, mean)
     expected_mean, expected_covariance = hand_posterior(posterior, kernel, inputs, targets, Z)
     np.testing.assert_allclose(believed[0], expected_mean, atol=1e-8)

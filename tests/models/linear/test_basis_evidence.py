@@ -59,7 +59,7 @@ def test_weights_are_the_gaussian_posterior_of_the_dense_formula(n, count):
 def test_believing_rows_keeps_the_mean_and_gives_the_covariance_of_all_rows():
     features, _, y = example(6, 9)
     rows = torch.from_numpy(features)
-    believed = Weights.of(rows[:4], torch.from_numpy(y[:4]), 0.05).believe(rows[4:])
+    believed = Weights.of(rows[:4], torch.from_numpy(y[:4]), 0.05).fantasize(rows[4:])
     together = Weights.of(rows, torch.from_numpy(y), 0.05)
     assert torch.equal(believed.mean, Weights.of(rows[:4], torch.from_numpy(y[:4]), 0.05).mean)
     torch.testing.assert_close(

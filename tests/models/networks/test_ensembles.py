@@ -1,4 +1,4 @@
-"""Networks trained on readings, and what is made of them: ensemble, greedy, DNGO."""
+"""Networks trained on results, and what is made of them: ensemble, greedy, DNGO."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fieldcraft.models.linear.basis_evidence import Prior, choose_prior, log_evidence
-from fieldcraft.models.networks.ensembles import ReadingLoss, passes
+from fieldcraft.models.networks.ensembles import MisfitLoss, passes
 from fieldcraft.models.networks.perceptron import Network
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import LeaveOneOut, no_report
@@ -32,7 +32,7 @@ def test_rows_and_their_jacobian_equal_automatic_differentiation(activation, dep
     network = Network(2, 5, depth, activation, 1.7)
     theta = network.initial(3, torch.Generator().manual_seed(0))
     targets = torch.tensor(DATA.targets)
-    loss = ReadingLoss(network, torch.tensor(X), targets, theta, 0.1)
+    loss = MisfitLoss(network, torch.tensor(X), targets, theta, 0.1)
     rows, jacobian = loss.linearised(theta)
     torch.testing.assert_close(rows, network.value(theta, torch.tensor(X)) - targets)
     torch.testing.assert_close(passes(network, theta, Z)[-1][:, 0, :, 0], network.value(theta, Z))

@@ -36,8 +36,8 @@ def test_believing_equals_conditioning_the_gaussian_of_the_same_covariance():
     covariance = torch.cov((WEIGHTS @ torch.cat([X, Z]).sin().mT).mT)
     gain = torch.linalg.solve(covariance[:4, :4] + 0.2 * torch.eye(4), covariance[:4, 4:])
     expected = covariance[4:, 4:] - covariance[4:, :4] @ gain
-    at_once = posterior().believe(X)
-    in_turn = posterior().believe(X[:1]).believe(X[1:])
+    at_once = posterior().fantasize(X)
+    in_turn = posterior().fantasize(X[:1]).fantasize(X[1:])
     for believed in (at_once, in_turn):
         mean, variance = believed.mean_var(Z)
         torch.testing.assert_close(mean, posterior().mean_var(Z)[0])
@@ -65,4 +65,4 @@ def test_more_draws_than_members_are_refused():
 def test_a_point_estimate_has_no_variance_and_nothing_to_believe():
     certain = posterior(divisor=math.inf)
     assert torch.equal(certain.mean_var(Z)[1], torch.zeros(9, dtype=torch.float64))
-    assert certain.believe(X) is certain
+    assert certain.fantasize(X) is certain

@@ -69,7 +69,7 @@ def test_networks_asked_together_say_what_each_says_alone(shape):
     posteriors = [fitted(TangentNetwork(**shape), y, seed=i) for i, y in enumerate(READINGS)]
     assert len({own.form for own in posteriors}) == 1
     assert_the_same(posteriors)
-    assert_the_same([own.believe(Z[:2]) for own in posteriors])
+    assert_the_same([own.fantasize(Z[:2]) for own in posteriors])
 
 
 def test_above_fifty_trials_their_constants_differ_and_many_points_go_by_blocks():

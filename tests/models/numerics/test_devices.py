@@ -6,7 +6,7 @@ import torch
 
 from fieldcraft.models.acquisitions.ucb import UCB
 from fieldcraft.models.maximizers.certified import Certified
-from fieldcraft.models.networks.ensembles import ReadingLoss
+from fieldcraft.models.networks.ensembles import MisfitLoss
 from fieldcraft.models.networks.perceptron import Network
 from fieldcraft.models.networks.training import Schedule, State, _adam, _gauss_newton
 from fieldcraft.models.numerics.devices import computing_on, device
@@ -32,7 +32,7 @@ NETWORK = Network(2, 5, 2, "sine", 1.0)
 def reading_loss(place):
     anchor = NETWORK.initial(3, torch.Generator().manual_seed(0))
     X, targets, theta = (part.to(place) for part in (torch.tensor(DATA.X), torch.tensor(DATA.targets), anchor))
-    return ReadingLoss(NETWORK, X, targets, theta, 0.1)
+    return MisfitLoss(NETWORK, X, targets, theta, 0.1)
 
 
 def residual_loss(place):
@@ -56,7 +56,7 @@ def test_a_step_of_training_stays_on_the_device_of_its_problem(loss):
 
 
 def test_a_problem_that_is_left_behind_is_found_by_the_meta_device():
-    left = ReadingLoss(NETWORK, torch.tensor(X), torch.tensor(DATA.targets), reading_loss(META).anchor, 0.1)
+    left = MisfitLoss(NETWORK, torch.tensor(X), torch.tensor(DATA.targets), reading_loss(META).anchor, 0.1)
     with pytest.raises(RuntimeError, match="not on the expected device meta"):
         _adam(left, State.begin(left.anchor), Schedule(steps=2, rate=0.01, decay=1.0, refinements=1))
 

@@ -193,7 +193,7 @@ def test_draws_of_the_basis_posterior_have_its_mean_and_variance():
 def test_believing_a_pending_point_keeps_the_mean_and_takes_the_variance_there():
     posterior = fit(BASIS, observed(laplace(2), cubic, n=5, noise_sd=0.1))
     pending, Z = points(1), points(50, seed=8)
-    believed = posterior.believe(pending)
+    believed = posterior.fantasize(pending)
     assert torch.equal(posterior.mean_var(Z)[0], believed.mean_var(Z)[0])
     before, after = posterior.mean_var(Z)[1], believed.mean_var(Z)[1]
     assert bool((after <= before * (1 + 1e-9)).all())
@@ -325,7 +325,7 @@ def test_draws_of_the_trained_engine_are_its_networks_and_no_more():
     torch.testing.assert_close(draws.mean(0), mean)
     torch.testing.assert_close(draws.var(0), var)
     assert not torch.equal(draws[0], draws[1])
-    assert posterior.believe(Z) is posterior
+    assert posterior.fantasize(Z) is posterior
     with pytest.raises(ValueError, match="3 draws were asked of 2 trained networks: set `networks`"):
         posterior.draw(3, np.random.default_rng(0))
 

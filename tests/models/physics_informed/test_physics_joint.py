@@ -1,4 +1,4 @@
-"""The joint Gaussian process of readings and equation rows, with an ordinary and with a tangent covariance."""
+"""The joint Gaussian process of results and equation rows, with an ordinary and with a tangent covariance."""
 
 from dataclasses import dataclass
 
@@ -237,7 +237,7 @@ def test_coherent_draws_have_the_posterior_mean_and_variance(covariance):
 def test_believing_appends_to_the_factor_what_a_new_factor_would_hold():
     data = observed()
     posterior = condition(JointProcess((TANGENT,), hyper()), rows_of(data), data.scaling, {}, {}, {})
-    believed = posterior.believe(points(3))
+    believed = posterior.fantasize(points(3))
     again = condition(posterior.process, believed.rows, data.scaling, {}, {}, {})
     torch.testing.assert_close(believed.factor.lower, again.factor.lower, rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(believed.weights, again.weights, rtol=1e-6, atol=1e-7)

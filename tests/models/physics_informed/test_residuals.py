@@ -44,7 +44,7 @@ def of_one_field(streams):
 
 
 def readings(network, theta, points):
-    """The reading that a network's target means, as a function of physical coordinates."""
+    """The result that a network's target means, as a function of physical coordinates."""
 
     def y(x):
         encoded = (x - torch.from_numpy(CENTER)) / torch.from_numpy(HALF)

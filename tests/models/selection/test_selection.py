@@ -102,7 +102,7 @@ def test_a_surrogate_without_a_closed_form_is_judged_by_fits_without_each_fold_o
         others = np.delete(data.y, i)
         variance = others.var(ddof=1) + 0.3**2
         density = -0.5 * (math.log(2 * math.pi * variance) + (reading - others.mean()) ** 2 / variance)
-        expected += density + math.log(data.scaling.sd)  # per unit of a target, which is sd units of a reading
+        expected += density + math.log(data.scaling.sd)  # per unit of a target, which is sd units of a result
     assert judged(Ignorant(), data, folds=len(data)) == pytest.approx(expected, rel=1e-9)
 
 
@@ -255,7 +255,7 @@ def test_every_physics_engine_with_a_closed_form_can_be_asked_for():
 def test_a_choice_that_was_believed_keeps_its_name_and_scores():
     chosen = fit(Auto(candidates=("additive_gp",)), observations())
     at = torch.tensor([[0.9, -0.9]], dtype=torch.float64)
-    believed = chosen.believe(at)
+    believed = chosen.fantasize(at)
     assert (believed.name, believed.scores) == (chosen.name, chosen.scores)
     variance, noise = chosen.mean_var(at)[1], chosen.posterior.kernel.noise
     assert float(believed.mean_var(at)[1]) == pytest.approx(float(variance * noise / (variance + noise)), rel=1e-6)

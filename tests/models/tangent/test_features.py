@@ -9,7 +9,7 @@ from fieldcraft.models.tangent.convolution import Convolution
 from fieldcraft.models.tangent.features import (
     Activation,
     Perceptron,
-    TangentNetwork,
+    TangentFeatures,
     combine,
     diagonal,
     explicit,
@@ -19,7 +19,7 @@ from fieldcraft.models.tangent.features import (
     scaled,
 )
 
-SHAPES: list[TangentNetwork] = [
+SHAPES: list[TangentFeatures] = [
     *(
         Perceptron(3, 6, depth, activation, w_std=1.3, b_std=bias)
         for activation, depth, bias in itertools.product(("relu", "tanh", "erf", "sine"), (1, 2, 3), (0.0, 0.4))

@@ -10,7 +10,7 @@ from scipy import stats
 from fieldcraft.models.linear.conditioning import leave_one_out
 from fieldcraft.models.observations import ImageColumns, Observations
 from fieldcraft.models.surrogate import no_report
-from fieldcraft.models.surrogates.tangent_network import TangentNetwork
+from fieldcraft.models.surrogates.tangent_network import TangentFeatures
 from fieldcraft.models.tangent import evidence as tangent_evidence
 from fieldcraft.models.tangent.evidence import Evidence, columns, hyperparameters, scheduled
 from fieldcraft.models.tangent.features import Perceptron, gram
@@ -80,7 +80,7 @@ def test_the_diagonal_variance_is_that_of_the_diagonal_of_u():
 
 
 def test_believing_points_is_reading_their_mean():
-    believed = PROCESS.believe(Z[:2])
+    believed = PROCESS.fantasize(Z[:2])
     more = Observations(
         np.vstack([X, Z[:2].numpy()]),
         np.append(Y, DATA.scaling.to_physical(PROCESS.mean_var(Z[:2])[0])),
@@ -204,7 +204,7 @@ def test_hyper_parameters_are_those_of_the_rows_that_a_last_layer_of_zeros_leave
     assert reached == pytest.approx(-asked.at(logarithms(found))[0], abs=1e-9)
     assert reached > 0.01 - asked.at(logarithms(others))[0]
     fits = [
-        TangentNetwork(width=12, init=init, refinements=1).fit(DATA, np.random.default_rng(0), None, no_report)
+        TangentFeatures(width=12, init=init, refinements=1).fit(DATA, np.random.default_rng(0), None, no_report)
         for init in ("antisymmetric", "gaussian", "zero_last_layer")
     ]
     first, second, third = (each.metrics["log_posterior"] for each in fits)
@@ -235,7 +235,7 @@ def test_the_pixels_of_an_image_share_one_length_scale():
 def test_believing_appends_what_conditioning_from_scratch_gives(network):
     small = TangentKernel(network, network.initial(torch.Generator().manual_seed(1)), FOUND.scales, 1.0, 0.4, True)
     process = TangentProcess.of(small, FOUND, DATA)
-    believed = process.believe(Z[:2]).believe(Z[2:3])
+    believed = process.fantasize(Z[:2]).fantasize(Z[2:3])
     scratch = Regression.of(small.rows(torch.cat([POINTS, Z[:3]])), FOUND.noise)
     assert type(believed.regression.side) is type(scratch.side)
     torch.testing.assert_close(believed.mean_var(Z)[1], scratch.variance(small.rows(Z)), rtol=1e-8, atol=1e-12)

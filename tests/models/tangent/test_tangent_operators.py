@@ -33,7 +33,7 @@ def by_jets(network, theta, points, coefficients):
 
 
 def joint_gram(readings, equations):
-    """Of readings and equation rows together."""
+    """Of results and equation rows together."""
     cross = gram(readings, equations)
     blocks = [[gram(readings, readings), cross], [cross.mT, gram(equations, equations)]]
     return torch.cat([torch.cat(row, dim=-1) for row in blocks], dim=-2)

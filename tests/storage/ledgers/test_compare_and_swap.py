@@ -7,9 +7,9 @@ from fieldcraft.storage.ledger import StaleTrial
 from fieldcraft.storage.ledgers.operations.compare_and_swap import swap
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import get_trial, insert_trial
-from fieldcraft.storage.records import UNLIMITED, Campaign, Origin, TrialState, digest_of
+from fieldcraft.storage.records import UNLIMITED, CampaignRecord, Origin, TrialState, digest_of
 
-CAMPAIGN = Campaign(
+CAMPAIGN = CampaignRecord(
     name="heat", spec={}, digest=digest_of({}), limits=UNLIMITED, environment={}, created=0.0, finished=None
 )
 ORIGIN = Origin(kind="initial", algorithm="sobol", seed=7, iteration=0, slot=0)

@@ -230,7 +230,7 @@ def test_a_ledger_of_the_first_schema_is_upgraded_as_its_file_is(tmp_path, besid
     for name in ("heat", "small"):
         assert upgraded.campaign(name) == reference.campaign(name)
         assert upgraded.trials(name) == reference.trials(name)
-        assert upgraded.readings(name) == reference.readings(name)
+        assert upgraded.campaign_results(name) == reference.campaign_results(name)
         assert upgraded.products(name) == reference.products(name)
         assert upgraded.spending(name) == reference.spending(name)
         told = [[e.model_dump(exclude={"created"}) for e in each.history(name)] for each in (upgraded, reference)]

@@ -1,4 +1,4 @@
-"""The ledger's SQLite file: what is opened, what is refused, and that reading leaves no trace."""
+"""The ledger's SQLite file: what is opened, what is refused, and that result leaves no trace."""
 
 import hashlib
 import os
@@ -410,7 +410,11 @@ def test_whoever_meets_a_row_that_cannot_be_read_is_told_which_and_nothing_is_ch
     told = r"ledger\.db was altered or damaged\. Row 2 of events \(heat-0001\) cannot be read: by: .* Nor can 1 more\."
     sqlite.close_idle()
     before = contents(path.parent)
-    for read in (lambda: ledger.history("heat"), lambda: ledger.results("heat-0001"), lambda: ledger.readings("heat")):
+    for read in (
+        lambda: ledger.history("heat"),
+        lambda: ledger.results("heat-0001"),
+        lambda: ledger.campaign_results("heat"),
+    ):
         with pytest.raises(UnreadableRow, match=told):
             read()
     with pytest.raises(UnreadableRow, match=told):

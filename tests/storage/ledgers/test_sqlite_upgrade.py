@@ -25,7 +25,7 @@ from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.upgrades import STEPS
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Campaign, Origin, Proposal, Trial, TrialState
+from fieldcraft.storage.records import CampaignRecord, Origin, Proposal, Trial, TrialState
 
 ASSET = Path(__file__).parents[1] / "assets" / "ledger-v1.sqlite"
 S = TrialState
@@ -121,7 +121,8 @@ def test_what_waits_in_the_outbox_can_still_be_exported(path):
                 trial = Trial.model_validate(item.payload)
                 assert trial == open_ledger(path).trial(trial.id)
             case "campaign" | "finish":
-                assert Campaign.model_validate(item.payload).limits == open_ledger(path).campaign(item.campaign).limits
+                known = open_ledger(path).campaign(item.campaign)
+                assert CampaignRecord.model_validate(item.payload).limits == known.limits
 
 
 def test_work_goes_on_where_it_stood(path):

@@ -20,7 +20,16 @@ from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import LeaseHeld, Ledger
 from fieldcraft.storage.ledgers.operations.leases import EXPORTER
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Certificate, FieldRef, Known, Origin, Proposal, Trial, TrialState, digest_of
+from fieldcraft.storage.records import (
+    CertificateRecord,
+    FieldRef,
+    Known,
+    Origin,
+    Proposal,
+    Trial,
+    TrialState,
+    digest_of,
+)
 from fieldcraft.storage.trackers.campaigns import COMMIT_POINTS, Objective, Shown, Tracker, TrackingError
 from fieldcraft.storage.trackers.studies import CellRun, show_cell
 
@@ -317,7 +326,7 @@ def test_an_exporter_killed_at_every_point_of_every_item_shows_everything_once(
 
 def test_what_was_proven_of_a_design_is_shown(ledger: Ledger, fields: FieldStore, tracker: Tracker, uri: str) -> None:
     create(ledger)
-    proven = Certificate(bound=2.25, gap=0.25, status="node_limit", bound_of="exact", nodes=640)
+    proven = CertificateRecord(bound=2.25, gap=0.25, status="node_limit", bound_of="exact", nodes=640)
     (trial,) = propose(ledger, 0, 1.0, acquisition=2.0, certificate=proven)
     complete(ledger, start(ledger, trial), temperature=9.0)
     tracker.export(ledger)

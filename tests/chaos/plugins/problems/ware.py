@@ -1,4 +1,4 @@
-"""A ware of which each piece costs a unit: its reading tells which attempt at which design it came from."""
+"""A ware of which each piece costs a unit: its result tells which attempt at which design it came from."""
 
 from dataclasses import dataclass
 

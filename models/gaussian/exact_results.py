@@ -1,4 +1,4 @@
-"""Beliefs that pass through readings, for designs that give the same number when read again."""
+"""Beliefs that pass through results, for designs that give the same number when read again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,17 +14,17 @@ from fieldcraft.models.observations import Observations, Scaling
 from fieldcraft.models.surrogate import Function, Posterior
 
 REACH = 0.01
-"""How far a reading is felt, as the root mean square over the encoded coordinates: half a percent of their range."""
+"""How far a result is felt, as the root mean square over the encoded coordinates: half a percent of their range."""
 _JITTER = 1e-8
 _LEAST_VARIANCE = 1e-10  # of a standardised target; below it GPyTorch warns
 
 
 @dataclass(frozen=True, eq=False)
-class ThroughReadings:
-    """Beliefs that are certain of each reading at its design and unchanged farther than ``REACH`` from it.
+class PosteriorThroughResults:
+    """Beliefs that are certain of each result at its design and unchanged farther than ``REACH`` from it.
 
-    A surrogate takes for noise what it cannot represent. It then expects a better reading of the same design, or of one
-    very close to it, each time. If a design that is read again gives the same number, the residual of a reading belongs
+    A surrogate takes for noise what it cannot represent. It then expects a better result of the same design, or of one
+    very close to it, each time. If a design that is read again gives the same number, the residual of a result belongs
     to the place (the nugget as variation on the least scale: Cressie, 1993, section 3.2):
 
         mean'(x) = mean(x) + k(x)^T K^-1 (t - mean(X)),    k(x, x') = exp(-|x - x'|^2 / (2 d REACH^2)),    K = k(X, X).
@@ -36,7 +36,7 @@ class ThroughReadings:
     Args:
         beliefs: Posterior of the surrogate.
         X: Encoded designs that were read, shape (n, d).
-        targets: Their readings in targets, shape (n,).
+        targets: Their results in targets, shape (n,).
     """
 
     beliefs: Posterior
@@ -67,12 +67,12 @@ class ThroughReadings:
         return mean + near @ self._weights, (variance - known).clamp_min(_LEAST_VARIANCE)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
-        """q functions of the beliefs, each corrected to pass through the readings."""
+        """q functions of the beliefs, each corrected to pass through the results."""
         return [self._led(function) for function in self.beliefs.draw(q, rng)]
 
-    def believe(self, X: Tensor) -> "ThroughReadings":
+    def fantasize(self, X: Tensor) -> "PosteriorThroughResults":
         """The beliefs as if X (k, d) had been read at their mean."""
-        return replace(self, beliefs=self.beliefs.believe(X))
+        return replace(self, beliefs=self.beliefs.fantasize(X))
 
     def state(self) -> dict[str, Tensor]:
         """State of the beliefs."""
@@ -105,8 +105,8 @@ class ThroughReadings:
         return lambda X: function(X) + self._likeness(X) @ weights
 
 
-def through_readings(posterior: Posterior, data: Observations) -> Posterior:
-    """Beliefs about the objective, corrected to pass through its readings; those about constraints are unchanged."""
+def through_results(posterior: Posterior, data: Observations) -> Posterior:
+    """Beliefs about the objective, corrected to pass through its results; those about constraints are unchanged."""
     if isinstance(posterior, ConstrainedPosterior):
-        return replace(posterior, objective=through_readings(posterior.objective, data))
-    return ThroughReadings(posterior, torch.tensor(data.X), torch.tensor(data.targets))
+        return replace(posterior, objective=through_results(posterior.objective, data))
+    return PosteriorThroughResults(posterior, torch.tensor(data.X), torch.tensor(data.targets))

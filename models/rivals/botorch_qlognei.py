@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.peer import contained, feasible
-from fieldcraft.models.peers._botorch import Cube, fitted, maximised, probability, under
+from fieldcraft.models.rival import contained, feasible
+from fieldcraft.models.rivals._botorch import Cube, fitted, maximised, probability, under
 from fieldcraft.physics.space import SearchSpace
 
 
@@ -19,7 +19,7 @@ from fieldcraft.physics.space import SearchSpace
 class BotorchQLogNEI:
     """Improvement over the unknown true values at all points that were read, by Monte Carlo.
 
-    Under unknown constraints, over those that are feasible, times the probability that all hold; while no reading is
+    Under unknown constraints, over those that are feasible, times the probability that all hold; while no result is
     feasible, the probability alone, as BoTorch recommends.
     """
 
@@ -28,7 +28,7 @@ class BotorchQLogNEI:
     def suggest(
         self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator
     ) -> Array:
-        """The next batch, encoded, shape (q, d) (see Peer.suggest)."""
+        """The next batch, encoded, shape (q, d) (see Rival.suggest)."""
         cube = Cube(space)
         with contained(rng):
             model = fitted(cube, data)

@@ -1,4 +1,4 @@
-"""The contract of models/peer.py, for every file in models/peers: the packages themselves, on two small spaces."""
+"""The contract of models/rival.py, for every file in models/rivals: the packages themselves, on two small spaces."""
 
 import logging
 import random
@@ -13,8 +13,8 @@ from kinds import is_frozen_dataclass, kinds, public_class
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.peer import require
 from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.rival import require
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.physics.space import (
     Categorical,
@@ -26,11 +26,11 @@ from fieldcraft.physics.space import (
     SearchSpace,
 )
 
-PACKAGE = "fieldcraft.models.peers"
+PACKAGE = "fieldcraft.models.rivals"
 SPACE = SearchSpace((Continuous("x", 0.0, 2.0, "m"), Continuous("y", -1.0, 1.0)))
 MIXED = SearchSpace((Continuous("x", 0.0, 2.0, "m"), Integer("n", 1, 3), Categorical("metal", ("iron", "tin"))))
 CUT = SearchSpace(SPACE.variables, (LinearConstraint({"x": 1.0, "y": 1.0}, 1.0),))
-# Not closer than 0.4 to the best point of the readings below: (x - 1.3)^2 + y^2 >= 0.16, and with n - 2 for y.
+# Not closer than 0.4 to the best point of the results below: (x - 1.3)^2 + y^2 >= 0.16, and with n - 2 for y.
 HOLED = SearchSpace(SPACE.variables, (QuadraticConstraint({("x", "x"): -1.0, ("y", "y"): -1.0}, {"x": 2.6}, 1.53),))
 HOLED_MIXED = SearchSpace(
     MIXED.variables, (QuadraticConstraint({("x", "x"): -1.0, ("n", "n"): -1.0}, {"x": 2.6, "n": 4.0}, 5.53),)
@@ -48,7 +48,7 @@ WHOLE = SearchSpace((Integer("n", 1, 20),))
 
 
 def data(space, maximize=False):
-    """Six readings that are best near the encoded point (0.3, 0, ...), and one from before the space was narrowed.
+    """Six results that are best near the encoded point (0.3, 0, ...), and one from before the space was narrowed.
 
     The first is at a bound, as rounding may encode it.
     """
@@ -59,7 +59,7 @@ def data(space, maximize=False):
 
 
 def batch(peer, pending, q):
-    """The whole numbers that an algorithm with a peer proposes, near the best one, 6."""
+    """The whole numbers that an algorithm with a rival proposes, near the best one, 6."""
     numbers = (1, 4, 8, 14)
     read = Observations(X=WHOLE.encode([{"n": n} for n in numbers]), y=[(n - 6) ** 2 for n in numbers], maximize=False)
     waiting = WHOLE.encode([{"n": n} for n in pending])
@@ -69,7 +69,7 @@ def batch(peer, pending, q):
 
 @dataclass(frozen=True)
 class Stubborn:
-    """A peer that asks for one whole number alone."""
+    """A rival that asks for one whole number alone."""
 
     n: int
 
@@ -79,7 +79,7 @@ class Stubborn:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a peer answered, and what it left behind."""
+    """What a rival answered, and what it left behind."""
 
     kind: str
     pending: Array
@@ -111,7 +111,7 @@ def asked(request):
     return Asked(request.param, pending, low, high, mixed, whole, not heard, generators() == before)
 
 
-def test_a_peer_is_one_public_frozen_dataclass(asked):
+def test_a_rival_is_one_public_frozen_dataclass(asked):
     assert is_frozen_dataclass(public_class(PACKAGE, asked.kind))
 
 
@@ -146,8 +146,8 @@ def test_a_batch_larger_than_a_discrete_space_is_refused():
         batch(Stubborn(6), pending=(5,), q=20)
 
 
-def test_a_peer_with_a_single_word_beside_it_is_refused_for_that():
-    with pytest.raises(ValueError, match="has a peer and surrogate beside it: a peer is all of it; leave one out"):
+def test_a_rival_with_a_single_word_beside_it_is_refused_for_that():
+    with pytest.raises(ValueError, match="has a rival and surrogate beside it: a rival is all of it; leave one out"):
         Algorithm(Sobol(), 1, surrogate=ExactGP(), peer=Stubborn(1))
 
 
@@ -157,7 +157,7 @@ def test_the_global_generators_are_left_alone_and_nothing_is_logged(asked):
 
 
 def constrained(offset, maximize=False):
-    """Twelve readings that are best at x = -1, where a constraint on the scale of hundreds is violated: offset - x."""
+    """Twelve results that are best at x = -1, where a constraint on the scale of hundreds is violated: offset - x."""
     X = SPACE.sample(12, np.random.default_rng(2))
     y = X[:, 0] + 0.1 * X[:, 1] ** 2
     c = np.stack([300 * (offset - X[:, 0]), np.full(12, -1e-3) * (2 + X[:, 1])], axis=1)
@@ -167,12 +167,12 @@ def constrained(offset, maximize=False):
 KEEPING = [kind for kind in kinds(PACKAGE) if Capability.CONSTRAINED in provided(public_class(PACKAGE, kind))]
 
 
-def test_the_peers_that_keep_unknown_constraints_are_those_whose_packages_do():
+def test_the_rivals_that_keep_unknown_constraints_are_those_whose_packages_do():
     assert KEEPING == ["botorch_log_ei", "botorch_qlognei", "optuna_gp", "optuna_tpe"]
 
 
 @pytest.mark.parametrize("kind", KEEPING)
-def test_a_peer_prefers_what_is_feasible_and_the_seed_determines_it(kind):
+def test_a_rival_prefers_what_is_feasible_and_the_seed_determines_it(kind):
     peer, pending = public_class(PACKAGE, kind)(), SPACE.encode([{"x": 1.3, "y": 0.0}])
     low = peer.suggest(constrained(0.2), pending, SPACE, 2, np.random.default_rng(3))
     again = peer.suggest(constrained(0.2, maximize=True), pending, SPACE, 2, np.random.default_rng(3))
@@ -182,7 +182,7 @@ def test_a_peer_prefers_what_is_feasible_and_the_seed_determines_it(kind):
 
 
 @pytest.mark.parametrize("kind", KEEPING)
-def test_while_nothing_is_feasible_a_peer_seeks_what_is(kind):
+def test_while_nothing_is_feasible_a_rival_seeks_what_is(kind):
     none = constrained(0.95)
     assert not (none.constraints <= 0).all(axis=1).any()
     X = public_class(PACKAGE, kind)().suggest(none, np.empty((0, 2)), SPACE, 1, np.random.default_rng(3))
@@ -192,14 +192,14 @@ def test_while_nothing_is_feasible_a_peer_seeks_what_is(kind):
 @pytest.mark.parametrize(
     "kind", [kind for kind in kinds(PACKAGE) if Capability.BOX in required(public_class(PACKAGE, kind))]
 )
-def test_a_peer_that_cannot_keep_known_constraints_refuses_them(kind):
-    with pytest.raises(ValueError, match=r"known constraints \(1 x \+ 1 y <= 1\).*use another sentence"):
+def test_a_rival_that_cannot_keep_known_constraints_refuses_them(kind):
+    with pytest.raises(ValueError, match=r"known constraints \(1 x \+ 1 y <= 1\).*use another algorithm"):
         public_class(PACKAGE, kind)().suggest(data(SPACE), np.empty((0, 2)), CUT, 1, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("kind", ["botorch_log_ei", "baybe"])
-def test_a_peer_that_is_told_of_equalities_searches_their_plane(kind):
-    from fieldcraft.models.peers._botorch import Cube, fitted
+def test_a_rival_that_is_told_of_equalities_searches_their_plane(kind):
+    from fieldcraft.models.rivals._botorch import Cube, fitted
 
     X = BLEND.sample(14, np.random.default_rng(3))
     read = Observations(X, np.square(X - BEST_BLEND).sum(axis=1), maximize=False)
@@ -222,7 +222,7 @@ def test_botorch_makes_up_a_total_with_whole_numbers():
 
 
 def test_what_botorch_is_told_of_an_equality_is_zero_on_its_plane():
-    from fieldcraft.models.peers._botorch import Cube
+    from fieldcraft.models.rivals._botorch import Cube
 
     cube, U = Cube(BLEND_MIXED), Cube(BLEND_MIXED).of(BLEND_MIXED.sample(50, np.random.default_rng(5)))
     ((columns, weights, total),) = cube.equalities
@@ -254,7 +254,7 @@ def test_botorch_keeps_known_constraints(space):
 
 
 def test_what_botorch_is_told_of_a_quadratic_constraint_is_positive_where_it_is_met():
-    from fieldcraft.models.peers._botorch import Cube
+    from fieldcraft.models.rivals._botorch import Cube
 
     cube, X = Cube(HOLED), SearchSpace(SPACE.variables).sample(200, np.random.default_rng(5))
     ((room, _),) = cube.curved["nonlinear_inequality_constraints"]

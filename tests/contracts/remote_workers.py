@@ -1,4 +1,4 @@
-"""Real farms on this machine: a Dask scheduler with a worker, and a Prefect server with a work pool."""
+"""Real schedulers on this machine: a Dask scheduler with a worker, and a Prefect server with a work pool."""
 
 import os
 import signal

@@ -9,8 +9,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import TrialState
 
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.peer import minimised
-from fieldcraft.models.peers._coordinates import Coordinate, coordinates, encoded, inside, told
+from fieldcraft.models.rival import minimised
+from fieldcraft.models.rivals._coordinates import Coordinate, coordinates, encoded, inside, told
 from fieldcraft.physics.space import SearchSpace
 
 

@@ -11,17 +11,17 @@ from torch import Tensor
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.peer import contained, feasible, minimised
-from fieldcraft.models.peers._botorch import Cube, fitted, maximised, probability, under
+from fieldcraft.models.rival import contained, feasible, minimised
+from fieldcraft.models.rivals._botorch import Cube, fitted, maximised, probability, under
 from fieldcraft.physics.space import SearchSpace
 
 
 @dataclass(frozen=True)
 class BotorchLogEI:
-    """Improvement over the best reading; with pending trials, the Monte Carlo form that takes them into account.
+    """Improvement over the best result; with pending trials, the Monte Carlo form that takes them into account.
 
     Under unknown constraints, improvement over the best feasible reading times the probability that all hold
-    (LogConstrainedExpectedImprovement); while no reading is feasible, the probability alone, as BoTorch recommends.
+    (LogConstrainedExpectedImprovement); while no result is feasible, the probability alone, as BoTorch recommends.
     """
 
     provides: ClassVar[frozenset[Capability]] = frozenset({Capability.CONSTRAINED})
@@ -29,7 +29,7 @@ class BotorchLogEI:
     def suggest(
         self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator
     ) -> Array:
-        """The next batch, encoded, shape (q, d) (see Peer.suggest)."""
+        """The next batch, encoded, shape (q, d) (see Rival.suggest)."""
         cube, some = Cube(space), feasible(data)
         with contained(rng):
             model = fitted(cube, data)

@@ -1,4 +1,4 @@
-"""Optuna's GPSampler: a Matern Gaussian process and log expected improvement, with its defaults."""
+"""Optuna's TPESampler: a tree-structured Parzen estimator (Bergstra et al., 2011), with its defaults."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,16 +7,16 @@ import numpy as np
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.peer import contained, require, require_box, seed_of
+from fieldcraft.models.rival import contained, require, require_box, seed_of
 from fieldcraft.physics.space import SearchSpace
 
 
 @dataclass(frozen=True)
-class OptunaGP:
-    """Optuna's GPSampler: a Matern Gaussian process and log expected improvement, with its defaults.
+class OptunaTPE:
+    """Optuna's TPESampler: a tree-structured Parzen estimator (Bergstra et al., 2011), with its defaults.
 
-    The campaign's initial designs replace its own ten random trials. Under unknown constraints it multiplies by the
-    probability that all hold; while no reading is feasible it maximises that alone.
+    The campaign's initial designs replace its own ten random trials. Under unknown constraints it ranks feasible
+    results above others, and the others by the sum of their violations.
 
     Raises:
         ValueError: Optuna is not installed.
@@ -31,11 +31,11 @@ class OptunaGP:
     def suggest(
         self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator
     ) -> Array:
-        """The next batch, encoded, shape (q, d) (see Peer.suggest)."""
-        from optuna.samplers import GPSampler
+        """The next batch, encoded, shape (q, d) (see Rival.suggest)."""
+        from optuna.samplers import TPESampler
 
-        from fieldcraft.models.peers._optuna import ask
+        from fieldcraft.models.rivals._optuna import ask
 
         require_box(space, "Optuna")
         with contained(rng):
-            return ask(GPSampler(seed=seed_of(rng), n_startup_trials=1), data, pending, space, q)
+            return ask(TPESampler(seed=seed_of(rng), n_startup_trials=1), data, pending, space, q)

@@ -19,7 +19,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.peer import minimised
+from fieldcraft.models.rival import minimised
 from fieldcraft.physics.space import SearchSpace
 
 RESTARTS, RAW_SAMPLES = 10, 512
@@ -100,10 +100,10 @@ class Cube:
 
 
 def fitted(cube: Cube, data: Observations) -> SingleTaskGP | ModelListGP:
-    """BoTorch's default Gaussian process, which is maximised, fitted to all readings.
+    """BoTorch's default Gaussian process, which is maximised, fitted to all results.
 
     Under unknown constraints it is a list of models: the objective, and each constraint divided by the standard
-    deviation of its readings, since BoTorch smooths the step at 0 on one scale for all.
+    deviation of its results, since BoTorch smooths the step at 0 on one scale for all.
     """
     X = cube.of(data.X)
     objective = _fitted(X, -minimised(data))
@@ -127,7 +127,7 @@ def under(data: Observations) -> dict[str, Any]:
 
 
 def probability(model: ModelListGP, data: Observations, waiting: Tensor | None) -> qLogProbabilityOfFeasibility:
-    """Log probability of feasibility, which BoTorch recommends while no reading is feasible."""
+    """Log probability of feasibility, which BoTorch recommends while no result is feasible."""
     return qLogProbabilityOfFeasibility(model, constraints=_constraints(data), X_pending=waiting)
 
 

@@ -18,7 +18,7 @@ class NeuralCBO:
     Args:
         preset: ``paper``: two hidden layers of ``horizon`` relu, zero before training, the raw kernel at the initial
             weights with lambda 1, one pass over the trials at the rate 1e-4, the theory's bounds and 10,000 candidates
-            without gradients. B, R and delta are not published: 1, 0.1 and 0.1, in standard deviations of the readings.
+            without gradients. B, R and delta are not published: 1, 0.1 and 0.1, in standard deviations of the results.
         train: ``full`` or ``one_pass``; the preset's own when left out, which is ``full`` in the default one.
         beta: Weight of the variance in the constraints' bounds (0.25 in the authors' code), or ``gamma`` for the
             theory's; when left out ``gamma`` in the preset ``paper``, and in the default one no bounds.

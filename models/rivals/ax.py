@@ -10,8 +10,8 @@ import numpy as np
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.peer import contained, minimised, require, require_box, seed_of
-from fieldcraft.models.peers._coordinates import Coordinate, coordinates, encoded, inside, told
+from fieldcraft.models.rival import contained, minimised, require, require_box, seed_of
+from fieldcraft.models.rivals._coordinates import Coordinate, coordinates, encoded, inside, told
 from fieldcraft.physics.space import SearchSpace
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Ax:
     def suggest(
         self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator
     ) -> Array:
-        """The next batch, encoded, shape (q, d) (see Peer.suggest)."""
+        """The next batch, encoded, shape (q, d) (see Rival.suggest)."""
         require_box(space, "Ax")
         with contained(rng), _quiet():
             from ax.api.client import Client

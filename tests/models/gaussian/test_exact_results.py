@@ -8,7 +8,7 @@ from scipy.stats import qmc
 from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.acquisitions.thompson import Thompson
 from fieldcraft.models.algorithm import Algorithm
-from fieldcraft.models.gaussian.exact_readings import REACH, ThroughReadings, through_readings
+from fieldcraft.models.gaussian.exact_results import REACH, PosteriorThroughResults, through_results
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.proposers.sobol import Sobol
@@ -22,7 +22,7 @@ RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (9, 2))
 DATA = Observations(X, np.sign(X[:, 0]) + 0.3 * X[:, 1], maximize=False, exact=True)
 BELIEFS = ExactGP(restarts=0).fit(DATA, np.random.default_rng(0), None, no_report)
-LED = through_readings(BELIEFS, DATA)
+LED = through_results(BELIEFS, DATA)
 NONE = np.empty((0, 2))
 
 
@@ -64,8 +64,8 @@ def test_drawn_functions_pass_through_the_readings():
 
 
 def test_points_that_are_believed_leave_the_readings_as_they_are():
-    believed = LED.believe(torch.tensor([[0.2, 0.2]], dtype=torch.float64))
-    assert isinstance(believed, ThroughReadings)
+    believed = LED.fantasize(torch.tensor([[0.2, 0.2]], dtype=torch.float64))
+    assert isinstance(believed, PosteriorThroughResults)
     np.testing.assert_allclose(believed.mean_var(torch.tensor(X))[0], DATA.targets, atol=1e-6)
     assert float(believed.mean_var(torch.tensor([[0.2, 0.2]], dtype=torch.float64))[1]) < float(
         LED.mean_var(torch.tensor([[0.2, 0.2]], dtype=torch.float64))[1]

@@ -1,4 +1,4 @@
-"""The contract of models/named_algorithm.py, for every file in models/sentences: its words can be built."""
+"""The contract of models/named_algorithm.py, for every file in models/algorithms: its words can be built."""
 
 import json
 from pathlib import Path
@@ -17,8 +17,8 @@ from fieldcraft.models.named_algorithm import rival
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.rules.probability import Probability
 
-PACKAGE = "fieldcraft.models.sentences"
-RIVALS = kinds("fieldcraft.models.peers")
+PACKAGE = "fieldcraft.models.algorithms"
+RIVALS = kinds("fieldcraft.models.rivals")
 NAMES = [*kinds(PACKAGE), *RIVALS]
 
 
@@ -45,7 +45,7 @@ def campaign(kind, tmp_path, **options):
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_a_sentence_is_one_public_frozen_dataclass_with_a_default_preset(kind):
+def test_a_named_algorithm_is_one_public_frozen_dataclass_with_a_default_preset(kind):
     cls = named(kind)
     assert is_frozen_dataclass(cls)
     assert cls().preset == "default"
@@ -114,7 +114,7 @@ def trials_of(made, n):
 
 
 @pytest.mark.parametrize("kind", CONSTRAINED)
-def test_a_sentence_for_unknown_constraints_makes_a_short_campaign_that_can_be_repeated(kind, tmp_path):
+def test_a_named_algorithm_for_unknown_constraints_makes_a_short_campaign_that_can_be_repeated(kind, tmp_path):
     made = disc(kind, tmp_path, maximizer=SHORT)
     assert made.algorithm.n_initial == 6
     first, second = trials_of(made, 8), trials_of(made, 8)
@@ -145,14 +145,14 @@ def test_what_neural_cbo_trains_by_and_how_wide_its_bounds_are_can_be_said_in_a_
 
 
 @pytest.mark.parametrize("kind", ["ax", "baybe"])
-def test_a_peer_that_is_not_told_of_constraints_is_refused_before_the_campaign_begins(kind, tmp_path):
+def test_a_rival_that_is_not_told_of_constraints_is_refused_before_the_campaign_begins(kind, tmp_path):
     message = rf"algorithm.peer: '{kind}' is not told of constraints, and the problem has the outputs c1.*such as cei"
     with pytest.raises(InputError, match=message):
         disc(kind, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["botorch_log_ei", "botorch_qlognei", "optuna_gp", "optuna_tpe"])
-def test_a_peer_that_keeps_constraints_is_accepted(kind, tmp_path):
+def test_a_rival_that_keeps_constraints_is_accepted(kind, tmp_path):
     assert Capability.CONSTRAINED in provided(disc(kind, tmp_path).algorithm.peer)
 
 
@@ -174,7 +174,7 @@ def test_the_papers_preset_of_pinn_bo_trains_networks_and_says_so(tmp_path):
         "fieldcraft.models.surrogates",
         "fieldcraft.models.acquisitions",
         "fieldcraft.models.rules",
-        "fieldcraft.models.peers",
+        "fieldcraft.models.rivals",
     ],
 )
 def test_the_documentation_names_every_kind(package):
@@ -184,6 +184,6 @@ def test_the_documentation_names_every_kind(package):
 
 def test_a_misspelt_rival_is_told_the_name_that_was_meant(tmp_path):
     with pytest.raises(
-        InputError, match=r"algorithm\.kind: No kind 'optuna_gpp' in sentences\. Did you mean 'optuna_gp'\?"
+        InputError, match=r"algorithm\.kind: No kind 'optuna_gpp' in algorithms\. Did you mean 'optuna_gp'\?"
     ):
         campaign("optuna_gpp", tmp_path)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.peer import contained, minimised, require, require_lines
-from fieldcraft.models.peers._coordinates import Coordinate, coordinates, encoded, told
+from fieldcraft.models.rival import contained, minimised, require, require_lines
+from fieldcraft.models.rivals._coordinates import Coordinate, coordinates, encoded, told
 from fieldcraft.physics.space import SearchSpace
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class BayBE:
     def suggest(
         self, data: Observations, pending: Array, space: SearchSpace, q: int, rng: np.random.Generator
     ) -> Array:
-        """The next batch, encoded, shape (q, d) (see Peer.suggest).
+        """The next batch, encoded, shape (q, d) (see Rival.suggest).
 
         Raises:
             ValueError: see ``refuse_space``.
@@ -88,7 +88,7 @@ def _require_few(space: SearchSpace) -> None:
     if combinations > MOST_COMBINATIONS:
         raise ValueError(
             f"The search space has {combinations:g} combinations of discrete values, and BayBE writes out all of them: "
-            f"more than {MOST_COMBINATIONS} are refused; use another sentence."
+            f"more than {MOST_COMBINATIONS} are refused; use another algorithm."
         )
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from fieldcraft.models.algorithms.sto_bnts import PAPER, PAPER_MAXIMIZER
 from fieldcraft.models.named_algorithm import MULTISTART, Words, start
-from fieldcraft.models.sentences.sto_bnts import PAPER, PAPER_MAXIMIZER
 
 
 @dataclass(frozen=True)

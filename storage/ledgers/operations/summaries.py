@@ -7,17 +7,17 @@ from sqlalchemy import Connection, and_, func, or_, select
 
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import record_of
-from fieldcraft.storage.records import COUNTING, SETTLED, Brief, Retriable, Step, Trial, TrialState
+from fieldcraft.storage.records import COUNTING, SETTLED, Retriable, Step, Trial, TrialState, TrialSummary
 
 
-def briefs(connection: Connection, campaign: str) -> tuple[Brief, ...]:
+def summaries(connection: Connection, campaign: str) -> tuple[TrialSummary, ...]:
     """All trials in brief, by number; see ``Ledger.briefs``."""
     table = schema.trials
     imported = table.c.origin["kind"].as_string() == "imported"
-    columns = [imported.label(name) if name == "imported" else table.c[name] for name in Brief._fields]
+    columns = [imported.label(name) if name == "imported" else table.c[name] for name in TrialSummary._fields]
     rows = connection.execute(select(*columns).where(table.c.campaign == campaign).order_by(table.c.number))
-    place, states = Brief._fields.index("state"), {state.value: state for state in TrialState}
-    return tuple(Brief._make((*row[:place], states[row[place]], *row[place + 1 :])) for row in rows)
+    place, states = TrialSummary._fields.index("state"), {state.value: state for state in TrialState}
+    return tuple(TrialSummary._make((*row[:place], states[row[place]], *row[place + 1 :])) for row in rows)
 
 
 def extracts(connection: Connection, campaign: str, step: Step, keys: Sequence[str]) -> Mapping[int, Mapping[str, Any]]:

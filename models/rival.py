@@ -15,7 +15,7 @@ from fieldcraft.models.observations import Array, Observations
 from fieldcraft.physics.space import SearchSpace
 
 
-class Peer(Protocol):
+class Rival(Protocol):
     """A rival: an optimiser as its own package offers it, with that package's defaults; a frozen description.
 
     It keeps nothing between iterations: each call passes all trials to the package and asks for the next designs. None
@@ -31,7 +31,7 @@ class Peer(Protocol):
 
         Args:
             data: The trials that were read.
-            pending: Encoded points without a reading, which must not be proposed again, shape (k, d).
+            pending: Encoded points without a result, which must not be proposed again, shape (k, d).
             space: Where to search.
             q: Number of designs.
             rng: The only source of randomness.
@@ -63,7 +63,7 @@ def require_box(space: SearchSpace, package: str) -> None:
     if space.constraints:
         raise ValueError(
             f"The search space has known constraints ({'; '.join(map(str, space.constraints))}), which are not passed "
-            f"on to {package}: use another sentence, such as auto, gp_ei or botorch_log_ei."
+            f"on to {package}: use another algorithm, such as auto, gp_ei or botorch_log_ei."
         )
 
 
@@ -81,7 +81,7 @@ def require_lines(space: SearchSpace, package: str) -> None:
         why = f"{space.curves[0]} is quadratic" if space.curves else f"{whole[0]} is a whole number"
         raise ValueError(
             f"The search space has known constraints ({'; '.join(map(str, space.constraints))}), and {package} is told "
-            f"of linear ones between continuous variables alone: {why}; use another sentence, such as auto, gp_ei or "
+            f"of linear ones between continuous variables alone: {why}; use another algorithm, such as auto, gp_ei or "
             "botorch_log_ei."
         )
 
@@ -92,7 +92,7 @@ def minimised(data: Observations) -> Array:
 
 
 def feasible(data: Observations) -> NDArray[np.bool_]:
-    """True for trials whose readings satisfy all constraints, shape (n,)."""
+    """True for trials whose results satisfy all constraints, shape (n,)."""
     return np.asarray((data.constraints <= 0).all(axis=1))
 
 
