@@ -1,8 +1,8 @@
 """Jobs that other machines run, such as Dask's workers or Prefect's: the common part of their dispatchers.
 
-The other machines are called a farm. A job's folder (``flows.jobs.job_folder``) is seen by the passes and by the farm's
-workers under one path, and its files decide: ``started.json`` makes a key run once, however often the farm repeats it,
-and a result counts whichever worker wrote it. So the farm is asked only about jobs that have not begun.
+A scheduler gives the jobs to its workers. A job's folder (``flows.jobs.job_folder``) is seen by the passes and by the
+workers under one path, and its files decide: ``started.json`` makes a key run once, however often the scheduler repeats
+it, and a result counts whichever worker wrote it. So the scheduler is asked only about jobs that have not begun.
 """
 
 import os
@@ -29,12 +29,12 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class RemoteJobs:
-    """The jobs of one campaign that a farm runs.
+    """The jobs of one campaign that a scheduler runs.
 
     Args:
         place: The campaign and the folder of its jobs.
         why_never: Called with the ticket of a job that has not begun: returns the reason why it never will, or None
-            while it may. Raises ``CannotTell`` where the farm does not answer.
+            while it may. Raises ``CannotTell`` where the scheduler does not answer.
     """
 
     place: Place
@@ -48,24 +48,24 @@ class RemoteJobs:
         """Write the request of a job.
 
         Returns:
-            The ticket: the farm's name for the job. It is the key with a random part, drawn once, since a farm may
-            serve several stores and may remember the keys of one that was deleted.
+            The ticket: the scheduler's name for the job, the key with a random part. It is drawn once, since the
+            scheduler may serve several stores and may remember the keys of one that was deleted.
         """
         folder = self.of(job.key)
         ticket = str(folder.request.get("ticket") or f"{job.key}-{secrets.token_hex(6)}")
         folder.prepare({**job.request, "key": job.key, "wall_time_s": self.place.wall_time_s, "ticket": ticket})
-        commit_point("farm.request.after")
+        commit_point("remote.request.after")
         return ticket
 
     def find(self, key: str) -> Handle | None:
-        """The handle of a job whose request was written, whether or not the farm has it; ``poll`` finds that out."""
+        """The handle of a job whose request was written; ``poll`` finds out whether the scheduler has it."""
         return {"key": key} if self.of(key).request else None
 
     def look(self, handle: Handle) -> Outcome:
-        """Return the state of the job: by its files, then by its process; before it begins, by asking the farm.
+        """Return the state of the job: by its files, then by its process; before it begins, by asking the scheduler.
 
         Raises:
-            CannotTell: it has not begun and the farm does not answer, or its folder is not there.
+            CannotTell: it has not begun and the scheduler does not answer, or its folder is not there.
         """
         folder = self.of(handle["key"])
         if not folder.started:
@@ -78,7 +78,7 @@ class RemoteJobs:
         return Running() if alive else Lost(f"{_named(folder.started)} ended without a result or a word")
 
     def poll(self, handle: Handle) -> Outcome:
-        """Return the state as ``look`` does, but bar a job that the farm will never begin.
+        """Return the state as ``look`` does, but bar a job that the scheduler will never begin.
 
         Processes that a killed supervisor left running on this machine are killed too: nothing limits their time.
         """
@@ -113,7 +113,7 @@ class RemoteJobs:
 
 
 def run_job(folder: str) -> str:
-    """Run a job on a worker of a farm, in a process group of its own, and wait for its end.
+    """Run a job on a worker of a scheduler, in a process group of its own, and wait for its end.
 
     The process outlives the worker. If another worker has begun the job, this returns at once.
 

@@ -231,7 +231,7 @@ def test_simulations_find_helpers_and_those_that_have_changed(tmp_path, monkeypa
     assert ran(tmp_path, "second", dispatcher) == 3.0
 
 
-def test_the_worker_of_a_farm_finds_helpers(tmp_path):
+def test_the_worker_of_a_scheduler_finds_helpers(tmp_path):
     mine = plugin(tmp_path / "mine", problems__rod=ROD, scales="SCALE = 4.0\n")
     job = JobFolder(tmp_path / "job")
     request = {"problem": {"kind": "rod"}, "simulator": {"kind": "function"}, "design": {"x": 0.5}, "seed": 1}
