@@ -248,3 +248,40 @@ def test_the_environment_names_helpers_with_their_checksums(tmp_path):
     (mine / "scales.py").write_text("SCALE = 3.0\n")
     after = environment_of(problem, [mine])["plugins"]
     assert json.dumps(after) != json.dumps(before) and after["problems/rod.py"] == before["problems/rod.py"]
+
+
+EARLIER = '''\
+from dataclasses import dataclass
+
+
+class _Posterior:
+    def believe(self, X):
+        return ("believed", X)
+
+
+@dataclass(frozen=True)
+class {name}:
+    """A kind as it was written for an earlier version."""
+
+    def fit(self):
+        return _Posterior()
+'''
+
+
+@pytest.mark.parametrize(
+    ("folder", "group", "name"),
+    [("peers", "rivals", "Mine"), ("sentences", "algorithms", "Mine"), ("surrogates", "surrogates", "Mine")],
+)
+def test_plugins_of_earlier_versions_are_found_and_understood(tmp_path, folder, group, name):
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "mine.py").write_text(EARLIER.format(name=name))
+    assert available(group, (tmp_path,))["mine"] == tmp_path / folder / "mine.py"
+    assert load(group, "mine", (tmp_path,))().fit().fantasize(3) == ("believed", 3)
+
+
+def test_a_kind_in_the_folders_of_both_names_is_refused(tmp_path):
+    for folder in ("peers", "rivals"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(EARLIER.format(name="Mine"))
+    with pytest.raises(InputError, match=r"Kind 'mine' exists twice: .*rivals/mine\.py and .*peers/mine\.py"):
+        load("rivals", "mine", (tmp_path,))
