@@ -1,1 +1,1 @@
-"""The commands, by what they are for; ``flows.cli`` puts them together."""
+"""Commands of ``fieldcraft``, grouped by purpose; ``flows.cli`` puts them together."""

@@ -1,4 +1,4 @@
-"""Commands that begin campaigns and make passes: check, create, run, iterate."""
+"""Commands to begin campaigns and make passes: check, create, run, iterate."""
 
 import argparse
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Commands by which people decide: queue, approve, reject, edit, prioritise; and token, which lets others do so."""
+"""Commands for decisions of people: queue, approve, reject, edit, prioritise; and token, for the rights of others."""
 
 import argparse
 import json

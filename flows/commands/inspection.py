@@ -1,4 +1,4 @@
-"""Commands that only read: status, show, trace, doctor; export, which copies out; notices, which can tell them."""
+"""Commands that only read: status, show, trace, doctor; also export, and notices, which can deliver."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commands for copies and for what faults leave: backup, restore, move, repair."""
+"""Commands for copies of a home and for repairs: backup, restore, move, repair."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""Commands that draw and write pages: report, compare-runs, plot."""
+"""Commands to draw and write pages: report, compare-runs, plot."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commands by which people enter results: record, correct, retract; and import, for those from before."""
+"""Commands to enter results: record, correct, retract; and import, for earlier measurements."""
 
 import argparse
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ def _show_batch(options: argparse.Namespace, batch: "Batch") -> int:
 
 
 def _read(options: argparse.Namespace, settings: Settings) -> "tuple[Site, Measurement]":
-    """The measurement that the options describe, and the campaign of its trial."""
+    """The measurement that the options describe, and the site of its trial's campaign."""
     from fieldcraft.flows.files.tables import Measurement, level, number
     from fieldcraft.flows.results.record import attempt_named, known_trial, site_for
 

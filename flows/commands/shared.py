@@ -1,6 +1,6 @@
-"""What every command shares: how one is registered and prints, how it names a campaign that is not there.
+"""Functions that all commands share: registration, output, errors, types of options, and the campaign of a name.
 
-Nothing heavy is imported here, so that a command says its first line at once.
+No large library is imported here, so that a command prints its first line at once.
 """
 
 import argparse
@@ -23,27 +23,27 @@ Command = Callable[[argparse.Namespace, Settings], int]
 
 
 class Add(Protocol):
-    """Registers a command and returns its parser, which takes ``--json`` and ``--home`` already."""
+    """Function that registers a command and returns its parser, which has ``--json`` and ``--home`` already."""
 
     def __call__(self, name: str, command: Command, text: str) -> argparse.ArgumentParser:
-        """The parser of the new command."""
+        """Register a command with its help text; return its parser."""
         ...
 
 
 def open_ledger(place: str | Path, create: bool = False) -> "Ledger":
-    """The ledger of that place (``storage.open_ledger.open_ledger``, imported when a command needs it)."""
+    """Open the ledger of a place with ``storage.open_ledger.open_ledger``, which is imported here."""
     from fieldcraft.storage.open_ledger import open_ledger as opened
 
     return opened(place, create=create)
 
 
 def show(as_json: bool, data: object, text: Callable[[], str]) -> None:
-    """Print what a command found: as JSON, or as text, which is made only then and moves nobody's cursor."""
+    """Print a command's result as JSON or as text; the text is built only then, and control characters are escaped."""
     print(json.dumps(data) if as_json else printable(text()))
 
 
 def begin(as_json: bool, what: str) -> float:
-    """Say at once what a long command begins with, before anything heavy is imported; returns the time."""
+    """Print the first line of a long command before any large import; return the monotonic time in seconds."""
     began = time.monotonic()
     print(json.dumps({"event": "began", "seconds": 0.0, "what": what}) if as_json else f"{0:7.1f} s  {one_line(what)}")
     sys.stdout.flush()
@@ -51,13 +51,13 @@ def begin(as_json: bool, what: str) -> float:
 
 
 def announce(file: Path) -> None:
-    """Say on a terminal what is read, for what has to be imported then takes seconds; elsewhere nothing."""
+    """Print the name of the file that is read, on a terminal only: the imports that follow take seconds."""
     if sys.stderr.isatty():
         print(f"reading {one_line(str(file))} ...", file=sys.stderr, flush=True)
 
 
 def wait_for_people(waiting: Unfinished, as_json: bool) -> None:
-    """Say what waits and what to do next, which is no error."""
+    """Print the trials that wait for people and the next step; this is no error."""
     if as_json:
         print(json.dumps({"event": "waits", "text": str(waiting), "waits": list(waiting.waits)}))
         return
@@ -65,7 +65,7 @@ def wait_for_people(waiting: Unfinished, as_json: bool) -> None:
 
 
 def complain(faults: Sequence[str], as_json: bool) -> None:
-    """Clear errors, each on one line whatever text it quotes; as one JSON object all together."""
+    """Print errors, each on one line, or all in one JSON object."""
     lines = [one_line(fault) for fault in faults]
     if as_json:
         print(json.dumps({"error": "\n".join(lines), **({"errors": lines} if len(lines) > 1 else {})}))
@@ -75,7 +75,7 @@ def complain(faults: Sequence[str], as_json: bool) -> None:
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
-    """The type of an option that is a whole number within bounds."""
+    """Type of an option that is a whole number within bounds."""
 
     def read(text: str) -> int:
         number = real(least, most)(text)
@@ -87,7 +87,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def real(least: float, most: float) -> Callable[[str], float]:
-    """The type of an option that is a number within bounds."""
+    """Type of an option that is a number within bounds."""
 
     def read(text: str) -> float:
         try:
@@ -104,10 +104,10 @@ def real(least: float, most: float) -> Callable[[str], float]:
 
 
 def campaign_of(ledger: "Ledger", name: str) -> Any:
-    """The campaign of that name.
+    """Find the campaign of a name.
 
     Raises:
-        InputError: there is none; names those there are.
+        InputError: there is none; names the campaigns that exist.
     """
     known = {campaign.name: campaign for campaign in ledger.campaigns()}
     if name not in known:
@@ -120,12 +120,12 @@ def campaign_of(ledger: "Ledger", name: str) -> Any:
 
 @contextmanager
 def doubt(settings: Settings) -> Iterator[None]:
-    """Take what a command stumbles over for what is wrong with the ledger's records, where its check finds something.
+    """Report an unexpected error of a command as damage of the ledger, if the ledger's check finds any.
 
-    A record that was altered can still be read as JSON, and then lacks what every record of its kind has.
+    An altered record can still be valid JSON and yet lack values that every record of its kind has.
 
     Raises:
-        NotALedger: the check found something; names the first.
+        NotALedger: the check found damage; names the first.
     """
     try:
         yield

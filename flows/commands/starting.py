@@ -1,4 +1,4 @@
-"""Commands for a beginning: ready campaigns and studies, what a file can name, a folder of one's own to start from."""
+"""Commands for beginners: ready campaigns and studies, the kinds that a file can name, a folder to start from."""
 
 import argparse
 import dataclasses
@@ -80,7 +80,7 @@ def _kinds(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _told(kind: "Kind") -> str:
-    """A kind as text: what it is, and a block for each option."""
+    """A kind as text: its description, and a block for each option."""
     lines = [f"{kind.name} ({kind.group})", *(_wrapped(text, 2) for text in kind.meaning)]
     for option in kind.options:
         default = "must be given" if option.default is None else option.default
@@ -120,7 +120,7 @@ def _init(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _starter() -> Iterator[Path]:
-    """The files of the starter, relative to it."""
+    """Paths of the starter's files, relative to its folder."""
     root = _PACKAGE / "starter"
     for file in sorted(root.rglob("*")):
         if file.is_file() and file.suffix in (".py", ".yaml"):

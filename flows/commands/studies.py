@@ -1,4 +1,4 @@
-"""The command that compares algorithms: compare."""
+"""The command to compare algorithms: compare."""
 
 import argparse
 import json

@@ -1,1 +1,1 @@
-"""The campaign file: YAML in, canonical JSON and digest out; the directory registry of kinds."""
+"""Specification of a campaign: the campaign file, and the registry of kinds."""

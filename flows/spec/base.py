@@ -1,6 +1,6 @@
-"""What the parts of a campaign or study file have in common: no key that is unknown, and numbers that are numbers.
+"""Validation that all parts of a campaign or study file share: known keys, and numbers that are finite and in bounds.
 
-Every number has a largest value, beyond which it says nothing that could be done.
+Every number has a largest value, beyond which nothing useful could be done with it.
 """
 
 import math
@@ -34,10 +34,10 @@ _MOST_COUNTED = 10_000_000
 
 
 def no_truth(value: Any) -> Any:
-    """What is given for a number, unless it is true or false.
+    """Return a value given for a number, unless it is true or false.
 
     Raises:
-        ValueError: it is.
+        ValueError: it is true or false.
     """
     if isinstance(value, bool):
         raise ValueError("true and false say nothing here: give a number, or quote the word")
@@ -45,10 +45,10 @@ def no_truth(value: Any) -> Any:
 
 
 def no_text(value: Any) -> Any:
-    """What is given for a number, unless it is a number within quotes.
+    """Return a value given for a number, unless it is a number within quotes.
 
     Raises:
-        ValueError: it is.
+        ValueError: it is a number within quotes.
     """
     if isinstance(value, str) and is_number(value):
         raise ValueError("a number within quotes is text: take the quotes off")
@@ -56,7 +56,7 @@ def no_text(value: Any) -> Any:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a finite number."""
+    """True if a text is a finite number."""
     try:
         return math.isfinite(float(text))
     except ValueError:
@@ -64,11 +64,11 @@ def is_number(text: str) -> bool:
 
 
 def at_most(limit: float, why: str) -> AfterValidator:
-    """A bound of a number from above, for what people give and not for what a ledger keeps of earlier versions.
+    """An upper bound for numbers that people give; it does not hold for numbers that a ledger stores.
 
     Args:
         limit: The largest number that may be given.
-        why: What stands behind it.
+        why: Reason for the bound, for the error.
     """
 
     def within(value: float, about: ValidationInfo) -> float:
@@ -89,7 +89,7 @@ Cost = Annotated[float, Field(gt=0), at_most(1e15, "beyond it sums lose single u
 
 
 class Part(BaseModel):
-    """A part of a file: frozen, unknown keys and numbers that are none refused."""
+    """A part of a file: frozen; refuses unknown keys, and texts, true and false in the place of numbers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -103,7 +103,7 @@ class Part(BaseModel):
 
 
 def types_of(annotation: Any) -> Iterator[Any]:
-    """The types that an annotation is made of, but for those within a container."""
+    """Types of an annotation or of its union, without the item types of containers."""
     if isinstance(annotation, type) or not (parts := get_args(annotation)):
         yield annotation
         return
@@ -112,7 +112,7 @@ def types_of(annotation: Any) -> Iterator[Any]:
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of a file that holds no others, by its place: ``space.x1[0]``."""
+    """All values of a file that hold no others, each with its place, such as ``space.x1[0]``."""
     if isinstance(data, Mapping):
         for key, value in data.items():
             yield from leaves(value, f"{path}.{key}" if path else str(key))
@@ -124,11 +124,11 @@ def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def out_of_reach(data: Mapping[str, Any], counted: str = "algorithm") -> Iterator[str]:
-    """Faults of the numbers of a file that nothing can be done with, wherever they stand.
+    """Faults of numbers anywhere in a file that are not finite, too large or too small.
 
     Args:
-        data: What the file says.
-        counted: Begins the places where a whole number counts steps, samples or nodes of a computation.
+        data: Content of the file.
+        counted: Prefix of the places where a whole number counts steps, samples or nodes of a computation.
     """
     for path, value in leaves(data):
         if isinstance(value, float) and not math.isfinite(value):
@@ -153,13 +153,13 @@ def faults_of(
     known: Callable[[tuple[int | str, ...]], Sequence[str]],
     data: Mapping[str, Any],
 ) -> list[str]:
-    """What pydantic found, one fault a place: place, problem, value, nearest key that exists.
+    """Faults that pydantic found, one for each place: place, problem, value, nearest key that exists.
 
     Args:
-        error: What it found.
-        where: What stands before every place.
-        known: The keys that exist in a place.
-        data: What it was found in.
+        error: Error of pydantic.
+        where: Prefix of every place.
+        known: Function that returns the keys that exist in a place.
+        data: Data that were validated.
     """
     places: dict[tuple[int | str, ...], list[Any]] = {}
     for fault in error.errors():
@@ -176,7 +176,7 @@ def faults_of(
 
 
 def _meant(misspelt: tuple[int | str, ...], missing: tuple[int | str, ...]) -> bool:
-    """Whether a key that is unknown is the one that is missing, misspelt."""
+    """True if an unknown key is a misspelling of the missing one."""
     return misspelt[:-1] == missing[:-1] and nearest(str(misspelt[-1]), [str(missing[-1])]) is not None
 
 
@@ -198,7 +198,7 @@ def _told(path: str, fault: Any, more: Sequence[str], keys: Sequence[str]) -> st
 
 
 def _place(loc: Sequence[int | str], data: Any) -> tuple[int | str, ...]:
-    """Where a fault is, without what pydantic adds for each type that a value could have had."""
+    """Place of a fault in the data, without the parts that pydantic adds for each type of a union."""
     for depth, part in enumerate(loc):
         known = range(len(data)) if isinstance(data, list | tuple) else data if isinstance(data, Mapping) else ()
         if part not in known:

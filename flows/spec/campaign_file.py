@@ -1,4 +1,4 @@
-"""The campaign file: YAML in, canonical JSON and its SHA-256 out. It is data and can name only registered kinds."""
+"""The campaign file: a specification read from YAML. It is data alone, and can name only registered kinds."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,18 +29,18 @@ from fieldcraft.flows.spec.consistency import across, reversed_bounds, uncovered
 
 
 class Component(BaseModel):
-    """A kind and its options, which ``flows.wiring.build`` validates: only the kind knows them."""
+    """A kind and its options, which ``flows.wiring.build`` validates with the class of the kind."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     kind: str
 
 
 class Start(Part):
-    """The designs before any model.
+    """Start of a campaign: the designs before any model.
 
     Attributes:
-        proposer: Sequence they are taken from.
-        n: How many.
+        proposer: Proposer that draws them.
+        n: Number of designs.
     """
 
     proposer: Component = Component(kind="sobol")
@@ -48,12 +48,12 @@ class Start(Part):
 
 
 class Collocation(Part):
-    """Where the equation is imposed.
+    """Collocation points, at which the equation is imposed.
 
     Attributes:
-        scheme: How points are placed in the problem's domain.
-        n: How many.
-        resample: Fresh points in every iteration, or one set for the campaign.
+        scheme: Placement of the points in the problem's domain.
+        n: Number of points.
+        resample: True for fresh points in every iteration; False for one set for the campaign.
     """
 
     scheme: Literal["sobol", "latin_hypercube", "uniform"] = "sobol"
@@ -62,12 +62,12 @@ class Collocation(Part):
 
 
 class ConstraintsSpec(Part):
-    """How unknown constraints, the outputs after the first, are learnt and kept to.
+    """Treatment of unknown constraints, which are the outputs after the first.
 
     Attributes:
-        surrogate: What learns each of them; the objective's own surrogate when left out.
-        rule: How they enter the acquisition; left out, by their probability where its score is positive or a logarithm,
-            else by their optimistic bounds.
+        surrogate: Surrogate that learns each of them; the objective's own surrogate when left out.
+        rule: Rule by which they enter the acquisition. When left out: by their probability where the score is positive
+            or a logarithm, else by their optimistic bounds.
     """
 
     surrogate: Component | None = None
@@ -78,15 +78,15 @@ class AlgorithmSpec(Part):
     """Surrogate x acquisition x maximizer, or a rival, after a start; without them, the start's proposer goes on.
 
     Attributes:
-        named: The name that these words were expanded from, with its options and the words that the file gave in the
-            place of its own. It changes nothing; in a file it must be true.
-        start: The designs before any model.
-        surrogate: What learns from the trials.
-        acquisition: What a candidate is worth.
-        maximizer: How the best candidate is found.
-        peer: A rival, a whole optimiser of another package, instead of the three.
-        constraints: How unknown constraints are learnt and kept to.
-        collocation: Where an equation is imposed.
+        named: The named algorithm from which these words were expanded, with its options and the words that the file
+            gave instead of its own. It has no effect; in a file it must agree with the words.
+        start: Start designs, before any model.
+        surrogate: Surrogate that learns from the trials.
+        acquisition: Acquisition that scores a candidate.
+        maximizer: Maximizer that finds the best candidate.
+        peer: A rival, which is a whole optimiser of another package, instead of the three.
+        constraints: Treatment of unknown constraints.
+        collocation: Points at which an equation is imposed.
     """
 
     named: Component | None = None
@@ -113,19 +113,19 @@ class AlgorithmSpec(Part):
 
     @property
     def in_words(self) -> str:
-        """The algorithm in words: ``physics_informed x thompson x multistart``, or the rival's kind."""
+        """Description of the algorithm: ``physics_informed x thompson x multistart``, or the rival's kind."""
         words = [word.kind for word in (self.surrogate, self.acquisition, self.maximizer, self.peer) if word]
         return " x ".join(words) or self.start.proposer.kind
 
 
 class Noise(Part):
-    """Noise of the objective's results: added to each, or their own. ``noise: fitted`` says the latter in short.
+    """Noise of the objective's results: added to each, or their own. ``noise: fitted`` is short for ``fitted: true``.
 
     Attributes:
         sd: Standard deviation of Gaussian noise that is added, in the objective's unit.
         of_sd: The same as a fraction of the objective's own standard deviation, where the problem states that.
-        fitted: Whether a design that is run again may read otherwise, by how much nobody knows: none is added, the
-            surrogate finds it, and a design may be proposed again.
+        fitted: True if results have noise of their own, of unknown size. No noise is added, the surrogate estimates
+            it, and a design may be proposed again.
     """
 
     sd: float | None = Field(default=None, ge=0)
@@ -146,17 +146,17 @@ class Noise(Part):
 
 
 class Approval(Part):
-    """Who approves what runs. ``approval: human`` and ``approval: {after_first: 8}`` say it in short.
+    """Approval of trials. ``approval: human`` and ``approval: {after_first: 8}`` are short forms.
 
     Attributes:
         policy: ``auto``: every proposal at once. ``human``: a person, one by one or several. ``batch``: a person, all
             trials of an iteration together, and none is sent before all are decided. ``auto_below_cost``: at once where
             an attempt is expected to cost less than ``cost``, else a person. ``after_first``: a person decides on the
-            first ``first`` trials; every later one is approved at once. Each automatic approval is written down as a
+            first ``first`` trials; every later one is approved at once. Each automatic approval is recorded as a
             person's is.
         cost: Limit of ``auto_below_cost``, in budget units.
         first: Number of trials of ``after_first``.
-        expires_h: Hours after which a person's approval that was not used is void; never when left out.
+        expires_h: Hours after which a person's unused approval is void; never when left out.
     """
 
     short: ClassVar[Mapping[str, str]] = {"auto_below_cost": "cost", "after_first": "first"}  # policies, their option
@@ -194,17 +194,17 @@ class Approval(Part):
 
 
 class Dispatch(Part):
-    """Where and how simulations run.
+    """Dispatcher of the simulations or experiments, with its limits.
 
     Attributes:
-        kind: Dispatcher.
-        parallel: How many may run at once; people take as many work orders as they are given.
+        kind: Kind of the dispatcher.
+        parallel: Number of simulations that may run at once; work orders for people are not limited.
         wall_time_s: Limit of one simulation in seconds, at which ``local`` kills its whole process group; ``inline``
-            ends nothing.
-        attempts: How often a trial may be sent when its simulator is idempotent or failed in passing.
+            enforces no limit.
+        attempts: Number of times that a trial may be sent, if its simulator is idempotent or its failure transient.
         backoff_s: Wait in seconds before the first retry; doubled for each further one, up to an hour.
-        lease_s: A running trial that its dispatcher cannot tell of for so many seconds is held for a person.
-        instructions: What the people of a laboratory are told with every work order.
+        lease_s: Seconds without news from the dispatcher after which a running trial is held for a person.
+        instructions: Instructions to the people of a laboratory, given with every work order.
 
     Further keys are the dispatcher's own options, which only it knows (``flows.wiring.campaign`` validates them).
     """
@@ -226,10 +226,10 @@ class Dispatch(Part):
 
 
 class Budget(Part):
-    """What may be spent.
+    """Budget of a campaign.
 
     Attributes:
-        trials: Number of trials sent, those of the start included; imported data count nothing.
+        trials: Number of trials sent, those of the start included; imported data do not count.
         cost: Budget units (``unit``), crashed and pending attempts included; no limit when left out.
         wall_time_h: Hours of simulation, added up over all attempts; no limit when left out, as it must be for people
             and ``inline``.
@@ -243,11 +243,11 @@ class Budget(Part):
 
 
 class FailureRate(Part):
-    """Ends a campaign whose experiments fail.
+    """Stop rule that ends a campaign whose experiments fail.
 
     Attributes:
         above: Share of failures, from 0 to 1, above which the campaign ends.
-        over: Number of last settled trials that are counted; fewer end nothing.
+        over: Number of last settled trials that are counted; with fewer trials the rule does not apply.
     """
 
     above: float = Field(ge=0, lt=1)
@@ -255,14 +255,14 @@ class FailureRate(Part):
 
 
 class Stop(Part):
-    """When to end before the budget is spent; the first rule that holds is recorded by name.
+    """Stop rules, which end a campaign before its budget is spent; the first rule that holds is recorded by name.
 
     Attributes:
-        target: Once a result reaches it (in the objective's unit).
-        no_improvement: Once so many completed trials in a row have not improved on the best result.
-        failure_rate: Once too many of the last trials have failed.
-        certified_gap: Once it is proven that, as far as the model can tell, no design can be expected to improve on the
-            best believed value by more than this (in the objective's unit); for the maximizer ``certified``.
+        target: Value of a result that ends the campaign once it is reached, in the objective's unit.
+        no_improvement: Number of completed trials in a row without a better result that ends the campaign.
+        failure_rate: Share of failures among the last trials that ends the campaign.
+        certified_gap: Largest improvement on the best believed value that may still be expected of any design by the
+            model, in the objective's unit. The campaign ends once this is proven; for the maximizer ``certified``.
     """
 
     target: float | None = None
@@ -275,20 +275,20 @@ class _Campaign(Part):
     """One campaign.
 
     Attributes:
-        name: Names the campaign and its trials.
+        name: Name of the campaign, which begins the ids of its trials.
         seed: Entropy of every random stream.
-        sense: Whether the objective is maximised or minimised.
-        problem: What is optimised.
-        simulator: What answers a design; left out where people do, in a laboratory, or the dispatcher itself.
+        sense: Direction of the objective: ``maximize`` or ``minimize``.
+        problem: Problem that is optimised.
+        simulator: Simulator that evaluates a design; left out where people do, or the dispatcher itself.
         space: Narrower bounds of the problem's variables, ``{x: [low, high]}``.
-        noise: Noise of the objective's results; when left out, a design that is run again reads the same, unless
-            people measure or the dispatcher's program says otherwise.
-        algorithm: How designs are chosen.
-        batch: Designs per iteration after the start.
-        approval: Who approves what runs.
-        dispatcher: Where simulations run.
-        budget: What may be spent.
-        stop: When to end earlier.
+        noise: Noise of the objective's results. When left out, a design that is run again has the same result, unless
+            people measure or the dispatcher's program declares noise.
+        algorithm: Algorithm that chooses designs.
+        batch: Number of designs per iteration after the start.
+        approval: Approval of trials.
+        dispatcher: Dispatcher of the simulations or experiments.
+        budget: Budget of the campaign.
+        stop: Stop rules that end it before the budget is spent.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$")
@@ -307,13 +307,13 @@ class _Campaign(Part):
 
 
 class NamedSpec(_Campaign):
-    """One campaign whose algorithm is a name, which ``flows.wiring.named_algorithms`` expands into components."""
+    """One campaign with a named algorithm, which ``flows.wiring.named_algorithms`` expands into its words."""
 
     algorithm: Component
 
 
 class CampaignSpec(_Campaign):
-    """One campaign, whole: its algorithm in words."""
+    """One campaign with the words of its algorithm given."""
 
     algorithm: AlgorithmSpec
 
@@ -339,10 +339,10 @@ def read_campaign(path: Path) -> CampaignSpec | NamedSpec:
 
 
 def parse(data: Mapping[str, Any], source: str = "") -> CampaignSpec | NamedSpec:
-    """A specification from data, whose algorithm is named where it has a kind; errors begin with ``source``, if any.
+    """Validate data as a specification; its algorithm is a named one if it has a kind. Errors begin with ``source``.
 
     Raises:
-        InputError: a key is missing, misspelt or has a value that cannot be.
+        InputError: a key is missing, misspelt or has an impossible value.
     """
     algorithm = data.get("algorithm")
     named = isinstance(algorithm, Mapping) and "kind" in algorithm
@@ -358,10 +358,10 @@ def parse(data: Mapping[str, Any], source: str = "") -> CampaignSpec | NamedSpec
 
 
 def stored(data: Mapping[str, Any], source: str) -> CampaignSpec:
-    """A specification as the ledger stores it, its algorithm in words; ``source`` is named in errors.
+    """Validate a specification that the ledger stores, with the words of its algorithm; errors begin with ``source``.
 
     Raises:
-        InputError: a key is missing, misspelt or has a value that cannot be.
+        InputError: a key is missing, misspelt or has an impossible value.
     """
     try:
         return _validated(CampaignSpec, data, STORED)
@@ -377,7 +377,7 @@ def _validated(model: type[_Spec], data: Mapping[str, Any], context: str | None 
 
 
 def _known_keys(place: tuple[int | str, ...]) -> list[str]:
-    """The keys that exist in a place of the file."""
+    """Keys that exist in a place of the file."""
     model: type[BaseModel] = CampaignSpec
     for part in place:
         annotation = model.model_fields[str(part)].annotation
@@ -387,7 +387,7 @@ def _known_keys(place: tuple[int | str, ...]) -> list[str]:
 
 
 def differing(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Dotted keys in which two specifications differ, with both values; null is as good as absent."""
+    """Dotted keys in which two specifications differ, with both values; null and absent are the same."""
     old, new = dict(leaves(stored)), dict(leaves(given))
 
     def said(value: Any) -> str:

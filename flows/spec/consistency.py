@@ -1,4 +1,4 @@
-"""What the values of a campaign file ask of each other, as far as they are given at all: the file as data."""
+"""Consistency of the values of a campaign file, as data; values that are not given are not checked."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ def across(data: Mapping[str, Any], wall_time_s: float) -> Iterator[str]:
     """Faults of values that do not go together.
 
     Args:
-        data: What the file says.
+        data: Content of the file.
         wall_time_s: Limit of one simulation where the file gives none.
     """
     trials, n = _at(data, "budget", "trials"), _at(data, "algorithm", "start", "n")
@@ -37,7 +37,7 @@ def across(data: Mapping[str, Any], wall_time_s: float) -> Iterator[str]:
 
 
 def uncovered(trials: int, n: int) -> str | None:
-    """What is wrong with a budget of so many trials for a start of n; None where it covers it."""
+    """Fault of a budget with fewer trials than the n of the start; None where it covers them."""
     if trials >= n:
         return None
     return (
@@ -52,7 +52,7 @@ def _increasing(bounds: Any) -> bool:
 
 
 def _at(data: Any, *path: str) -> Any:
-    """What stands in a place of the file; None where nothing does."""
+    """Value in a place of the file; None where there is none."""
     for key in path:
         data = data.get(key) if isinstance(data, Mapping) else None
     return data

@@ -1,4 +1,4 @@
-"""What the class of a kind must be: what people forget when they write one, said with its file and line."""
+"""Contracts of the classes of kinds: errors that people make when they write one, with file and line."""
 
 import inspect
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _REMEDY = {
 
 
 def require_whole(group: str, cls: type[Any]) -> None:
-    """Accept a class of a plug-in that has all that its group asks for.
+    """Accept a plug-in's class that has the base and the members that its group requires.
 
     Raises:
         InputError: it derives from another class, lacks a member, or has a method for a property.
@@ -44,10 +44,10 @@ def require_whole(group: str, cls: type[Any]) -> None:
 
 
 def require_problem(problem: Problem) -> None:
-    """Accept a plug-in's problem whose properties give what they must.
+    """Accept a plug-in's problem whose properties have values of the right types.
 
     Raises:
-        InputError: one of them raises an error or gives something else.
+        InputError: one of them raises an error or has another value.
     """
     cls = type(problem)
     if not is_plugin(cls.__module__):
@@ -74,14 +74,14 @@ def _property(problem: Problem, name: str) -> Any:
 
 @contextmanager
 def asked(cls: type[Any], what: str) -> Iterator[None]:
-    """What a plug-in's own code raises within the block, as one error with its file and line.
+    """Turn an error of a plug-in's code within the block into one InputError with its file and line.
 
     Args:
-        cls: The class of the plug-in; the errors of a built-in kind are left as they are.
-        what: What it was to do.
+        cls: The class of the plug-in; errors of a built-in kind are left as they are.
+        what: Task of the code, for the error.
 
     Raises:
-        InputError: it raised something; pydantic's errors and ours go through.
+        InputError: the code raised an error; ValidationError and InputError pass unchanged.
     """
     try:
         yield
@@ -104,7 +104,7 @@ def _fault(of: Any, problem: str) -> InputError:
 
 
 def _line(of: Any) -> str:
-    """The file and line of a class or function."""
+    """File and line of a class or function."""
     try:
         return f"{inspect.getsourcefile(of)}, line {inspect.getsourcelines(of)[1]}"
     except (OSError, TypeError):

@@ -1,10 +1,10 @@
 """Files of the operator's plug-in directories, loaded by path as modules of a private package.
 
-The directory ``mine`` is the package ``_fieldcraft_plugin_<digest of its path>``, its file ``problems/rod.py`` the
-module ``problems.rod`` of that. Such a file may import a helper, a module or a package that lies beside it or in the
-directory itself, as ``import helper`` or ``from . import helper``: it becomes a module of the same private package, so
-that no two plug-in directories meet, and no file of theirs meets a module of Python, of an installed package, or ours.
-Where such a module bears the name, ``import`` means that one. A file that has changed is loaded anew.
+The directory ``mine`` is the package ``_fieldcraft_plugin_<digest of its path>``. Its file ``problems/rod.py`` is the
+module ``problems.rod`` of that package. Such a file may import a helper, a module or a package beside it or in the
+directory itself, as ``import helper`` or ``from . import helper``. The helper becomes a module of the same private
+package, so its name collides with no other plug-in directory. Where a module of Python, of an installed package or of
+fieldcraft has the name, ``import`` means that one. A file that has changed is loaded anew.
 """
 
 import ast
@@ -28,10 +28,10 @@ _sources: dict[str, dict[Path, bytes]] = {}  # by package: SHA-256 of each file 
 
 
 def module_of(file: Path) -> ModuleType:
-    """The module of a file DIRECTORY/GROUP/KIND.py, loaded anew where it or a helper of its directory has changed.
+    """Import a file DIRECTORY/GROUP/KIND.py; load it anew if it or a helper of its directory has changed.
 
     Raises:
-        Exception: whatever the file or a helper raises.
+        Exception: any error that the file or a helper raises.
     """
     directory = file.parent.parent
     package = _PREFIX + hashlib.sha256(str(directory).encode()).hexdigest()[:12]
@@ -53,19 +53,19 @@ def _of_today(module: ModuleType) -> ModuleType:
 
 
 def is_plugin(module: str) -> bool:
-    """Whether a module of this name is a file of a plug-in directory."""
+    """True if a module of this name is a file of a plug-in directory."""
     return module.startswith(_PREFIX)
 
 
 def line_of(error: BaseException) -> str | None:
-    """The last line of a plug-in's file on the way to an error, ``FILE, line N``; None where there is none."""
+    """Last line of a plug-in's file in the traceback of an error, ``FILE, line N``; None where there is none."""
     files = {str(file) for known in _sources.values() for file in known}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None
 
 
 def _folder(name: str, folder: Path) -> None:
-    """A package that is a folder and no more."""
+    """Register a folder as a package without code of its own."""
     if name not in sys.modules:
         made = ModuleType(name)
         made.__path__ = [str(folder)]
@@ -86,7 +86,7 @@ def _digest(file: Path) -> bytes:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules of the private packages."""
+    """Finder of the modules of the private packages."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if not name.startswith(_PREFIX) or path is None:
@@ -103,7 +103,7 @@ def _file_of(folder: Path, name: str) -> Path | None:
 
 
 class _Loader(SourceFileLoader):
-    """Compiles a file of a plug-in directory; its imports of helpers go to the private package. Caches nothing."""
+    """Loader of a file of a plug-in directory, whose helpers come from the private package; caches no bytecode."""
 
     def get_code(self, fullname: str) -> CodeType:
         source, package = self.get_data(self.path), fullname.partition(".")[0]
@@ -115,12 +115,12 @@ class _Loader(SourceFileLoader):
 
 
 class _Imports(ast.NodeTransformer):
-    """Sends the imports of helpers to the private package.
+    """Rewriting of a file's imports, so that helpers come from the private package.
 
     Args:
         package: The private package.
         root: The plug-in directory.
-        file: Whose imports they are.
+        file: File that is rewritten.
     """
 
     def __init__(self, package: str, root: Path, file: Path) -> None:
@@ -147,7 +147,7 @@ class _Imports(ast.NodeTransformer):
         return node if home is None else ast.copy_location(ast.ImportFrom(f"{home}.{node.module}", node.names, 0), node)
 
     def _home(self, name: str) -> str | None:
-        """The package in which a name lies: the private one of a helper, or ours; None for any other module."""
+        """Package to import a name from: the private one for a helper, or fieldcraft; None for any other module."""
         for folder in (self.file.parent, *self.file.parent.parents):
             if not folder.is_relative_to(self.root):
                 break
@@ -158,7 +158,7 @@ class _Imports(ast.NodeTransformer):
 
 
 def _taken(name: str, helper: Path) -> bool:
-    """Whether a name means a module that can be imported anyway: not the helper, nor one of the working directory."""
+    """True if a name can be imported anyway: not as the helper, nor from the working directory."""
     if name in BARE or name in sys.stdlib_module_names:
         return name not in BARE
     found = importlib.util.find_spec(name)

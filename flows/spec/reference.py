@@ -22,9 +22,9 @@ class Option:
 
     Args:
         name: Its key in a campaign file.
-        type: What it takes.
-        default: What it is when left out; None where it must be given.
-        meaning: What it does.
+        type: Type of its value.
+        default: Its value when left out; None where it must be given.
+        meaning: Its description in the docstring.
     """
 
     name: str
@@ -38,9 +38,9 @@ class Kind:
     """A kind that a campaign file can name.
 
     Args:
-        group: What it is a kind of.
+        group: Its group, a key of ``registry.PACKAGES``.
         name: Its name.
-        meaning: What it is, in the words of its docstring, paragraph by paragraph.
+        meaning: Paragraphs of its docstring.
         options: Its options.
     """
 
@@ -51,7 +51,7 @@ class Kind:
 
 
 def kinds(groups: Sequence[str] = tuple(PACKAGES), plugins: Sequence[Path] = ()) -> Iterator[Kind]:
-    """Every kind of these groups, the operator's too.
+    """All kinds of these groups, the operator's too.
 
     Args:
         groups: Keys of ``registry.PACKAGES``.
@@ -66,7 +66,7 @@ def kinds(groups: Sequence[str] = tuple(PACKAGES), plugins: Sequence[Path] = ())
 
 
 def kind_of(group: str, name: str, cls: type[Any]) -> Kind:
-    """The kind of a class, each option with the meaning that the class, or else the nearest base, writes of it."""
+    """Describe the kind of a class; an option's meaning comes from the docstring of the class or its nearest base."""
     meanings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         meanings |= dict(_meanings(inspect.cleandoc(vars(base).get("__doc__") or "")))
@@ -76,7 +76,7 @@ def kind_of(group: str, name: str, cls: type[Any]) -> Kind:
 
 
 def page(given: Sequence[Kind]) -> str:
-    """The kinds as Markdown: a heading a group, a heading a kind, a table of its options."""
+    """Write the kinds as Markdown: a heading for each group and each kind, and a table of its options."""
     lines = [
         "# Kinds and their options",
         "",
@@ -118,13 +118,13 @@ def _meanings(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _paragraphs(text: str) -> tuple[str, ...]:
-    """The paragraphs of a docstring that belong to no section."""
+    """Paragraphs of a docstring that belong to no section."""
     blocks = (block for block in text.split("\n\n") if not _SECTION.match(block))
     return tuple(" ".join(block.split()) for block in blocks if block.strip())
 
 
 def _type(annotation: Any) -> str:
-    """A type in words, the words of a Literal in order: Python may give them in that of an equal type it saw before."""
+    """Text of a type, the values of a Literal sorted: Python may give them in the order of an equal earlier type."""
     text = inspect.formatannotation(annotation)
     if union := re.fullmatch(r"(?:typing\.)?(Union|Optional)\[(.*)\]", text):
         text = " | ".join([*_split(union[2]), *(["None"] if union[1] == "Optional" else [])])
@@ -133,7 +133,7 @@ def _type(annotation: Any) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """The parts of a list, its own brackets kept whole."""
+    """Parts of a list that commas separate, without those within brackets."""
     return [part.strip() for part in re.split(r",(?![^\[]*\])", text)]
 
 
@@ -146,6 +146,6 @@ def _default(field: "dataclasses.Field[Any]") -> str | None:
 
 
 def _escaped(text: str) -> str:
-    """Text of a docstring as Markdown: code stays code, and nothing else is emphasised."""
+    """Text of a docstring as Markdown: code stays code, and other special characters are escaped."""
     parts = re.split(r"``(.*?)``", text)
     return "".join(f"`{part}`" if index % 2 else re.sub(r"([*_<])", r"\\\1", part) for index, part in enumerate(parts))

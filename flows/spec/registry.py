@@ -1,8 +1,8 @@
 """The directory is the registry: kind ``heat`` of group ``problems`` is ``physics/problems/heat.py``.
 
 Each file holds one public frozen dataclass. The operator's directories (``FIELDCRAFT_PLUGINS``) may hold the same
-folders (``problems/``, ``simulators/``, ...), whose files ``flows.spec.plugin_files`` loads and
-``flows.spec.contracts`` looks at.
+folders (``problems/``, ``simulators/``, ...). ``flows.spec.plugin_files`` loads their files and
+``flows.spec.contracts`` checks them.
 """
 
 import dataclasses
@@ -41,17 +41,17 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def folder_of(group: str) -> Path:
-    """Where the built-in kinds of a group lie."""
+    """Folder of the built-in kinds of a group."""
     return _ROOT.joinpath(*PACKAGES[group].split(".")[1:])
 
 
 def available(group: str, plugins: Sequence[Path] = ()) -> dict[str, Path]:
     """Kinds of a group and the file of each, built-in ones first; lists directories and imports nothing.
 
-    Of two plug-in directories that hold a file of the same name, which may be a helper, the first has the kind.
+    Where two plug-in directories hold a file of the same name, which may be a helper, the first one has the kind.
 
     Raises:
-        InputError: a file of a plug-in directory bears the name of a built-in kind.
+        InputError: a file of a plug-in directory has the name of a built-in kind.
     """
     found: dict[str, Path] = {}
     ours = folder_of(group)
@@ -76,16 +76,17 @@ def _twice(kind: str, one: Path, other: Path) -> InputError:
 
 
 def load(group: str, kind: str, plugins: Sequence[Path] = (), also: Collection[str] = ()) -> type[Any]:
-    """The class of a kind.
+    """Load the class of a kind.
 
     Args:
-        group: What it is a kind of.
-        kind: Its name.
+        group: Group of the kind, a key of ``PACKAGES``.
+        kind: Name of the kind.
         plugins: Directories searched for kinds beside the built-in ones.
-        also: Names that mean something in the same place, for suggestions.
+        also: Further names that are valid in the same place, for suggestions.
 
     Raises:
-        InputError: no such kind, or two; or its file cannot be loaded or does not hold one public frozen dataclass.
+        InputError: no such kind, or two of the name; or its file cannot be loaded or does not hold one public frozen
+            dataclass.
     """
     known = available(group, plugins)
     if kind not in known:
@@ -123,16 +124,16 @@ def build(
     beside: Sequence[str] = (),
     also: Collection[str] = (),
 ) -> Any:
-    """The component that ``{kind: ..., option: ...}`` describes, validated.
+    """Build the component that ``{kind: ..., option: ...}`` describes, validated.
 
     Args:
-        group: What kinds it is one of.
+        group: Group of its kind, a key of ``PACKAGES``.
         component: Its kind and options.
         plugins: Directories searched for kinds beside the built-in ones.
         where: Its place in the file, for errors.
-        given: Fields that the caller sets and no file can.
+        given: Fields that the caller sets and a file cannot.
         beside: Keys of the same place that are no options, for suggestions.
-        also: Names that mean something in the place of the kind, for suggestions.
+        also: Further names that are valid in the place of the kind, for suggestions.
 
     Raises:
         InputError: unknown kind, misspelt option, or a value that the component refuses; ``where`` is named.
@@ -147,7 +148,7 @@ def build(
 def made_of(
     cls: type[Any], component: Mapping[str, Any], where: str, given: Mapping[str, Any], beside: Sequence[str]
 ) -> Any:
-    """A component of this class; as ``build``."""
+    """Build a component of this class, with the arguments and errors of ``build``."""
     options = {key: value for key, value in component.items() if key != "kind"}
     if taken := sorted(given.keys() & options.keys()):
         raise InputError(f"{where}.{taken[0]}: unknown key {taken[0]!r}. Remove it.")
@@ -177,7 +178,7 @@ def _class(group: str, kind: object, plugins: Sequence[Path], where: str, also: 
 
 
 def _unlike(place: str, given: object, made: object) -> Iterator[str]:
-    """Faults of values that became numbers and were none: true and false, and numbers within quotes."""
+    """Faults of values that were converted to numbers: true and false, and numbers within quotes."""
     if isinstance(given, Mapping) and isinstance(made, Mapping):
         for key in given.keys() & made.keys():
             yield from _unlike(f"{place}.{key}", given[key], made[key])
@@ -192,7 +193,7 @@ def _unlike(place: str, given: object, made: object) -> Iterator[str]:
 
 
 def options_of(kind: str, component: Any) -> dict[str, Any]:
-    """The component as data again, every default written out: ``{kind: ..., option: ...}``."""
+    """The component as data, with every default written out: ``{kind: ..., option: ...}``."""
     return {"kind": kind, **{name: _data(getattr(component, name)) for name in _fields(type(component))}}
 
 
@@ -205,7 +206,7 @@ def _fields(cls: type[Any]) -> list[str]:
 
 
 def _keys(cls: type[Any], place: Sequence[int | str]) -> list[str]:
-    """The options of an option, in a place within a component; none where it has none."""
+    """Names of the options in a place within a component; an empty list where an option has none of its own."""
     for part in place:
         types = [field.type for field in dataclasses.fields(cls) if field.name == part]
         parts = [each for kind in types for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)]

@@ -1,9 +1,9 @@
-"""The source files that a process would import for a problem, a simulator or a dispatcher, found without importing any.
+"""Source files that a process would import for a problem, a simulator or a dispatcher, found without importing them.
 
-A file's imports are read from its text, wherever in it they stand; what is imported for type checking alone is left
-out. Followed are modules of ours under ``physics`` and ``flows/dispatchers``, and helpers of the operator's: a module
-or package that lies beside a plug-in or between it and the plug-in directory, and what such a one imports in turn.
-Packages of the environment are not followed, nor what a file imports by a name that it makes up while it runs.
+A file's imports are read from its text, wherever they stand in it. Imports for type checking alone are left out. Two
+sorts of modules are followed: those of fieldcraft under ``physics`` and ``flows/dispatchers``, and the operator's
+helpers. A helper is a module or package beside a plug-in or between it and the plug-in directory. Packages of the
+environment are not followed, nor imports by a name that is computed at run time.
 """
 
 import ast
@@ -36,12 +36,12 @@ _Import = tuple[int, tuple[str, ...], tuple[str, ...]]
 
 
 class NotApproved(Exception):
-    """What would run here is not what was approved, and has not begun; the message says which file."""
+    """The code here differs from the approved code, and nothing has run; the message names the files."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Source files as they are at one moment: each is read once.
+    """Source files at one moment: each is read once.
 
     Args:
         plugins: The operator's directories of plug-ins, in their order.
@@ -51,11 +51,11 @@ class Sources:
     _read: dict[Path, bytes] = field(default_factory=dict, repr=False)
 
     def of(self, kinds: Mapping[str, str], programs: Mapping[str, Path]) -> Code:
-        """The files behind some kinds, and programs as they are.
+        """Digests of the source files of some kinds, and of programs.
 
         Args:
-            kinds: A kind by its group, such as ``{"problems": "heat"}``.
-            programs: Executables by the names to give them; one that cannot be read is left out.
+            kinds: Kinds by group, such as ``{"problems": "heat"}``.
+            programs: Executables by their names in the result; one that cannot be read is left out.
 
         Raises:
             InputError: there is no such kind, or a file cannot be read.
@@ -97,7 +97,7 @@ class Sources:
         return self._read[file]
 
     def _named(self, found: Mapping[Path, Path]) -> dict[Path, str]:
-        """Names of files within their directories; where two are alike, with the number of the directory."""
+        """Names of files within their directories; equal names get the number of the directory."""
         names = {file: file.relative_to(root).as_posix() for file, root in found.items()}
         often = Counter(names.values())
         numbers = {root: number for number, root in enumerate(self.plugins, 1)}
@@ -105,17 +105,17 @@ class Sources:
 
 
 def brief(code: Code) -> dict[str, str]:
-    """The digests of source files by name, those of ours as one: what a process is told that will import them."""
+    """Digests of source files by name, those of fieldcraft as one, for the request of a job."""
     own = {name: digest for name, digest in code.files.items() if _is_own(name)}
     others = {name: digest for name, digest in code.files.items() if name not in own}
     return {**others, **({_OWN: digest_of(own)} if own else {})}
 
 
 def require_approved(request: Mapping[str, Any], plugins: Sequence[Path]) -> None:
-    """Accept the request of a job if what this process imports for it, or starts, is what it was told was approved.
+    """Accept the request of a job if the code that this process would import or start for it is the approved code.
 
     Raises:
-        NotApproved: it is not.
+        NotApproved: the code differs.
         InputError: there is no such kind here, or a file cannot be read.
     """
     told: Mapping[str, str] | None = request.get("code")
@@ -132,10 +132,10 @@ def require_approved(request: Mapping[str, Any], plugins: Sequence[Path]) -> Non
 
 
 def require_held(code: Code) -> None:
-    """Accept files of ours that are what this process has imported; the operator's plug-ins are imported anew.
+    """Accept files of fieldcraft that are as this process first saw them; the operator's plug-ins are imported anew.
 
     Raises:
-        FieldcraftError: one of them was changed since this process began.
+        FieldcraftError: one of them was changed since then.
     """
     for name, digest in code.files.items():
         if _is_own(name) and _held.setdefault(name, digest) != digest:
@@ -150,7 +150,7 @@ def _is_own(name: str) -> bool:
 
 
 def _of_ours(names: Sequence[str], taken: Sequence[str]) -> Iterator[Path]:
-    """The files that importing names of the package fieldcraft, or of a module of it, runs."""
+    """Files that run when names of the package fieldcraft, or of a module of it, are imported."""
     if names:
         yield from _loaded(_ROOT, names, taken)
     for name in taken if not names else ():
@@ -162,7 +162,7 @@ def _follows(file: Path) -> bool:
 
 
 def _packages(root: Path, file: Path) -> Iterator[tuple[Path, Path]]:
-    """The packages of ours that importing a file of ours runs."""
+    """Packages of fieldcraft whose files run when a file of fieldcraft is imported."""
     package = file.parent / "__init__.py"
     while root == _ROOT and _follows(package):
         if package.is_file():
@@ -171,7 +171,7 @@ def _packages(root: Path, file: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _folder(root: Path, file: Path, dots: int, first: Sequence[str]) -> Path | None:
-    """Where a name, the first of an import, is looked for; None where it is no helper of the directory."""
+    """Folder in which the first name of an import is looked for; None where it is no helper of the directory."""
     above = [folder for folder in file.parents if folder.is_relative_to(root)]
     if dots:
         return above[dots - 1] if dots <= len(above) else None
@@ -183,7 +183,7 @@ def _folder(root: Path, file: Path, dots: int, first: Sequence[str]) -> Path | N
 
 
 def _loaded(folder: Path, names: Sequence[str], taken: Sequence[str]) -> list[Path]:
-    """The files that ``import NAMES``, or ``from NAMES import TAKEN``, loads from a folder on."""
+    """Files that ``import NAMES``, or ``from NAMES import TAKEN``, loads, starting from a folder."""
     files = list(_located(folder, names))
     if files and files[-1].name != "__init__.py":
         return files  # what is taken stands in a module
@@ -191,7 +191,7 @@ def _loaded(folder: Path, names: Sequence[str], taken: Sequence[str]) -> list[Pa
 
 
 def _located(folder: Path, names: Sequence[str]) -> Iterator[Path]:
-    """The files that importing a dotted name runs, from a folder on: packages on the way, and the module."""
+    """Files that run when a dotted name is imported, starting from a folder: its packages and the module."""
     for name in names:
         if (package := folder / name / "__init__.py").is_file():
             yield package
@@ -205,7 +205,7 @@ def _located(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 
 @lru_cache(maxsize=1024)
 def _imports(text: bytes) -> tuple[_Import, ...]:
-    """What a file's text imports; nothing where it is no Python, which whoever loads it will say."""
+    """Imports in a file's text; none where it is not Python, which is reported when it is loaded."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -238,7 +238,7 @@ def _programs(programs: Mapping[str, Path]) -> dict[str, str]:
 
 
 def digest_of_program(file: Path) -> str | None:
-    """SHA-256 of an executable; None where this account may run it and not read it."""
+    """SHA-256 of an executable; None where it cannot be read."""
     try:
         with file.open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,1 +1,1 @@
-"""The one border: a specification becomes components, records become arrays."""
+"""Conversion at one border: specifications become components, records become arrays."""

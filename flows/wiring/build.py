@@ -1,4 +1,4 @@
-"""A specification becomes components, every default written out."""
+"""Construction of a campaign's components from its specification, with every default written out."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -30,13 +30,14 @@ def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool 
 
     Args:
         spec: The specification; a named algorithm in it is expanded.
-        settings: Where further kinds are looked up.
-        algorithm: Build the algorithm too, which validates its words and imports torch.
+        settings: Settings, whose plug-in directories hold further kinds.
+        algorithm: True to build the algorithm too, which validates its words and imports torch.
 
     Raises:
-        InputError: an unknown kind, a misspelt or impossible option, bounds outside the problem's, noise that cannot
-            be known, words that do not fit each other, the problem or the dispatcher or that are not what ``named``
-            stands for, or names that a laboratory's tables cannot bear.
+        InputError: an unknown kind, a misspelt or impossible option, bounds outside the problem's, noise whose
+            standard deviation is not stated, words of the algorithm that do not fit each other, the problem or the
+            dispatcher, words that differ from what ``named`` stands for, or names that a laboratory's table cannot
+            have as columns.
     """
     campaign = wired(spec, settings, algorithm=algorithm)
     if campaign.answering is not None:
@@ -47,7 +48,7 @@ def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool 
 
 
 def rewire(data: Mapping[str, Any], settings: Settings, *, algorithm: bool = True) -> Campaign:
-    """The campaign whose specification the ledger stores.
+    """Build the campaign of a specification that the ledger stores.
 
     Raises:
         InputError: the code or the plug-ins no longer know one of its kinds or options.
@@ -56,7 +57,7 @@ def rewire(data: Mapping[str, Any], settings: Settings, *, algorithm: bool = Tru
 
 
 def wired(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool = True) -> Campaign:
-    """As ``wire``, for a specification that was accepted before and may have been begun with other code."""
+    """Build a campaign as ``wire`` does, from a specification that was accepted before, possibly by other code."""
     campaign = _built(spec, settings, algorithm)
     return campaign.with_spec(written_out(campaign)) if algorithm else campaign
 

@@ -1,4 +1,4 @@
-"""The one border between data and parts: a specification becomes components, records become arrays."""
+"""A campaign: its specification together with the components built from it."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ class Campaign:
 
     Args:
         spec: The specification, every default of every component written out.
-        settings: Where the stores are.
-        problem: What is optimised.
-        simulator: What answers a design; None where people do, in a laboratory.
-        dispatcher: Where simulations run, or experiments are done.
-        space: The designs that may be proposed.
-        noise_sd: Standard deviation of a result in the objective's unit; 0 where none is added.
+        settings: Settings, with the places of the stores.
+        problem: Problem that is optimised.
+        simulator: Simulator that evaluates a design; None where people or the dispatcher itself do.
+        dispatcher: Dispatcher that runs the simulations, or has people do the experiments.
+        space: Search space of the designs that may be proposed.
+        noise_sd: Standard deviation of the noise that is added to a result, in the objective's unit; 0 where none is.
     """
 
     spec: CampaignSpec
@@ -49,19 +49,19 @@ class Campaign:
     noise_sd: float
 
     def with_spec(self, spec: CampaignSpec) -> "Campaign":
-        """The campaign with another specification of the same components, none of which is built again."""
+        """Return the campaign with another specification of the same components; none of them is built again."""
         other = dataclasses.replace(self, spec=spec)
         vars(other)["algorithm"] = self.algorithm
         return other
 
     @property
     def name(self) -> str:
-        """The campaign's name."""
+        """Name of the campaign."""
         return self.spec.name
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """The specification as JSON data, which the ledger stores."""
+        """The specification as JSON data, as the ledger stores it."""
         return self.spec.model_dump(mode="json")
 
     @property
@@ -71,14 +71,14 @@ class Campaign:
 
     @cached_property
     def environment(self) -> str:
-        """Digest of what its components ran on when they were built (see ``flows.wiring.environment``)."""
+        """Digest of the environment in which its components were built (see ``flows.wiring.environment``)."""
         from fieldcraft.flows.wiring.environment import environment_of
 
         return digest_of(environment_of(self.problem, self.settings.plugins))
 
     @property
     def limits(self) -> Limits:
-        """What may be spent, as the ledger enforces it; for people's time nothing is reserved."""
+        """Limits of the budget, as the ledger enforces them; where people do the experiments, no time is reserved."""
         budget = self.spec.budget
         return Limits(
             trials=budget.trials,
@@ -89,17 +89,17 @@ class Campaign:
 
     @property
     def noisy(self) -> bool:
-        """Whether the best result may be a lucky one, so that the best design is the best by a model."""
+        """True if results are noisy: the best result may be a lucky one, so a model tells the best design."""
         return noisy(self.data, people=self.dispatcher.by_people)
 
     @cached_property
     def objective(self) -> Objective:
-        """What counts as best."""
+        """The objective: its output, its direction, and the outputs that are constraints."""
         return Objective.of([output.name for output in self.problem.outputs], self.spec.sense)
 
     @cached_property
     def algorithm(self) -> "Algorithm":
-        """How designs are chosen; imports torch."""
+        """The algorithm that chooses designs; imports torch."""
         from fieldcraft.models.algorithm import Algorithm
         from fieldcraft.models.constraints import Constraints
 
@@ -126,14 +126,14 @@ class Campaign:
 
     @property
     def idempotent(self) -> bool:
-        """Whether an experiment may be repeated without harm; never where people do it."""
+        """True if an experiment may be repeated without harm; False where people do it."""
         if self.simulator is not None:
             return self.simulator.idempotent
         return self.answering is not None and self.answering.idempotent
 
     @property
     def answering(self) -> "Answering | None":
-        """The dispatcher where it answers designs itself; None where a simulator or people do."""
+        """The dispatcher where it evaluates designs itself; None where a simulator or people do."""
         return answering(self.dispatcher)
 
     @property
@@ -146,7 +146,7 @@ class Campaign:
 
 
 def dispatcher_of(name: str, chosen: Dispatch, settings: Settings) -> "Dispatcher":
-    """The dispatcher of a campaign, of which nothing but its name and this part of its specification is needed.
+    """Build the dispatcher of a campaign; it needs only the campaign's name and this part of the specification.
 
     Raises:
         InputError: no such kind, or it has no such option.

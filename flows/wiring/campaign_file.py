@@ -1,4 +1,4 @@
-"""A campaign file becomes a campaign, or every fault of it is told at once, with its line."""
+"""Campaign files: a file becomes a campaign, or one error reports all of its faults with their lines."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -16,7 +16,7 @@ from fieldcraft.flows.wiring.named_algorithms import GROUPS, named_algorithm_of
 
 
 def read(file: Path, settings: Settings) -> Campaign:
-    """The campaign of a file.
+    """Read the campaign of a file.
 
     Raises:
         InputError: the file cannot be read, is not plain YAML data, or describes no campaign that could be run.
@@ -25,10 +25,10 @@ def read(file: Path, settings: Settings) -> Campaign:
 
 
 def campaign_on(page: Page, settings: Settings) -> Campaign:
-    """The campaign that a page describes: parsed, built, checked and written out, each once.
+    """Build the campaign that a page describes: parse, build, check and write it out, each once.
 
     Raises:
-        InputError: it describes none that could be run; tells all that is wrong.
+        InputError: it describes no campaign that could be run; reports all of its faults.
     """
     with page.told():
         try:
@@ -38,7 +38,7 @@ def campaign_on(page: Page, settings: Settings) -> Campaign:
 
 
 def _faults(data: Mapping[str, Any], settings: Settings) -> list[str]:
-    """Faults of the keys and of each component alone; a component is looked at whatever is wrong with another."""
+    """Faults of the keys and of each component alone; a fault of one component hides none of another."""
     faults = Faults()
     with faults.noted():
         parse(data)
@@ -49,7 +49,7 @@ def _faults(data: Mapping[str, Any], settings: Settings) -> list[str]:
 
 
 def _components(data: Mapping[str, Any], settings: Settings) -> Iterator[Callable[[], object]]:
-    """What builds each component that the file has in full, whatever else is wrong with it."""
+    """Functions that build each component that has a kind in the file, whatever else is wrong with the file."""
     algorithm = _mapping(data.get("algorithm"))
     of_kind = [("problems", "problem", data.get("problem")), ("simulators", "simulator", data.get("simulator"))]
     for group, where, component in (*of_kind, *_words(algorithm)):
@@ -75,7 +75,7 @@ def _words(algorithm: Mapping[str, Any]) -> Iterator[tuple[str, str, object]]:
 
 
 def _known(build: Callable[[], object]) -> None:
-    """Build a word that a named algorithm may complete: only what no name could change is a fault of it."""
+    """Build a word that a named algorithm may complete; report only the faults that no named algorithm could mend."""
     try:
         build()
     except InputError as error:

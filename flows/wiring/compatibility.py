@@ -1,4 +1,4 @@
-"""What a campaign's parts ask of each other, said before anything begins rather than at the first model or trial."""
+"""Requirements of a campaign's parts on each other, checked before the first trial and the first model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ def require_columns(problem: Problem) -> None:
     """Accept a problem if each of its variables and outputs can be a column of a laboratory's table.
 
     Raises:
-        InputError: a name that a table cannot bear, or that it would bear twice.
+        InputError: a name that cannot be a column, or that would be a column twice.
     """
     outputs = [output.name for output in problem.outputs]
     taken = {name: f"the table's own column {name!r}" for name in OWN_COLUMNS}
@@ -40,11 +40,11 @@ def require_columns(problem: Problem) -> None:
 
 
 def require_no_wall_time(spec: CampaignSpec, why: str) -> None:
-    """Accept a budget without a limit of wall time, which here nothing could keep.
+    """Accept a budget without a limit of wall time, which the dispatcher could not enforce.
 
     Args:
         spec: The specification.
-        why: What the dispatcher does instead, for the error.
+        why: Reason why it cannot be enforced, for the error.
 
     Raises:
         InputError: there is a limit.
@@ -57,10 +57,10 @@ def require_no_wall_time(spec: CampaignSpec, why: str) -> None:
 
 
 def require_one_answer(spec: CampaignSpec, dispatcher: "Dispatcher") -> None:
-    """Accept a simulator where the dispatcher needs one, and none where people or the dispatcher itself answer.
+    """Accept a simulator where the dispatcher needs one, and none where people or the dispatcher itself give results.
 
     Raises:
-        InputError: there is none, or one too many.
+        InputError: a needed simulator is missing, or one is given that nothing would use.
     """
     kind, itself = spec.dispatcher.kind, dispatcher.by_people or answering(dispatcher) is not None
     if spec.simulator is None and not itself:
@@ -92,8 +92,8 @@ def require_fit(campaign: "Campaign") -> None:
     """Accept an algorithm whose words fit each other, the problem and its space.
 
     Raises:
-        InputError: one of them needs what another has not (see ``models.capability``), or cannot take this equation,
-            this space or these groups.
+        InputError: a word needs a capability that another lacks (see ``models.capability``), or cannot take this
+            equation, this space or these groups.
     """
     faults = Faults()
     for require in (
@@ -112,13 +112,13 @@ def require_fit(campaign: "Campaign") -> None:
 
 @dataclass(frozen=True)
 class _Need:
-    """One need of a word that another must meet.
+    """One capability that a word of the algorithm may need of another.
 
     Args:
-        who: Which of ``_required`` may need it.
-        what: What it is.
-        whose: Which of ``_provided`` must then have it.
-        said: The error where it has not, with places of ``_named``.
+        who: Key of ``_required``: the word that may need it.
+        what: The capability.
+        whose: Key of ``_provided``: the word that must then have it.
+        said: Message of the error where it does not, with placeholders of ``_named``.
     """
 
     who: str
@@ -229,7 +229,7 @@ _NEEDS = {  # of each topic the first need that is not met is told
 
 
 def _require(topic: str, campaign: "Campaign") -> None:
-    """Accept words whose needs of one topic are met."""
+    """Accept an algorithm whose needs of one topic are met."""
     needed, had = _required(campaign), _provided(campaign)
     for need in _NEEDS[topic]:
         if need.what in needed[need.who] - had[need.whose]:
@@ -237,7 +237,7 @@ def _require(topic: str, campaign: "Campaign") -> None:
 
 
 def _required(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
-    """Capabilities that the words and what they are to serve need."""
+    """Capabilities that the algorithm's words, the problem and the stop rule need, by word."""
     words = campaign.algorithm
     return {
         "acquisition": required(words.acquisition),
@@ -251,7 +251,7 @@ def _required(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
 
 
 def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
-    """Capabilities that the words and what they serve have; all where there is none to ask."""
+    """Capabilities that the algorithm's words and the problem have, by word; all of them where a word is absent."""
     words, everything = campaign.algorithm, frozenset(Capability)
     own, unknown = words.constraints.surrogate, _unknown(campaign)
     learner = own if words.surrogate is None else words.constraints.learner(words.surrogate)
@@ -267,12 +267,12 @@ def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
 
 
 def _unknown(campaign: "Campaign") -> list[str]:
-    """Outputs that are constraints which only experiments tell."""
+    """Names of the outputs that are unknown constraints."""
     return [output.name for output in campaign.problem.outputs[1:]]
 
 
 def _named(campaign: "Campaign") -> Mapping[str, Any]:
-    """Kinds of the words, and what else an error names."""
+    """Kinds of the words and further values, by their placeholders in an error."""
     part = campaign.spec.algorithm
     words = {"surrogate": part.surrogate, "acquisition": part.acquisition, "maximizer": part.maximizer}
     words |= {"peer": part.peer, "constraints_surrogate": part.constraints.surrogate, "rule": part.constraints.rule}
@@ -304,7 +304,7 @@ def _require_space_of_rival(campaign: "Campaign") -> None:
 
 
 def _require_groups(campaign: "Campaign") -> None:
-    """Accept groups of the space's variables, and an acquisition of groups with a surrogate that has them."""
+    """Accept groups that fit the space's variables; an acquisition of groups needs a surrogate that has them."""
     words = campaign.algorithm
     both: dict[str, Any] = {"surrogate": words.surrogate, "constraints.surrogate": words.constraints.surrogate}
     for where, surrogate in both.items():
@@ -317,7 +317,7 @@ def _require_groups(campaign: "Campaign") -> None:
 
 
 def _require_bounds(campaign: "Campaign") -> None:
-    """Accept a maximizer that bounds the score if surrogate, acquisition and space are such that it can."""
+    """Accept a maximizer that bounds the score if the surrogate, the acquisition and the space allow it."""
     words = campaign.algorithm
     spaces: Sequence[SearchSpace] = (campaign.space,)
     if Capability.BY_GROUP in provided(words.maximizer) and Capability.GROUPED in provided(words.surrogate):
@@ -343,7 +343,7 @@ def _group_spaces(campaign: "Campaign", surrogate: Any) -> Sequence[SearchSpace]
 
 
 def _require_proof(campaign: "Campaign") -> None:
-    """Accept a stop rule that asks for a proof if the algorithm gives one that says what is left to be gained."""
+    """Accept the stop rule ``certified_gap`` if the algorithm proves a bound of the gain that is left."""
     if (gap := campaign.spec.stop.certified_gap) is None:
         return
     from fieldcraft.models.acquisition import Improving

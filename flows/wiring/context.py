@@ -1,4 +1,4 @@
-"""What a step works with: the campaign's components and its stores, opened from references alone."""
+"""Context of a step: the campaign's components and its stores, opened from names alone."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Site:
 
     Args:
         campaign: Specification and components.
-        ledger: Every write is refused once the pass has lost its lease.
+        ledger: Ledger, which refuses every write once the pass has lost its lease.
         fields: Fields, checkpoints and collocation sets.
     """
 
@@ -35,7 +35,7 @@ class Site:
 
     @property
     def name(self) -> str:
-        """The campaign's name."""
+        """Name of the campaign."""
         return self.campaign.name
 
     @property
@@ -45,12 +45,12 @@ class Site:
 
 
 def site_of(home: str, name: str, lease: Mapping[str, Any] | None) -> Site:
-    """Open a campaign's stores; everything is named, nothing is carried, so a step may run on any machine.
+    """Open a campaign's stores from names alone, so that a step may run on any machine.
 
     Args:
-        home: The stores' folder.
-        name: Campaign.
-        lease: The lease under which to write, as JSON; None to read.
+        home: Folder of the stores.
+        name: Name of the campaign.
+        lease: Pass lease under which to write, as JSON data; None to read only.
     """
     settings = settings_from(home=Path(home))
     ledger = open_ledger(settings.ledger)
@@ -65,7 +65,7 @@ def unfinished(iteration: int) -> str:
 
 
 def _campaign(text: str, settings: Settings) -> Campaign:
-    """The campaign with the code that its files hold now.
+    """Build the campaign with the code that its files hold now.
 
     Raises:
         FieldcraftError: this process holds code of ours that has changed since.

@@ -1,4 +1,4 @@
-"""A campaign enters the ledger, or is found there unchanged."""
+"""Creation of a campaign in the ledger, or a check that the campaign there is unchanged."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,12 +14,12 @@ from fieldcraft.storage.ledger import Ledger, SpecChanged
 
 
 def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:
-    """Create the campaign, or find it unchanged; returns why it has ended, where it has.
+    """Create the campaign, or find it unchanged; return the reason why it has ended, or None.
 
-    A specification stored by an earlier version is unchanged if it says the same, read by this one.
+    A specification that an earlier version stored is unchanged if this version reads the same from it.
 
     Raises:
-        identity.Refused: whoever acts may not create campaigns.
+        identity.Refused: the person who acts may not create campaigns.
         InputError: the ledger's campaign of that name has another specification; names the keys that differ.
     """
     from fieldcraft.flows.wiring.environment import environment_of
@@ -50,7 +50,7 @@ def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:
 
 
 def _said_now(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
-    """A stored specification as this version would store it; as it is where this version cannot read it."""
+    """The stored specification as this version would store it; unchanged where this version cannot read it."""
     try:
         return rewire(stored, settings).data
     except InputError:

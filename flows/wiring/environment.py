@@ -1,4 +1,4 @@
-"""What a campaign ran on, recorded when it is created and never compared: code, versions, machine, names of outputs."""
+"""Environment of a campaign, recorded at its creation and never compared: code, versions, machine, outputs."""
 
 import hashlib
 import os
@@ -33,11 +33,11 @@ _PACKAGES = (
 
 
 def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
-    """The environment of this process as JSON; ``outputs`` lets a campaign be read where its problem's file is missing.
+    """Environment of this process as JSON data; ``outputs`` serves to read a campaign whose problem's file is missing.
 
     Args:
         problem: The campaign's problem.
-        plugins: Directories of the user's own kinds, whose files are named with their checksums.
+        plugins: Directories of the user's own kinds; the checksums of their files are included.
     """
     import torch
 
@@ -55,7 +55,7 @@ def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
 
 
 def _files(plugins: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """The files of plug-in directories by their names in it, and by their paths where there are several."""
+    """Names and files of the plug-in directories; names are relative, or paths where there are several directories."""
     for directory in plugins:
         for file in sorted(file for depth in _DEPTHS for file in directory.glob(depth)):
             yield str(file if len(plugins) > 1 else file.relative_to(directory)), file
@@ -71,7 +71,7 @@ def _version(name: str) -> str | None:
 
 @cache
 def _commit() -> str | None:
-    """Commit of the checkout that this code is, with ``+`` where it was changed; None outside one."""
+    """Commit of this code's checkout, with ``+`` where files were changed; None outside a checkout."""
     here = Path(__file__).resolve().parent
     ask = ["git", "-C", str(here), "describe", "--always", "--abbrev=40", "--dirty=+"]
     try:

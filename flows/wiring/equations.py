@@ -1,4 +1,4 @@
-"""The equation that a problem states for its objective: who learns from it, and who cannot."""
+"""The equation that a problem states for its objective, and the surrogates that can learn from it."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def physics_at(equation: Equation | System, space: SearchSpace, points: np.ndarray) -> "Physics":
-    """The equation over a space of real variables, imposed at points (r, d) in physical units."""
+    """Physics of an equation over a space of real variables, imposed at points of shape (r, d) in physical units."""
     from fieldcraft.models.observations import Physics
 
     low, high = np.array([[v.low, v.high] for v in space.variables if isinstance(v, Continuous)]).T
@@ -56,7 +56,7 @@ def require_equation(campaign: "Campaign") -> None:
 
 
 def unused(campaign: "Campaign") -> str | None:
-    """Why a campaign does not learn from the equation that its problem states; None where it does, or there is none."""
+    """Reason why a campaign does not use the equation of its problem; None where it does, or there is no equation."""
     surrogate, problem, part = campaign.algorithm.surrogate, campaign.problem, campaign.spec.algorithm
     if problem.equation is None or problem.domain is None:
         return None
@@ -81,7 +81,7 @@ def _axes(domain: Domain, space: SearchSpace) -> str:
 
 
 def _refusal(campaign: "Campaign") -> str | None:
-    """Why the campaign's surrogate, which learns from equations, cannot learn from this one; None where it can."""
+    """Reason why a surrogate that learns from equations cannot learn from this one; None where it can."""
     from fieldcraft.models.surrogate import TakesSomeEquations
 
     surrogate, settings = campaign.algorithm.surrogate, campaign.spec.algorithm.collocation

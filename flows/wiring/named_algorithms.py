@@ -1,4 +1,4 @@
-"""Expansion of a named algorithm (``algorithm: {kind: sto_bnts}``) into the words it stands for; what is given wins."""
+"""Expansion of a named algorithm (``algorithm: {kind: sto_bnts}``) into its words; words given in the file win."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -20,22 +20,21 @@ TRUE = (*MODEL, "constraints")
 
 
 def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> CampaignSpec:
-    """The specification with its algorithm in words, and beside them as ``named`` what makes them up again.
+    """Expand the named algorithm of a specification into its words, and keep its name as ``named``.
 
-    That is the name with its options and what the file gave in the place of its surrogate, acquisition, maximizer,
-    rival or constraints; a start and collocation points are not told again.
+    ``named`` holds the name with its options, and the surrogate, acquisition, maximizer, rival or constraints that the
+    file gives. It holds no start and no collocation points.
 
-    A word that the file gives is merged into the named algorithm's option by option; of another kind, it replaces it
-    whole.
-    The start's number leaves at least half of the budget to the model where the file does not give it.
+    A word that the file gives is merged option by option into the word of the named algorithm. A word of another kind
+    replaces it whole. Where the file does not give the number of start designs, it is at most half of the budget.
 
     Args:
         spec: The specification as it was read.
         dimension: Encoded coordinates of its search space.
-        plugins: The operator's directories.
+        plugins: The operator's plug-in directories.
 
     Raises:
-        InputError: no such name, an unknown key, or words that make no algorithm.
+        InputError: no such named algorithm, an unknown key, or words that make no algorithm.
     """
     kind, given = spec.algorithm.kind, spec.algorithm.model_dump(exclude={"kind"})
     words = {name: value for name, value in given.items() if name in WORDS}
@@ -48,7 +47,7 @@ def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> C
 
 
 def _said(kind: str, named: NamedAlgorithm, dimension: int, spec: NamedSpec) -> dict[str, Any]:
-    """The named algorithm's words: its start at most half of the budget, and told to an acquisition that counts it."""
+    """Words of the named algorithm; its start is at most half of the budget, and ``acquisition.start`` equals it."""
     said = copy.deepcopy(named.words(dimension, spec.batch))  # it may give the same data each time
     start = said.get("start") if isinstance(said, dict) else None
     if not isinstance(start, dict) or type(start.get("n")) is not int:
@@ -63,12 +62,12 @@ def _said(kind: str, named: NamedAlgorithm, dimension: int, spec: NamedSpec) -> 
 
 
 def named_algorithm_of(algorithm: Mapping[str, Any], plugins: Sequence[Path] = ()) -> NamedAlgorithm:
-    """The algorithm that an ``algorithm`` section with a kind names, a rival by its own name too.
+    """Build the named algorithm of an ``algorithm`` section with a kind; a rival has its own name too.
 
-    Words that are given beside it are left out.
+    Words that are given beside the kind are left out.
 
     Raises:
-        InputError: no such name, an unknown key, or an option that it refuses.
+        InputError: no such named algorithm, an unknown key, or an option that it refuses.
     """
     options = {name: value for name, value in algorithm.items() if name not in WORDS}
     rivals = available("rivals", plugins).keys() - available("algorithms", plugins).keys()
@@ -81,7 +80,7 @@ def named_algorithm_of(algorithm: Mapping[str, Any], plugins: Sequence[Path] = (
 
 
 def _merged(said: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was said, with what is given in its place; a rival given replaces the three words, and they a rival."""
+    """Merge given words into those of the named algorithm; a given rival replaces the three words, and they a rival."""
     rivals = {"peer"} if given.keys() & {"surrogate", "acquisition", "maximizer"} else set()
     rivals |= {"surrogate", "acquisition", "maximizer"} if "peer" in given else set()
     merged = {name: value for name, value in said.items() if name not in rivals}

@@ -1,4 +1,4 @@
-"""Records become arrays: what a surrogate learns from, and what one saw."""
+"""Observations of a surrogate: the results that it learns from, or has seen, as arrays."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,17 +18,17 @@ T = TypeVar("T", Trial, TrialSummary)
 
 
 def successful(trials: Sequence[T]) -> list[T]:
-    """The trials a surrogate learns from, by number."""
+    """Completed trials with outputs, from which a surrogate learns, by number."""
     return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs is not None]
 
 
 def standing(results: Iterable[Result]) -> dict[str, Result]:
-    """The result that counts of each trial, by its id: the last one accepted, or the retraction after it."""
+    """The result that counts for each trial, by trial id: the last accepted one, or the retraction after it."""
     return {result.trial: result for result in results if result.verdict in ("accepted", "retraction")}
 
 
 def as_read(trials: Sequence[T], results: Mapping[str, Result]) -> list[T]:
-    """The trials as these results have them, by number; a trial without a result, or retracted, is left out."""
+    """Trials with the outputs of these results, by number; a trial without a result, or retracted, is left out."""
     read = [(trial, results[trial.id]) for trial in trials if trial.id in results]
     return [_with(trial, result) for trial, result in read if result.verdict != "retraction"]
 
@@ -40,7 +40,7 @@ def _with(trial: T, result: Result) -> T:
 
 
 def seen_by(product: Product, trials: Sequence[T], results: Iterable[Result]) -> list[T]:
-    """The trials that a trained model saw, with the very results it saw, whatever was corrected since."""
+    """Trials that a trained model saw, with the results that it saw, even if they were corrected since."""
     model = Trained.of(product)
     if model.results is None:
         named = set(model.trials)
@@ -50,7 +50,7 @@ def seen_by(product: Product, trials: Sequence[T], results: Iterable[Result]) ->
 
 
 def saw_all(product: Product, trials: Sequence[Trial | TrialSummary], counting: Collection[int]) -> bool:
-    """Whether a trained model saw every result that counts now (``Ledger.standing``) and every infeasible design."""
+    """True if a trained model saw every result that counts now (``Ledger.standing``) and every infeasible design."""
     model = Trained.of(product)
     known, failed = set(model.results or ()), set(model.failed or ())
     return known == set(counting) and failed == {trial.id for trial in trials if is_infeasible(trial)}
@@ -59,9 +59,9 @@ def saw_all(product: Product, trials: Sequence[Trial | TrialSummary], counting: 
 def data_of(
     campaign: Campaign, product: Product, seen: Sequence[Trial | TrialSummary], points: np.ndarray | None
 ) -> "Observations":
-    """What a trained model saw: these trials, these collocation points and the infeasible designs of that time.
+    """Observations of a trained model: these trials, these collocation points and the infeasible designs of that time.
 
-    A model of a version that knew of no constraints had learnt the objective alone.
+    A model of an earlier version, without constraints, has learnt the objective alone.
     """
     failed = Trained.of(product).failed
     data = observations(campaign, seen, points, list((failed or {}).values()))
@@ -69,7 +69,7 @@ def data_of(
 
 
 def infeasible(trials: Sequence[T]) -> list[T]:
-    """The trials whose designs are themselves the reason why there is no result, by number."""
+    """Trials without a result because their designs are infeasible, by number."""
     return [trial for trial in trials if is_infeasible(trial)]
 
 
@@ -79,11 +79,11 @@ def observations(
     points: np.ndarray | None,
     failed: Sequence[Mapping[str, Any]] = (),
 ) -> "Observations":
-    """What a surrogate learns from.
+    """Observations from which a surrogate learns.
 
     Args:
         campaign: The campaign.
-        trials: Its trials with outputs, as they were really run.
+        trials: Its trials; those without outputs are left out, and designs are as they were really run.
         points: Collocation points, shape (r, d); None for none.
         failed: Designs that are infeasible.
     """

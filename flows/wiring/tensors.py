@@ -1,4 +1,4 @@
-"""Named tensors as datasets of plain arrays, which the field store keeps, and back."""
+"""Conversion of named tensors into datasets of plain arrays, which the field store keeps, and back."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def as_dataset(state: Mapping[str, "torch.Tensor"]) -> "xr.Dataset":
-    """A state of named tensors as a dataset of plain arrays; keys with any characters are kept."""
+    """Convert named tensors into a dataset of plain arrays; a name may have any characters."""
     import xarray as xr
 
     arrays = {f"a{i}": tensor.detach().cpu().numpy() for i, tensor in enumerate(state.values())}
@@ -22,7 +22,7 @@ def as_dataset(state: Mapping[str, "torch.Tensor"]) -> "xr.Dataset":
 
 
 def as_state(dataset: "xr.Dataset") -> dict[str, "torch.Tensor"]:
-    """The state that ``as_dataset`` wrote, equal to the bit."""
+    """Return the named tensors of a dataset of ``as_dataset``, equal to the bit."""
     import torch
 
     return {

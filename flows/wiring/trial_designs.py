@@ -1,4 +1,4 @@
-"""Designs tried before a campaign begins, where that costs nothing: what would fail every trial, ``check`` says."""
+"""Trial runs of a few designs for ``check``, where they cost nothing: faults that would fail every trial."""
 
 import io
 import math
@@ -22,12 +22,12 @@ _PATIENCE_S = 20.0
 
 
 def trial_warning(campaign: Campaign) -> str | None:
-    """Try a design, and more where it fails; returns what is wrong with some of them, or None.
+    """Try a design, and further ones where it fails; return a warning if some of them fail, else None.
 
-    Nothing is tried where a simulation may cost something. What a design is in itself to blame for is no fault.
+    No design is tried where a simulation may cost something. An infeasible design is no fault.
 
     Raises:
-        InputError: every design fails, or its cost cannot be told; says why.
+        InputError: every design fails, or its cost cannot be computed; gives the reason.
     """
     rng = stream(campaign.spec.seed, 0, Use.INITIAL)
     designs = campaign.space.decode(campaign.space.sample(_MOST, rng))
@@ -55,7 +55,7 @@ def trial_warning(campaign: Campaign) -> str | None:
 
 
 def _fault(campaign: Campaign, design: Design, rng: np.random.Generator) -> str | None:
-    """Why a design has no result, though it is not itself to blame; None where it has one."""
+    """Description of the error or of the output that is not finite; None for a result, or an infeasible design."""
     problem, simulator = campaign.problem, campaign.simulator
     assert simulator is not None  # asked before
     try:

@@ -1,4 +1,4 @@
-"""A specification written out: every option of every component, those left to their defaults too."""
+"""Written-out specifications: every option of every component, the defaults too."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def written_out(campaign: "Campaign") -> CampaignSpec:
-    """The specification of a campaign as its components make it."""
+    """Write out the specification of a campaign, with every option of its built components."""
     spec, algorithm = campaign.spec, campaign.algorithm
 
     def full(component: Component, part: Any) -> Component:
@@ -52,10 +52,10 @@ def _with_options(part: Dispatch, dispatcher: "Dispatcher") -> Dispatch:
 
 
 def require_true_name(campaign: "Campaign") -> None:
-    """Accept words without a ``named``, or those that the algorithm named by it stands for.
+    """Accept an algorithm without ``named``, or with the words that ``named`` stands for.
 
     Raises:
-        InputError: they are others.
+        InputError: ``named`` stands for other words, or for no algorithm.
     """
     part, named = campaign.spec.algorithm, campaign.spec.algorithm.named
     if named is None:
