@@ -156,7 +156,8 @@ class SearchSpace:
     @cached_property
     def steps(self) -> Array:
         """Distance between neighbouring whole numbers in each coordinate, shape (dimension,); 0 where there is none."""
-        return np.concatenate([_spacing(variable) for variable in self.variables])
+        spacings = (1 / v.scale[1] if isinstance(v, Integer) else 0.0 for v in self.variables)
+        return np.repeat(list(spacings), [v.width for v in self.variables])
 
     @property
     def curves(self) -> tuple[QuadraticConstraint, ...]:
@@ -391,8 +392,3 @@ class SearchSpace:
             raise SpaceError(
                 f"{none} satisfies {'; '.join(map(str, self.constraints))} within the bounds: relax one of them."
             ) from error
-
-
-def _spacing(variable: Variable) -> Array:
-    """Distance between neighbouring values in each coordinate of a variable, shape (width,); 0 where there is none."""
-    return np.full(variable.width, 1 / variable.scale[1] if isinstance(variable, Integer) else 0.0)

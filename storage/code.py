@@ -1,6 +1,6 @@
 """Source files that a trial runs, as an approval covers them: their names and the checksums of their contents."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from fieldcraft.storage.records import Digest, Record, digest_of
 
@@ -17,8 +17,5 @@ class Code(Record):
 
     def differing(self, other: "Code") -> tuple[str, ...]:
         """Names of the files that are not the same in both, or are in one alone."""
-        return tuple(_differing(self.files, other.files))
-
-
-def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> Iterable[str]:
-    return (name for name in sorted({*one, *other}) if one.get(name) != other.get(name))
+        names = sorted({*self.files, *other.files})
+        return tuple(name for name in names if self.files.get(name) != other.files.get(name))

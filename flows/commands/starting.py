@@ -38,7 +38,8 @@ def add(command: Add) -> None:
 
 
 def _examples(options: argparse.Namespace, settings: Settings) -> int:
-    known = {f"{folder}/{file.name}": file for folder in ("campaigns", "studies") for file in _files(folder)}
+    folders = ("campaigns", "studies")
+    known = {f"{folder}/{file.name}": file for folder in folders for file in sorted((_PACKAGE / folder).glob("*.yaml"))}
     if options.name is None:
         data = {name: _first_sentence(file) for name, file in known.items()}
         width = max(map(len, data))
@@ -91,10 +92,6 @@ def _told(kind: "Kind") -> str:
 
 def _wrapped(text: str, indent: int) -> str:
     return textwrap.indent(textwrap.fill(text.replace("``", ""), 100), " " * indent)
-
-
-def _files(folder: str) -> list[Path]:
-    return sorted((_PACKAGE / folder).glob("*.yaml"))
 
 
 def _first_sentence(file: Path) -> str:

@@ -12,7 +12,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -151,7 +151,8 @@ def table_of(file: Path, raw: bytes, renamed: Mapping[str, str] | None = None) -
     first = text.split("\n", 1)[0]
     separator = max(",;\t", key=first.count)
     try:
-        lines = [(n, line) for n, line in _numbered(text, separator) if any(cell.strip() for cell in line)]
+        reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True)
+        lines = [(reader.line_num, line) for line in reader if any(cell.strip() for cell in line)]
     except csv.Error as error:
         raise InputError(f"{file}: is no table ({error}). Give a CSV with a header.") from None
     if not lines:
@@ -194,12 +195,6 @@ def _text(file: Path, raw: bytes) -> str:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise InputError(f"{file}: is not UTF-8 text. Save it as UTF-8.") from None
-
-
-def _numbered(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True)
-    for line in reader:
-        yield reader.line_num, line
 
 
 def readable(name: str) -> bool:

@@ -75,7 +75,11 @@ class RemoteJobs:
         alive = lives(folder)  # before the folder is read: what a dead process left behind is complete
         if (verdict := folder.verdict()) is not None:
             return verdict
-        return Running() if alive else Lost(f"{_named(folder.started)} ended without a result or a word")
+        if alive:
+            return Running()
+        started = folder.started
+        process = f"process {started['pid']} on {started.get('host', 'another machine')}"
+        return Lost(f"{process} ended without a result or a word")
 
     def poll(self, handle: Handle) -> Outcome:
         """Return the state as ``look`` does, but bar a job that the scheduler will never begin.
@@ -168,7 +172,3 @@ def _ticket(folder: JobFolder) -> str:
     if not request:
         raise CannotTell(f"{folder.path} holds no request.json: its disk is away, or somebody deleted it")
     return str(request["ticket"])
-
-
-def _named(started: dict[str, Any]) -> str:
-    return f"process {started['pid']} on {started.get('host', 'another machine')}"

@@ -29,7 +29,7 @@ from fieldcraft.storage.field_store.staging import copy_file
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import OUT, TrialState
+from fieldcraft.storage.records import OUT
 
 LAB = "lab/"
 
@@ -105,25 +105,16 @@ def _folders(ledger: Ledger, settings: Settings, *, sealed: bool) -> Iterator[tu
     """Folders and files beside the stores that belong to a backup, with their names in it."""
     for campaign in ledger.campaigns():
         name, work = campaign.name, settings.work / campaign.name
-        orders = OrderFolder(name, _orders(settings, name), work / PIN)
+        orders = OrderFolder(name, (settings.lab or settings.home / "lab") / name, work / PIN)
         if orders.pin.exists() and orders.folder.is_dir() and orders.obstacle() is None:
             yield f"{LAB}{name}", orders.folder
             yield f"work/{name}/{PIN}", orders.pin
         if sealed:
             yield f"work/{name}", work
             continue
-        for key in _out(ledger, name):
+        for key in map(attempt_key, ledger.trials(name, states=OUT)):
             if any((work / key / end).exists() for end in ("result", "outcome.json")):
                 yield f"work/{name}/{key}", work / key
-
-
-def _orders(settings: Settings, name: str) -> Path:
-    return (settings.lab or settings.home / "lab") / name
-
-
-def _out(ledger: Ledger, name: str) -> dict[str, TrialState]:
-    """State of each trial that is out, by the key of its attempt."""
-    return {attempt_key(trial): trial.state for trial in ledger.trials(name, states=OUT)}
 
 
 def move(settings: Settings, destination: Path, person: Person, reason: str) -> BackedUp:

@@ -26,7 +26,7 @@ _RULINGS = frozenset({TrialState.REJECTED, TrialState.ABANDONED, TrialState.PROP
 def queue_section(material: Material) -> Markup:
     """Trials that wait for a person, and all decisions so far."""
     decided = [event for event in material.history if _is_decision(event)]
-    people = [event for event in decided if not _is_automatic(event)]
+    people = [event for event in decided if event.action != "approve" or event.details["policy"] == "manual"]
     automatic = len(decided) - len(people)
     given = f"{counted(automatic, 'approval')} {'was' if automatic == 1 else 'were'} given automatically, by policy"
     return section(
@@ -70,10 +70,6 @@ def _is_decision(event: Event) -> bool:
     if event.action == "move" and event.after is TrialState.APPROVED:  # a retry; a fresh approval is an ``approve``
         return event.by != ACTOR
     return event.action in _DECISIONS or (event.action == "move" and event.after in _RULINGS)
-
-
-def _is_automatic(event: Event) -> bool:
-    return event.action == "approve" and event.details["policy"] != "manual"
 
 
 def _decisions(material: Material, events: list[Event]) -> Markup:

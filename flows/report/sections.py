@@ -333,10 +333,13 @@ def time_section(material: Material) -> Markup | None:
     if not material.trials:
         return None
     spending, budget = material.spending, material.campaign.spec["budget"]
+    cost, hours = budget.get("cost"), budget.get("wall_time_h")
+    cost_limit = "no limit" if cost is None else _cost(material, cost)
+    time_limit = "no limit" if hours is None else duration(3600 * hours)
     rows: list[list[Content]] = [
         ["trials", str(spending.trials), "", str(budget["trials"])],
-        ["cost", _cost(material, spending.spent), _cost(material, spending.reserved), _limit(material)],
-        [f"{material.work} time", *map(duration, (spending.seconds, spending.seconds_reserved)), _time_limit(material)],
+        ["cost", _cost(material, spending.spent), _cost(material, spending.reserved), cost_limit],
+        [f"{material.work} time", *map(duration, (spending.seconds, spending.seconds_reserved)), time_limit],
     ]
     caption = (
         f"Time of every trial's {material.work}, all its attempts together, and of the training that came before it."
@@ -344,13 +347,3 @@ def time_section(material: Material) -> Markup | None:
     timed = any(trial.seconds for trial in material.trials) or _trained_s(material) > 0
     shown = picture(time_chart(material), "Time by trial", caption) if timed else note("No time was told.")
     return section("Time and cost", shown, table(["", "spent", "reserved", "budget"], rows, numbers=(1, 2, 3)))
-
-
-def _time_limit(material: Material) -> str:
-    hours = material.campaign.spec["budget"].get("wall_time_h")
-    return "no limit" if hours is None else duration(3600 * hours)
-
-
-def _limit(material: Material) -> str:
-    limit = material.campaign.spec["budget"].get("cost")
-    return "no limit" if limit is None else _cost(material, limit)

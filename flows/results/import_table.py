@@ -15,9 +15,8 @@ from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.campaign_file import read
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.physics.space import SpaceError
-from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Known, Trial
+from fieldcraft.storage.records import Known
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,8 @@ def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[st
     digest = _digest(raw, renamed)
     ledger = open_ledger(settings.ledger, create=True)
     ended = created(ledger, campaign, file)
-    before = _adopted(ledger, campaign.name, digest)
+    imported = [trial for trial in ledger.trials(campaign.name) if trial.origin.kind == "imported"]
+    before = [trial for trial in imported if trial.origin.data_digest == digest]
     if before:
         return Imported(campaign.name, tuple(trial.id for trial in before), False)
     if ended is not None:
@@ -86,10 +86,6 @@ def _digest(raw: bytes, renamed: Mapping[str, str]) -> str:
     """SHA-256 of a table and of the names given to its columns."""
     understood = json.dumps(dict(renamed), sort_keys=True).encode() if renamed else b""
     return hashlib.sha256(raw + understood).hexdigest()
-
-
-def _adopted(ledger: Ledger, name: str, digest: str) -> list[Trial]:
-    return [t for t in ledger.trials(name) if t.origin.kind == "imported" and t.origin.data_digest == digest]
 
 
 def _known(campaign: Campaign, table: Table) -> list[Known]:

@@ -39,15 +39,15 @@ def nothing_to_learn_from(campaign: Campaign, trials: Sequence[TrialSummary]) ->
 
 def mendable(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
     """The trials that may still get a result: retracted ones, and failures that may be repeated."""
-    return [trial for trial in trials if _retracted(trial) or _repeatable(trial)]
+    return [
+        trial
+        for trial in trials
+        if _retracted(trial) or (trial.state is TrialState.FAILED and trial.failure != "infeasible")
+    ]
 
 
 def _retracted(trial: TrialSummary) -> bool:
     return trial.state is TrialState.COMPLETED and trial.outputs is None
-
-
-def _repeatable(trial: TrialSummary) -> bool:
-    return trial.state is TrialState.FAILED and trial.failure != "infeasible"
 
 
 def _target(site: Site, trials: Sequence[TrialSummary]) -> str | None:
@@ -68,7 +68,8 @@ def _no_improvement(site: Site, trials: Sequence[TrialSummary]) -> str | None:
     if allowed is None:
         return None
     objective = site.campaign.objective
-    sign, best, since = (1 if objective.maximize else -1), objective.best(_imported(trials)), 0
+    imported = [trial for trial in successful(trials) if trial.imported]
+    sign, best, since = (1 if objective.maximize else -1), objective.best(imported), 0
     for trial in _settled(site, trials):
         if trial.state is not TrialState.COMPLETED or _retracted(trial):
             continue
@@ -127,10 +128,6 @@ def _certified_gap(site: Site, trials: Sequence[TrialSummary]) -> str | None:
 def _failed(trial: TrialSummary) -> bool:
     given_up = trial.state in (TrialState.FAILED, TrialState.ABANDONED)
     return given_up and trial.failure not in (None, "cancelled")
-
-
-def _imported(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
-    return [trial for trial in successful(trials) if trial.imported]
 
 
 def _settled(site: Site, trials: Sequence[TrialSummary]) -> list[TrialSummary]:

@@ -55,16 +55,12 @@ def require_problem(problem: Problem) -> None:
     space, outputs, _, _ = (_property(problem, name) for name in ("space", "outputs", "domain", "equation"))
     if not isinstance(space, SearchSpace):
         raise _fault(_getter(cls, "space"), f"'space' gives {quoted(space)}: return a SearchSpace, such as {_SPACE}")
-    if not _are_outputs(outputs):
+    if not (isinstance(outputs, tuple | list) and outputs and all(isinstance(each, Output) for each in outputs)):
         right = f"({outputs!r},), a tuple with its comma" if isinstance(outputs, Output) else f"{_OUTPUTS}, a tuple"
         raise _fault(_getter(cls, "outputs"), f"'outputs' gives {quoted(outputs)}: return {right}")
     names = [output.name for output in outputs]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise _fault(_getter(cls, "outputs"), f"two outputs are named {twice!r}: give each its own name")
-
-
-def _are_outputs(given: object) -> bool:
-    return isinstance(given, tuple | list) and bool(given) and all(isinstance(each, Output) for each in given)
 
 
 def _property(problem: Problem, name: str) -> Any:

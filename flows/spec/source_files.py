@@ -67,8 +67,10 @@ class Sources:
             if file not in found:
                 found[file] = root
                 begun += [*self._imported(root, file), *_packages(root, file)]
-        files = {name: _sha256(self._text(file)) for file, name in self._named(found).items()}
-        return Code(files=dict(sorted({**files, **_programs(programs)}.items())))
+        files = {name: hashlib.sha256(self._text(file)).hexdigest() for file, name in self._named(found).items()}
+        digests = {name: digest_of_program(file) for name, file in programs.items()}
+        files |= {name: digest for name, digest in digests.items() if digest is not None}
+        return Code(files=dict(sorted(files.items())))
 
     def _root(self, known: Mapping[str, Path], kind: str, group: str) -> tuple[Path, Path]:
         if kind not in known:
@@ -232,11 +234,6 @@ def _is_for_types(node: ast.AST) -> bool:
     return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
 
 
-def _programs(programs: Mapping[str, Path]) -> dict[str, str]:
-    found = ((name, digest_of_program(file)) for name, file in programs.items())
-    return {name: digest for name, digest in found if digest is not None}
-
-
 def digest_of_program(file: Path) -> str | None:
     """SHA-256 of an executable; None where it cannot be read."""
     try:
@@ -244,7 +241,3 @@ def digest_of_program(file: Path) -> str | None:
             return hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError:
         return None
-
-
-def _sha256(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()

@@ -66,7 +66,8 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
         found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
     mean, sd = _prediction(posterior, found.X)
     base = _origin(site, iteration, "model", trials, Trained.of(product).data_digest, product)
-    base = base.model_copy(update=_said_of(posterior, found))
+    remarks = {**posterior.remarks, **found.remarks}
+    base = base.model_copy(update={"remarks": remarks, "scores": scores_of(posterior.metrics)})
     worth = [{"acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]} for slot in range(q)]
     # Later places stand beside designs that nobody has read, and so does the first where some are pending.
     gain = None if len(pending) else _gain(campaign.algorithm, posterior, data, found)
@@ -112,11 +113,6 @@ def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
     X = campaign.algorithm.suggest(data, _unseen(campaign.space, trials, seen), campaign.space, q, rng)
     return X, [_origin(site, iteration, "model", trials, data.digest)] * q
-
-
-def _said_of(posterior: "Posterior", found: "maximizer.Candidates") -> dict[str, dict[str, Any]]:
-    """Remarks of posterior and maximizer, and the scores of the surrogates from which the model was selected."""
-    return {"remarks": {**posterior.remarks, **found.remarks}, "scores": scores_of(posterior.metrics)}
 
 
 def _unseen(space: SearchSpace, trials: Sequence[TrialSummary], seen: Sequence[TrialSummary]) -> np.ndarray:

@@ -148,17 +148,12 @@ def _counted(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
     return [trial for trial in trials if trial.state is not TrialState.REJECTED]
 
 
-def _left(site: Site, trials: Sequence[TrialSummary]) -> int:
-    """Number of trials that may still be proposed; imported ones do not count."""
-    own = [trial for trial in _counted(trials) if not trial.imported]
-    return site.campaign.spec.budget.trials - len(own)
-
-
 def _next(site: Site, trials: tuple[TrialSummary, ...]) -> Decision:
     spec, known = site.campaign.spec, len(_counted(trials))
     model = site.campaign.algorithm.learns(known)
     wanted = spec.algorithm.start.n - known
-    propose = min(wanted if wanted > 0 else spec.batch, _left(site, trials))
+    left = spec.budget.trials - sum(not trial.imported for trial in _counted(trials))
+    propose = min(wanted if wanted > 0 else spec.batch, left)
     untried = _untried(site, trials, propose)
     if propose and not untried:
         return _ended(site, trials, "space: every design that it has was proposed")

@@ -21,7 +21,6 @@ from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import (
     CampaignRecord,
     Event,
-    Limits,
     Origin,
     Product,
     Result,
@@ -106,8 +105,9 @@ def status_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
 def spending_data(campaign: CampaignRecord, spending: Spending) -> dict[str, dict[str, Any]]:
     """Spent, reserved and limit (None for none) of each part of a budget: trials, cost and wall time in s."""
     limits, unit = campaign.limits, budget_unit(campaign)
+    trials = int(campaign.spec["budget"]["trials"]) if limits.trials is None else limits.trials
     return {
-        "trials": _against(spending.trials, 0, _trial_limit(campaign, limits), ""),
+        "trials": _against(spending.trials, 0, trials, ""),
         "cost": _against(spending.spent, spending.reserved, limits.cost, unit),
         "seconds": _against(spending.seconds, spending.seconds_reserved, limits.seconds, "s"),
     }
@@ -115,10 +115,6 @@ def spending_data(campaign: CampaignRecord, spending: Spending) -> dict[str, dic
 
 def _against(spent: float, reserved: float, limit: float | None, unit: str) -> dict[str, Any]:
     return {"spent": spent, "reserved": reserved, "limit": limit, "unit": unit}
-
-
-def _trial_limit(campaign: CampaignRecord, limits: Limits) -> int:
-    return int(campaign.spec["budget"]["trials"]) if limits.trials is None else limits.trials
 
 
 def budget_unit(campaign: CampaignRecord) -> str:

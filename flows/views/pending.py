@@ -13,7 +13,7 @@ from fieldcraft.flows.spec.campaign_file import stored
 from fieldcraft.flows.text import ago, one_line
 from fieldcraft.flows.views.data import design_text, quantity
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Approval, CampaignRecord, Trial, TrialState
+from fieldcraft.storage.records import CampaignRecord, Trial, TrialState
 
 _WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED, TrialState.RUNNING, TrialState.HELD})
 
@@ -103,7 +103,7 @@ def _asked(ledger: Ledger, trial: Trial) -> dict[str, Any]:
 
 
 def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:
-    approval = _live(ledger, trial)
+    approval = next((approval for approval in ledger.approvals(trial.id) if approval.live), None)
     kept = {"by", "comment", "policy", "attempts", "expires", "created"}
     return {"approval": approval and approval.model_dump(mode="json", include=kept)}
 
@@ -135,10 +135,6 @@ def _retry(ledger: Ledger, campaign: CampaignRecord, retry: Retry) -> dict[str, 
         "number": retry.number,
         "allowed": retry.allowed,
     }
-
-
-def _live(ledger: Ledger, trial: Trial) -> Approval | None:
-    return next((approval for approval in ledger.approvals(trial.id) if approval.live), None)
 
 
 def _lines(data: Mapping[str, Any], entry: Mapping[str, Any], notes: Iterable[str]) -> list[str]:

@@ -74,13 +74,10 @@ def _best(campaign: CampaignRecord, data: Mapping[str, Any], width: int) -> list
         what = "best by the model" if model["feasible"] else "none is feasible "
         lines += [f"{what} {_expected(campaign, model)}", f"{'':17} at {design_text(campaign, model['design'])}"]
     if reading:
-        lines.append(f"{'best result' if model else 'best':<{width}} {_read(campaign, reading)}")
+        outputs = outputs_text(campaign, reading["outputs"])
+        lines.append(f"{'best result' if model else 'best':<{width}} {outputs} in {reading['trial']}")
         lines.append(f"{'':{width}} at {design_text(campaign, reading['design'])}")
     return lines
-
-
-def _read(campaign: CampaignRecord, found: Mapping[str, Any]) -> str:
-    return f"{outputs_text(campaign, found['outputs'])} in {found['trial']}"
 
 
 def _expected(campaign: CampaignRecord, model: Mapping[str, Any]) -> str:
@@ -183,7 +180,7 @@ def _facts(campaign: CampaignRecord, trial: Trial) -> list[str]:
         limits = [outputs_text(campaign, {name: outputs[name]}) for name in found["constraints"]]
         facts += [("g <= 0", ", ".join(limits))] if limits else []
         facts.append(("feasible", verdict_text(campaign, found)))
-    if differing := _differing(trial):
+    if differing := {name: value for name, value in trial.actual.items() if value != trial.design.get(name)}:
         facts.insert(1, ("ran", f"{design_text(campaign, differing)}, other than asked"))
     if trial.origin.mean is not None:
         facts.append(("foreseen", _foreseen(campaign.environment["outputs"][0]["unit"], trial)))
@@ -214,10 +211,6 @@ def _model(origin: Origin, unit: str) -> list[tuple[str, str]]:
         facts.append(("proven", f"{text}{exact} ({counted(proven.nodes, 'node')})"))
     said = [f"{one_line(name)}: {one_line(text)}" for name, text in origin.remarks.items()]
     return facts + ([("model", "; ".join(said))] if said else [])
-
-
-def _differing(trial: Trial) -> dict[str, float | int | str]:
-    return {name: value for name, value in trial.actual.items() if value != trial.design.get(name)}
 
 
 def _approval(approval: Approval) -> str:

@@ -42,12 +42,13 @@ class NeuralCBO:
         paper = self.preset == "paper"
         surrogate = {"kind": "tangent_network", **(self._paper() if paper else self._trained())}
         beta = "gamma" if paper and self.beta is None else self.beta
+        rule: dict[str, Any] = {"kind": "probability"} if beta is None else {"kind": "bound", "beta": beta}
         return {
             "start": start(dimension, "random" if paper else "sobol"),
             "surrogate": surrogate,
             "acquisition": {"kind": "log_ei", **({"doubts": 0.0} if paper else {})},
             "maximizer": {**MULTISTART, **({"n_samples": 10_000, "n_starts": 0} if paper else {})},
-            "constraints": {"surrogate": dict(surrogate), "rule": _rule(beta)},
+            "constraints": {"surrogate": dict(surrogate), "rule": rule},
         }
 
     def _trained(self) -> dict[str, Any]:
@@ -65,7 +66,3 @@ class NeuralCBO:
             "train": self.train or "one_pass",
             "rate": 1e-4,
         }
-
-
-def _rule(beta: float | str | None) -> dict[str, Any]:
-    return {"kind": "probability"} if beta is None else {"kind": "bound", "beta": beta}

@@ -42,10 +42,6 @@ def derivatives(z: Tensor, kind: Activation) -> tuple[Tensor, Tensor, Tensor, Te
     return t, slope, bend, -2 * (slope * slope + t * bend)
 
 
-def _activated(z: Tensor, kind: Activation) -> Tensor:
-    return torch.sin(z) if kind == "sine" else torch.tanh(z)
-
-
 def hessian_forms(dimension: int, like: Tensor) -> Tensor:
     """Forms whose ``second`` are the entries (i, j), i <= j, of the Hessian row by row: shape (d (d+1)/2, 1, d, d)."""
     rows, columns = torch.triu_indices(dimension, dimension)
@@ -101,7 +97,7 @@ class Network:
         *hidden, last = self.layers(theta)
         a = torch.cat([X, torch.ones_like(X[:, :1])], dim=1).expand(len(theta), -1, -1)
         for weights in hidden:
-            a = _activated(a @ weights, self.activation)
+            a = torch.sin(a @ weights) if self.activation == "sine" else torch.tanh(a @ weights)
         return (a @ last)[..., 0]
 
     def streams(self, theta: Tensor, X: Tensor, forms: Tensor) -> Streams:

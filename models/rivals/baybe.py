@@ -84,16 +84,16 @@ def _no_collection() -> Iterator[None]:
 
 
 def _require_few(space: SearchSpace) -> None:
-    combinations = math.prod(_values(one) for one in coordinates(space) if one.kind != "real")
+    combinations = math.prod(
+        len(one.levels) if one.kind == "choice" else int(one.high - one.low) + 1
+        for one in coordinates(space)
+        if one.kind != "real"
+    )
     if combinations > MOST_COMBINATIONS:
         raise ValueError(
             f"The search space has {combinations:g} combinations of discrete values, and BayBE writes out all of them: "
             f"more than {MOST_COMBINATIONS} are refused; use another algorithm."
         )
-
-
-def _values(one: Coordinate) -> int:
-    return len(one.levels) if one.kind == "choice" else int(one.high - one.low) + 1
 
 
 def _constraints(space: SearchSpace) -> "list[ContinuousLinearConstraint]":

@@ -31,7 +31,8 @@ def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:
     """
     problem, spec = campaign.problem, campaign.spec
     record = ledger.campaign(campaign.name)
-    best, worst = (optimum_of(campaign, sense) for sense in _senses(campaign))
+    best = optimum_of(campaign)
+    worst = optimum_of(campaign, "minimize" if campaign.objective.maximize else "maximize")
     return {
         "cell": campaign.name,
         "digest": campaign.digest,
@@ -58,10 +59,6 @@ def _constrained(problem: Problem) -> dict[str, Any]:
     """Names and spreads of the constraints; empty for a problem without constraints."""
     names = [output.name for output in problem.outputs[1:]]
     return {"constraints": names, "spreads": spreads(problem)} if names else {}
-
-
-def _senses(campaign: Campaign) -> Any:
-    return ("maximize", "minimize") if campaign.objective.maximize else ("minimize", "maximize")
 
 
 def _trials(campaign: Campaign, ledger: Ledger) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
-from sqlalchemy import Column, Connection, RowMapping, Select, bindparam, insert, select
+from sqlalchemy import Connection, RowMapping, Select, bindparam, insert, select
 
 from fieldcraft.storage.ledger.errors import InvalidRecord, UnknownCampaign, UnknownTrial
 from fieldcraft.storage.ledgers.tables import schema
@@ -43,7 +43,8 @@ def get_campaign(connection: Connection, name: str) -> CampaignRecord:
     """The campaign of that name; raises ``UnknownCampaign`` with the known names."""
     row = connection.execute(_CAMPAIGN, {"campaign": name}).mappings().first()
     if row is None:
-        known = ", ".join(_values(connection, schema.campaigns.c.name)) or "none"
+        names = connection.execute(select(schema.campaigns.c.name).order_by(schema.campaigns.c.name)).scalars()
+        known = ", ".join(map(str, names)) or "none"
         raise UnknownCampaign(f"The ledger holds no campaign {name!r}. Known: {known}.")
     return record_of(CampaignRecord, row)
 
@@ -70,10 +71,6 @@ def get_product(connection: Connection, campaign: str, iteration: int, step: Ste
     query = select(table).where(table.c.campaign == campaign, table.c.iteration == iteration, table.c.step == step)
     row = one(connection, query)
     return None if row is None else record_of(Product, row)
-
-
-def _values(connection: Connection, column: Column[Any]) -> list[str]:
-    return [str(value) for value in connection.execute(select(column).order_by(column)).scalars()]
 
 
 def add_event(

@@ -68,7 +68,7 @@ class Unreadable:
 def find(connection: Connection) -> Iterator[Unreadable]:
     """All rows of the ledger that cannot be read, table by table."""
     for table, kind in _KINDS:
-        query = _ordered(table)
+        query = select(table).order_by(*table.primary_key.columns)
         if kind is Lease:  # one that was given back keeps its row, and names no holder
             query = query.where(table.c.host.is_not(None))
         for place, error in _faults(connection, kind, query):
@@ -93,10 +93,6 @@ def readable(connection: Connection, kind: type[R], query: Select[Any]) -> tuple
     except FAULTS:
         parts = _part(connection, kind, query, 0, _count(connection, query))
         return tuple(record for _, record in parts if isinstance(record, kind))
-
-
-def _ordered(table: Table) -> Select[Any]:
-    return select(table).order_by(*table.primary_key.columns)
 
 
 def _count(connection: Connection, query: Select[Any]) -> int:
