@@ -9,7 +9,7 @@ from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 from fieldcraft.models.surrogates.sampled_network import SampledNetwork
-from fieldcraft.models.surrogates.tangent_network import TangentFeatures
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
 from fieldcraft.models.tangent.features import gram
 from fieldcraft.physics.problems.ackley import Ackley
 from fieldcraft.physics.problems.speed_reducer import SpeedReducer
@@ -45,7 +45,7 @@ def test_random_points_of_a_box_are_as_alike_before_any_data_in_fifty_dimensions
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"), [(SampledLinear, {"width": 200}), (SampledNetwork, TRAINED), (TangentFeatures, TRAINED)]
+    ("kind", "options"), [(SampledLinear, {"width": 200}), (SampledNetwork, TRAINED), (TangentNetwork, TRAINED)]
 )
 def test_ten_variables_are_learnt_from_a_hundred_readings(kind, options):
     problem = Ackley(10, -5.0, 5.0)

@@ -16,7 +16,7 @@ from fieldcraft.models.rules.bound import Bound
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.random_forest import RandomForest
-from fieldcraft.models.surrogates.tangent_network import TangentFeatures
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
 from fieldcraft.models.tangent.features import explicit, gram
 from fieldcraft.models.tangent.mirrored import Mirrored
 
@@ -39,7 +39,7 @@ def initial(net=NET, seed=0):
 
 
 def fit(data=DATA, start=None, report=no_report, **options):
-    return TangentFeatures(**{**PAPER, **options}).fit(data.objective, rng(), start, report)
+    return TangentNetwork(**{**PAPER, **options}).fit(data.objective, rng(), start, report)
 
 
 def moved(net):
@@ -102,7 +102,7 @@ def test_one_pass_goes_on_from_a_checkpoint_to_the_same_bits():
     resumed = fit(many, start=checkpoint)
     for name, value in whole.state().items():
         assert torch.equal(resumed.state()[name], value), name
-    restored = TangentFeatures(**PAPER).restore(many, whole.state())
+    restored = TangentNetwork(**PAPER).restore(many, whole.state())
     for a, b in zip(whole.mean_var(Z), restored.mean_var(Z), strict=True):
         assert torch.equal(a, b)
 
@@ -142,7 +142,7 @@ def algorithm(surrogate, **rule):
 
 
 def test_the_theorys_bound_is_as_wide_as_each_constraints_own_information_gain_makes_it():
-    words = algorithm(TangentFeatures(**PAPER), norm=2.0, subgaussian=0.3, failure=0.05)
+    words = algorithm(TangentNetwork(**PAPER), norm=2.0, subgaussian=0.3, failure=0.05)
     posterior = words.fit(DATA, rng())
     gains = [own.information_gain() for own in posterior.constraints]
     expected = [2.0 + 0.3 * math.sqrt(gain + 2 + 2 * math.log(20)) for gain in gains]
@@ -170,7 +170,7 @@ def test_a_surrogate_that_does_not_know_its_information_gain_is_refused():
 )
 def test_options_that_do_not_fit_the_papers_network_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        TangentFeatures(**{**PAPER, **options})
+        TangentNetwork(**{**PAPER, **options})
 
 
 def test_a_rate_at_which_one_pass_diverges_is_refused():

@@ -10,7 +10,7 @@ from scipy import stats
 from fieldcraft.models.linear.conditioning import leave_one_out
 from fieldcraft.models.observations import ImageColumns, Observations
 from fieldcraft.models.surrogate import no_report
-from fieldcraft.models.surrogates.tangent_network import TangentFeatures
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
 from fieldcraft.models.tangent import evidence as tangent_evidence
 from fieldcraft.models.tangent.evidence import Evidence, columns, hyperparameters, scheduled
 from fieldcraft.models.tangent.features import Perceptron, gram
@@ -204,7 +204,7 @@ def test_hyper_parameters_are_those_of_the_rows_that_a_last_layer_of_zeros_leave
     assert reached == pytest.approx(-asked.at(logarithms(found))[0], abs=1e-9)
     assert reached > 0.01 - asked.at(logarithms(others))[0]
     fits = [
-        TangentFeatures(width=12, init=init, refinements=1).fit(DATA, np.random.default_rng(0), None, no_report)
+        TangentNetwork(width=12, init=init, refinements=1).fit(DATA, np.random.default_rng(0), None, no_report)
         for init in ("antisymmetric", "gaussian", "zero_last_layer")
     ]
     first, second, third = (each.metrics["log_posterior"] for each in fits)

@@ -12,7 +12,7 @@ from fieldcraft.models.observations import ImageColumns, Observations
 from fieldcraft.models.surrogate import LeaveOneOut, no_report
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 from fieldcraft.models.surrogates.sampled_network import SampledNetwork
-from fieldcraft.models.surrogates.tangent_network import TangentFeatures
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
 from fieldcraft.models.tangent.features import combine, explicit, gram
 from fieldcraft.models.tangent.training import Family, Start, TangentLoss
 
@@ -23,7 +23,7 @@ Z = torch.tensor([[-0.6], [0.1], [0.9]], dtype=torch.float64)
 
 
 def fit(data=DATA, report=no_report, **options):
-    return TangentFeatures(**{"width": 8, **options}).fit(data, np.random.default_rng(5), None, report)
+    return TangentNetwork(**{"width": 8, **options}).fit(data, np.random.default_rng(5), None, report)
 
 
 def loss_of(posterior, data=DATA):
@@ -153,7 +153,7 @@ def papers_features(points, theta, m, depth):
 @pytest.mark.parametrize(("d", "depth"), [(2, 1), (10, 1), (50, 1), (3, 2), (3, 3)])
 def test_the_raw_relu_kernel_is_the_papers_in_every_dimension(d, depth):
     points = torch.tensor(np.random.default_rng(d).uniform(-1, 1, (4, d)))
-    surrogate = TangentFeatures(hyperparameters="fixed", normalised=False, activation="relu", width=20, depth=depth)
+    surrogate = TangentNetwork(hyperparameters="fixed", normalised=False, activation="relu", width=20, depth=depth)
     data = Observations(points.numpy(), np.arange(4.0), maximize=False)
     shape = surrogate.shape(data)
     theta = shape.initial(torch.Generator().manual_seed(1))
@@ -198,7 +198,7 @@ def test_an_image_is_learnt_by_a_convolution():
 )
 def test_an_option_out_of_range_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        TangentFeatures(**options)
+        TangentNetwork(**options)
 
 
 def test_a_checkpoint_of_other_data_is_refused():
@@ -206,11 +206,11 @@ def test_a_checkpoint_of_other_data_is_refused():
     fit(report=lambda step, metrics, checkpoint: checkpoints.append(checkpoint()))
     other = Observations(X, DATA.y + X[:, 0], maximize=False)
     with pytest.raises(ValueError, match="restore with the data of the fit, or fit again"):
-        TangentFeatures(width=8).fit(other, np.random.default_rng(5), checkpoints[0], no_report)
+        TangentNetwork(width=8).fit(other, np.random.default_rng(5), checkpoints[0], no_report)
 
 
 def test_the_diagonal_variance_is_restored_and_no_coherent_draw_has_it():
-    surrogate = TangentFeatures(width=8, variance="diagonal", nu=0.7, refinements=1)
+    surrogate = TangentNetwork(width=8, variance="diagonal", nu=0.7, refinements=1)
     fitted = surrogate.fit(DATA, np.random.default_rng(5), None, no_report)
     posterior = surrogate.restore(DATA, fitted.state())
     points = Z.clone().requires_grad_()
@@ -235,7 +235,7 @@ def test_only_a_posterior_without_training_predicts_left_out_readings_in_closed_
 @pytest.mark.parametrize("options", [{}, {"steps": 3, "rate": 1e200, "refinements": 0}], ids=["sound", "lost"])
 def test_a_finished_fit_is_restored_and_not_trained_again(options):
     posterior, steps = fit(**options), []
-    again = TangentFeatures(width=8, **options).fit(
+    again = TangentNetwork(width=8, **options).fit(
         DATA, np.random.default_rng(5), posterior.state(), lambda step, metrics, _: steps.append(step)
     )
     assert steps == []
