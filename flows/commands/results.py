@@ -22,14 +22,14 @@ def add(command: Add) -> None:
     """Register the commands."""
     record = command("record", _record, "enter a result that people measured, or a table of many")
     record.add_argument("trial", nargs="?", metavar="TRIAL", help="id, or the key of its work order")
-    _reading(record)
+    _measured(record)
     record.add_argument("--cost", type=real(0, 1e15), help="of the attempt, in budget units")
     record.add_argument("--seconds", type=real(0, 1e8), help="wall time of the attempt")
     record.add_argument("--csv", type=Path, metavar="FILE", help="instead: a table of many (or .json)")
     record.add_argument("--campaign", metavar="NAME", help="whose trials the table names, where it leaves doubt")
     correct = command("correct", _correct, "replace a result by a right one; the old one is kept")
     correct.add_argument("trial", metavar="TRIAL")
-    _reading(correct)
+    _measured(correct)
     correct.add_argument("--reason", required=True, help="why")
     retract = command("retract", _retract, "take a result back; it is kept, and no model learns from it any more")
     retract.add_argument("trial", metavar="TRIAL")
@@ -42,7 +42,7 @@ def add(command: Add) -> None:
     )
 
 
-def _reading(parser: argparse.ArgumentParser) -> None:
+def _measured(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--value", action="append", default=[], metavar="NAME=NUMBER", help="an output, in its unit")
     parser.add_argument("--sd", action="append", default=[], metavar="NAME=NUMBER", help="its standard deviation")
     parser.add_argument(

@@ -68,15 +68,15 @@ def standing_lines(campaign: CampaignRecord, data: Mapping[str, Any], width: int
 
 def _best(campaign: CampaignRecord, data: Mapping[str, Any], width: int) -> list[str]:
     """The best result and, where there is one, the best by the model."""
-    model, reading, lines = data["best_by_model"], data["best"], list[str]()
+    model, measured, lines = data["best_by_model"], data["best"], list[str]()
     width = 17 if model else width
     if model:
         what = "best by the model" if model["feasible"] else "none is feasible "
         lines += [f"{what} {_expected(campaign, model)}", f"{'':17} at {design_text(campaign, model['design'])}"]
-    if reading:
-        outputs = outputs_text(campaign, reading["outputs"])
-        lines.append(f"{'best result' if model else 'best':<{width}} {outputs} in {reading['trial']}")
-        lines.append(f"{'':{width}} at {design_text(campaign, reading['design'])}")
+    if measured:
+        outputs = outputs_text(campaign, measured["outputs"])
+        lines.append(f"{'best result' if model else 'best':<{width}} {outputs} in {measured['trial']}")
+        lines.append(f"{'':{width}} at {design_text(campaign, measured['design'])}")
     return lines
 
 

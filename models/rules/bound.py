@@ -34,7 +34,7 @@ class Bound:
         fallback: When violation is minimised: until an observed point is ``believed`` feasible, or only if the
             maximizer finds the region of the bounds ``empty`` (as optimistic methods do: Xu et al., 2023).
         norm: B > 0, the norm of a constraint in standard deviations of its results (with "gamma").
-        subgaussian: R > 0 of the readings' noise, in the same unit (with "gamma").
+        subgaussian: R > 0 of the results' noise, in the same unit (with "gamma").
         failure: Probability with which the bounds may fail (with "gamma").
 
     Raises:

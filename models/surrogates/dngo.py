@@ -26,7 +26,7 @@ _ROUNDING = 1e-13
 class DNGO:
     """t = phi(x)^T w + noise, w ~ N(0, I / alpha), noise of precision beta, phi the last hidden layer and a constant.
 
-    alpha and beta maximise the evidence (beta only where the noise is not known). The readings' predictive densities
+    alpha and beta maximise the evidence (beta only where the noise is not known). The results' predictive densities
     have no closed form, because phi was trained on all of them.
 
     Args:

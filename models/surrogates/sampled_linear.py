@@ -27,7 +27,7 @@ class SampledLinear(TangentSettings):
 
     Args:
         beta: Factor of a draw's deviation from the mean; 1 is a posterior draw.
-        perturb_targets: Draw the readings' noise too, which makes a draw exact; false is the paper's minimiser.
+        perturb_targets: Draw the results' noise too, which makes a draw exact; false is the paper's minimiser.
 
     Raises:
         ValueError: an option is out of range (see ``TangentSettings`` for the others).

@@ -21,7 +21,7 @@ class SampledNetwork(TrainedTangent):
 
     Args:
         networks: Number k of draws; at least the batch size.
-        perturb_targets: Perturb each network's targets by the readings' noise, which makes a wide network's minimiser
+        perturb_targets: Perturb each network's targets by the results' noise, which makes a wide network's minimiser
             a posterior draw; false is the paper.
 
     Raises:

@@ -43,7 +43,7 @@ class TangentNetwork(TrainedTangent):
         nu: Factor of the deviation.
         bound: B, the norm of the objective in target units. Where given, hyper-parameters must be fixed, and lambda and
             nu are the theory's: lambda = 1 + 1/T, nu = sqrt(2) B + R / sqrt(lambda) sqrt(2 log(1/alpha)).
-        subgaussian: R of the readings' noise, in target units (with ``bound``).
+        subgaussian: R of the results' noise, in target units (with ``bound``).
         failure: alpha, the probability with which the bound may fail (with ``bound``).
         horizon: T, the number of trials planned (with ``bound``).
 

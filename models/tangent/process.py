@@ -26,7 +26,7 @@ class TangentProcess:
 
     Args:
         kernel: Of one network.
-        regression: The readings' rows on the smaller side.
+        regression: The results' rows on the smaller side.
         y: The results in targets, shape (n,), and the mean at points believed.
         noise: Variance of a result.
         mean_direction: Posterior mean of v, shape (p + 1,); points believed later do not change it.

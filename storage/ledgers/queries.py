@@ -35,7 +35,7 @@ from fieldcraft.storage.records import (
 
 
 class SqlQueries(Queries):
-    """The result half of ``SqlLedger``; every query goes through ``_reading``."""
+    """The queries of ``SqlLedger``; each goes through ``_query``."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

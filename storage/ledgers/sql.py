@@ -56,7 +56,7 @@ _ON_SEALED = frozenset({"lease.release", "unseal", "take_over"})
 class SqlLedger(SqlQueries, Ledger):
     """A ledger on an SQLAlchemy engine.
 
-    A write goes through ``_transaction`` and a read through ``_reading``, and no other way. Every write reads
+    A write goes through ``_transaction`` and a read through ``_query``, and no other way. Every write reads
     before it writes, so the engine must have the writers of a ledger (connections with the option ``write``) take
     turns: each has the ledger to itself from its first statement, and sees all that was committed before.
     """

@@ -2,7 +2,7 @@
 
 Everything is computed in float64 on either side, from the same weights by the same steps; only the order of sums
 differs. On the CPU alone another order of the trials and collocation points, which reorders the same sums, moves a
-posterior by at most 2e-8 of the readings' standard deviation (13 digits for the networks alone; the rest is the search
+posterior by at most 2e-8 of the results' standard deviation (13 digits for the networks alone; the rest is the search
 for hyper-parameters, which a card has no part in). AGREE leaves a factor of 500 for longer sums and other roundings; a
 lost row, a stale weight or float32 on the way (6e-8 a sum, amplified by the normal equations) would be far outside it.
 """
@@ -43,7 +43,7 @@ from fieldcraft.storage.open_ledger import open_ledger
 
 CARD = "cuda"
 ROOT = Path(__file__).resolve().parents[2]
-AGREE = 1e-5  # of the readings' standard deviation, for means; of itself, for a standard deviation
+AGREE = 1e-5  # of the results' standard deviation, for means; of itself, for a standard deviation
 SURROGATES = (
     DeepEnsemble(networks=3, width=16, refinements=20),
     NeuralGreedy(networks=2, width=16, steps=20, refinements=20),

@@ -86,7 +86,7 @@ def test_a_run_prints_its_steps_and_ends_with_best_regret_places_and_next_comman
     for step in ("acquire", "dispatch", "harvest", "train"):
         assert step in out
     assert "budget: 4 of 4 trials" in out
-    for word in ("best by the model temperature", "best result      temperature", "regret", f"ledger    {home}"):
+    for word in ("best by the model temperature", "best result       temperature", "regret", f"ledger    {home}"):
         assert word in out
     assert "fieldcraft plot plate" in out and "fieldcraft trace" in out
 

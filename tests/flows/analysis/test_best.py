@@ -105,7 +105,7 @@ def test_a_campaign_whose_last_training_fails_ends_all_the_same_and_says_why(tmp
     assert best.measured is not None and best.model.iteration == 1
     assert not (work / "train-0002").exists()
     status = status_text(ledger, ledger.campaign("small"))
-    assert "\n  model    none of all readings: its training failed (RuntimeError: three are too many)\n" in status
+    assert "\n  model    none of all results: its training failed (RuntimeError: three are too many)\n" in status
     page = tmp_path / "small.html"
     assert main(["report", "small", "--html", str(page), "--home", str(tmp_path / "home")]) == 0
     assert "a model of all results: its training failed (RuntimeError: three are too many)" in page.read_text()
@@ -205,9 +205,9 @@ def test_status_names_the_best_by_the_model_and_the_best_reading(oven):
     lines = oven.run("status", "oven")[1].splitlines()
     assert (
         "  best by the model strength 50.25 +- 0.5 MPa, porosity -0.3 +- 0.2 % in oven-0003 (model of iteration 1, of "
-        "1 reading; feasible with probability 0.9)" in lines
+        "1 result; feasible with probability 0.9)" in lines
     )
-    assert "  best result      strength 52 MPa, porosity -0.1 % in oven-0002" in lines
+    assert "  best result       strength 52 MPa, porosity -0.1 % in oven-0002" in lines
 
 
 def test_a_model_that_believes_no_design_to_be_feasible_says_so_and_the_best_is_the_best_reading(oven):
@@ -231,12 +231,12 @@ def test_the_end_of_a_run_the_page_and_a_comparison_name_both(oven, tmp_path):
     recommend(oven)
     summed = summary_data(Ran("oven", "budget", True, 1.0), oven.settings)
     text = summary_text(summed, oven.file)
-    assert "  best by the model strength 50.25 +- 0.5 MPa" in text and "  best result      strength 52 MPa" in text
+    assert "  best by the model strength 50.25 +- 0.5 MPa" in text and "  best result       strength 52 MPa" in text
     assert "fieldcraft trace oven-0003" in text
     assert json.loads(json.dumps(summed))["best_by_model"]["trial"] == "oven-0003"
     assert oven.run("report", "oven", "--html", tmp_path / "oven.html")[0] == 0
     page = (tmp_path / "oven.html").read_text()
-    assert "<dt>best by the model</dt><dd>50.25 +- 0.5 MPa<span>in oven-0003; model of iteration 1, 1 reading" in page
+    assert "<dt>best by the model</dt><dd>50.25 +- 0.5 MPa<span>in oven-0003; model of iteration 1, 1 result" in page
     assert "<dt>best result</dt><dd>52 MPa<span>in oven-0002" in page
     assert "<strong>Best design, by the model: </strong>" in page
     spec = {**oven.ledger.campaign("oven").spec, "name": "other"}

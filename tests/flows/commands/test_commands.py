@@ -238,7 +238,7 @@ def test_status_says_where_a_campaign_stands(finished, capsys):
     assert "trials   3 of 3 sent: 3 completed" in said
     assert re.search(r"time     [\d.]+ s spent", said)
     assert "next" not in said
-    assert re.search(r"best result      value [\d.]+ in small-000\d\n +at x1 [-\d.]+, x2 [-\d.]+", said)
+    assert re.search(r"best result       value [\d.]+ in small-000\d\n +at x1 [-\d.]+, x2 [-\d.]+", said)
     assert re.search(r"best by the model value [\d.]+ \+- [\d.]+ in small-000\d \(model of iteration 2, of 3 re", said)
     assert "7 events not shown yet" in said
     (data,) = json.loads(told(capsys, "status", "small", "--home", finished / "home", "--json"))

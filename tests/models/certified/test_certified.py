@@ -436,7 +436,7 @@ def test_a_score_that_is_not_its_own_function_of_the_moments_is_called_numerical
 
         def __init__(self, score):
             self.score = score
-            self.believed, self.worth = score.believed, score.worth
+            self.fantasized, self.worth = score.fantasized, score.worth
 
         def after(self, chosen):
             return self

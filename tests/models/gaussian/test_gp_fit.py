@@ -146,5 +146,5 @@ def test_where_there_is_no_finite_density_an_ascent_is_worth_minus_infinity():
 
 
 def test_no_start_with_a_finite_density_is_an_error():
-    with pytest.raises(ValueError, match=r"finite likelihood \(3 starts, 24 trials\): look for extreme readings"):
+    with pytest.raises(ValueError, match=r"finite likelihood \(3 starts, 24 trials\): look for extreme results"):
         fitted("matern52", torch.tensor(X), torch.tensor(1e200 * T), None, starts=3)

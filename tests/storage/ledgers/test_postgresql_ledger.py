@@ -387,7 +387,7 @@ def test_a_server_that_may_lose_what_it_says_is_stored_is_named_by_the_check(led
 
 def test_commits_are_durable_whatever_the_url_sets(place):
     ledger = open_ledger(f"{place}%20-c%20synchronous_commit%3Doff%20-c%20lock_timeout%3D0")
-    with ledger._reading() as connection:
+    with ledger._query() as connection:
         said = [connection.exec_driver_sql(f"SHOW {name}").scalar() for name in ("synchronous_commit", "lock_timeout")]
     assert said == ["on", "30s"]
 
@@ -404,7 +404,7 @@ def test_one_who_may_only_read_reads_and_is_told_so_when_writing(place, tmp_path
 
 
 def test_all_that_one_read_tells_is_of_one_instant(ledger):
-    with ledger._reading() as connection:
+    with ledger._query() as connection:
         count = "SELECT count(*) FROM trials"
         before = connection.exec_driver_sql(count).scalar()
         propose(ledger)
