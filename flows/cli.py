@@ -5,6 +5,7 @@ import os
 import re
 import select
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         interrupted; 141 when the reader of the output has closed its end of the pipe.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    warnings.filterwarnings("ignore", "`torch.jit.script`")  # of gpytorch's own use of it, which no user can change
     try:
         code = _done(words, "--json" in words)
         sys.stdout.flush()
