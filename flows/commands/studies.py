@@ -25,12 +25,10 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     began = begin(options.json, f"reading {options.file}")
     from fieldcraft.flows.studies.page.text import StudyDisplay, results_text
     from fieldcraft.flows.studies.plan.folder import StudyFolder
-    from fieldcraft.flows.studies.plan.spec import Cell, cells_of, study_of, study_page_of
+    from fieldcraft.flows.studies.plan.spec import Cell, cells_of, read_study
     from fieldcraft.flows.studies.running import Study, settled
 
-    page = study_page_of(options.file)
-    with page.told():
-        spec = study_of(page.data)
+    spec, page = read_study(options.file)
     folder = StudyFolder((options.out or settings.home / "studies" / spec.name).resolve())
     study = Study(spec, folder, settings, options.parallel or len(os.sched_getaffinity(0)))
     with page.told():

@@ -51,7 +51,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A study killed within its second cell and run again, with what was seen on the way."""
     place = tmp_path_factory.mktemp("study")
     (place / "small.yaml").write_text(STUDY)
-    folder, spec = StudyFolder(place / "out"), read_study(place / "small.yaml")
+    folder, spec = StudyFolder(place / "out"), read_study(place / "small.yaml")[0]
     first, second = cells_of(spec)[:2]
     process = compare(place / "small.yaml", folder.path)
     assert process.stdout is not None

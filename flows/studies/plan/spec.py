@@ -251,24 +251,15 @@ def _cells(study: StudySpec) -> Iterator[Cell]:
                 yield from (Cell(problem, algorithm, seed) for algorithm in study.on(problem))
 
 
-def read_study(path: Path) -> StudySpec:
-    """Read and validate a study file (``flows.studies.running`` validates its campaigns).
+def read_study(path: Path) -> tuple[StudySpec, Page]:
+    """The study of a file, and the file as plain data (``flows.studies.running`` validates its campaigns).
 
     Raises:
         InputError: the file cannot be read, is not plain YAML data, or does not describe a study.
     """
-    page = study_page_of(path)
+    page = read_page(path, "study file", "studies/quick.yaml")
     with page.told():
-        return study_of(page.data)
-
-
-def study_page_of(path: Path) -> Page:
-    """The file of a study as plain data.
-
-    Raises:
-        InputError: it cannot be read, or is not plain YAML data.
-    """
-    return read_page(path, "study file", "studies/quick.yaml")
+        return study_of(page.data), page
 
 
 def study_of(data: Mapping[str, Any]) -> StudySpec:

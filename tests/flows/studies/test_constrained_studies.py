@@ -146,7 +146,7 @@ def test_a_row_has_means_over_campaigns_and_none_where_a_campaign_has_none():
 def filled(place: Path, text: str, outputs: dict[str, list[Outputs]], **keys: Any) -> dict[str, Any]:
     """What a study found whose cells have these exact outputs."""
     (place / "s.yaml").write_text(text)
-    spec, folder = read_study(place / "s.yaml"), StudyFolder(place / "out")
+    spec, folder = read_study(place / "s.yaml")[0], StudyFolder(place / "out")
     for cell in cells_of(spec):
         folder.begin(cell)
         (folder.home(cell) / "result.json").write_text(json.dumps(found(outputs[cell.name], cell=cell.name, **keys)))

@@ -47,7 +47,7 @@ def ran(tmp_path_factory):
     """A study whose cells have all ended, and its folder."""
     path = tmp_path_factory.mktemp("proofs")
     (path / "s.yaml").write_text(STUDY)
-    spec, folder = read_study(path / "s.yaml"), StudyFolder(path / "out")
+    spec, folder = read_study(path / "s.yaml")[0], StudyFolder(path / "out")
     for cell in cells_of(spec):
         folder.begin(cell)
         home = folder.home(cell)

@@ -46,7 +46,7 @@ algorithms:
 
 def study(tmp_path: Path, text: str = STUDY) -> StudySpec:
     (tmp_path / "s.yaml").write_text(text)
-    return read_study(tmp_path / "s.yaml")
+    return read_study(tmp_path / "s.yaml")[0]
 
 
 def found(cell: str, values: list[float], **keys: Any) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def test_one_mistake_is_one_sentence_and_the_file_is_not_printed(tmp_path):
 
 @pytest.mark.parametrize("file", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_campaign_of_the_studies_here_can_be_begun(file, tmp_path):
-    settings, spec = settings_from({}, tmp_path), read_study(file)
+    settings, spec = settings_from({}, tmp_path), read_study(file)[0]
     digests = Study(spec, StudyFolder(tmp_path), settings, 1).digests()
     assert len(set(digests.values())) == len(cells_of(spec)), "no two campaigns are the same"
     last = cells_of(spec)[-1]
