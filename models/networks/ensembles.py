@@ -64,17 +64,7 @@ def passes(network: Network, theta: Tensor, X: Tensor) -> list[Tensor]:
 class Training:
     """Options for the training of networks of one shape from fresh weights.
 
-    Args:
-        networks: Number k of them.
-        width: Neurons in a hidden layer.
-        depth: Hidden layers.
-        activation: tanh or sine.
-        frequency: Factor on the first layer's weights; larger means rougher functions before any data.
-        steps: Adam steps.
-        rate: Adam's first step size.
-        refinements: Damped Gauss-Newton steps after Adam.
-        noise: Standard deviation of a result, in target units, if it is not known; its square is the ridge.
-        memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
+    Its fields are the options of ``ValueNetworks``, which says what they mean.
 
     Raises:
         ValueError: a number is out of its range.
@@ -147,7 +137,20 @@ def metrics_of(state: Mapping[str, Tensor]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class ValueNetworks(ABC):
-    """A surrogate whose draws are networks trained on the results, each from its own weights."""
+    """A surrogate whose draws are networks trained on the results, each from its own weights.
+
+    Args:
+        networks: Number k of networks.
+        width: Neurons in a hidden layer.
+        depth: Hidden layers.
+        activation: tanh or sine.
+        frequency: Factor on the first layer's weights; larger means rougher functions before any data.
+        steps: Adam steps.
+        rate: Adam's first step size.
+        refinements: Damped Gauss-Newton steps after Adam.
+        noise: Standard deviation of a result, in target units, if it is not known; its square is the ridge.
+        memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
+    """
 
     uses_physics: ClassVar[bool] = False
 

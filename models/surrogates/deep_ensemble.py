@@ -14,15 +14,6 @@ class DeepEnsemble(ValueNetworks):
 
     Args:
         networks: Number k >= 2 of networks; at least the batch size.
-        width: Neurons in a hidden layer.
-        depth: Hidden layers.
-        activation: tanh or sine.
-        frequency: Factor on the first layer's weights; larger means rougher functions before any data.
-        steps: Adam steps.
-        rate: Adam's first step size.
-        refinements: Damped Gauss-Newton steps after Adam.
-        noise: Standard deviation of a result, in target units, if it is not known; its square is the ridge.
-        memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
 
     Raises:
         ValueError: a number is out of its range.
