@@ -337,21 +337,21 @@ class Schedule:
     def _site(self) -> Site:
         return Site(self.campaign, self.ledger, fields_at(self.settings.fields))
 
-    def _reading(self, trial: Trial) -> Measurement:
+    def _measurement(self, trial: Trial) -> Measurement:
         value = round(self.random.uniform(100.0, 200.0), 6)
         self.model.recorded.setdefault(trial.id, set()).add(value)
         return Measurement(trial.id, values={"height": value})
 
     def _record(self, trial: Trial) -> None:
         site = self._site()
-        record.record(site, record.check(site, self._query(trial)), PERSON, "person")
+        record.record(site, record.check(site, self._measurement(trial)), PERSON, "person")
 
     def _correct(self, trial: Trial) -> None:
         site = self._site()
         if self.random.random() < 0.3:
             correct.retract(site, trial.id, PERSON, "a leak")
         else:
-            correct.correct(site, record.check_correction(site, self._query(trial)), PERSON, "the gauge")
+            correct.correct(site, record.check_correction(site, self._measurement(trial)), PERSON, "the gauge")
 
     def _settle(self) -> None:
         """Calm weather: people decide on everything, nothing is lost, and the campaign must come to its end."""
