@@ -6,7 +6,7 @@ import itertools
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,7 +67,7 @@ def _kinds(options: argparse.Namespace, settings: Settings) -> int:
         return 0
     if options.kind is None:
         names = {group: sorted(files) for group, files in known.items()}
-        show(options.json, names, lambda: "\n".join(f"{group:12}  {', '.join(own)}" for group, own in names.items()))
+        show(options.json, names, lambda: "\n".join(_listed(group, own) for group, own in names.items()))
         return 0
     groups = [group for group, files in known.items() if options.kind in files]
     if not groups:
@@ -88,6 +88,10 @@ def _told(kind: "Kind") -> str:
         lines.append(f"  {option.name}: {default}   ({option.type})")
         lines += [_wrapped(option.meaning, 6)] if option.meaning else []
     return "\n".join(lines)
+
+
+def _listed(group: str, names: Sequence[str]) -> str:
+    return textwrap.fill(f"{group:12}  {', '.join(names)}", 100, subsequent_indent=" " * 14)
 
 
 def _wrapped(text: str, indent: int) -> str:

@@ -33,8 +33,9 @@ def plugins(tmp_path, monkeypatch):
 
 def test_all_kinds_are_listed_by_group(plugins, capsys):
     assert main(["kinds"]) == 0
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert "exact_gp, grouped_gp, mine, neural_greedy" in lines["surrogates"]
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= 100
+    assert "exact_gp, grouped_gp, mine, neural_greedy" in " ".join(told.split())
     assert main(["kinds", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rules"] == ["bound", "probability"]
 
