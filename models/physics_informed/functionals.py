@@ -77,7 +77,7 @@ class JointRows:
     """Rows of the joint model: r E rows of the equations, then n results, as functionals of F fields.
 
     Row j reads sum_i functional_ij[field_i] = target_j; field 0 is the objective. Results come last: a factor of the
-    equations' rows is then the leading block of the factor of all, and a further reading is one more row.
+    equations' rows is then the leading block of the factor of all, and a further result is one more row.
 
     Args:
         fields: The functionals of each field, each over all N = r E + n rows.

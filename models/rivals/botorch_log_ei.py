@@ -20,7 +20,7 @@ from fieldcraft.physics.space import SearchSpace
 class BotorchLogEI:
     """Improvement over the best result; with pending trials, the Monte Carlo form that takes them into account.
 
-    Under unknown constraints, improvement over the best feasible reading times the probability that all hold
+    Under unknown constraints, improvement over the best feasible result times the probability that all hold
     (LogConstrainedExpectedImprovement); while no result is feasible, the probability alone, as BoTorch recommends.
     """
 
