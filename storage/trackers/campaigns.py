@@ -17,13 +17,10 @@ point the next export repeats what is missing, and the result is the same.
 
 from __future__ import annotations
 
-import logging
-import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,31 +36,24 @@ from fieldcraft.storage.records import (
     Result,
     Trial,
     TrialState,
-    digest_of,
 )
-from fieldcraft.storage.text import without_password
 from fieldcraft.storage.trackers.errors import TrackingError as TrackingError
 from fieldcraft.storage.trackers.errors import tracking_errors
 from fieldcraft.storage.trackers.mlflow_names import (
     about_model,
     about_trial,
-    artifacts,
     colour,
     counted,
     flatten,
     foreseen,
     measured,
-    milliseconds,
     outcome,
-    parameters,
-    safe_name,
-    tags,
     training,
 )
 from fieldcraft.storage.trackers.result_history import ResultHistory
+from fieldcraft.storage.trackers.runs import CampaignRuns, client_of, require_mlflow
 
 if TYPE_CHECKING:
-    from mlflow.entities import Experiment, Metric
     from mlflow.tracking import MlflowClient
 
     from fieldcraft.storage.fields import FieldStore
@@ -71,13 +61,6 @@ if TYPE_CHECKING:
 COMMIT_POINTS = ("tracking.run.after", "tracking.export.before", "tracking.export.after")
 STATUS = {TrialState.COMPLETED: "FINISHED", TrialState.FAILED: "FAILED"}  # any other settled state: KILLED
 ITEMS_PER_READ = 200
-DEFAULTS = {  # a user's own values hold; a dead server must not stop a campaign for minutes
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # it would stand amid the output of --json
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-}
 
 
 class Tracker:
@@ -151,14 +134,14 @@ class _Session:
     client: MlflowClient
     ledger: Ledger
     tracker: Tracker
-    campaigns: dict[str, Shown] = field(default_factory=dict)
+    campaigns: dict[str, CampaignRuns] = field(default_factory=dict)
     histories: dict[str, ResultHistory] = field(default_factory=dict)  # of this batch of items, which are older
 
     def show(self, item: OutboxItem) -> str | None:
         """Show one item in MLflow; returns the id of its run, or None if a person deleted that run."""
         if item.campaign not in self.campaigns:
             campaign = self.ledger.campaign(item.campaign)
-            self.campaigns[item.campaign] = Shown(self.client, campaign, self.tracker.uri)
+            self.campaigns[item.campaign] = CampaignRuns(self.client, campaign, self.tracker.uri)
         shown = self.campaigns[item.campaign]
         match item.kind:
             case "campaign":
@@ -170,7 +153,7 @@ class _Session:
             case "finish":
                 return self._finish(shown, CampaignRecord.model_validate(item.payload), item.created)
 
-    def _campaign(self, shown: Shown) -> str | None:
+    def _campaign(self, shown: CampaignRuns) -> str | None:
         campaign = shown.campaign
         return shown.log(
             shown.run("campaign", campaign.name, campaign.created),
@@ -183,7 +166,7 @@ class _Session:
             },
         )
 
-    def _trial(self, shown: Shown, trial: Trial) -> str | None:
+    def _trial(self, shown: CampaignRuns, trial: Trial) -> str | None:
         origin, values = trial.origin, outcome(self.tracker.objective(shown.campaign), trial)
         (said, scores), results = about_model(origin.remarks, origin.scores), self._counting(trial)
         corrections = sum(result.trial == trial.id and result.replaces is not None for result in results)
@@ -204,7 +187,7 @@ class _Session:
             self._ruled_out(shown, trial)
         return run
 
-    def _ruled_out(self, shown: Shown, trial: Trial) -> None:
+    def _ruled_out(self, shown: CampaignRuns, trial: Trial) -> None:
         """Log the number of designs that were infeasible in themselves, by the number of results until then."""
         known, run = self._known(trial), shown.run("campaign", shown.campaign.name, shown.campaign.created)
         points = [("total.failed_infeasible", float(known.failed_by(trial.updated)), known.count(trial.updated))]
@@ -221,7 +204,7 @@ class _Session:
         until = max((each["result"] for each in told if each.get("verdict") in COUNTING), default=0)
         return self._known(trial).until(until)
 
-    def _progress(self, shown: Shown, trial: Trial, results: list[Result]) -> None:
+    def _progress(self, shown: CampaignRuns, trial: Trial, results: list[Result]) -> None:
         """Log outputs and the best so far on the campaign's run, and the prediction's error on the surrogate's.
 
         The step is the number of results so far, so that the curve stays in order when trials overtake each other;
@@ -241,7 +224,7 @@ class _Session:
             held_out = [("held_out_error", abs(mean - values[objective.output]), trial.number)]
             shown.log(shown.find("surrogate", f"{trial.campaign}-{model.iteration:04d}"), held_out, at=trial.updated)
 
-    def _surrogate(self, shown: Shown, product: Product) -> str | None:
+    def _surrogate(self, shown: CampaignRuns, product: Product) -> str | None:
         payload = dict(product.payload)
         metrics = training(payload.pop("curve", []), payload.pop("metrics", {}))
         said, _ = about_model(payload.pop("remarks", {}), {})
@@ -259,7 +242,7 @@ class _Session:
         shown.end(run, "FINISHED", product.created)
         return run
 
-    def _attach(self, shown: Shown, run: str | None, name: str, ref: FieldRef | None) -> None:
+    def _attach(self, shown: CampaignRuns, run: str | None, name: str, ref: FieldRef | None) -> None:
         if run is None or ref is None or self.tracker.fields is None:
             return
         import numpy as np
@@ -280,135 +263,8 @@ class _Session:
             self.client.log_artifact(run, str(path))
         shown.log(run, about={f"fieldcraft.{name}": ref.digest})
 
-    def _finish(self, shown: Shown, campaign: CampaignRecord, created: float) -> str | None:
+    def _finish(self, shown: CampaignRuns, campaign: CampaignRecord, created: float) -> str | None:
         run = shown.run("campaign", campaign.name, campaign.created)
         shown.log(run, about={"fieldcraft.finished": campaign.finished})
         shown.end(run, "FINISHED", created)
         return run
-
-
-@dataclass
-class Shown:
-    """One campaign in MLflow: its experiment (under its title, or else its name) and runs, found or made."""
-
-    client: MlflowClient
-    campaign: CampaignRecord
-    uri: str
-    title: str | None = None
-    runs: dict[str, str | None] = field(default_factory=dict)
-
-    @cached_property
-    def identity(self) -> str:
-        """Identifier that distinguishes the campaign from others of its name."""
-        campaign = self.campaign
-        return digest_of([campaign.name, campaign.digest, campaign.created])[:16]
-
-    @cached_property
-    def experiment(self) -> str:
-        """Id of the experiment, found or made."""
-        name = self.title or self.campaign.name
-        found: Experiment | None = self.client.get_experiment_by_name(name)
-        if found is None:
-            return str(self.client.create_experiment(name, artifact_location=artifacts(self.uri, name)))
-        if found.lifecycle_stage != "active":
-            raise TrackingError(
-                f"The MLflow experiment '{name}' ({without_password(self.uri)}) was deleted, and this campaign is "
-                f"shown there. Bring it back with `mlflow experiments restore --experiment-id {found.experiment_id}`, "
-                "then run `fieldcraft export mlflow`."
-            )
-        return str(found.experiment_id)
-
-    def find(self, kind: str, name: str) -> str | None:
-        """Id of the run that shows ``name``; None when there is none, or a person deleted it."""
-        key = f"{kind}:{name}"
-        if key not in self.runs:
-            run = self._search(key)
-            if run is None:
-                return None
-            self.runs[key] = run.info.run_id if run.info.lifecycle_stage == "active" else None
-        return self.runs[key]
-
-    def run(self, kind: str, name: str, created: float) -> str | None:
-        """Id of the run that shows ``name``, made when there is none; None when a person deleted it."""
-        key = f"{kind}:{name}"
-        found = self.find(kind, name)
-        if found is None and key not in self.runs:
-            tags = {
-                "fieldcraft.campaign": self.campaign.name,
-                "fieldcraft.kind": kind,
-                "fieldcraft.key": key,
-                "fieldcraft.identity": self.identity,
-                "mlflow.source.name": "fieldcraft",
-            }
-            title = f"surrogate {name}" if kind == "surrogate" else name
-            made = self.client.create_run(self.experiment, start_time=milliseconds(created), tags=tags, run_name=title)
-            commit_point("tracking.run.after")
-            found = self.runs[key] = str(made.info.run_id)
-        return found
-
-    def _search(self, key: str) -> Any:
-        from mlflow.entities import ViewType
-
-        wanted = f"tags.`fieldcraft.key` = '{key}' AND tags.`fieldcraft.identity` = '{self.identity}'"
-        found = self.client.search_runs([self.experiment], wanted, run_view_type=ViewType.ALL, max_results=1)
-        return found[0] if found else None
-
-    def log(
-        self,
-        run: str | None,
-        metrics: list[tuple[str, float, int]] | None = None,
-        params: Mapping[str, Any] | None = None,
-        about: Mapping[str, Any] | None = None,
-        *,
-        at: float = 0.0,
-    ) -> str | None:
-        """Write metrics (name, value, step) of the time ``at``, parameters and tags (``about``) to a run."""
-        if run is None:
-            return None
-        from mlflow.entities import Metric, Param, RunTag
-
-        time = milliseconds(at)
-        points: list[Metric] = [Metric(safe_name(name), value, time, step) for name, value, step in metrics or ()]
-        texts = [Param(name, text) for name, text in parameters(params or {}).items()]
-        labels = [RunTag(name, text) for name, text in tags(about or {}).items()]
-        self.client.log_batch(run, points, texts, labels)  # the client cuts it to what a server takes at once
-        return run
-
-    def agrees(self, run: str | None, params: Mapping[str, Any]) -> bool:
-        """True if a run has no different values of ``params``; MLflow does not allow them to be changed."""
-        logged = {} if run is None else self.client.get_run(run).data.params
-        return all(logged.get(name, text) == text for name, text in parameters(params).items())
-
-    def end(self, run: str | None, status: str, at: float) -> None:
-        """Close a run as ``FINISHED``, ``FAILED`` or ``KILLED`` at the time ``at``."""
-        if run is not None:
-            self.client.set_terminated(run, status, end_time=milliseconds(at))
-
-
-def require_mlflow() -> None:
-    """Set the environment variables that MLflow reads; raises ``TrackingError`` if it cannot be imported."""
-    for name, value in DEFAULTS.items():
-        os.environ.setdefault(name, value)
-    try:
-        import mlflow.tracking  # noqa: F401
-    except ImportError as error:
-        raise TrackingError(
-            f"MLflow cannot be imported ({error}). The campaign is not affected. Install the pinned set, then run "
-            "`fieldcraft export mlflow`."
-        ) from error
-
-
-def client_of(uri: str) -> MlflowClient:
-    """The client of a store; the folder of a file store is made."""
-    from mlflow.tracking import MlflowClient
-
-    for name in ("mlflow", "alembic"):  # both announce every table they create
-        logging.getLogger(name).setLevel(logging.WARNING)
-    scheme, _, path = uri.partition(":///")
-    if scheme == "sqlite":
-        if not Path(path).is_absolute():
-            raise TrackingError(
-                f"The tracking store {uri} would depend on the working directory. Use sqlite:////absolute/path.db."
-            )
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-    return MlflowClient(tracking_uri=uri)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fieldcraft.storage.records import CampaignRecord
-from fieldcraft.storage.trackers.campaigns import Shown, client_of, require_mlflow
 from fieldcraft.storage.trackers.errors import tracking_errors
 from fieldcraft.storage.trackers.mlflow_names import flatten
+from fieldcraft.storage.trackers.runs import CampaignRuns, client_of, require_mlflow
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def show_cell(uri: str, cell: CellRun) -> str | None:
     campaign = cell.campaign
     require_mlflow()
     with tracking_errors(uri):
-        shown = Shown(client_of(uri), campaign, uri, cell.experiment)
+        shown = CampaignRuns(client_of(uri), campaign, uri, cell.experiment)
         run = shown.run("campaign", campaign.name, campaign.created)
         points = [
             (name, value, step)

@@ -30,7 +30,8 @@ from fieldcraft.storage.records import (
     TrialState,
     digest_of,
 )
-from fieldcraft.storage.trackers.campaigns import COMMIT_POINTS, Objective, Shown, Tracker, TrackingError
+from fieldcraft.storage.trackers.campaigns import COMMIT_POINTS, Objective, Tracker, TrackingError
+from fieldcraft.storage.trackers.runs import CampaignRuns
 from fieldcraft.storage.trackers.studies import CellRun, show_cell
 
 SPEC = {"problem": {"kind": "heat", "boundary": 2}, "seed": 7, "noise": {"of_sd": 0.02}, "variables": ["x", "y"]}
@@ -557,7 +558,7 @@ def test_a_deleted_experiment_is_an_error_that_says_how_to_restore_it(
     with pytest.raises(TrackingError, match=f"'heat' .* was deleted.*restore --experiment-id {number}"):
         tracker.export(ledger)
     with pytest.raises(TrackingError, match=r"'heat' \(http://mlflow\.example\) was deleted"):
-        _ = Shown(client, ledger.campaign("heat"), "http://ana:secret@mlflow.example").experiment
+        _ = CampaignRuns(client, ledger.campaign("heat"), "http://ana:secret@mlflow.example").experiment
     client.restore_experiment(number)
     assert tracker.export(ledger) == 1
 

@@ -1,0 +1,156 @@
+"""Runs of a campaign in an MLflow store: found by their tags or made, and written to."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fieldcraft.storage.failpoints import commit_point
+from fieldcraft.storage.records import CampaignRecord, digest_of
+from fieldcraft.storage.text import without_password
+from fieldcraft.storage.trackers.errors import TrackingError
+from fieldcraft.storage.trackers.mlflow_names import artifacts, milliseconds, parameters, safe_name, tags
+
+if TYPE_CHECKING:
+    from mlflow.entities import Experiment, Metric
+    from mlflow.tracking import MlflowClient
+
+DEFAULTS = {  # a user's own values hold; a dead server must not stop a campaign for minutes
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # it would stand amid the output of --json
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+
+
+@dataclass
+class CampaignRuns:
+    """Experiment of one campaign in MLflow (under its title, or else its name) and its runs, found or made."""
+
+    client: MlflowClient
+    campaign: CampaignRecord
+    uri: str
+    title: str | None = None
+    runs: dict[str, str | None] = field(default_factory=dict)
+
+    @cached_property
+    def identity(self) -> str:
+        """Identifier that distinguishes the campaign from others of its name."""
+        campaign = self.campaign
+        return digest_of([campaign.name, campaign.digest, campaign.created])[:16]
+
+    @cached_property
+    def experiment(self) -> str:
+        """Id of the experiment, found or made."""
+        name = self.title or self.campaign.name
+        found: Experiment | None = self.client.get_experiment_by_name(name)
+        if found is None:
+            return str(self.client.create_experiment(name, artifact_location=artifacts(self.uri, name)))
+        if found.lifecycle_stage != "active":
+            raise TrackingError(
+                f"The MLflow experiment '{name}' ({without_password(self.uri)}) was deleted, and this campaign is "
+                f"shown there. Bring it back with `mlflow experiments restore --experiment-id {found.experiment_id}`, "
+                "then run `fieldcraft export mlflow`."
+            )
+        return str(found.experiment_id)
+
+    def find(self, kind: str, name: str) -> str | None:
+        """Id of the run that shows ``name``; None when there is none, or a person deleted it."""
+        key = f"{kind}:{name}"
+        if key not in self.runs:
+            run = self._search(key)
+            if run is None:
+                return None
+            self.runs[key] = run.info.run_id if run.info.lifecycle_stage == "active" else None
+        return self.runs[key]
+
+    def run(self, kind: str, name: str, created: float) -> str | None:
+        """Id of the run that shows ``name``, made when there is none; None when a person deleted it."""
+        key = f"{kind}:{name}"
+        found = self.find(kind, name)
+        if found is None and key not in self.runs:
+            tags = {
+                "fieldcraft.campaign": self.campaign.name,
+                "fieldcraft.kind": kind,
+                "fieldcraft.key": key,
+                "fieldcraft.identity": self.identity,
+                "mlflow.source.name": "fieldcraft",
+            }
+            title = f"surrogate {name}" if kind == "surrogate" else name
+            made = self.client.create_run(self.experiment, start_time=milliseconds(created), tags=tags, run_name=title)
+            commit_point("tracking.run.after")
+            found = self.runs[key] = str(made.info.run_id)
+        return found
+
+    def _search(self, key: str) -> Any:
+        from mlflow.entities import ViewType
+
+        wanted = f"tags.`fieldcraft.key` = '{key}' AND tags.`fieldcraft.identity` = '{self.identity}'"
+        found = self.client.search_runs([self.experiment], wanted, run_view_type=ViewType.ALL, max_results=1)
+        return found[0] if found else None
+
+    def log(
+        self,
+        run: str | None,
+        metrics: list[tuple[str, float, int]] | None = None,
+        params: Mapping[str, Any] | None = None,
+        about: Mapping[str, Any] | None = None,
+        *,
+        at: float = 0.0,
+    ) -> str | None:
+        """Write metrics (name, value, step) of the time ``at``, parameters and tags (``about``) to a run."""
+        if run is None:
+            return None
+        from mlflow.entities import Metric, Param, RunTag
+
+        time = milliseconds(at)
+        points: list[Metric] = [Metric(safe_name(name), value, time, step) for name, value, step in metrics or ()]
+        texts = [Param(name, text) for name, text in parameters(params or {}).items()]
+        labels = [RunTag(name, text) for name, text in tags(about or {}).items()]
+        self.client.log_batch(run, points, texts, labels)  # the client cuts it to what a server takes at once
+        return run
+
+    def agrees(self, run: str | None, params: Mapping[str, Any]) -> bool:
+        """True if a run has no different values of ``params``; MLflow does not allow them to be changed."""
+        logged = {} if run is None else self.client.get_run(run).data.params
+        return all(logged.get(name, text) == text for name, text in parameters(params).items())
+
+    def end(self, run: str | None, status: str, at: float) -> None:
+        """Close a run as ``FINISHED``, ``FAILED`` or ``KILLED`` at the time ``at``."""
+        if run is not None:
+            self.client.set_terminated(run, status, end_time=milliseconds(at))
+
+
+def require_mlflow() -> None:
+    """Set the environment variables that MLflow reads; raises ``TrackingError`` if it cannot be imported."""
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    try:
+        import mlflow.tracking  # noqa: F401
+    except ImportError as error:
+        raise TrackingError(
+            f"MLflow cannot be imported ({error}). The campaign is not affected. Install the pinned set, then run "
+            "`fieldcraft export mlflow`."
+        ) from error
+
+
+def client_of(uri: str) -> MlflowClient:
+    """The client of a store; the folder of a file store is made."""
+    from mlflow.tracking import MlflowClient
+
+    for name in ("mlflow", "alembic"):  # both announce every table they create
+        logging.getLogger(name).setLevel(logging.WARNING)
+    scheme, _, path = uri.partition(":///")
+    if scheme == "sqlite":
+        if not Path(path).is_absolute():
+            raise TrackingError(
+                f"The tracking store {uri} would depend on the working directory. Use sqlite:////absolute/path.db."
+            )
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return MlflowClient(tracking_uri=uri)
