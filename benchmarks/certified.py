@@ -76,7 +76,7 @@ class Row:
     Args:
         line: What it belongs to, see ``--only``.
         d: Coordinates.
-        n: Readings.
+        n: Number of results.
         method: Its name.
         outcomes: What it made of each instance.
         best: The best value of each instance by any method.

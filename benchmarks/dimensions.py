@@ -49,7 +49,7 @@ ACQUISITIONS: Mapping[str, Callable[[], Any]] = {"thompson": Thompson, "log_ei":
 
 
 def regret(problem: Any, surrogate: Any, acquisition: Any, seed: int) -> float:
-    """Of the least reading of one campaign."""
+    """Regret of the least result of one campaign."""
     space = problem.space
 
     def read(X: Array) -> Array:

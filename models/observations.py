@@ -90,7 +90,7 @@ class Scaling:
     """The map between results y (physical) and targets t (standardised, minimised): y = mean + sign * sd * t.
 
     Args:
-        mean: Mean reading, in the objective's unit.
+        mean: Mean of the results, in the objective's unit.
         sd: Positive scale, in the objective's unit.
         sign: 1.0 where the objective is minimised, -1.0 where it is maximised.
     """
@@ -100,7 +100,7 @@ class Scaling:
     sign: float
 
     def to_target(self, y: ArrayLike) -> Array:
-        """Readings in physical units converted to targets, same shape."""
+        """Results in physical units converted to targets, same shape."""
         return np.asarray(self.sign * (np.asarray(y, dtype=np.float64) - self.mean) / self.sd)
 
     def to_physical(self, t: ArrayLike) -> Array:

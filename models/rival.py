@@ -87,7 +87,7 @@ def require_lines(space: SearchSpace, package: str) -> None:
 
 
 def minimised(data: Observations) -> Array:
-    """Readings in their own unit, negated where the objective is maximised, shape (n,): less is better."""
+    """Results of the objective in its unit, negated where the objective is maximised, shape (n,): less is better."""
     return -data.y if data.maximize else data.y
 
 

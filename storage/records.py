@@ -99,7 +99,7 @@ class Origin(Record):
     """Origin of a design: all data that ``trace`` needs to follow it back."""
 
     kind: Literal["initial", "model", "imported"]
-    algorithm: str  # the sentence: proposer, or surrogate x acquisition x maximizer
+    algorithm: str  # in words: proposer, rival, or surrogate x acquisition x maximizer
     seed: int | None = None
     iteration: int = Field(ge=0)
     slot: int = Field(ge=0)

@@ -94,7 +94,7 @@ def best_of(ledger: Ledger, campaign: CampaignRecord, trials: Sequence[Trial] | 
 def _refuted(campaign: CampaignRecord, model: Recommended) -> bool:
     """True if the model holds its design for feasible and the design's result says that it is not.
 
-    Recorded by earlier versions. Used only where constraints are measured without noise.
+    Earlier versions recorded such models. Used only where constraints are measured without noise.
     """
     return model.feasible and not objective_of(campaign).feasible(model.trial.outputs or {})
 

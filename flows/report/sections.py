@@ -30,7 +30,7 @@ _ROUNDING = 1e-10  # of the second derivatives: what a residual may be and still
 
 
 def when(at: float | None) -> str:
-    """A time in the format of ``flows.views.data.clock``; empty for None."""
+    """A time in the format of ``flows.text.clock``; empty for None."""
     return "" if at is None else clock(at)
 
 
@@ -52,7 +52,7 @@ def heading(material: Material) -> Markup:
     return joined(
         [
             element("h1", campaign.name),
-            element("p", f"{sentence(material)}. {stands} {made}", class_="lead"),
+            element("p", f"{in_words(material)}. {stands} {made}", class_="lead"),
             facts(_cards(material)),
             _best_design(material),
             _kept(material),
@@ -61,10 +61,10 @@ def heading(material: Material) -> Markup:
     )
 
 
-def sentence(material: Material) -> str:
+def in_words(material: Material) -> str:
     """Aim and algorithm of the campaign, in words."""
     spec, (name, unit) = material.campaign.spec, material.output
-    words = [spec["algorithm"][word] for word in ("surrogate", "acquisition", "maximizer")]
+    words = [spec["algorithm"].get(word) for word in ("surrogate", "acquisition", "maximizer", "peer")]
     algorithm = " x ".join(word["kind"] for word in words if word) or spec["algorithm"]["start"]["proposer"]["kind"]
     aim = "Maximise" if spec["sense"] == "maximize" else "Minimise"
     return f"{aim} {name}{f' in {unit}' if unit else ''} of problem {spec['problem']['kind']} by {algorithm}"

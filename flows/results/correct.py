@@ -36,7 +36,7 @@ class Corrected:
 
 
 def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str) -> Corrected:
-    """Replace the result of a completed trial; values that the checked does not give stay.
+    """Replace the result of a completed trial; values that the measurement does not give stay.
 
     Args:
         site: The campaign.

@@ -249,7 +249,7 @@ def record(site: Site, checked: CheckedMeasurement, by: str, source: str) -> Rec
 
 
 def kept(site: Site, checked: CheckedMeasurement) -> CheckedMeasurement:
-    """The checked with its field written to the field store; no result refers to that field yet."""
+    """The measurement with its field written to the field store; no result refers to that field yet."""
     if checked.dataset is None:
         return checked
     stored = site.fields.write(checked.measurement.trial, checked.dataset)

@@ -85,7 +85,7 @@ def _least_mean(posterior: ExactPosterior, space: SearchSpace | None) -> Tensor:
 def _gain(posterior: ExactPosterior, decisions: Tensor, nodes: Tensor) -> Function:
     """min_A mu - E[min over A and x of mu after a result at x], A = decisions (a, d), for results at nodes (z,).
 
-    That reading moves the mean at a by s(a) z with s(a) = cov(a, x) / sqrt(var(x) + noise) and z ~ N(0, 1).
+    That result moves the mean at a by s(a) z with s(a) = cov(a, x) / sqrt(var(x) + noise) and z ~ N(0, 1).
     """
     with torch.no_grad():
         mean = posterior.mean_var(decisions)[0]

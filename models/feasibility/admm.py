@@ -25,7 +25,7 @@ _NEAR = 0.05
 
 @dataclass(frozen=True, eq=False)
 class TrialData:
-    """TrialData of the trials that the method uses, in their order.
+    """Data of the trials that the method uses, in their order.
 
     Args:
         X: Encoded designs, shape (n, d).
@@ -38,11 +38,11 @@ class TrialData:
     satisfied: NDArray[np.bool_]
 
     def first(self, n: int) -> "TrialData":
-        """TrialData of the first n trials."""
+        """Data of the first n trials."""
         return TrialData(self.X[:n], self.f[:n], self.satisfied[:n])
 
     def extended(self, more: "TrialData") -> "TrialData":
-        """The results followed by more of them."""
+        """These trials followed by more."""
         X, f = np.concatenate([self.X, more.X]), np.concatenate([self.f, more.f])
         return TrialData(X, f, np.concatenate([self.satisfied, more.satisfied]))
 

@@ -12,7 +12,7 @@ from fieldcraft.models.linear.conditioning import Factor, Primal, leave_one_out,
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """Readings y = Phi theta + noise with theta ~ N(0, I).
+    """Results y = Phi theta + noise with theta ~ N(0, I).
 
     Args:
         rows: Phi, shape (n, p).

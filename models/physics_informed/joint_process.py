@@ -103,7 +103,7 @@ class JointProcess:
         return self._variances[0] * self.covariances[0].diagonal(at)
 
     def draw(self, rows: JointRows, rng: np.random.Generator) -> tuple[Function, Tensor]:
-        """The objective of a prior draw, and the results of the draw in all rows (N,), noise included."""
+        """The objective of a prior draw, and the values of the draw in all rows (N,), noise included."""
         d = rows.fields[0].points.shape[1]
         drawn = [covariance.sample(d, rng) for covariance in self.covariances]
         parts = zip(drawn, self._scaled(rows.fields), self.hyper.sds.exp(), strict=True)

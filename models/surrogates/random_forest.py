@@ -14,7 +14,7 @@ from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.surrogate import Report
 
-# What a believed reading's noise variance is where it is not known, in squared target units.
+# Noise variance of a believed result where it is not known, in squared target units.
 _NOISE = 0.01
 
 

@@ -205,7 +205,7 @@ def _answer(question: Question) -> _Answer:
     if not math.isfinite(value):
         raise ValueError(
             f"No hyper-parameters of the tangent kernel give a finite likelihood ({n} trials): look for extreme "
-            "readings, or set hyperparameters to fixed."
+            "results, or set hyperparameters to fixed."
         )
     return _Answer(evidence.found(v), v, -value)
 

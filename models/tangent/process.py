@@ -1,4 +1,4 @@
-"""Gaussian process of a tangent kernel, conditioned on readings: the uncertainty of all tangent surrogates."""
+"""Gaussian process of a tangent kernel, conditioned on results: the uncertainty of all tangent surrogates."""
 
 import math
 from collections.abc import Hashable, Sequence

@@ -1,4 +1,4 @@
-"""Queries of a ledger: the result half of the contract; ``storage.ledger.contract`` has the writes."""
+"""Queries of a ledger: the reading half of the contract; ``storage.ledger.contract`` has the writes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol

@@ -37,7 +37,7 @@ class ResultHistory:
         return list(self.counting[: bisect_right(self.counting, result_id, key=lambda result: result.id)])
 
     def count(self, at: float) -> int:
-        """Number of results at a time, in seconds since the epoch."""
+        """Number of results by a time, in seconds since the epoch."""
         return sum(result.created <= at for result in self.counting)
 
     def failed_by(self, at: float) -> int:

@@ -36,7 +36,7 @@ algorithm:
   maximizer: {kind: multistart}
 batch: 2
 approval: human
-dispatcher: {kind: lab, instructions: "Two results each, the mean counts."}
+dispatcher: {kind: lab, instructions: "Two measurements each, the mean counts."}
 budget: {trials: 4}
 """
 
@@ -140,7 +140,7 @@ def test_a_campaign_goes_through_a_laboratory(tmp_path, laboratory):
     assert (passed.sent, passed.decision.wait) == (2, "laboratory")
     assert laboratory.keys == ["bench-0001-1", "bench-0002-1"]
     assert [trial.state for trial in ledger().trials("bench")] == ["RUNNING", "RUNNING"]
-    assert (orders / "instructions.txt").read_text() == "Two results each, the mean counts.\n"
+    assert (orders / "instructions.txt").read_text() == "Two measurements each, the mean counts.\n"
 
     fill(orders, 0, bench_0001="31.5")
     killed_pass("ledger.record.after#1")

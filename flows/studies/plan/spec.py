@@ -94,7 +94,7 @@ class StudyAlgorithm(BaseModel):
             raise ValueError("start belongs to the problems of a study, so that all algorithms begin alike: move it")
         if self.kind is None and not any(given.get(word) for word in _WORDS):
             raise ValueError(
-                "a label and nothing else: give a kind, or surrogate, acquisition and maximizer, or a rival"
+                "a label and nothing else: give a kind, or surrogate, acquisition and maximizer, or a rival (peer)"
             )
         return self
 

@@ -11,7 +11,7 @@ from fieldcraft.storage.records import COUNTING, SETTLED, Retriable, Step, Trial
 
 
 def summaries(connection: Connection, campaign: str) -> tuple[TrialSummary, ...]:
-    """All trials in brief, by number; see ``Ledger.briefs``."""
+    """All trials in brief, by number; see ``Ledger.summaries``."""
     table = schema.trials
     imported = table.c.origin["kind"].as_string() == "imported"
     columns = [imported.label(name) if name == "imported" else table.c[name] for name in TrialSummary._fields]

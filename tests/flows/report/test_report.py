@@ -239,7 +239,7 @@ def test_a_page_tells_best_trial_regret_spending_and_provenance(finished):
     assert campaign.digest in shown
     assert campaign.environment["commit"] in shown
     models = [product for product in ledger.products("small") if product.step == "train"]
-    assert len(models) == 2, "the last one is of all readings"
+    assert len(models) == 2, "the last one is of all results"
     for digest in (d for model in models for d in (model.digest, model.payload["data_digest"], model.reference.digest)):
         assert digest[:12] in shown
     assert str(home) not in shown

@@ -259,3 +259,4 @@ def test_a_campaign_of_a_rival_is_traced_shown_and_reported_without_a_model(tmp_
     for words in (("trace", "small-0003"), ("show", "small-0003"), ("report", "small", "--html", tmp_path / "r.html")):
         assert main([*map(str, words), "--home", str(tmp_path / "home")]) == 0
     assert "optuna_gp" in capsys.readouterr().out
+    assert re.search(r'class="lead">M[^<]* of problem branin by optuna_gp\.', (tmp_path / "r.html").read_text())

@@ -1,4 +1,4 @@
-"""Readings that come out the same again: beliefs pass through them, and no design is asked for twice."""
+"""Results that come out the same again: beliefs pass through them, and no design is asked for twice."""
 
 import numpy as np
 import pytest

@@ -136,7 +136,7 @@ def test_streams_of_zeros_leave_the_source():
     given = physics(LinearEquation(0.0, (0.0, 0.0), ((2.0, 0.0), (0.0, 0.0)), right=3.0))
     missed = residual(given, SCALING)
     nothing = Streams(*(torch.zeros(1, 6, *rest, dtype=torch.float64) for rest in [(), (2,), (1,)]))
-    # Encoded coefficient 2 / 0.25; -(-(3) / 2.5) after the change of sign of a maximised reading.
+    # Encoded coefficient 2 / 0.25; -(-(3) / 2.5) after the change of sign of a maximised result.
     torch.testing.assert_close(
         missed.rows(of_one_field(nothing))[:, 0], torch.full((1, 6), 3.0 / 2.5 / 8.0, dtype=torch.float64)
     )
