@@ -191,7 +191,7 @@ def _unheard(ledger: Ledger, campaign: CampaignRecord, now: float) -> Iterator[F
         ids = ", ".join(trial.id for trial in overdue)
         yield Finding(
             WAITING,
-            f"{ids}: running, but not asked about within the lease of {lease:g} s, and nobody makes passes. "
+            f"{ids}: running, but not heard of for more than {lease:g} s, and nobody makes passes. "
             f"'fieldcraft iterate {campaign.name}' asks.",
         )
 

@@ -157,7 +157,7 @@ def test_a_running_trial_that_nobody_asked_about_within_its_lease_is_listed_as_w
         child.communicate(b"\n")
     assert kind == "waiting"
     assert text == (
-        "other-0001: running, but not asked about within the lease of 0.001 s, and nobody makes passes. "
+        "other-0001: running, but not heard of for more than 0.001 s, and nobody makes passes. "
         "'fieldcraft iterate other' asks."
     )
 
