@@ -127,12 +127,12 @@ Search = Callable[[Drawn, np.random.Generator], Array]
 
 def by_scipy(method: str, starts: int = STARTS) -> Search:
     """The best end of a method of ``scipy.optimize`` from fixed starts, with gradients where it takes them."""
-    value_and_grad = method in ("L-BFGS-B", "SLSQP", "trust-constr")
+    by_gradient = method in ("L-BFGS-B", "SLSQP", "trust-constr")
 
     def search(drawn: Drawn, rng: np.random.Generator) -> Array:
         bound, d = drawn.bound, drawn.posterior.dimension
-        loss = bound.loss if value_and_grad else lambda x: bound.loss(x)[0]
-        return best_end(bound, corner_and_sobol(d, starts), loss, method, value_and_grad=value_and_grad)
+        loss = bound.loss if by_gradient else lambda x: bound.loss(x)[0]
+        return best_end(bound, corner_and_sobol(d, starts), loss, method, by_gradient=by_gradient)
 
     return search
 
@@ -142,16 +142,14 @@ def corner_and_sobol(d: int, n: int) -> Array:
     return 2 * qmc.Sobol(d, scramble=False).random_base2(max(0, n - 1).bit_length())[:n] - 1
 
 
-def best_end(
-    bound: Bound, starts: Array, loss: Callable[[Array], object], method: str, *, value_and_grad: bool
-) -> Array:
+def best_end(bound: Bound, starts: Array, loss: Callable[[Array], object], method: str, *, by_gradient: bool) -> Array:
     """The best of where a method of ``scipy.optimize`` leads from starts (s, d), shape (d,)."""
     ends = [
         minimize(
             loss,
             start,
             method=method,
-            jac=value_and_grad or None,
+            jac=by_gradient or None,
             bounds=[(-1.0, 1.0)] * len(start),
             tol=_TOLERANCE,
             options={"maxiter": _MOST_ITERATIONS},
@@ -167,7 +165,7 @@ def samples_and_gradients(drawn: Drawn, rng: np.random.Generator) -> Array:
     bound = drawn.bound
     X = rng.uniform(-1, 1, (SAMPLES, drawn.posterior.dimension))
     values = np.concatenate([bound.values(block) for block in np.array_split(X, 40)])
-    return best_end(bound, X[np.argsort(-values)[:POLISHED]], bound.loss, "L-BFGS-B", value_and_grad=True)
+    return best_end(bound, X[np.argsort(-values)[:POLISHED]], bound.loss, "L-BFGS-B", by_gradient=True)
 
 
 def botorch_multistart(drawn: Drawn, rng: np.random.Generator) -> Array:

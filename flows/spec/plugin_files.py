@@ -23,6 +23,8 @@ from typing import Any
 
 _PREFIX = "_fieldcraft_plugin_"
 BARE = ("physics", "models", "storage", "flows")  # names that plug-ins of earlier versions import ours by
+_MODULES = {"models.peer": "models.rival"}  # of ours, as earlier versions named them
+_METHODS = {"believe": "fantasize"}
 _LOCK = threading.RLock()
 _sources: dict[str, dict[Path, bytes]] = {}  # by package: SHA-256 of each file that was loaded
 
@@ -41,15 +43,7 @@ def module_of(file: Path) -> ModuleType:
         group = f"{package}.{file.parent.name}"
         _folder(package, directory)
         _folder(group, file.parent)
-        return _of_today(importlib.import_module(f"{group}.{file.stem}"))
-
-
-def _of_today(module: ModuleType) -> ModuleType:
-    """The module; methods of its classes that earlier versions called otherwise have the names of today too."""
-    for cls in vars(module).values():
-        if isinstance(cls, type) and "believe" in vars(cls) and not hasattr(cls, "fantasize"):
-            cls.fantasize = cls.believe  # type: ignore[attr-defined]
-    return module
+        return importlib.import_module(f"{group}.{file.stem}")
 
 
 def is_plugin(module: str) -> bool:
@@ -126,6 +120,16 @@ class _Imports(ast.NodeTransformer):
     def __init__(self, package: str, root: Path, file: Path) -> None:
         self.package, self.root, self.file = package, root, file
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        """Give a method that earlier versions called otherwise its name of today too."""
+        self.generic_visit(node)
+        own = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+        for earlier, now in _METHODS.items():
+            if earlier in own and now not in own:
+                alias = ast.Assign([ast.Name(now, ast.Store())], ast.Name(earlier, ast.Load()))
+                node.body.append(ast.copy_location(alias, node))
+        return node
+
     def visit_Import(self, node: ast.Import) -> Any:
         made = [line for alias in node.names for line in self._lines(alias)]
         return [ast.copy_location(line, node) for line in made]
@@ -144,7 +148,10 @@ class _Imports(ast.NodeTransformer):
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
         home = self._home(node.module.partition(".")[0]) if node.level == 0 and node.module else None
-        return node if home is None else ast.copy_location(ast.ImportFrom(f"{home}.{node.module}", node.names, 0), node)
+        if home is None:
+            return node
+        module = _MODULES.get(str(node.module), node.module) if home == "fieldcraft" else node.module
+        return ast.copy_location(ast.ImportFrom(f"{home}.{module}", node.names, 0), node)
 
     def _home(self, name: str) -> str | None:
         """Package to import a name from: the private one for a helper, or fieldcraft; None for any other module."""

@@ -10,6 +10,19 @@ from typing import Any
 
 from fieldcraft.flows.spec.registry import PACKAGES, available, load
 
+PLACES = {
+    "problems": "problem",
+    "simulators": "simulator",
+    "surrogates": "algorithm.surrogate",
+    "acquisitions": "algorithm.acquisition",
+    "maximizers": "algorithm.maximizer",
+    "proposers": "algorithm.start.proposer",
+    "rules": "algorithm.constraints.rule",
+    "rivals": "algorithm.peer",
+    "algorithms": "algorithm",
+    "dispatchers": "dispatcher",
+}
+"""The key of a campaign file whose ``kind`` is of a group."""
 _NOT_IN_A_FILE = ("place",)  # fields that the campaign gives to its dispatcher
 _SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields):")
 _OPTION = re.compile(r"( *)(\w+)(?: \([^)]*\))?: (.*)")
@@ -80,14 +93,14 @@ def page(given: Sequence[Kind]) -> str:
     lines = [
         "# Kinds and their options",
         "",
-        "What a campaign file can name, by the place where it names it. `fieldcraft kinds --markdown` writes this",
-        "page, with the kinds of your own plug-ins too.",
+        "All that a campaign file can name, by the key under which it names it. `fieldcraft kinds --markdown` writes",
+        "this page, with the kinds of your own plug-ins too.",
     ]
     group = ""
     for kind in given:
         if kind.group != group:
             group = kind.group
-            lines += ["", f"## {group}"]
+            lines += ["", f"## {group} (`{PLACES[group]}: {{kind: ...}}`)"]
         lines += ["", f"### {kind.name}", *(line for text in kind.meaning for line in ("", _escaped(text)))]
         if kind.options:
             lines += ["", "| option | takes | default | meaning |", "|---|---|---|---|"]

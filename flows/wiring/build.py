@@ -39,7 +39,7 @@ def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool 
             dispatcher, words that differ from what ``named`` stands for, or names that a laboratory's table cannot
             have as columns.
     """
-    campaign = wired(spec, settings, algorithm=algorithm)
+    campaign = assemble(spec, settings, algorithm=algorithm)
     if campaign.answering is not None:
         campaign.answering.require(campaign.problem)
     if algorithm and isinstance(spec, CampaignSpec):
@@ -53,10 +53,10 @@ def rewire(data: Mapping[str, Any], settings: Settings, *, algorithm: bool = Tru
     Raises:
         InputError: the code or the plug-ins no longer know one of its kinds or options.
     """
-    return wired(stored(data, f"campaign {data.get('name')}"), settings, algorithm=algorithm)
+    return assemble(stored(data, f"campaign {data.get('name')}"), settings, algorithm=algorithm)
 
 
-def wired(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool = True) -> Campaign:
+def assemble(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool = True) -> Campaign:
     """Build a campaign as ``wire`` does, from a specification that was accepted before, possibly by other code."""
     campaign = _built(spec, settings, algorithm)
     return campaign.with_spec(written_out(campaign)) if algorithm else campaign

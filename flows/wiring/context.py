@@ -11,7 +11,7 @@ from fieldcraft.flows.identity import ACTOR as ACTOR
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
 from fieldcraft.flows.spec.source_files import Sources, require_held
-from fieldcraft.flows.wiring.build import wired
+from fieldcraft.flows.wiring.build import assemble
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger
@@ -86,4 +86,4 @@ def _specification(text: str) -> CampaignSpec:
 
 @lru_cache(maxsize=8)
 def _rewired(text: str, settings: Settings, code: str) -> Campaign:
-    return wired(_specification(text), settings)
+    return assemble(_specification(text), settings)

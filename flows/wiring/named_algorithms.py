@@ -51,9 +51,7 @@ def _said(kind: str, named: NamedAlgorithm, dimension: int, spec: NamedSpec) -> 
     said = copy.deepcopy(named.words(dimension, spec.batch))  # it may give the same data each time
     start = said.get("start") if isinstance(said, dict) else None
     if not isinstance(start, dict) or type(start.get("n")) is not int:
-        raise InputError(
-            f"algorithm: the algorithm {kind!r} has the start {start!r}: its words must have 'start: {{n: NUMBER}}'."
-        )
+        raise InputError(f"algorithm: {kind!r} has the start {start!r}: its words must have 'start: {{n: NUMBER}}'.")
     start["n"] = max(1, min(start["n"], spec.budget.trials // 2))
     if isinstance(acquisition := said.get("acquisition"), dict) and "start" in acquisition:
         given = spec.algorithm.model_dump().get("start")

@@ -95,9 +95,10 @@ class Network:
     def value(self, theta: Tensor, X: Tensor) -> Tensor:
         """h at X (n, d) for each of the k networks, shape (k, n), differentiable in X and theta."""
         *hidden, last = self.layers(theta)
+        bend = torch.sin if self.activation == "sine" else torch.tanh
         a = torch.cat([X, torch.ones_like(X[:, :1])], dim=1).expand(len(theta), -1, -1)
         for weights in hidden:
-            a = torch.sin(a @ weights) if self.activation == "sine" else torch.tanh(a @ weights)
+            a = bend(a @ weights)
         return (a @ last)[..., 0]
 
     def streams(self, theta: Tensor, X: Tensor, forms: Tensor) -> Streams:

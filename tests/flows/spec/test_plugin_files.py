@@ -253,10 +253,12 @@ def test_the_environment_names_helpers_with_their_checksums(tmp_path):
 EARLIER = '''\
 from dataclasses import dataclass
 
+from models.peer import minimised as least
+
 
 class _Posterior:
     def believe(self, X):
-        return ("believed", X)
+        return ("believed", X, least.__module__)
 
 
 @dataclass(frozen=True)
@@ -276,7 +278,7 @@ def test_plugins_of_earlier_versions_are_found_and_understood(tmp_path, folder, 
     (tmp_path / folder).mkdir()
     (tmp_path / folder / "mine.py").write_text(EARLIER.format(name=name))
     assert available(group, (tmp_path,))["mine"] == tmp_path / folder / "mine.py"
-    assert load(group, "mine", (tmp_path,))().fit().fantasize(3) == ("believed", 3)
+    assert load(group, "mine", (tmp_path,))().fit().fantasize(3) == ("believed", 3, "fieldcraft.models.rival")
 
 
 def test_a_kind_in_the_folders_of_both_names_is_refused(tmp_path):

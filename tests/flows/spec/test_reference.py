@@ -62,7 +62,8 @@ def test_an_option_has_its_own_meaning_or_that_of_the_nearest_base():
 
 
 def test_bars_and_stars_do_not_break_the_table():
-    told = page([Kind("things", "derived", ("a * b_c",), (Option("mode", "'a' | 'b'", "'a'", "``x * y`` and a*b"),))])
+    told = page([Kind("rules", "derived", ("a * b_c",), (Option("mode", "'a' | 'b'", "'a'", "``x * y`` and a*b"),))])
+    assert "## rules (`algorithm.constraints.rule: {kind: ...}`)" in told
     assert "a \\* b\\_c" in told
     assert "| `mode` | `'a' \\| 'b'` | `'a'` | `x * y` and a\\*b |" in told
 

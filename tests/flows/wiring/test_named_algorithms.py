@@ -113,7 +113,7 @@ def test_the_start_leaves_half_of_the_budget_to_the_model_unless_the_file_says_o
         ({"kind": "mine", "surrogate": {"krnel": "rbf"}}, "algorithm.surrogate.krnel: unknown key 'krnel'."),
         ({"kind": "mine", "start": {"m": 2}}, "algorithm 'mine': algorithm.start.m: unknown key 'm'."),
         ({"kind": "mine", "start": {"n": 31}}, "budget.trials is 30 and algorithm.start.n is 31"),
-        ({"kind": "no_start"}, "algorithm: the algorithm 'no_start' has the start None: its words must have"),
+        ({"kind": "no_start"}, "algorithm: 'no_start' has the start None: its words must have"),
         ({"kind": 5}, "c.yaml: algorithm.kind: Input should be a valid string (given: 5)"),
         ({"start": {"n": 2}, "peer": {"kind": "optuna_tqe"}}, "in rivals. Did you mean 'optuna_tpe'?"),
         (
