@@ -2,7 +2,7 @@
 
 ``python warm_start.py`` imports, and then forks for whoever asks: a process of its own in a session of its own, with
 the words, environment, folder and open files that it is given, which ends as any other Python does. It costs 0.1 s of
-CPU time, where a fresh interpreter takes 1.4 s for a simulation and 4 s for a pass. Prefect and MLflow, which read the
+CPU time, where a fresh interpreter takes 2 s for the server of simulations and 4 s for a pass. Prefect and MLflow, which read the
 environment as they are imported, are left to those who need them.
 """
 
@@ -26,8 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fieldcraft.flows.jobs.job_folder import JobFolder
-from fieldcraft.flows.settings import without_secrets
+from fieldcraft.flows.jobs import fork_server
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORTED = (
@@ -71,6 +70,11 @@ class Warm:
             self.link.close()
         return self.returncode
 
+    def kill(self) -> None:
+        """End it at once; no error where it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
     def poll(self) -> int | None:
         """The same, None while it runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -102,12 +106,11 @@ def run(words: list[str], environment: Mapping[str, str], seconds: float) -> "su
         return subprocess.CompletedProcess(words, code, out.read(), err.read())
 
 
-def job(folder: JobFolder) -> Warm:
-    """What ``JobFolder.start`` does, from here."""
-    with folder.log.open("ab") as log, open(os.devnull) as nothing:
-        words = ["-m", "fieldcraft.flows.jobs.simulation", str(folder.path)]
-        files = [each.fileno() for each in (nothing, log, log)]
-        return Warm(words, files, without_secrets(os.environ), os.getcwd())
+def server(link: socket.socket, environment: Mapping[str, str]) -> Warm:
+    """What ``fork_server.begun`` does, from here."""
+    with open(os.devnull, "r+") as nothing:
+        files = [link.fileno(), nothing.fileno(), nothing.fileno()]
+        return Warm(["-m", "fieldcraft.flows.jobs.fork_server"], files, environment, os.getcwd())
 
 
 @cache
@@ -186,7 +189,7 @@ def _run(request: dict[str, Any]) -> int:
     mine = os.environ[NAMED]
     os.environ.clear()
     os.environ.update({**request["environment"], NAMED: mine})
-    JobFolder.start = job  # type: ignore[method-assign]
+    fork_server.begun = server  # type: ignore[assignment]
     os.chdir(request["folder"])
     kind, what, *words = request["words"]
     try:

@@ -5,14 +5,13 @@ A job's request and its outcome are files in its folder (``flows.jobs.job_folder
 
 import os
 import signal
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from fieldcraft.flows.jobs.dispatcher import Failed, Handle, Job, Lost, Outcome, Place, Running
-from fieldcraft.flows.jobs.job_folder import JobFolder, process_of
+from fieldcraft.flows.jobs.job_folder import JobFolder
 from fieldcraft.storage.processes import boot, end_group, is_alive
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ class Local:
 
     place: Place
     by_people: ClassVar[bool] = False
-    _children: ClassVar[dict[int, "subprocess.Popen[bytes]"]] = {}  # kept to be reaped
 
     @property
     def folder(self) -> Path:
@@ -47,12 +45,10 @@ class Local:
         return JobFolder(self.folder / key)
 
     def submit(self, job: Job) -> Handle:
-        """Write the request and start a child; the child that creates ``started.json`` runs the job."""
+        """Write the request and start a process; the one that creates ``started.json`` runs the job."""
         folder = self._of(job.key)
         folder.prepare({**job.request, "key": job.key, "wall_time_s": self.wall_time_s})
-        child = folder.start()
-        self._children[child.pid] = child
-        return {"key": job.key, **process_of(child.pid)}
+        return {"key": job.key, **folder.start()}
 
     def find(self, key: str) -> Handle | None:
         """The handle of a job whose child has begun; None when none has, and submitting again is then safe."""
@@ -63,7 +59,7 @@ class Local:
         """Return the state of the job: by the files that the child left, then by whether its process is alive."""
         folder = self._of(handle["key"])
         process = folder.started or handle
-        alive = self._lives(process)  # before the folder is read: what a dead process left behind is complete
+        alive = _lives(process)  # before the folder is read: what a dead process left behind is complete
         if (verdict := folder.verdict()) is not None:
             return verdict
         return Running() if alive else Lost(f"process {process['pid']} ended without a result or a word")
@@ -83,18 +79,9 @@ class Local:
             reason = f"process {handle['pid']} ended before it began: {folder.last_line()}"
             barred = folder.bar(handle, reason)
             return Failed("transient", reason, cost=0.0, seconds=0.0) if barred else Running()
-        if self._lives(started):  # it began between the look and now
+        if _lives(started):  # it began between the look and now
             return Running()
         return Running() if started["boot"] == boot() and end_group(started["pid"]) else outcome
-
-    def _lives(self, process: Handle) -> bool:
-        if process["boot"] != boot():
-            return False
-        child = self._children.get(process["pid"])
-        if child is not None and child.poll() is not None:
-            del self._children[process["pid"]]
-            return False
-        return is_alive(process["pid"], process["started"])
 
     def fetch(self, handle: Handle) -> "xr.Dataset":
         """The fields that the child wrote, checksums verified."""
@@ -104,7 +91,7 @@ class Local:
         """Kill the job's process group, also before the job has begun or after its supervisor was killed."""
         folder = self._of(handle["key"])
         process = folder.started or handle
-        if self._lives(process):
+        if _lives(process):
             os.killpg(process["pid"], signal.SIGKILL)
         elif folder.verdict() is None and process["boot"] == boot():
             end_group(process["pid"])
@@ -122,3 +109,7 @@ class Local:
             and all(isinstance(self.poll(handle), Running) for handle in handles)
         ):
             time.sleep(_POLL_S)
+
+
+def _lives(process: Handle) -> bool:
+    return process["boot"] == boot() and is_alive(process["pid"], process["started"])

@@ -7,8 +7,7 @@ WORK/KEY/outcome.json   the reason why there is no result, in the job's own word
 WORK/KEY/recalled.json  asks the job to end, on whatever machine it runs
 WORK/KEY/log.txt        the simulator's output
 
-Dispatchers differ in who starts the child (``python -m fieldcraft.flows.jobs.simulation FOLDER``) and in how they learn
-whether it is alive. All of them read the files here in the same way, and ``started.json`` makes a key run once, however
+Dispatchers differ in who starts the process (``flows.jobs.simulation``) and in how they learn whether it is alive. All of them read the files here in the same way, and ``started.json`` makes a key run once, however
 often it was started.
 """
 
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fieldcraft.flows.jobs import fork_server
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Lost
 from fieldcraft.flows.settings import without_secrets
 from fieldcraft.storage.field_store.staging import sync
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _LAST_BYTES = 2000  # of a log that are read for its last words
+_interpreters: list["subprocess.Popen[bytes]"] = []  # kept to be reaped
 
 
 @dataclass(frozen=True)
@@ -75,17 +76,31 @@ class JobFolder:
             sync(folder)  # after a power cut too, a job that began must be known to have begun
         write_json(self.path / "request.json", dict(request))
 
-    def start(self) -> "subprocess.Popen[bytes]":
-        """Start a child in a process group of its own, without secrets; it exits at once if another has the job."""
+    def start(self) -> dict[str, Any]:
+        """Start a process in a group of its own, without secrets; it exits at once if another has the job.
+
+        It is forked by the server of ``flows.jobs.fork_server``, or a new interpreter where that forks none: the job
+        begins once, whichever comes to it.
+
+        Returns:
+            The process, as ``process_of`` has it.
+        """
+        environment = without_secrets(os.environ)
         with self.log.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-P", "-m", "fieldcraft.flows.jobs.simulation", str(self.path)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=without_secrets(os.environ),
-                start_new_session=True,
-            )
+            try:
+                return fork_server.forked(self.path, environment, log.fileno())
+            except fork_server.NoFork:
+                child = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "fieldcraft.flows.jobs.simulation", str(self.path)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    start_new_session=True,
+                )
+        process = process_of(child.pid)  # before it is reaped
+        _interpreters[:] = [each for each in (*_interpreters, child) if each.poll() is None]
+        return process
 
     def begin(self, *, flush: bool = True) -> bool:
         """Claim the job for this process; False when another process has it, or when it was barred.

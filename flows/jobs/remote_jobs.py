@@ -138,8 +138,9 @@ def run_job(folder: str) -> str:
         )
     if not job.started:
         child = job.start()
-        status = child.wait()
-        reason = f"process {child.pid} on {socket.gethostname()} ended with {status} before it began: {job.last_line()}"
+        while is_alive(child["pid"], child["started"]):
+            time.sleep(_POLL_S)
+        reason = f"process {child['pid']} on {socket.gethostname()} ended before it began: {job.last_line()}"
         if job.bar({}, reason):
             raise FieldcraftError(f"{reason}. Mend the worker's installation.")
     return f"{job.path.name}: {job.verdict() or 'another process runs it'}"

@@ -1,7 +1,7 @@
-"""One simulation in a process group of its own: ``python -m fieldcraft.flows.jobs.simulation FOLDER``.
+"""One simulation in a process group of its own: ``python -m fieldcraft.flows.jobs.simulation FOLDER``, or a fork.
 
-A light supervisor forks the process that works and outlives it, so that the wall-time limit holds even when the pass
-that submitted the job is gone. Nothing heavy is imported before the fork.
+A supervisor forks the process that works and outlives it, so that the wall-time limit holds even when the pass that
+submitted the job is gone. It imports nothing heavy itself.
 """
 
 import os

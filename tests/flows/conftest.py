@@ -8,7 +8,7 @@ import pytest
 import warm_start
 from small import SMALL, finish
 
-from fieldcraft.flows.jobs.job_folder import JobFolder
+from fieldcraft.flows.jobs import fork_server
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,8 +25,8 @@ def _alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture(autouse=True)
 def _warm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulations are processes that need not import; a file about how they begin overrides this."""
-    monkeypatch.setattr(JobFolder, "start", warm_start.job)
+    """The server of simulations is a process that need not import; a file about how they begin overrides this."""
+    monkeypatch.setattr(fork_server, "begun", warm_start.server)
 
 
 @pytest.fixture(scope="session")

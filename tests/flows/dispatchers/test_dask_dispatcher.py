@@ -208,8 +208,8 @@ def test_what_a_killed_supervisor_left_running_is_killed_where_the_job_is_cancel
     eventually(at.started)
     (simulation,) = at.started()
     born = start_time(simulation)
-    child.kill()
-    child.wait()
+    os.kill(child["pid"], signal.SIGKILL)
+    eventually(lambda: not is_alive(child["pid"], child["started"]))
     dask(at).cancel({"key": "b-0001-1"})
     eventually(lambda: not is_alive(simulation, born), 10.0)
 

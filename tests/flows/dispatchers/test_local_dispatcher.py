@@ -3,6 +3,7 @@
 What it has in common with others, tests/contracts/test_dispatchers.py says.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from fieldcraft.flows.dispatchers.local import Local
+from fieldcraft.flows.jobs import fork_server
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Place, Running
 from fieldcraft.flows.jobs.job_folder import write_json
 from fieldcraft.flows.machinery.random_streams import Use, stream
@@ -24,6 +26,7 @@ from fieldcraft.storage.processes import boot, is_alive, start_time
 # A simulator that does as it is told: ``log`` gets one line for every run, ``gate`` lets a waiting one go on.
 ACTING = '''\
 """Does as it is told."""
+import json
 import os
 import signal
 import subprocess
@@ -55,6 +58,7 @@ class Acting(Simulator):
         descriptor = os.open(f"{self.folder}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(descriptor, f"{os.getpid()}\\n".encode())
         print("the simulator speaks")
+        Path(f"{self.folder}/environment").write_text(json.dumps(dict(os.environ)))
         if self.act == "impossible":
             raise Infeasible("the mesh does not close at x1 = 1")
         if self.act == "busy":
@@ -147,10 +151,11 @@ def test_a_simulation_sees_no_secret(work, local, monkeypatch):
             patch.setenv(name, "s3cret")
         handle = local.submit(job(work, "wait"))
     until(lambda: runs(work))
-    seen = psutil.Process(runs(work)[0]).environ()
+    began_with = psutil.Process(runs(work)[0]).environ()
     (work.parent / "gate").touch()
     assert isinstance(ended(local, handle), Finished)
-    assert "s3cret" not in seen.values()
+    seen = json.loads((work.parent / "environment").read_text())
+    assert "s3cret" not in seen.values() and "s3cret" not in began_with.values()
     assert {name: seen[name] for name in kept} == kept
 
 
@@ -284,6 +289,7 @@ def test_a_job_cancelled_before_it_begins_never_begins(work, local, monkeypatch)
     slow.mkdir()
     (slow / "sitecustomize.py").write_text("import time\ntime.sleep(600)  # the interpreter never comes to its work\n")
     monkeypatch.setenv("PYTHONPATH", f"{slow}{os.pathsep}{os.environ['PYTHONPATH']}")
+    monkeypatch.setattr(fork_server, "ANSWER_S", 0.5)  # nor does the server of simulations
     handle = local.submit(job(work, "answer"))
     assert local.find("t-0001-1") is None
     assert isinstance(local.poll(handle), Running)
