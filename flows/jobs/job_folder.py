@@ -7,8 +7,8 @@ WORK/KEY/outcome.json   the reason why there is no result, in the job's own word
 WORK/KEY/recalled.json  asks the job to end, on whatever machine it runs
 WORK/KEY/log.txt        the simulator's output
 
-Dispatchers differ in who starts the process (``flows.jobs.simulation``) and in how they learn whether it is alive. All of them read the files here in the same way, and ``started.json`` makes a key run once, however
-often it was started.
+Dispatchers differ in who starts the process (``flows.jobs.simulation``) and in how they learn whether it is alive. All
+of them read the files here in the same way, and ``started.json`` makes a key run once, however often it was started.
 """
 
 import json

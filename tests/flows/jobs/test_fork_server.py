@@ -211,7 +211,8 @@ from fieldcraft.flows.jobs import fork_server as it
 for name in it._BASE: __import__(name)
 it._import(Path({str(prepared(place, "a-1").path)!r}))
 it._import_deep("fieldcraft.physics.simulators.heat")
-print(json.dumps([threading.active_count(), *(name for name in sys.modules if "_fieldcraft_plugin" in name or name == "pde")]))
+there = [name for name in sys.modules if name.startswith("_fieldcraft_plugin") or name == "pde"]
+print(json.dumps([threading.active_count(), *there]))
 """
     found = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     assert found == [1, "pde"]
