@@ -1,8 +1,8 @@
 """A process that has imported what simulations need, and forks a process for each.
 
-A fresh interpreter spends 3 s of CPU time on imports before a simulation begins, a fork of one that has made them 0.1 s.
-That process is ``python -m fieldcraft.flows.jobs.fork_server``. It has one thread, imports modules of fieldcraft and the
-libraries that those name, and never a plug-in: the process it forks imports a plug-in as its file is then.
+A fresh interpreter spends 3 s of CPU time on imports before a simulation; a fork of one that has made them spends
+0.1 s. That process is ``python -m fieldcraft.flows.jobs.fork_server``. It has one thread, imports modules of fieldcraft
+and the libraries that those name, and never a plug-in: the process it forks imports a plug-in as its file is then.
 
 Its standard input is a socket. A request is a line of JSON with the job's folder, the environment and the working
 folder, and comes with the open log; the answer is a line with the process that was forked, which has a session of its
