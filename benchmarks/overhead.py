@@ -84,7 +84,7 @@ def ours(folder: Path, trials: int, dispatcher: str, *, prefect: bool) -> Cost:
             began = time.process_time()
             with span("waiting"):
                 if passed.sent or (passed.decision.wait and not passed.approved):
-                    pause(campaign, ledger, passed.decision)
+                    pause(campaign, ledger, passed)
             waiting += time.process_time() - began
         return waiting
 

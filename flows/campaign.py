@@ -42,6 +42,18 @@ def through_prefect(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     return result
 
 
+def in_one_flow(name: str, function: Callable[[], T]) -> T:
+    """Call a function as a flow run named after a campaign, in which ``through_prefect`` calls its tasks."""
+    found: list[T] = []
+
+    @flow(name="run", flow_run_name=name, persist_result=False, retries=0)
+    def run() -> None:
+        found.append(function())
+
+    run()
+    return found[0]
+
+
 @flow(name="iterate", persist_result=False, retries=0)
 def iterate(
     name: str, home: str | None = None, lease: dict[str, Any] | None = None, catch_up: CatchUp = "once"

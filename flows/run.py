@@ -1,4 +1,4 @@
-"""``fieldcraft run``: passes inside one Prefect context until a rule ends the campaign, or it waits for people."""
+"""``fieldcraft run``: passes inside one Prefect flow until a rule ends the campaign, or it waits for people."""
 
 import time
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fieldcraft.flows.errors import Unfinished
 from fieldcraft.flows.files.yaml_data import read_page
+from fieldcraft.flows.identity import ACTOR, AUTOMATIC
 from fieldcraft.flows.machinery.prefect_server import Server, one_client, without_heartbeats
 from fieldcraft.flows.machinery.profiling import span
 from fieldcraft.flows.machinery.progress import Listener, listening, tell
@@ -15,6 +16,7 @@ from fieldcraft.flows.rules.stopping import mendable, nothing_to_learn_from
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.steps.decide import Decision
 from fieldcraft.flows.steps.leases import held
+from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
 from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.all_failed import fruitless
 from fieldcraft.flows.views.export import BackgroundExport
@@ -26,8 +28,9 @@ from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import OUT, Lease, TrialState, TrialSummary
 
-WAIT_S = 2.0  # between looks at running simulations when none reports its end
-MODEL_S = 30.0  # between passes that ask after a model that is trained elsewhere
+WAIT_S = 2.0  # between looks at the ledger, while simulations run
+PAUSE_S = 30.0  # between passes, at most
+PASSES = 500  # in one flow of Prefect's, which keeps what it knows of its tasks in memory
 _OPEN = OUT | {TrialState.PROPOSED}  # what somebody else has to act on
 
 
@@ -60,43 +63,68 @@ def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = 
 
 def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) -> str:
     with span("prefect"):
-        from fieldcraft.flows.campaign import iterate
+        from fieldcraft.flows.campaign import in_one_flow, through_prefect
 
         server.ready()
-    home, held_lease = str(campaign.settings.home), lease.model_dump()
+    ref = Ref(str(campaign.settings.home), campaign.name, lease.model_dump())
+
+    def some() -> Decision:
+        for _ in range(PASSES):
+            passed = make_pass(ref, through_prefect)
+            if passed.decision.finished or (passed.decision.wait in ("person", "laboratory") and not passed.approved):
+                break
+            if passed.sent or (passed.decision.wait and not passed.approved):
+                with span("waiting"):
+                    pause(campaign, ledger, passed)
+        return passed.decision
+
     with server.answering(), without_heartbeats(), one_client():
         while True:
             with span("prefect"):
-                passed = iterate(campaign.name, home, held_lease)
-            decision = Decision(**passed["decision"])
+                decision = in_one_flow(campaign.name, some)
             if decision.finished:
                 return decision.finished
-            if decision.wait in ("person", "laboratory") and not passed["approved"]:
+            if decision.wait in ("person", "laboratory"):
                 raise awaited(campaign, ledger)
-            if passed["sent"] or (decision.wait and not passed["approved"]):
-                with span("waiting"):
-                    pause(campaign, ledger, decision)
 
 
-def pause(campaign: Campaign, ledger: Ledger, decision: Decision) -> None:
-    """Return when a simulation has ended, a model is ready or a retry is due, at the latest after 2 s.
+def pause(campaign: Campaign, ledger: Ledger, passed: Passed) -> None:
+    """Return when there may be something to do after a pass: nothing that is empty is worth another one.
 
-    The wait for a model that is trained remotely is at most 30 s.
+    That is when a simulation has ended, a model is ready, a retry is due, or anybody else has changed the campaign
+    since the pass began; at the latest after 30 s, or a third of ``dispatcher.lease_s``, by when news are due.
     """
+    decision = passed.decision
     if decision.wait == "training":
         _await_model(ledger, campaign.name, decision.iteration)
         return
-    seconds = WAIT_S if decision.due is None else min(WAIT_S, max(0.0, decision.due - time.time()))
+    left = min(PAUSE_S, campaign.spec.dispatcher.lease_s / 3)
+    if decision.due is not None:
+        left = min(left, max(0.0, decision.due - time.time()))
     running = ledger.trials(campaign.name, states={TrialState.RUNNING})
-    handles = [trial.handle for trial in running if trial.handle]
-    if handles and not campaign.dispatcher.by_people:
-        campaign.dispatcher.wait(handles, seconds)
-    elif decision.wait:
-        time.sleep(seconds)
+    handles = [trial.handle for trial in running if trial.handle and not campaign.dispatcher.by_people]
+    if not handles and decision.wait != "retry":
+        left = min(left, WAIT_S if decision.wait else 0.0)
+    deadline = time.monotonic() + left
+    while (left := deadline - time.monotonic()) > 0 and not _changed(ledger, passed):
+        look = time.monotonic() + min(WAIT_S, left)
+        if handles:
+            campaign.dispatcher.wait(handles, min(WAIT_S, left))
+            if time.monotonic() < look:  # one has ended
+                return
+        else:
+            time.sleep(min(WAIT_S, left))
+
+
+def _changed(ledger: Ledger, passed: Passed) -> bool:
+    """True if anybody but the passes themselves has changed the campaign since the pass began."""
+    events = ledger.history(passed.name, after=passed.seen)
+    others = (event for event in events if event.by != ACTOR and not event.by.startswith(AUTOMATIC))
+    return any(event.action != "note" for event in others)  # a note is of a product, by whoever made it
 
 
 def _await_model(ledger: Ledger, name: str, iteration: int) -> None:
-    deadline = time.monotonic() + MODEL_S
+    deadline = time.monotonic() + PAUSE_S
     while time.monotonic() < deadline and ledger.product(name, iteration, "train") is None:
         time.sleep(WAIT_S)
 

@@ -37,18 +37,22 @@ class Passed:
     """Result of a pass.
 
     Args:
+        name: The campaign.
         harvested: Number of trials settled.
         sent: Number of trials sent.
         proposed: Number of trials proposed.
         approved: Number of trials approved by policy.
         decision: Decision of the pass.
+        seen: Id of the latest event when it began.
     """
 
+    name: str
     harvested: int
     sent: int
     proposed: int
     approved: int
     decision: Decision
+    seen: int
 
 
 def harvest_step(ref: Mapping[str, Any]) -> int:
@@ -120,7 +124,7 @@ def make_pass(ref: Ref, call: Caller = directly) -> Passed:
     settings = settings_from(home=Path(ref.home))
     ledger = open_ledger(settings.ledger)
     try:
-        passed = _steps(asdict(ref), call)
+        passed = _steps(asdict(ref), call, ledger.last_event(ref.name))
         settled(passed.harvested)
         return passed
     finally:
@@ -128,7 +132,7 @@ def make_pass(ref: Ref, call: Caller = directly) -> Passed:
             deliver(settings, ledger, ref.name)
 
 
-def _steps(at: Mapping[str, Any], call: Caller) -> Passed:
+def _steps(at: Mapping[str, Any], call: Caller, seen: int) -> Passed:
     harvested, sent = call(harvest_step, at), call(dispatch_step, at)
     decision = Decision(**call(decide_step, at))
     proposed = approved = 0
@@ -144,4 +148,4 @@ def _steps(at: Mapping[str, Any], call: Caller) -> Passed:
         approved = call(approve_step, at)
     if approved:  # what a policy let through need not wait for the next tick of a schedule
         sent += call(dispatch_step, at)
-    return Passed(harvested, sent, proposed, approved, decision)
+    return Passed(at["name"], harvested, sent, proposed, approved, decision, seen)

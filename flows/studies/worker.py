@@ -118,7 +118,7 @@ def _passes(campaign: Campaign, ledger: Ledger, ref: Ref, meter: Meter, tell: Te
         if decision.wait in ("person", "laboratory") and not passed.approved:
             raise awaited(campaign, ledger)
         if decision.wait and not passed.approved:
-            pause(campaign, ledger, decision)
+            pause(campaign, ledger, passed)
 
 
 def _attempted(order: Order, run: Callable[[Order], None], tell: Tell) -> None:

@@ -79,8 +79,11 @@ class Queries(Protocol):
     def trial(self, trial_id: str) -> Trial:
         """Return the trial of that id."""
 
-    def history(self, campaign: str, trial: str | None = None) -> tuple[Event, ...]:
-        """Events of a campaign, or of one of its trials, oldest first."""
+    def history(self, campaign: str, trial: str | None = None, after: int = 0) -> tuple[Event, ...]:
+        """Events of a campaign, or of one of its trials, oldest first; those with an id above ``after``."""
+
+    def last_event(self, campaign: str) -> int:
+        """Id of the latest event of a campaign."""
 
     def results(self, trial_id: str) -> tuple[Result, ...]:
         """All results of a trial, oldest first, whatever their verdict."""

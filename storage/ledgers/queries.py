@@ -187,14 +187,22 @@ class SqlQueries(Queries):
             return get_trial(connection, trial_id)
 
     @override
-    def history(self, campaign: str, trial: str | None = None) -> tuple[Event, ...]:
+    def history(self, campaign: str, trial: str | None = None, after: int = 0) -> tuple[Event, ...]:
         table = schema.events
-        query = select(table).where(table.c.campaign == campaign).order_by(table.c.id)
+        query = select(table).where(table.c.campaign == campaign, table.c.id > after).order_by(table.c.id)
         with self._query() as connection:
             require_campaign(connection, campaign)
             if trial is not None:
                 query = query.where(table.c.trial == get_trial(connection, trial).id)
             return many(connection, Event, query)
+
+    @override
+    def last_event(self, campaign: str) -> int:
+        table = schema.events
+        with self._query() as connection:
+            require_campaign(connection, campaign)
+            found = connection.execute(select(func.max(table.c.id)).where(table.c.campaign == campaign))
+            return int(found.scalar_one())
 
     @override
     def results(self, trial_id: str) -> tuple[Result, ...]:

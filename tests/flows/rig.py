@@ -230,7 +230,7 @@ class Rig:
                 return passed.decision
             assert time.monotonic() < deadline, passed
             if passed.decision.wait and not passed.approved:
-                pause(self.campaign, self.ledger, passed.decision)
+                pause(self.campaign, self.ledger, passed)
 
     def finish(self) -> str:
         """Passes to the end, with a sound ledger; its reason."""

@@ -44,7 +44,7 @@ def finish(file: Path, home: Path, plugins: Path | None = None) -> None:
     while not (passed := make_pass(ref)).decision.finished:
         assert passed.approved or passed.decision.wait not in ("person", "laboratory"), "nobody would come"
         if passed.decision.wait and not passed.approved:
-            pause(campaign, ledger, passed.decision)
+            pause(campaign, ledger, passed)
     ledger.release(lease)
     close_idle()  # folds SQLite's log into the file, so that a copy of the folder is whole
 

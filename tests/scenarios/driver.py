@@ -52,7 +52,7 @@ def drive(file: Path) -> None:
             if passed.decision.wait in ("person", "laboratory") and not passed.approved:
                 raise SystemExit(3)
             if passed.decision.wait and not passed.approved:
-                pause(campaign, ledger, passed.decision)
+                pause(campaign, ledger, passed)
         ledger.release(lease)
     if "EXPORT_LATER" not in os.environ:
         tracker(settings).export(ledger)

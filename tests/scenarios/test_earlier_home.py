@@ -45,7 +45,7 @@ def go_on(settings: Settings) -> Passed:
             passed = make_pass(Ref(str(settings.home), "rod", lease.model_dump()))
             if passed.decision.finished or passed.decision.wait == "person":
                 return passed
-            pause(campaign, ledger, passed.decision)
+            pause(campaign, ledger, passed)
     finally:
         ledger.release(lease)
 

@@ -123,7 +123,7 @@ def test_nothing_that_people_are_shown_does_more_than_stand_there(oven, tmp_path
     complain([NASTY], as_json=False)
     told["progress"] = "".join(capsys.readouterr())
     decision = Decision(finished=NASTY)
-    for state in (_state(name, Passed(1, 1, 1, 1, decision)), _skipped(name, NASTY)):
+    for state in (_state(name, Passed(name, 1, 1, 1, 1, decision, 0)), _skipped(name, NASTY)):
         told[f"Prefect {state.name}"] = state.message or ""
     told["an error that leaves a flow"] = str(InputError(NASTY))
     logged = [tags(about_trial(trial, 0)) | tags(about_model({NASTY: NASTY}, {})[0]) for trial in trials]
