@@ -7,15 +7,18 @@ holds one public frozen dataclass deriving from one of these is a new kind, name
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.space import Design, SearchSpace
+
+if TYPE_CHECKING:
+    import xarray as xr
+
 
 Array = NDArray[np.float64]
 Sense = Literal["maximize", "minimize"]
@@ -126,7 +129,7 @@ class Problem(ABC):
         """Expected cost of one experiment on the design, in the campaign's budget units; 1 by default."""
         return 1.0
 
-    def evaluate(self, design: Design, fields: xr.Dataset) -> dict[str, float]:
+    def evaluate(self, design: Design, fields: "xr.Dataset") -> dict[str, float]:
         """The outputs of a design, computed from a simulation's fields.
 
         By default each output is read from the scalar variable of its name.
@@ -137,7 +140,7 @@ class Problem(ABC):
         return {output.name: _scalar(output.name, fields) for output in self.outputs}
 
 
-def _scalar(name: str, fields: xr.Dataset) -> float:
+def _scalar(name: str, fields: "xr.Dataset") -> float:
     if name not in fields:
         raise ValueError(
             f"The simulation gave no {name!r} (it gave {', '.join(map(str, fields.data_vars)) or 'nothing'}): let it "
@@ -178,7 +181,7 @@ class Simulator(ABC):
         return None
 
     @abstractmethod
-    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> xr.Dataset:
+    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> "xr.Dataset":
         """Simulate one design of the problem; all randomness comes from ``rng``.
 
         Raises:

@@ -19,14 +19,13 @@ from fieldcraft.flows.text import one_line, printable
 from fieldcraft.flows.views.data import corrections
 from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.storage.fields import FieldStore, fields_at
-from fieldcraft.storage.ledger import LeaseHeld, Ledger
+from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.objective import Objective
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Result, Trial, TrialState
-from fieldcraft.storage.trackers.campaigns import Tracker, TrackingError
+from fieldcraft.storage.trackers.campaigns import Tracker
 
 DRAIN_S = 120.0  # how long a run that has ended waits for tracking to catch up
-_EVERY_S = 1.0
 
 
 def tracker(settings: Settings) -> Tracker:
@@ -156,7 +155,7 @@ class BackgroundExport:
         if self.settings.mlflow == "off":
             return self
         self.child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fieldcraft.flows.views.export", str(self.settings.home), self.name],
+            [sys.executable, "-P", "-m", "fieldcraft.flows.views.exporter", str(self.settings.home), self.name],
             start_new_session=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -180,30 +179,3 @@ class BackgroundExport:
             return
         if self.child.returncode:
             self.problem = (said.strip().splitlines() or ["the exporter ended without a word"])[-1]
-
-
-def _follow(settings: Settings, name: str) -> int:
-    """Export repeatedly until the pipe from the run closes, and then once more."""
-    import select
-
-    os.nice(10)  # the campaign comes first
-    ended = False
-    while True:
-        try:
-            export_mlflow(settings, name)
-        except TrackingError as error:
-            print(one_line(str(error)), file=sys.stderr)
-            return 1
-        except LeaseHeld as error:  # another exporter is at work on the same outbox: there is a next time, or a word
-            if ended:
-                print(one_line(str(error)), file=sys.stderr)
-                return 1
-        if ended:
-            return 0
-        ended = bool(select.select([sys.stdin], [], [], _EVERY_S)[0])
-
-
-if __name__ == "__main__":
-    from fieldcraft.flows.settings import settings_from
-
-    raise SystemExit(_follow(settings_from(home=Path(sys.argv[1])), sys.argv[2]))

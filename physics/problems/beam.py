@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from fieldcraft.physics.domain import Axis, Domain
@@ -14,6 +14,10 @@ from fieldcraft.physics.functions.interpolation import lagrange
 from fieldcraft.physics.operators import LinearEquation, LinearSystem, Values
 from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
 from fieldcraft.physics.space import Continuous, Design, SearchSpace
+
+if TYPE_CHECKING:
+    import xarray as xr
+
 
 Array = NDArray[np.float64]
 
@@ -94,7 +98,7 @@ class Beam(Problem):
         place = 0.8836971299243
         return Optimum({"x": place}, float(self.exact(np.array([[place]]))[0]))
 
-    def evaluate(self, design: Design, fields: xr.Dataset) -> dict[str, float]:
+    def evaluate(self, design: Design, fields: "xr.Dataset") -> dict[str, float]:
         """The deflection at the design, by cubic interpolation in the field ``deflection`` (x); a scalar as it is.
 
         Raises:

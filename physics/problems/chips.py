@@ -1,14 +1,18 @@
 """Two chips on a cooled plate: where to put them so that the hottest place is as cool as can be."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from fieldcraft.physics.functions.cosines import CosineSeries, cosine_coefficients, frequencies
 from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
 from fieldcraft.physics.space import Continuous, Design, SearchSpace
+
+if TYPE_CHECKING:
+    import xarray as xr
+
 
 Array = NDArray[np.float64]
 
@@ -124,7 +128,7 @@ class Chips(Problem):
             return None
         return Optimum(dict(_BEST), float(self.exact(np.array([list(_BEST.values())]))[0]))
 
-    def evaluate(self, design: Design, fields: xr.Dataset) -> dict[str, float]:
+    def evaluate(self, design: Design, fields: "xr.Dataset") -> dict[str, float]:
         """The temperature of the hottest cell of the field ``temperature`` (x, y), or ``max_temperature`` as it is.
 
         Raises:

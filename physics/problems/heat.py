@@ -7,10 +7,9 @@ there, and its fourth formula, complex as printed, is read 3 sqrt(exp(x e^-x)) s
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import xarray as xr
 from numpy import cos, exp, sin, sqrt
 from numpy.typing import NDArray
 
@@ -20,6 +19,10 @@ from fieldcraft.physics.functions.interpolation import lagrange
 from fieldcraft.physics.operators import LinearEquation, laplace
 from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
 from fieldcraft.physics.space import Continuous, Design, SearchSpace
+
+if TYPE_CHECKING:
+    import xarray as xr
+
 
 Array = NDArray[np.float64]
 
@@ -135,7 +138,7 @@ class Heat(Problem):
         """The hottest or coldest place of the search box: on its border (maximum principle), by a scan and a polish."""
         return _optimum(self, sense)
 
-    def evaluate(self, design: Design, fields: xr.Dataset) -> dict[str, float]:
+    def evaluate(self, design: Design, fields: "xr.Dataset") -> dict[str, float]:
         """The temperature at the design, by cubic interpolation in the field ``temperature`` (x, y); a scalar as it is.
 
         Raises:

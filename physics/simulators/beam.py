@@ -3,14 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import Design
+
+if TYPE_CHECKING:
+    import xarray as xr
+
 
 Array = NDArray[np.float64]
 
@@ -49,12 +52,14 @@ class BeamFindiff(Simulator):
         if not 100 <= self.cells <= 20_000:
             raise ValueError(f"The beam simulator's grid has {self.cells!r} cells: choose from 100 to 20000.")
 
-    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> xr.Dataset:
+    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> "xr.Dataset":
         """The fields ``deflection`` and ``moment`` (x) at the cells' ends.
 
         Raises:
             ValueError: a problem without ``ends``, ``load`` and ``compliance``.
         """
+        import xarray as xr
+
         if not isinstance(problem, _Bending):
             raise ValueError(
                 f"The beam simulator cannot run {type(problem).__name__}, which has no `ends`, `load` and "

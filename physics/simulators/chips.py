@@ -6,13 +6,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import Design
 
 if TYPE_CHECKING:
+    import xarray as xr
     from scipy.sparse import csr_matrix
     from scipy.sparse.linalg import SuperLU
 
@@ -63,12 +63,14 @@ class HeatedPlateFindiff(Simulator):
         if not 12 <= self.cells <= 768:
             raise ValueError(f"The chips simulator's grid has {self.cells!r} cells along x: choose from 12 to 768.")
 
-    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> xr.Dataset:
+    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> "xr.Dataset":
         """The fields ``temperature`` in degC and ``heating`` in W/m^2 over (x, y), at the cell centres, in mm.
 
         Raises:
             ValueError: a problem that is no heated plate, or a design that the plate cannot carry.
         """
+        import xarray as xr
+
         if not isinstance(problem, _HeatedPlate):
             raise ValueError(
                 f"The chips simulator cannot run {type(problem).__name__}, which is no heated plate with an insulated "

@@ -1,12 +1,15 @@
 """A problem's exact objective, as a simulator."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import Design
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 @dataclass(frozen=True)
@@ -16,13 +19,15 @@ class Exact(Simulator):
     idempotent = True
     formula = True
 
-    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> xr.Dataset:
+    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> "xr.Dataset":
         """The objective as a scalar variable of its name, in its unit.
 
         Raises:
             ValueError: a problem with more outputs than the objective, with designs that are not numbers alone, or
                 without ``exact``.
         """
+        import xarray as xr
+
         objective, *others = problem.outputs
         names = problem.domain.names if problem.domain else problem.space.names
         place = [design[name] for name in names]

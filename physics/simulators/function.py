@@ -3,20 +3,22 @@
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-import xarray as xr
 
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import Design
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 @runtime_checkable
 class _Formula(Protocol):
     """A problem with a function of its design."""
 
-    def function(self, design: Design) -> Mapping[str, float] | xr.Dataset: ...
+    def function(self, design: Design) -> "Mapping[str, float] | xr.Dataset": ...
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Function(Simulator):
     idempotent = True
     formula = True
 
-    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> xr.Dataset:
+    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> "xr.Dataset":
         """The numbers as scalar variables, or the dataset, with units; an output's unit is the problem's.
 
         Raises:
@@ -45,7 +47,9 @@ class Function(Simulator):
         return _with_units(_dataset(problem.function(design)), {output.name: output.unit for output in problem.outputs})
 
 
-def _dataset(answer: object) -> xr.Dataset:
+def _dataset(answer: object) -> "xr.Dataset":
+    import xarray as xr
+
     if isinstance(answer, xr.Dataset):
         return answer
     if not isinstance(answer, Mapping):
@@ -61,7 +65,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) or (np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiu")
 
 
-def _with_units(fields: xr.Dataset, units: Mapping[str, str]) -> xr.Dataset:
+def _with_units(fields: "xr.Dataset", units: Mapping[str, str]) -> "xr.Dataset":
     fields = fields.copy()
     for name, variable in fields.variables.items():
         if "units" in variable.attrs:

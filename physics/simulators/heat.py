@@ -3,15 +3,18 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import Design
+
+if TYPE_CHECKING:
+    import xarray as xr
+
 
 Array = NDArray[np.float64]
 
@@ -57,13 +60,15 @@ class LaplacePyPde(Simulator):
                 f"The heat simulator's grid has {self.cells!r} cells along an axis: choose from 8 to 2048."
             )
 
-    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> xr.Dataset:
+    def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> "xr.Dataset":
         """The field ``temperature`` (x, y) in K, at the cell centres, in m.
 
         Raises:
             ValueError: a problem without ``edges`` and ``domain``.
             RuntimeError: the linear system was not solved.
         """
+        import xarray as xr
+
         if not isinstance(problem, _Plate):
             raise ValueError(
                 f"The heat simulator cannot run {type(problem).__name__}, which has no `edges` (temperatures on the "
