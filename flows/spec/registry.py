@@ -10,6 +10,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -53,16 +54,23 @@ def available(group: str, plugins: Sequence[Path] = ()) -> dict[str, Path]:
     Raises:
         InputError: a file of a plug-in directory has the name of a built-in kind.
     """
-    found: dict[str, Path] = {}
-    ours = folder_of(group)
-    for folder in (ours, *_folders(group, plugins)):
-        for file in sorted(folder.glob("*.py")):
-            if not _KIND.fullmatch(file.stem):
-                continue
-            if file.stem in found and found[file.stem].is_relative_to(ours):
-                raise _twice(file.stem, found[file.stem], file)
-            found.setdefault(file.stem, file)
+    ours = _built_in(group)
+    found = dict(ours)
+    for folder in _folders(group, plugins):
+        for kind, file in _kinds(folder):
+            if kind in ours:
+                raise _twice(kind, ours[kind], file)
+            found.setdefault(kind, file)
     return found
+
+
+@cache
+def _built_in(group: str) -> dict[str, Path]:
+    return dict(_kinds(folder_of(group)))
+
+
+def _kinds(folder: Path) -> Iterator[tuple[str, Path]]:
+    return ((file.stem, file) for file in sorted(folder.glob("*.py")) if _KIND.fullmatch(file.stem))
 
 
 def _folders(group: str, plugins: Sequence[Path]) -> list[Path]:

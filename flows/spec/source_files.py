@@ -66,7 +66,10 @@ class Sources:
             root, file = begun.pop()
             if file not in found:
                 found[file] = root
-                begun += [*self._imported(root, file), *_packages(root, file)]
+                if root == _ROOT:
+                    begun += [(_ROOT, one) for one in _with_ours(file, self._text(file))]
+                else:
+                    begun += self._imported(root, file)
         files = {name: hashlib.sha256(self._text(file)).hexdigest() for file, name in self._named(found).items()}
         digests = {name: digest_of_program(file) for name, file in programs.items()}
         files |= {name: digest for name, digest in digests.items() if digest is not None}
@@ -81,13 +84,14 @@ class Sources:
         return next((plugin for plugin in self.plugins if file.is_relative_to(plugin)), _ROOT), file
 
     def _imported(self, root: Path, file: Path) -> Iterator[tuple[Path, Path]]:
+        """Files that a file of the operator's imports, each with the directory that it is searched from."""
         for dots, names, taken in _imports(self._text(file)):
             if not dots and names[0] == "fieldcraft":
-                yield from ((_ROOT, one) for one in _of_ours(names[1:], taken) if _follows(one))
-            elif (dots or root != _ROOT) and (folder := _folder(root, file, dots, (*names, *taken)[:1])) is not None:
+                yield from ((_ROOT, one) for one in _of_ours(names[1:], taken))
+            elif (folder := _folder(root, file, dots, (*names, *taken)[:1])) is not None:
                 yield from ((root, one) for one in _loaded(folder, names, taken))
             elif not dots and names[0] in BARE:
-                yield from ((_ROOT, one) for one in _of_ours(names, taken) if _follows(one))
+                yield from ((_ROOT, one) for one in _of_ours(names, taken))
 
     def _text(self, file: Path) -> bytes:
         if file not in self._read:
@@ -151,24 +155,37 @@ def _is_own(name: str) -> bool:
     return name.startswith(_FOLLOWED)
 
 
-def _of_ours(names: Sequence[str], taken: Sequence[str]) -> Iterator[Path]:
-    """Files that run when names of the package fieldcraft, or of a module of it, are imported."""
+def _of_ours(names: Sequence[str], taken: Sequence[str]) -> list[Path]:
+    """Files to follow that run when names of the package fieldcraft, or of a module of it, are imported."""
     if names:
-        yield from _loaded(_ROOT, names, taken)
-    for name in taken if not names else ():
-        yield from _located(_ROOT, HOMES.get(name, name).split("."))
+        found = _loaded(_ROOT, names, taken)
+    else:
+        found = [file for name in taken for file in _located(_ROOT, HOMES.get(name, name).split("."))]
+    return [file for file in found if _follows(file)]
+
+
+@lru_cache(maxsize=1024)
+def _with_ours(file: Path, text: bytes) -> tuple[Path, ...]:
+    """Files to follow that run when a file of fieldcraft with this text is imported; they last as long as it does."""
+    found = list(_packages(file))
+    for dots, names, taken in _imports(text):
+        if not dots and names[0] == "fieldcraft":
+            found += _of_ours(names[1:], taken)
+        elif dots and (folder := _folder(_ROOT, file, dots, (*names, *taken)[:1])) is not None:
+            found += _loaded(folder, names, taken)
+    return tuple(found)
 
 
 def _follows(file: Path) -> bool:
     return str(file).startswith(_PLACES)
 
 
-def _packages(root: Path, file: Path) -> Iterator[tuple[Path, Path]]:
+def _packages(file: Path) -> Iterator[Path]:
     """Packages of fieldcraft whose files run when a file of fieldcraft is imported."""
     package = file.parent / "__init__.py"
-    while root == _ROOT and _follows(package):
+    while _follows(package):
         if package.is_file():
-            yield root, package
+            yield package
         package = package.parent.parent / "__init__.py"
 
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 from torch import Tensor
 
 from fieldcraft.models.physics_informed.functionals import Functionals
@@ -99,7 +99,7 @@ class Stationary:
         if self.kind == "matern52":
             # One in each stratum: derivatives live on the density's tail, which independent draws would hit or miss.
             strata = (np.arange(_WAVES) + rng.random(_WAVES)) / _WAVES
-            frequencies *= np.sqrt(_FREEDOM / chi2.ppf(strata, _FREEDOM))[:, None]
+            frequencies *= np.sqrt(_FREEDOM / (2 * gammaincinv(_FREEDOM / 2, strata)))[:, None]
         phases = rng.uniform(0, 2 * math.pi, _WAVES)
         weights = math.sqrt(2 / _WAVES) * rng.standard_normal(_WAVES)
         return Waves(*(torch.from_numpy(part) for part in (frequencies, phases, weights)))
