@@ -13,7 +13,9 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import deployment, flow_run
 from prefect.states import Completed
 
+from fieldcraft.flows.machinery.prefect_server import silence
 from fieldcraft.flows.machinery.profiling import measured, step_name
+from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.steps.leases import held
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
@@ -43,14 +45,22 @@ def through_prefect(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
 
 
 def in_one_flow(name: str, function: Callable[[], T]) -> T:
-    """Call a function as a flow run named after a campaign, in which ``through_prefect`` calls its tasks."""
+    """Call a function as a flow run named after a campaign, in which ``through_prefect`` calls its tasks.
+
+    What the function returned is returned where Prefect's API is away at its end, too.
+    """
     found: list[T] = []
 
     @flow(name="run", flow_run_name=name, persist_result=False, retries=0)
     def run() -> None:
         found.append(function())
 
-    run()
+    try:
+        run()
+    except Exception as error:
+        if not found or (problem := silence(error)) is None:
+            raise
+        tell("unshown", problem=problem)
     return found[0]
 
 

@@ -177,7 +177,7 @@ class Server:
         try:
             yield
         except (httpx.HTTPError, RuntimeError) as error:
-            if (problem := _silence(error)) is None:
+            if (problem := silence(error)) is None:
                 raise
             raise FieldcraftError(
                 f"The Prefect API at {os.environ['PREFECT_API_URL']} does not answer any more ({problem}). Nothing is "
@@ -206,7 +206,7 @@ class Server:
                 os.environ[name] = value
 
 
-def _silence(error: Exception) -> str | None:
+def silence(error: Exception) -> str | None:
     """The reason why Prefect's client gave up on the API, in one line; None for an error of another kind."""
     import httpx
 

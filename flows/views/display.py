@@ -71,6 +71,8 @@ class Display:
                 return [f"               train      goes on from step {details['step']}"]
             case "exported" if details["problem"]:
                 return [f"MLflow: {details['problem']}"]
+            case "unshown":
+                return [f"Prefect was not told how these passes ended: {details['problem']}"]
         return []
 
     def _once(self, line: str) -> list[str]:

@@ -98,7 +98,7 @@ def test_where_the_time_of_a_run_went_adds_up_to_all_of_it(watched):
     steps = ["harvest", "dispatch", "decide", "collocate", "train", "acquire", "approve"]
     assert list(rows) == [*steps, "notices", "waiting", "export", "prefect", "start and end"]
     assert sum(float(seconds) for _, seconds, _, _ in rows.values()) == pytest.approx(float(total.split()[0]), abs=0.06)
-    assert int(rows["train"][0]) == 3 and int(rows["harvest"][0]) == int(rows["notices"][0]) >= 5
+    assert int(rows["train"][0]) == 3 and int(rows["harvest"][0]) == int(rows["notices"][0]) >= 4
     assert int(rows["prefect"][0]) == 2, "its start, and one flow of all passes"
     assert float(rows["prefect"][2]) == pytest.approx(float(rows["prefect"][1]) / 4, abs=1e-3)
 

@@ -119,6 +119,7 @@ def test_nothing_that_people_are_shown_does_more_than_stand_there(oven, tmp_path
     for event in ("failed", "held", "unsent", "retry", "approval void"):
         show(event, {"trial": trials[0], "reason": NASTY})
     show("exported", {"problem": NASTY})
+    show("unshown", {"problem": NASTY})
     show("training elsewhere", {"iteration": 1, "what": NASTY, "state": NASTY})
     complain([NASTY], as_json=False)
     told["progress"] = "".join(capsys.readouterr())
