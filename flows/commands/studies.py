@@ -24,9 +24,10 @@ def add(command: Add) -> None:
 def _compare(options: argparse.Namespace, settings: Settings) -> int:
     began = begin(options.json, f"reading {options.file}")
     from fieldcraft.flows.studies.page.text import StudyDisplay, results_text
+    from fieldcraft.flows.studies.plan.cost import Cost
     from fieldcraft.flows.studies.plan.folder import StudyFolder
     from fieldcraft.flows.studies.plan.spec import Cell, cells_of, read_study
-    from fieldcraft.flows.studies.running import Study, settled
+    from fieldcraft.flows.studies.running import Study
 
     spec, page = read_study(options.file)
     folder = StudyFolder((options.out or settings.home / "studies" / spec.name).resolve())
@@ -34,11 +35,15 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     with page.told():
         digests = study.digests()
     cells = cells_of(spec)
-    display = StudyDisplay(len(cells), settled(folder, cells, again=options.again), began)
+    cost = Cost(folder, cells, again=options.again)
+    display = StudyDisplay(len(cells), len(cost.over), began)
+    show(options.json, {"event": "begin", "cpu_seconds_left": cost.left}, lambda: f"{spec.name}: {cost.text()}")
 
     def said(cell: Cell, message: dict[str, object]) -> None:
-        if message.get("ended") and not message["error"]:
-            message = {**message, "error": folder.result(cell).get("fruitless")}
+        if message.get("ended"):
+            cost.count(cell)
+            why = message["error"] or folder.result(cell).get("fruitless")
+            message = {**message, "error": why, "cpu_seconds_left": cost.left, "left": cost.text()}
         if options.json:
             print(json.dumps({"event": "ended" if message.get("ended") else "pass", **message}), flush=True)
         else:

@@ -1,7 +1,7 @@
 """``fieldcraft compare``: run the cells that a study lacks, show them in MLflow, and write the results."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -196,12 +196,3 @@ def _require_answer(cell: Cell, campaign: Campaign) -> None:
         campaign.simulator.run(campaign.problem, design, rng)
     except ValueError as error:
         raise InputError(f"simulator: {error}") from None
-
-
-def settled(folder: StudyFolder, cells: Sequence[Cell], *, again: bool) -> int:
-    """Number of cells that a run leaves as they are: those that ended, and failed ones unless ``again``.
-
-    Raises:
-        InputError: a file of theirs is damaged, or no file of a study.
-    """
-    return sum(bool(folder.result(cell)) or not (again or folder.failure(cell) is None) for cell in cells)

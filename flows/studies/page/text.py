@@ -162,4 +162,5 @@ class StudyDisplay:
             return
         self.done += 1
         how = f"failed: {one_line(said['error'])}" if said["error"] else "finished"
-        print(f"{time.monotonic() - self.began:7.1f} s  {self.done:4d} of {self.total}  {cell.name}  {how}", flush=True)
+        line = f"{self.done:4d} of {self.total}  {cell.name}  {how}; {said['left']}"
+        print(f"{time.monotonic() - self.began:7.1f} s  {line}", flush=True)

@@ -12,15 +12,17 @@ from scipy import stats
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.jobs.job_folder import write_json
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.studies.page.mlflow_runs import Showing
 from fieldcraft.flows.studies.page.page import study_page
 from fieldcraft.flows.studies.page.text import results_text
 from fieldcraft.flows.studies.plan import folder as folders
+from fieldcraft.flows.studies.plan.cost import Cost
 from fieldcraft.flows.studies.plan.folder import StudyFolder, add_spent
 from fieldcraft.flows.studies.plan.spec import StudySpec, cells_of, read_study
-from fieldcraft.flows.studies.running import Study, settled
+from fieldcraft.flows.studies.running import Study
 from fieldcraft.flows.studies.scoring.results import results, with_regrets
 from fieldcraft.flows.studies.scoring.tests_and_ranks import adjusted, curve, mean_ranks, ranks, smaller, summary
 from fieldcraft.flows.studies.scoring.truth import measured
@@ -543,8 +545,35 @@ def test_a_folder_belongs_to_one_study(tmp_path):
 def test_cells_that_failed_are_counted_as_done_unless_they_go_on(tmp_path):
     spec, folder = filled(tmp_path, STUDY, {"branin-sobol-1": [1.0]})
     folder.fail(cells_of(spec)[1], "it diverged")
-    assert settled(folder, cells_of(spec), again=False) == 2
-    assert settled(folder, cells_of(spec), again=True) == 1
+    assert len(Cost(folder, cells_of(spec), again=False).over) == 2
+    assert len(Cost(folder, cells_of(spec), again=True).over) == 1
+
+
+def test_what_is_left_of_a_study_is_told_by_the_cells_most_like_it(tmp_path):
+    spec, folder = filled(tmp_path, STUDY, {})
+    cells = cells_of(spec)
+    cost = Cost(folder, cells, again=False)
+    assert cost.left is None and "the first to end will tell" in cost.text()
+    first = cells[0]
+
+    def ended(cell, seconds):
+        add_spent(folder.home(cell), {"cpu": seconds, "proposing": 0.0, "proposed": 0})
+        write_json(folder.home(cell) / "result.json", found(cell.name, [1.0]))
+        cost.count(cell)
+
+    ended(first, 3600.0)
+    assert cost.left == 3600.0 * (len(cells) - 1), "the only one tells of all"
+    same = [c for c in cells[1:] if (c.problem, c.algorithm) == (first.problem, first.algorithm)]
+    other = next(c for c in cells if c.algorithm != first.algorithm)
+    ended(other, 360.0)
+    alike = [c for c in cells if (c.problem, c.algorithm) == (other.problem, other.algorithm) and c is not other]
+    elsewhere = 3600.0 + 360.0  # the other problem's two cells, by their algorithms
+    assert (len(same), len(alike), len(cells)) == (2, 2, 8)
+    assert cost.left == 2 * 3600.0 + 2 * 360.0 + elsewhere
+    add_spent(folder.home(same[0]), {"cpu": 600.0, "proposing": 0.0, "proposed": 0})
+    begun = Cost(folder, cells, again=False)
+    assert begun.left == cost.left - 600.0
+    assert begun.text() == f"{len(cells) - 2} cells left, about {begun.left / 3600:.2g} core-hours"
 
 
 def test_a_cell_is_shown_again_in_another_store_or_experiment(tmp_path):
