@@ -34,7 +34,8 @@ def half(n: int) -> int:
 class Memo(Generic[_Answer]):
     """The answers to the ``most`` last questions of a process.
 
-    An answer must be a function of its key alone, and immutable, and not None: with and without the memo the same bits come out.
+    An answer must be a function of its key alone, immutable and not None: with and without the memo the same bits come
+    out.
     """
 
     most: int = 256
