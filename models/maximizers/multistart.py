@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from fieldcraft.models.maximizer import SAME, Candidates
 from fieldcraft.models.numerics.neighbours import neighbours
 from fieldcraft.models.numerics.point_sets import every_point, sobol_points, take
 from fieldcraft.models.observations import Array
+from fieldcraft.models.scoring.gradients import automatic
 from fieldcraft.physics.space import SearchSpace
 
 # Rows scored at once: keeps the intermediate arrays of a surrogate in the cache.
@@ -239,9 +240,11 @@ class _BatchSlot:
         return self.score if isinstance(self.score, BoundedScore) else None
 
     @cached_property
-    def differentiable(self) -> DifferentiableScore | None:
-        """The score if it has gradients in closed form, else None."""
-        return self.score if isinstance(self.score, DifferentiableScore) else None
+    def value_and_grad(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """Function from points (n, d) to scores (n,) and gradients (n, d)."""
+        if isinstance(self.score, DifferentiableScore):
+            return partial(self.score.value_and_grad, slot=self.slot, chosen=self.chosen)
+        return partial(automatic, partial(self.score.value, slot=self.slot, chosen=self.chosen))
 
     def around_anchors(self, rng: np.random.Generator) -> Array:
         """Feasible samples near the anchors of a bounded score, shape (n, d); empty, with no draw, for others."""
@@ -306,7 +309,7 @@ class _BatchSlot:
         return torch.where((excess <= slack).all(dim=1), value, outside)
 
     def screened(self, X: Array) -> Array:
-        """What ``values`` gives, or nearly that at less cost, shape (n,)."""
+        """Scores of X (n, d) as ``values`` gives them, or nearly so at less cost, shape (n,)."""
         if self.bounded is not None or not isinstance(self.score, ScreenedScore):
             return self.values(X)
         with torch.no_grad():
@@ -326,26 +329,18 @@ class _BatchSlot:
             values, gradients = (-each / steepest for each in self._sloped(X))
             if bounded is None:
                 return values, gradients
-            points = torch.tensor(X, requires_grad=True)
-            excess = bounded.excess(points, self.slot, self.chosen).clamp_min(0).square().sum(dim=1)
-            outside, slopes = _with_gradients(penalty * excess, points)
-            return values + outside, gradients + slopes
+            outside, slopes = _checked(*automatic(partial(self._penalty, bounded), torch.tensor(X)), X)
+            return values + penalty * outside, gradients + penalty * slopes
 
         return scaled
 
     def _sloped(self, X: Array) -> tuple[Array, Array]:
         """Scores (n,) of points (n, d) and their gradients (n, d), all finite."""
-        if self.differentiable is not None:
-            values, gradients = self.differentiable.value_and_grad(torch.tensor(X), self.slot, self.chosen)
-            return _checked(values, gradients, X)
-        points = torch.tensor(X, requires_grad=True)
-        return _with_gradients(self.score.value(points, self.slot, self.chosen), points)
+        return _checked(*self.value_and_grad(torch.tensor(X)), X)
 
-
-def _with_gradients(values: Tensor, X: Tensor) -> tuple[Array, Array]:
-    """Values (n,) of points (n, d), each of its own, and their gradients (n, d)."""
-    (gradients,) = torch.autograd.grad(values.sum(), X)
-    return _checked(values.detach(), gradients, X.detach().numpy())
+    def _penalty(self, bounded: BoundedScore, X: Tensor) -> Tensor:
+        """Sum of the squared excesses at X (n, d), shape (n,)."""
+        return bounded.excess(X, self.slot, self.chosen).clamp_min(0).square().sum(dim=1)
 
 
 def _checked(values: Tensor, gradients: Tensor, X: Array) -> tuple[Array, Array]:
