@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fieldcraft.models.linear.conditioning import marginal_slope
 from fieldcraft.models.numerics.length_scales import TANGENT_SD
+from fieldcraft.models.numerics.milestones import half, milestone
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.tangent.features import Init, TangentFeatures, fixed, gram
 from fieldcraft.models.tangent.kernel import LEAST_NOISE, Hyperparameters, TangentKernel
@@ -30,7 +31,6 @@ _OUTPUT_SD = 1.0
 _NOISE_MIDDLE, _NOISE_SD = -5.0, 3.0
 _BOUNDS = {"scale": (-6.0, 8.0), "output": (-4.0, 6.0), "noise": (math.log(LEAST_NOISE), 1.0)}
 _REFERENCE_SEED = 7
-_EVERY_TRIAL_TO = 50
 _FIRST_PARENT = 8
 
 
@@ -118,19 +118,6 @@ class Evidence:
         return v[-1].exp() if self.noise is None else torch.tensor(self.noise, dtype=torch.float64)
 
 
-def scheduled(n: int) -> int:
-    """Number of first trials that the hyper-parameters for n trials are fitted to: n to 50, then at growths of 10%."""
-    size = min(n, _EVERY_TRIAL_TO)
-    while n > _EVERY_TRIAL_TO and _grown(size) <= n:
-        size = _grown(size)
-    return size
-
-
-def _grown(size: int) -> int:
-    """The size that is at least 10% larger, in integer arithmetic: 1.1 * 50 is not 55 in floating point."""
-    return -(-11 * size // 10)
-
-
 @dataclass(frozen=True)
 class Question:
     """Arguments that determine the hyper-parameters, so that an interrupted campaign computes the same ones again.
@@ -169,13 +156,13 @@ def hyperparameters(
 ) -> tuple[Hyperparameters, float]:
     """Hyper-parameters for data, in its target units, and their log posterior for the trials they were fitted to.
 
-    They depend only on the first ``scheduled(n)`` trials, or on all if the results of those are constant and give no
+    They depend only on the first ``milestone(n)`` trials, or on all if the results of those are constant and give no
     scale. L-BFGS-B starts from the prior's mode and from the fit to the first half of those (to the largest power of
     two below), which is the warm start. Among several priors the one with the most probable result is taken, the first
     among equals. A process caches its results; another process computes the same numbers again.
     """
     whole = Question(network, data.digest, centres, normalised, init, data)
-    question = whole.of_first(scheduled(len(data)))
+    question = whole.of_first(milestone(len(data)))
     if question.data.constant and not data.constant:
         question = whole.of_first(len(data))
     answer = _answer(question)
@@ -197,8 +184,7 @@ class _Answer:
 @lru_cache(maxsize=512)
 def _answer(question: Question) -> _Answer:
     evidence, n = _evidence(question), len(question.data)
-    half = 2 ** math.ceil(math.log2(n) - 1) if n > 1 else 0
-    warm = [_answer(question.of_first(half)).logarithms] if half >= _FIRST_PARENT else []
+    warm = [_answer(question.of_first(half(n))).logarithms] if half(n) >= _FIRST_PARENT else []
     priors = [replace(evidence, centre=centre) for centre in question.centres]
     ends = [_descend(prior, start) for prior in priors for start in (prior.middle, *warm)]
     v, value = min(ends, key=lambda end: end[1])

@@ -11,9 +11,10 @@ from torch import Tensor
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
 from fieldcraft.models.numerics.length_scales import tangent_centre, tangent_centres
 from fieldcraft.models.numerics.memory import refuse_memory
+from fieldcraft.models.numerics.milestones import milestone
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.tangent.convolution import Convolution
-from fieldcraft.models.tangent.evidence import FIT_ROWS, hyperparameters, scheduled
+from fieldcraft.models.tangent.evidence import FIT_ROWS, hyperparameters
 from fieldcraft.models.tangent.features import Activation, Init, Perceptron, TangentFeatures
 from fieldcraft.models.tangent.kernel import Hyperparameters, TangentKernel
 from fieldcraft.models.tangent.mirrored import Mirrored
@@ -129,7 +130,7 @@ class TangentSettings:
         """Remarks on what is done differently because of the number of trials."""
         n, remarks = len(data), {}
         if self.hyperparameters == "fitted" and n > FIT_ROWS:
-            remarks["hyperparameters"] = f"from {min(FIT_ROWS, scheduled(n))} of {n} trials"
+            remarks["hyperparameters"] = f"from {min(FIT_ROWS, milestone(n))} of {n} trials"
         if n > self.n_exact:
             reason = f"{n} trials > n_exact {self.n_exact}"
             remarks["fallback"] = f"random features: {reason}; a network of {shape.size} weights"

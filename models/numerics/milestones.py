@@ -1,0 +1,65 @@
+"""Sizes of a campaign at which dear things are computed anew, each from its first trials alone.
+
+A fit at n trials may begin at the fit to the first ``half(n)`` of them, and may keep the fit to the first
+``milestone(n)``. It is then a function of the trials and not of the process's history: a campaign that was killed
+computes the same numbers again, bit for bit. A ``Memo`` only saves the time.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Generic, TypeVar
+
+EVERY_TRIAL_TO = 50
+"""Size up to which each trial is a milestone."""
+
+_Answer = TypeVar("_Answer")
+
+
+def milestone(n: int) -> int:
+    """The largest milestone that is no larger than n: n itself up to 50, then each size larger by a tenth."""
+    size = min(n, EVERY_TRIAL_TO)
+    while n > EVERY_TRIAL_TO and _grown(size) <= n:
+        size = _grown(size)
+    return size
+
+
+def half(n: int) -> int:
+    """The largest power of two below n; 0 for n <= 1. Chains of halves share their members for most n."""
+    return 1 << (n - 1).bit_length() - 1 if n > 1 else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Memo(Generic[_Answer]):
+    """The answers to the ``most`` last questions of a process.
+
+    An answer must be a function of its key alone, immutable and not None: with and without the memo the same bits come
+    out.
+    """
+
+    most: int = 256
+    _answers: "OrderedDict[Hashable, _Answer]" = field(default_factory=OrderedDict, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def get(self, key: Hashable, answer: Callable[[], _Answer]) -> _Answer:
+        """The answer kept under ``key``, or a new one, which is kept; ``answer`` may itself ask the memo."""
+        with self._lock:
+            found = self._answers.get(key)
+        if found is None:
+            found = answer()
+        with self._lock:
+            self._answers[key] = found
+            self._answers.move_to_end(key)
+            while len(self._answers) > self.most:
+                self._answers.popitem(last=False)
+        return found
+
+    def clear(self) -> None:
+        """Forget all answers."""
+        self._answers.clear()
+
+
+def _grown(size: int) -> int:
+    """The size that is at least 10% larger, in integer arithmetic: 1.1 * 50 is not 55 in floating point."""
+    return -(-11 * size // 10)
