@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.networks.least_squares import Schedule, State
 from fieldcraft.models.networks.perceptron import Activation, Network
-from fieldcraft.models.networks.training import Schedule, State, train
+from fieldcraft.models.networks.training import train
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
 from fieldcraft.models.numerics.devices import device
 from fieldcraft.models.numerics.digests import stamped
@@ -129,7 +130,7 @@ class Trained:
         fixed = Fixed.of(start) if start is not None else self._fixed(network, data, physics, rng)
         problem = self._problem(network, data, physics, fixed)
         begun = State.begin(problem.anchor) if start is None else State.of(start, problem.anchor)
-        schedule = Schedule(self.steps, self.rate, self.decay, self.refinements)
+        schedule = Schedule(self.steps, self.rate, self.decay, self.refinements, share=0.1)
         kept = {**fixed.tensors(), **stamped(data)}
         state = train(problem, begun, schedule, report, lambda state: {**kept, **state.tensors()})
         metrics = problem.metrics(state.theta)

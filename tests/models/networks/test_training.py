@@ -4,12 +4,31 @@ import math
 import pytest
 import torch
 
-from fieldcraft.models.networks.training import Schedule, State, train
+from fieldcraft.models.networks.least_squares import Schedule, State
+from fieldcraft.models.networks.training import train
 from fieldcraft.models.surrogate import no_report
+
+
+class Written:
+    """A Jacobian (k, N, p) as a matrix."""
+
+    def __init__(self, matrix):
+        self.matrix = matrix
+
+    def gram(self):
+        return self.matrix @ self.matrix.mT
+
+    def along(self, directions):
+        return (self.matrix @ directions[..., None])[..., 0]
+
+    def combined(self, weights):
+        return (weights[:, None] @ self.matrix)[:, 0]
 
 
 class Problem:
     """Rows a function of theta; the Jacobian by automatic differentiation."""
+
+    capturable = False
 
     def __init__(self, function, anchor, ridge=0.0):
         self.function, self.anchor, self.ridge = function, anchor, ridge
@@ -19,7 +38,13 @@ class Problem:
 
     def linearised(self, theta):
         jacobian = torch.stack([torch.func.jacrev(self.function)(row) for row in theta])
-        return self.rows(theta), jacobian
+        return self.rows(theta), Written(jacobian)
+
+    def slope(self, theta):
+        theta = theta.detach().requires_grad_()
+        squares = self.rows(theta).square().sum(-1)
+        (slope,) = torch.autograd.grad(squares.sum(), theta)
+        return squares.detach(), slope / 2
 
 
 def numbers(*shape, seed=0):
