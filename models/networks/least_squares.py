@@ -61,6 +61,7 @@ class Schedule:
         decay: Factor on the step size over the whole of Adam, exponential in the step.
         refinements: Gauss-Newton steps after Adam.
         share: Fall of a loss, relative, within ten Gauss-Newton steps; a network whose loss falls less has stalled.
+        curved: Correct Gauss-Newton steps by the rows' curvature: for losses that fall along bent valleys.
         restarts: Largest number of restarts of a training that became non-finite, each at a quarter of the rate.
         report_every: Steps between two reports.
     """
@@ -70,6 +71,7 @@ class Schedule:
     decay: float
     refinements: int
     share: float = 1e-9
+    curved: bool = False
     restarts: int = 3
     report_every: int = 100
 

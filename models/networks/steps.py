@@ -1,4 +1,4 @@
-"""Steps of k networks down their losses: Adam, and Gauss-Newton with damping and a second-order correction.
+"""Steps of k networks down their losses: Adam, and damped Gauss-Newton with a second-order correction where asked for.
 
 Gauss-Newton is solved in the dual, over the N rows r and not the p weights: with K = J J^T, u = theta - anchor and
 D = ridge + damping, the step is -(J^T x + (ridge / D) u), x = (K + D I)^-1 (r - (ridge / D) J u). The rows' curvature
@@ -122,12 +122,14 @@ class Steps:
         factor, failed = torch.linalg.cholesky_ex(gram)
         inner = _solved(factor, model.rows - share * model.image)
         move = model.jacobian.combined(inner) + share * model.away
-        # The rows' slope along -move is total * inner - rows, by the equation that inner solves.
-        change = (problem.rows(theta - _PROBE * move) - model.rows) / _PROBE
-        curvature = (2 / _PROBE) * (change - (total * inner - model.rows))
-        turn = 0.5 * model.jacobian.combined(_solved(factor, curvature))
-        short = turn.norm(dim=-1) <= _MOST_TURN * move.norm(dim=-1)
-        trial = theta - move - torch.where(short[:, None], turn, 0.0)
+        if self.schedule.curved:
+            # The rows' slope along -move is total * inner - rows, by the equation that inner solves.
+            change = (problem.rows(theta - _PROBE * move) - model.rows) / _PROBE
+            curvature = (2 / _PROBE) * (change - (total * inner - model.rows))
+            turn = 0.5 * model.jacobian.combined(_solved(factor, curvature))
+            short = turn.norm(dim=-1) <= _MOST_TURN * move.norm(dim=-1)
+            move = move + torch.where(short[:, None], turn, 0.0)
+        trial = theta - move
         rows = problem.rows(trial)
         trial_loss = _losses(problem, trial, rows)
         better = (trial_loss < model.loss) & (failed == 0)

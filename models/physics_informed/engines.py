@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 # rows of the Jacobian and of the Gram matrix.
 _ACTIVATIONS, _JACOBIANS = 4, 3
 
+# Fall of the loss within ten Gauss-Newton steps, relative, below which it has stalled. The valleys of residuals are long:
+# what a tenth leaves is less than the steps that it saves would gain elsewhere.
+_SHARE = 0.1
+
 _Moved = TypeVar("_Moved", bound="DataclassInstance")
 
 
@@ -69,7 +73,8 @@ class Trained:
         steps: Adam steps.
         rate: Adam's first step size.
         decay: Factor on the step size over all Adam steps.
-        refinements: Damped Gauss-Newton steps after Adam. With too few the network is too smooth near a sharp peak.
+        refinements: Most damped Gauss-Newton steps after Adam; they end where ten of them lower every loss by less than
+            a tenth. With too few the network is too smooth near a sharp peak.
         exact_draw: Add the second tangent term, the ridge and the perturbed targets, which make a wide network's
             minimiser a posterior draw (linear equations only); false is the paper.
         noise: Standard deviation of a result in target units that an exact draw assumes if it is not known.
@@ -130,7 +135,7 @@ class Trained:
         fixed = Fixed.of(start) if start is not None else self._fixed(network, data, physics, rng)
         problem = self._problem(network, data, physics, fixed)
         begun = State.begin(problem.anchor) if start is None else State.of(start, problem.anchor)
-        schedule = Schedule(self.steps, self.rate, self.decay, self.refinements, share=0.1)
+        schedule = Schedule(self.steps, self.rate, self.decay, self.refinements, _SHARE, curved=True)
         kept = {**fixed.tensors(), **stamped(data)}
         state = train(problem, begun, schedule, report, lambda state: {**kept, **state.tensors()})
         metrics = problem.metrics(state.theta)
