@@ -25,9 +25,8 @@ from fieldcraft.models.surrogate import Report
 
 # Exactly known results would leave the ridge at zero and the normal equations singular.
 _LEAST_NOISE_SD = 1e-4
-# Numbers alive at once for each row of each network: copies of what its neurons give, and of its rows of the Jacobian
-# and of the Gram matrix.
-_ACTIVATIONS, _JACOBIANS = 8, 3
+# Copies alive at once, of what the neurons give and of the Gram matrix.
+_ACTIVATIONS, _GRAMS = 8, 6
 
 
 class MisfitLoss:
@@ -97,7 +96,7 @@ class Training:
         return self.noise if known is None else max(math.sqrt(known), _LEAST_NOISE_SD)
 
     def _refuse_memory(self, n: int, weights: int) -> None:
-        numbers = _ACTIVATIONS * self.width * self.depth + (_JACOBIANS * (weights + n) if self.refinements else 0)
+        numbers = _ACTIVATIONS * self.width * self.depth + (_GRAMS * n if self.refinements else 0)
         what = f"Training {self.networks} networks of {weights} weights on {n} trials"
         refuse_memory(numbers * self.networks * n, self.memory_gb, what, "lower networks or width")
 

@@ -72,7 +72,7 @@ class Steps:
         refined = state.step - self.schedule.steps
         until = (refined // _UNSEEN + 1) * _UNSEEN if self._on_gpu else refined + 1
         for _ in range(refined, min(until, self.schedule.refinements)):
-            state = self._refined(state)
+            state = self.refined(state)
         return state
 
     def _descended(self, state: State, until: int) -> State:
@@ -111,7 +111,7 @@ class Steps:
         after = replace(state, theta=moved, first=first, second=second, loss=loss, step=state.step + 1)
         return self._settled(state, after)
 
-    def _refined(self, state: State) -> State:
+    def refined(self, state: State) -> State:
         """One damped Gauss-Newton step of each network, taken where it lowers that network's loss."""
         problem, theta = self.problem, state.theta
         model = _Model.at(problem, theta) if self._model is None else self._model
