@@ -32,8 +32,9 @@ _WARM_UP = 3
 
 @dataclass(frozen=True)
 class _Model:
-    """The losses (k,) to second order about weights: rows, J, J J^T and J (theta - anchor)."""
+    """The losses (k,) to second order about weights theta: rows, J, J J^T and J (theta - anchor)."""
 
+    theta: Tensor
     rows: Tensor
     jacobian: Jacobian
     gram: Tensor
@@ -46,7 +47,7 @@ class _Model:
         rows, jacobian = problem.linearised(theta)
         away = theta - problem.anchor
         image = jacobian.along(away) if problem.ridge else torch.zeros_like(rows)
-        return cls(rows, jacobian, jacobian.gram(), away, image, _losses(problem, theta, rows))
+        return cls(theta, rows, jacobian, jacobian.gram(), away, image, _losses(problem, theta, rows))
 
 
 def _losses(problem: LeastSquares, theta: Tensor, rows: Tensor) -> Tensor:
@@ -114,7 +115,7 @@ class Steps:
     def refined(self, state: State) -> State:
         """One damped Gauss-Newton step of each network, taken where it lowers that network's loss."""
         problem, theta = self.problem, state.theta
-        model = _Model.at(problem, theta) if self._model is None else self._model
+        model = self._model if self._model is not None and self._model.theta is theta else _Model.at(problem, theta)
         total = (problem.ridge + state.damping)[:, None]
         share = problem.ridge / total
         gram = model.gram.clone()
@@ -148,7 +149,7 @@ class Steps:
         settled = self._settled(state, after)
         # A refused step leaves the weights, and so the model, as they were. To ask a GPU would take longer.
         same = not self._on_gpu and torch.equal(settled.theta, theta)
-        self._model = model if same else None
+        self._model = replace(model, theta=settled.theta) if same else None
         return settled
 
     def _settled(self, before: State, after: State) -> State:
