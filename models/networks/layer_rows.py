@@ -80,23 +80,24 @@ class Places:
         """The streams of all layers for weights (K, p)."""
         weights = network.layers(theta)
         inputs, bent = [self.entering.expand(len(theta), -1, -1)], []
-        for z in self._before(weights, inputs):
-            a, kept = self._bend(z, network.activation)
+        for a, kept in self._hidden(network, weights):
             inputs.append(a)
             bent.append(kept)
         return Forwards(self, network, weights, inputs, bent, (inputs[-1] @ weights[-1])[..., 0])
 
     def outputs(self, network: Network, theta: Tensor) -> Tensor:
         """The streams of h for weights (K, p), shape (K, n + T r)."""
-        weights, last = network.layers(theta), [self.entering]
-        for z in self._before(weights, last):
-            last[0] = self._bend(z, network.activation)[0]
-        return (last[0] @ weights[-1])[..., 0]
+        weights = network.layers(theta)
+        for a, _ in self._hidden(network, weights):
+            last = a
+        return (last @ weights[-1])[..., 0]
 
-    def _before(self, weights: list[Tensor], inputs: list[Tensor]) -> Iterator[Tensor]:
-        """Streams (K, n + T r, m) before each hidden layer, from the last of ``inputs``, which grow."""
-        for number, matrix in enumerate(weights[:-1]):
-            yield inputs[-1] @ matrix if number else self._first(matrix)
+    def _hidden(self, network: Network, weights: list[Tensor]) -> Iterator[tuple[Tensor, _Bent]]:
+        """Streams (K, n + T r, m) behind each hidden layer in turn."""
+        a: Tensor | None = None
+        for matrix in weights[:-1]:
+            a, kept = self._bend(self._first(matrix) if a is None else a @ matrix, network.activation)
+            yield a, kept
 
     def _first(self, matrix: Tensor) -> Tensor:
         """Streams before the first hidden layer: the same slopes at every point, and no second derivative."""
@@ -160,16 +161,14 @@ class Forwards:
                 of a training counts for each of its networks.
             fields: Number F of networks that a training consists of, K = k F.
         """
-        after = leaving[..., None] * self.weights[-1].mT
-        sensitivities = [leaving[..., None]]
-        for matrix, bent in zip(reversed([None, *self.weights[1:-1]]), reversed(self.bent), strict=True):
-            own = self._unbend(after, bent)
-            sensitivities.append(own)
-            if matrix is not None:
-                after = own @ matrix.mT
         factors = [self.network.frequency, *[1.0] * self.network.depth]
         scales = [factor / math.sqrt(shape[1]) for factor, shape in zip(factors, self.network.shapes, strict=True)]
-        return LayerRows(self.places, self.inputs, sensitivities[::-1], scales, fields)
+        own, sensitivities = leaving[..., None], [scales[-1] * leaving[..., None]]
+        for number in reversed(range(self.network.depth)):
+            matrix = self.weights[number + 1].mT
+            own = self._unbend(own * matrix if own.shape[2] == 1 else own @ matrix, self.bent[number])
+            sensitivities.append(scales[number] * own)
+        return LayerRows(self.places, self.inputs, sensitivities[::-1], fields)
 
     def _unbend(self, after: Tensor, bent: _Bent) -> Tensor:
         """Sensitivities (K, n + E T r, m) to streams before a hidden layer from those behind it."""
@@ -205,15 +204,13 @@ class LayerRows:
     Args:
         places: Places of the streams.
         inputs: a of each layer, (K, n + T r, in), K = k F.
-        sensitivities: B of each layer, (K, n + E T r, out).
-        scales: s_l of each layer.
+        sensitivities: s B of each layer, (K, n + E T r, out).
         fields: F.
     """
 
     places: Places
     inputs: list[Tensor]
     sensitivities: list[Tensor]
-    scales: list[float]
     fields: int = 1
 
     @property
@@ -225,15 +222,16 @@ class LayerRows:
     def gram(self) -> Tensor:
         """J J^T, shape (k, N, N): the products of each stream with itself and the later ones, and their transposes."""
         n, r, T, E = self.places.n, self.places.r, self.places.count, self.equations
-        pairs = [self._stripe(0, n)]
-        values = torch.unflatten(pairs[0][..., n:], -1, (E, T, r)).sum(-2).flatten(-2) if r else pairs[0][..., n:]
+        layers = list(zip(self._repeated, self.sensitivities, strict=True))
+        first = self._stripe(layers, 0, n)
+        values = torch.unflatten(first[..., n:], -1, (E, T, r)).sum(-2).flatten(-2) if r else first[..., n:]
         found = values.new_zeros(len(values), n + E * r, n + E * r)
-        found[:, :n, :n] = pairs[0][..., :n]
+        found[:, :n, :n] = first[..., :n]
         found[:, :n, n:] = values
         found[:, n:, :n] = values.mT
         blocks = torch.unflatten(torch.unflatten(found[:, n:, n:], 2, (E, r)), 1, (E, r)) if r else found
         for u in range(E * T):
-            stripe = torch.unflatten(self._stripe(n + u * r, r), -1, (-1, r))
+            stripe = torch.unflatten(self._stripe(layers, n + u * r, r), -1, (-1, r))
             e, later = u // T, stripe[..., 1 : T - u % T, :].sum(-2)
             blocks[:, e, :, e] += stripe[..., 0, :] + later + later.mT
             for other in range(e + 1, E):
@@ -243,12 +241,12 @@ class LayerRows:
                 blocks[:, other, :, e] += part.mT
         return found
 
-    def _stripe(self, begin: int, count: int) -> Tensor:
+    def _stripe(self, layers: list[tuple[Tensor, Tensor]], begin: int, count: int) -> Tensor:
         """Products of ``count`` streams from ``begin`` with all from there on, over layers and fields."""
         total: Tensor | None = None
-        for a, b, scale in zip(self._repeated, self.sensitivities, self.scales, strict=True):
+        for a, b in layers:
             a, b = a[:, begin:], b[:, begin:]
-            inner = (scale * scale * a[:, :count]) @ a.mT
+            inner = a[:, :count] @ a.mT
             outer = b[:, :count] * b.mT if b.shape[2] == 1 else b[:, :count] @ b.mT
             total = inner.mul_(outer) if total is None else total.addcmul_(inner, outer)
         assert total is not None
@@ -267,10 +265,8 @@ class LayerRows:
         each = directions.reshape(len(self.inputs[0]), -1)
         parts = torch.split_with_sizes(each, [out * into for out, into in shapes], dim=1)
         found: Tensor | float = 0.0
-        for a, b, scale, part, shape in zip(
-            self._repeated, self.sensitivities, self.scales, parts, shapes, strict=True
-        ):
-            found = found + scale * ((a @ torch.unflatten(part, 1, shape).mT) * b).sum(-1)
+        for a, b, part, shape in zip(self._repeated, self.sensitivities, parts, shapes, strict=True):
+            found = found + ((a @ torch.unflatten(part, 1, shape).mT) * b).sum(-1)
         assert isinstance(found, Tensor)
         if r:
             later = torch.unflatten(found[:, n:], 1, (-1, T, r)).sum(2).flatten(1)
@@ -279,8 +275,7 @@ class LayerRows:
 
     def summed(self) -> Tensor:
         """Sum of the rows' derivatives where E is 1, shape (k, F p)."""
-        layers = zip(self.inputs, self.sensitivities, self.scales, strict=True)
-        parts = [(b.mT @ a).flatten(1) * scale for a, b, scale in layers]
+        parts = [(b.mT @ a).flatten(1) for a, b in zip(self.inputs, self.sensitivities, strict=True)]
         return torch.unflatten(torch.cat(parts, dim=1), 0, (-1, self.fields)).flatten(1)
 
     def combined(self, weights: Tensor) -> Tensor:
@@ -292,8 +287,8 @@ class LayerRows:
             later = torch.unflatten(each[:, n:], 1, (E, 1, r)).expand(-1, -1, T, -1).flatten(1)
             spread = torch.cat([each[:, :n], later], dim=1)
         parts = []
-        for a, b, scale in zip(self.inputs, self.sensitivities, self.scales, strict=True):
-            weighted = b * (scale * spread)[..., None]
+        for a, b in zip(self.inputs, self.sensitivities, strict=True):
+            weighted = b * spread[..., None]
             if E > 1:
                 summed = torch.unflatten(weighted[:, n:], 1, (E, -1)).sum(1)
                 weighted = torch.cat([weighted[:, :n], summed], dim=1)
