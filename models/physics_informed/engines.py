@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 _ACTIVATIONS, _GRAMS = 8, 5
 
 # Fall of the loss within ten Gauss-Newton steps, relative, below which it has stalled. Along the bent valleys of a
-# residual there is always a little left: with a tenth no loss of a heat search ended above that of 100 plain steps.
-_SHARE = 0.1
+# residual there is always a little left: with a fifth no loss of a heat search ended above that of 100 plain steps.
+_SHARE = 0.2
 
 _Moved = TypeVar("_Moved", bound="DataclassInstance")
 
@@ -73,7 +73,7 @@ class Trained:
         rate: Adam's first step size.
         decay: Factor on the step size over all Adam steps.
         refinements: Most damped Gauss-Newton steps after Adam; they end where ten of them lower every loss by less than
-            a tenth. With too few the network is too smooth near a sharp peak.
+            a fifth. With too few the network is too smooth near a sharp peak.
         exact_draw: Add the second tangent term, the ridge and the perturbed targets, which make a wide network's
             minimiser a posterior draw (linear equations only); false is the paper.
         noise: Standard deviation of a result in target units that an exact draw assumes if it is not known.
