@@ -43,7 +43,7 @@ PROBLEM, NOISE = Heat(boundary=2, margin=0.1), 0.02
 HEAT = PhysicsInformed("trained", refinements=100)
 START, TRIALS = 6, 30
 COUNTS = (1, 8, 64)
-STEPS = 20
+STEPS = 10
 
 
 @dataclass(frozen=True)

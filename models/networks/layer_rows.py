@@ -163,12 +163,12 @@ class Forwards:
         """
         factors = [self.network.frequency, *[1.0] * self.network.depth]
         scales = [factor / math.sqrt(shape[1]) for factor, shape in zip(factors, self.network.shapes, strict=True)]
-        own, sensitivities = leaving[..., None], [scales[-1] * leaving[..., None]]
+        own, sensitivities = leaving[..., None], [leaving[..., None]]
         for number in reversed(range(self.network.depth)):
             matrix = self.weights[number + 1].mT
             own = self._unbend(own * matrix if own.shape[2] == 1 else own @ matrix, self.bent[number])
-            sensitivities.append(scales[number] * own)
-        return LayerRows(self.places, self.inputs, sensitivities[::-1], fields)
+            sensitivities.append(own)
+        return LayerRows(self.places, self.inputs, sensitivities[::-1], scales, fields)
 
     def _unbend(self, after: Tensor, bent: _Bent) -> Tensor:
         """Sensitivities (K, n + E T r, m) to streams before a hidden layer from those behind it."""
@@ -204,13 +204,15 @@ class LayerRows:
     Args:
         places: Places of the streams.
         inputs: a of each layer, (K, n + T r, in), K = k F.
-        sensitivities: s B of each layer, (K, n + E T r, out).
+        sensitivities: B of each layer, (K, n + E T r, out).
+        scales: s of each layer.
         fields: F.
     """
 
     places: Places
     inputs: list[Tensor]
     sensitivities: list[Tensor]
+    scales: list[float]
     fields: int = 1
 
     @property
@@ -222,7 +224,8 @@ class LayerRows:
     def gram(self) -> Tensor:
         """J J^T, shape (k, N, N): the products of each stream with itself and the later ones, and their transposes."""
         n, r, T, E = self.places.n, self.places.r, self.places.count, self.equations
-        layers = list(zip(self._repeated, self.sensitivities, strict=True))
+        each = zip(self._repeated, self.sensitivities, self.scales, strict=True)
+        layers = [(scale**2 * a, a, b) for a, b, scale in each]
         first = self._stripe(layers, 0, n)
         values = torch.unflatten(first[..., n:], -1, (E, T, r)).sum(-2).flatten(-2) if r else first[..., n:]
         found = values.new_zeros(len(values), n + E * r, n + E * r)
@@ -241,12 +244,12 @@ class LayerRows:
                 blocks[:, other, :, e] += part.mT
         return found
 
-    def _stripe(self, layers: list[tuple[Tensor, Tensor]], begin: int, count: int) -> Tensor:
+    def _stripe(self, layers: list[tuple[Tensor, Tensor, Tensor]], begin: int, count: int) -> Tensor:
         """Products of ``count`` streams from ``begin`` with all from there on, over layers and fields."""
         total: Tensor | None = None
-        for a, b in layers:
-            a, b = a[:, begin:], b[:, begin:]
-            inner = a[:, :count] @ a.mT
+        for own, a, b in layers:
+            b = b[:, begin:]
+            inner = own[:, begin : begin + count] @ a[:, begin:].mT
             outer = b[:, :count] * b.mT if b.shape[2] == 1 else b[:, :count] @ b.mT
             total = inner.mul_(outer) if total is None else total.addcmul_(inner, outer)
         assert total is not None
@@ -265,8 +268,9 @@ class LayerRows:
         each = directions.reshape(len(self.inputs[0]), -1)
         parts = torch.split_with_sizes(each, [out * into for out, into in shapes], dim=1)
         found: Tensor | float = 0.0
-        for a, b, part, shape in zip(self._repeated, self.sensitivities, parts, shapes, strict=True):
-            found = found + ((a @ torch.unflatten(part, 1, shape).mT) * b).sum(-1)
+        layers = zip(self._repeated, self.sensitivities, self.scales, parts, shapes, strict=True)
+        for a, b, scale, part, shape in layers:
+            found = found + ((a @ torch.unflatten(scale * part, 1, shape).mT) * b).sum(-1)
         assert isinstance(found, Tensor)
         if r:
             later = torch.unflatten(found[:, n:], 1, (-1, T, r)).sum(2).flatten(1)
@@ -275,7 +279,8 @@ class LayerRows:
 
     def summed(self) -> Tensor:
         """Sum of the rows' derivatives where E is 1, shape (k, F p)."""
-        parts = [(b.mT @ a).flatten(1) for a, b in zip(self.inputs, self.sensitivities, strict=True)]
+        layers = zip(self.inputs, self.sensitivities, self.scales, strict=True)
+        parts = [scale * (b.mT @ a).flatten(1) for a, b, scale in layers]
         return torch.unflatten(torch.cat(parts, dim=1), 0, (-1, self.fields)).flatten(1)
 
     def combined(self, weights: Tensor) -> Tensor:
@@ -287,10 +292,10 @@ class LayerRows:
             later = torch.unflatten(each[:, n:], 1, (E, 1, r)).expand(-1, -1, T, -1).flatten(1)
             spread = torch.cat([each[:, :n], later], dim=1)
         parts = []
-        for a, b in zip(self.inputs, self.sensitivities, strict=True):
+        for a, b, scale in zip(self.inputs, self.sensitivities, self.scales, strict=True):
             weighted = b * spread[..., None]
             if E > 1:
                 summed = torch.unflatten(weighted[:, n:], 1, (E, -1)).sum(1)
                 weighted = torch.cat([weighted[:, :n], summed], dim=1)
-            parts.append((weighted.mT @ a).flatten(1))
+            parts.append(scale * (weighted.mT @ a).flatten(1))
         return torch.cat(parts, dim=1).reshape(len(weights), -1)
