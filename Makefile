@@ -28,6 +28,7 @@ browser: $(READY)
 
 gpu: $(READY)
 	$(BIN)/python -m pytest tests/gpu
+	$(BIN)/python benchmarks/training.py
 
 chaos: $(READY)
 	FIELDCRAFT_CHAOS=long $(BIN)/python -m pytest -n 2 tests/chaos tests/contracts/test_ledger_approvals.py

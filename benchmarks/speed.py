@@ -31,6 +31,8 @@ from fieldcraft.models.linear.conditioning import Factor, Watched
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.networks.perceptron import Network
 from fieldcraft.models.observations import Observations
+from fieldcraft.models.physics_informed.residual_networks import Factors, Fixed, ResidualLoss
+from fieldcraft.models.physics_informed.residuals import LinearResidual
 from fieldcraft.models.rivals.optuna_gp import OptunaGP
 from fieldcraft.models.surrogate import Posterior, no_report
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
@@ -217,22 +219,23 @@ def network_draws() -> Iterator[Figure]:
     yield Figure("d", "sampled_network, 8 draws, n = 200, 2 x 256, at equal loss", ours, rival, 4, note)
 
 
-def residual_loss(network: Network, theta: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
-    """sum (Laplacian h)^2 and its gradient by theta (1, p), by streams as the trained engine propagates them."""
-    theta = theta.detach().requires_grad_()
-    forms = torch.eye(X.shape[1], dtype=X.dtype, device=X.device)[None, None]
-    streams, _ = network.propagated(theta, X, forms)
-    loss = streams.second.square().sum()
-    return loss.detach(), torch.autograd.grad(loss, theta)[0]
+def residual_loss(network: Network, theta: Tensor, X: Tensor) -> ResidualLoss:
+    """sum (Laplacian h)^2 at X (r, d), as the trained engine has it."""
+    (r, d), k = X.shape, len(theta)
+    zeros = {"zeroth": X.new_zeros(1, 1, r), "first": X.new_zeros(1, 1, r, d), "source": X.new_zeros(1, r)}
+    missed = LinearResidual(X, torch.eye(d).to(X)[None, None], second=X.new_ones(1, 1, r, 1), **zeros)
+    fixed = Fixed(theta, X.new_zeros(0), X.new_zeros(k, 0), X.new_zeros(k, r))
+    return ResidualLoss(network, X[:0], X.new_zeros(0), missed, fixed, Factors(1.0, 1.0, 0.0))
 
 
 def compared_losses(network: Network, X: Tensor, line: str, aim: float) -> Figure:
-    """Hand-propagated against double automatic differentiation; both must agree."""
+    """Written out against double automatic differentiation; both must agree."""
     theta = network.initial(1, torch.Generator().manual_seed(3)).to(X.device)
-    ours, rival = residual_loss(network, theta, X), double_autograd(network, theta, X)
-    torch.testing.assert_close(ours[1], rival[1], rtol=1e-8, atol=1e-8 * float(rival[1].abs().max()))
+    loss = residual_loss(network, theta, X)
+    half, rival = loss.slope(theta)[1], double_autograd(network, theta, X)[1]
+    torch.testing.assert_close(2 * half, rival, rtol=1e-8, atol=1e-8 * float(rival.abs().max()))
     label = f"PINN loss and gradient, {network.depth} layers of {network.width}, {len(X):,} points"
-    first = seconds(lambda: residual_loss(network, theta, X), 7)
+    first = seconds(lambda: loss.slope(theta), 7)
     return Figure(line, label, first, seconds(lambda: double_autograd(network, theta, X), 7), aim)
 
 

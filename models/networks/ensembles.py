@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.networks.layer_rows import LayerRows, Places
+from fieldcraft.models.networks.least_squares import Schedule, State
 from fieldcraft.models.networks.members import MembersPosterior
 from fieldcraft.models.networks.perceptron import Activation, Network
-from fieldcraft.models.networks.training import Schedule, State, train
+from fieldcraft.models.networks.training import train
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
 from fieldcraft.models.numerics.devices import device
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
@@ -23,41 +25,34 @@ from fieldcraft.models.surrogate import Report
 
 # Exactly known results would leave the ridge at zero and the normal equations singular.
 _LEAST_NOISE_SD = 1e-4
-# Numbers alive at once for each row of each network: copies of what its neurons give, and of its rows of the Jacobian
-# and of the Gram matrix.
-_ACTIVATIONS, _JACOBIANS = 8, 3
+# Copies alive at once, of what the neurons give and of the Gram matrix.
+_ACTIVATIONS, _GRAMS = 8, 6
 
 
 class MisfitLoss:
-    """sum (h(x) - y)^2 + ridge ||theta - theta_0||^2 for k networks (see ``models.networks.training.LeastSquares``)."""
+    """sum (h(x) - y)^2 + ridge ||theta - theta_0||^2 for k networks (see ``models.networks.least_squares``)."""
+
+    capturable = True
 
     def __init__(self, network: Network, X: Tensor, targets: Tensor, anchor: Tensor, ridge: float) -> None:
         """Take encoded X (n, d), targets (n,) and initial weights ``anchor`` (k, p)."""
-        self.network, self.X, self.targets, self.anchor, self.ridge = network, X, targets, anchor, ridge
+        self.network, self.targets, self.anchor, self.ridge = network, targets, anchor, ridge
+        self.places = Places.values(X)
 
     def rows(self, theta: Tensor) -> Tensor:
         """Misfits at theta (k, p), shape (k, n)."""
-        return self.network.value(theta, self.X) - self.targets
+        return self.places.outputs(self.network, theta) - self.targets
 
-    def linearised(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Misfits (k, n) and their Jacobian (k, n, p)."""
-        with torch.enable_grad():
-            passed = passes(self.network, theta.detach().requires_grad_(), self.X)
-            values = passed[-1][:, 0, :, 0]
-            jacobian = self.network.jacobian(passed, values)
-        return values.detach() - self.targets, jacobian
+    def linearised(self, theta: Tensor) -> tuple[Tensor, LayerRows]:
+        """Misfits (k, n) and their derivatives by theta."""
+        passed = self.places.forwards(self.network, theta)
+        return passed.outputs - self.targets, passed.backwards(torch.ones_like(passed.outputs))
 
-
-def passes(network: Network, theta: Tensor, X: Tensor) -> list[Tensor]:
-    """Inputs and outputs a_0, z_1, a_1, ..., z_L of the linear layers at X (n, d), each (k, 1, n, m)."""
-    bend = torch.tanh if network.activation == "tanh" else torch.sin
-    *hidden, last = network.layers(theta)
-    constant = torch.ones_like(X[:, :1])
-    passed = [torch.cat([X, constant], dim=1).expand(len(theta), 1, -1, -1)]
-    for weights in hidden:
-        z = passed[-1] @ weights[:, None]
-        passed += [z, bend(z)]
-    return [*passed, passed[-1] @ last[:, None]]
+    def slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum of the squared misfits (k,), and half its gradient (k, p)."""
+        passed = self.places.forwards(self.network, theta)
+        rows = passed.outputs - self.targets
+        return rows.square().sum(-1), passed.backwards(rows).summed()
 
 
 @dataclass(frozen=True)
@@ -101,7 +96,7 @@ class Training:
         return self.noise if known is None else max(math.sqrt(known), _LEAST_NOISE_SD)
 
     def _refuse_memory(self, n: int, weights: int) -> None:
-        numbers = _ACTIVATIONS * self.width * self.depth + (_JACOBIANS * (weights + n) if self.refinements else 0)
+        numbers = _ACTIVATIONS * self.width * self.depth + (_GRAMS * n if self.refinements else 0)
         what = f"Training {self.networks} networks of {weights} weights on {n} trials"
         refuse_memory(numbers * self.networks * n, self.memory_gb, what, "lower networks or width")
 

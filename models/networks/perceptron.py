@@ -1,4 +1,4 @@
-"""Fully connected networks with derivatives in the input, written out, and in the weights, by one reverse pass.
+"""Fully connected networks with derivatives in the input, written out.
 
 ``h(x; theta) = W_L psi(W_{L-1} ... psi(W_1 [x, 1]))`` with every layer divided by the square root of its fan-in and
 standard normal weights: outputs keep their size at any width and depth. The constant input coordinate is the bias.
@@ -6,9 +6,8 @@ standard normal weights: outputs keep their size at any width and depth. The con
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -95,11 +94,18 @@ class Network:
     def value(self, theta: Tensor, X: Tensor) -> Tensor:
         """h at X (n, d) for each of the k networks, shape (k, n), differentiable in X and theta."""
         *hidden, last = self.layers(theta)
+        return (self._through(hidden, X) @ last)[..., 0]
+
+    def hidden(self, theta: Tensor, X: Tensor) -> Tensor:
+        """Outputs of the last hidden layer at X (n, d), shape (k, n, m), differentiable in both."""
+        return self._through(self.layers(theta)[:-1], X)
+
+    def _through(self, hidden: list[Tensor], X: Tensor) -> Tensor:
         bend = torch.sin if self.activation == "sine" else torch.tanh
-        a = torch.cat([X, torch.ones_like(X[:, :1])], dim=1).expand(len(theta), -1, -1)
+        a = torch.cat([X, torch.ones_like(X[:, :1])], dim=1).expand(len(hidden[0]), -1, -1)
         for weights in hidden:
             a = bend(a @ weights)
-        return (a @ last)[..., 0]
+        return a
 
     def streams(self, theta: Tensor, X: Tensor, forms: Tensor) -> Streams:
         """h, its gradient and its second derivatives along quadratic forms, in one pass over all points.
@@ -109,8 +115,22 @@ class Network:
             X: Points, shape (n, d).
             forms: Symmetric or triangular matrices C_s, shape (s, n, d, d), or (s, 1, d, d) where they do not change
                 with the point.
+
+        With L2 = sum_ij C_ij d_i d_j at a fixed point, L2 psi(z) = psi''(z) sum_ij C_ij z_i z_j + psi'(z) L2 z, so one
+        second-order stream for each form suffices, however many second derivatives the form mixes.
         """
-        return self._outputs(self._propagate(theta, X, forms, _bend)[-1])
+        n, d = X.shape
+        a = torch.zeros(1 + d + len(forms), n, d + 1, dtype=X.dtype, device=X.device)
+        a[0, :, :d] = X
+        a[0, :, d] = 1.0
+        a[torch.arange(1, d + 1), :, torch.arange(d)] = 1.0
+        a = a.expand(len(theta), -1, -1, -1)
+        *hidden, last = self.layers(theta)
+        for matrix in hidden:
+            z = (a.flatten(1, 2) @ matrix).reshape(*a.shape[:3], -1)
+            a = _bend(z, forms + forms.mT, self.activation)
+        rows = (a.flatten(1, 2) @ last).reshape(a.shape[:3]).mT
+        return Streams(value=rows[..., 0], gradient=rows[..., 1 : d + 1], second=rows[..., d + 1 :])
 
     def hessian(self, theta: Tensor, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """h (k, n), its gradient (k, n, d) and its Hessian (k, n, d, d) at X (n, d)."""
@@ -120,111 +140,18 @@ class Network:
         place[rows, columns] = place[columns, rows] = torch.arange(len(rows))
         return out.value, out.gradient, out.second[..., place]
 
-    def _outputs(self, last: Tensor) -> Streams:
-        d = self.inputs
-        rows = last[..., 0].mT
-        return Streams(value=rows[..., 0], gradient=rows[..., 1 : d + 1], second=rows[..., d + 1 :])
-
-    def _propagate(
-        self, theta: Tensor, X: Tensor, forms: Tensor, bend: Callable[[Tensor, Tensor, Activation], Tensor]
-    ) -> list[Tensor]:
-        """Inputs and outputs of each linear layer: a_0, z_1, a_1, z_2, ..., z_L, each (k, 1 + d + s, n, m).
-
-        With L2 = sum_ij C_ij d_i d_j at a fixed point, L2 psi(z) = psi''(z) sum_ij C_ij z_i z_j + psi'(z) L2 z, so one
-        second-order stream for each form suffices, however many second derivatives the form mixes.
-        """
-        n, d = X.shape
-        inputs = torch.zeros(1 + d + len(forms), n, d + 1, dtype=X.dtype, device=X.device)
-        inputs[0, :, :d] = X
-        inputs[0, :, d] = 1.0
-        inputs[torch.arange(1, d + 1), :, torch.arange(d)] = 1.0
-        passed = [inputs.expand(len(theta), -1, -1, -1)]
-        weights, twice = self.layers(theta), forms + forms.mT
-        for number, matrix in enumerate(weights):
-            a = passed[-1]
-            z = (a.flatten(1, 2) @ matrix).reshape(*a.shape[:3], -1)
-            passed.append(z)
-            if number < self.depth:
-                passed.append(bend(z, twice, self.activation))
-        return passed
-
-    def jacobian(self, passed: list[Tensor], rows: Tensor) -> Tensor:
-        """Derivatives by theta of one number per point, shape (k, n, p), from one reverse pass.
-
-        Args:
-            passed: Layer values that ``propagated`` returned, with their graph.
-            rows: The numbers, shape (k, n), each a function of its own point's streams only.
-
-        The streams of different points do not mix, so the gradient of the sum by the layer outputs holds every point's
-        sensitivities B, and its row of layer l is the sum over streams of B a^T.
-        """
-        linear = passed[1::2]
-        sensitivities = torch.autograd.grad(rows.sum(), linear, retain_graph=True, allow_unused=True)
-        factors = [self.frequency, *[1.0] * self.depth]
-        parts = []
-        for a, b, shape, factor in zip(passed[0::2], sensitivities, self.shapes, factors, strict=True):
-            outer = torch.einsum("ktno,ktni->knoi", b, a.detach())
-            parts.append(outer.flatten(2) * (factor / math.sqrt(shape[1])))
-        return torch.cat(parts, dim=-1)
-
-    def propagated(self, theta: Tensor, X: Tensor, forms: Tensor) -> tuple[Streams, list[Tensor]]:
-        """Streams as from ``streams``, and the layers' values for ``jacobian``; faster, and differentiable once."""
-        passed = self._propagate(theta, X, forms, _bend_once)
-        return self._outputs(passed[-1]), passed
-
 
 def _bend(z: Tensor, twice: Tensor, kind: Activation) -> Tensor:
     """psi(z), psi' z_i and psi' L_s z + psi'' sum_ij C_s,ij z_i z_j of streams (k, 1 + d + s, n, m), by C_s + C_s^T."""
     d = twice.shape[-1]
     value, slope, bend, _ = derivatives(z[:, 0], kind)
     first = z[:, 1 : d + 1]
-    quadratic = 0.5 * (first[:, None] * _sums(first, twice)).sum(2)
+    quadratic = 0.5 * (first[:, None] * stream_sums(first, twice)).sum(2)
     second = slope[:, None] * z[:, d + 1 :] + bend[:, None] * quadratic
     return torch.cat([value[:, None], slope[:, None] * first, second], dim=1)
 
 
-def _bend_once(z: Tensor, twice: Tensor, kind: Activation) -> Tensor:
-    """Result of ``_bend`` computed by ``_Bend``."""
-    bent: Tensor = _Bend.apply(z, twice, kind)  # type: ignore[no-untyped-call]
-    return bent
-
-
-class _Bend(torch.autograd.Function):
-    """Form of ``_bend`` with its reverse pass written out: a training step then uses half the arrays.
-
-    With w_s,i = sum_j (C_s + C_s^T)_ij z_j, the form is sum_i z_i w_s,i / 2 and its derivative by z_i is w_s,i.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, twice: Tensor, kind: Activation) -> Tensor:
-        """Result from streams (k, T, n, m) and symmetrised forms (s, n | 1, d, d)."""
-        d = twice.shape[-1]
-        value, slope, bend, third = derivatives(z[:, 0], kind)
-        first = z[:, 1 : d + 1]
-        sums = _sums(first, twice)
-        quadratic = 0.5 * (first[:, None] * sums).sum(2)
-        found = torch.empty_like(z)
-        found[:, 0] = value
-        torch.mul(z[:, 1:], slope[:, None], out=found[:, 1:])
-        found[:, d + 1 :].addcmul_(quadratic, bend[:, None])
-        ctx.save_for_backward(z, slope, bend, third, sums, quadratic)
-        return found
-
-    @staticmethod
-    def backward(ctx: Any, after: Tensor) -> tuple[Tensor, None, None]:
-        """Sensitivities to z from those to the result."""
-        z, slope, bend, third, sums, quadratic = ctx.saved_tensors
-        d = sums.shape[2]
-        own = after[:, d + 1 :]
-        found = after * slope[:, None]
-        found[:, 0] += bend * (after[:, 1:] * z[:, 1:]).sum(1) + third * (own * quadratic).sum(1)
-        weighted = own * bend[:, None]
-        for s in range(own.shape[1]):
-            found[:, 1 : d + 1].addcmul_(weighted[:, s : s + 1], sums[:, s])
-        return found, None, None
-
-
-def _sums(first: Tensor, twice: Tensor) -> Tensor:
+def stream_sums(first: Tensor, twice: Tensor) -> Tensor:
     """sum_j (C_s + C_s^T)_ij z_j for z (k, d, n, m) and symmetrised forms (s, n | 1, d, d): (k, s, d, n, m)."""
     if twice.shape[1] > 1:
         return torch.einsum("snij,kjnm->ksinm", twice, first)

@@ -1,18 +1,21 @@
 """Networks trained on results and on the residual of an equation: the rows of their loss, and their posterior."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.networks.layer_rows import Forwards, LayerRows, Places
 from fieldcraft.models.networks.perceptron import Network, Streams
 from fieldcraft.models.observations import Scaling
 from fieldcraft.models.physics_informed.residuals import LinearResidual, Residual
 from fieldcraft.models.surrogate import Function
 
 _NOTHING = torch.zeros(0, dtype=torch.float64)
+# Collocation points whose streams stay in a processor's cache.
+_BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -100,31 +103,51 @@ class ResidualLoss:
         self.nu = factors.nu
         self.root = factors.weight**0.5
         self.ridge = factors.ridge
+        self.capturable = isinstance(residual, LinearResidual)
         self.anchor = fixed.anchor
         self.targets = targets + fixed.data_noise
         self.shift = fixed.residual_noise
-        self.points = torch.cat([X, residual.points])
-        self.forms = residual.forms
-        if residual.forms.shape[1] > 1:
-            # Data rows use no second derivative: any form serves there.
-            idle = residual.forms[:, :1].expand(-1, self.n, -1, -1)
-            self.forms = torch.cat([idle, residual.forms], dim=1)
-        self.offset = self._tangent_rows(fixed) if len(fixed.tangent) else torch.zeros_like(self.targets[:, :0])
+        self.places = Places.of(X, residual.points, residual.forms)
+        self.offset = self._tangent_rows(fixed) if len(fixed.tangent) else None
+        self._blocks = self._split_points(X, targets, fixed, factors)
 
     def rows(self, theta: Tensor) -> Tensor:
         """Rows at theta (k, F p), shape (k, n + E r)."""
-        streams, _ = self.network.propagated(self._split(theta), self.points, self.forms)
-        return self._rows(*self._data_and_residuals(streams))
+        outputs = self.places.outputs(self.network, self._split(theta))
+        return self._rows(outputs, self.residual.rows(self._streams(outputs)))
 
-    def linearised(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows (k, n + E r) and their Jacobian (k, n + E r, F p)."""
-        with torch.enable_grad():
-            start = self._split(theta).detach().requires_grad_()
-            streams, passed = self.network.propagated(start, self.points, self.forms)
-            data, missed = self._data_and_residuals(streams)
-            jacobian = self._jacobian(passed, data, missed)
-            rows = self._rows(data, missed)
-        return rows.detach(), jacobian
+    def linearised(self, theta: Tensor) -> tuple[Tensor, LayerRows]:
+        """Rows (k, n + E r) and their derivatives by theta."""
+        passed = self.places.forwards(self.network, self._split(theta))
+        missed, slopes = self.residual.linearised(self._streams(passed.outputs))
+        return self._rows(passed.outputs, missed), self._derivatives(passed, slopes)
+
+    def slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum of the squared rows (k,), and half its gradient (k, F p), block by block."""
+        found = [block._own_slope(theta) for block in self._blocks]
+        squares, halves = zip(*found, strict=True)
+        return sum(squares[1:], start=squares[0]), sum(halves[1:], start=halves[0])
+
+    def _own_slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        passed = self.places.forwards(self.network, self._split(theta))
+        missed, slopes = self.residual.linearised(self._streams(passed.outputs))
+        rows = self._rows(passed.outputs, missed)
+        later = torch.unflatten(rows[:, None, self.n :], 2, (-1, 1, missed.shape[2]))
+        leaving = self._leaving((later * slopes).sum(2, keepdim=True), rows[:, : self.n])
+        return rows.square().sum(-1), passed.backwards(leaving, self.residual.fields).summed()
+
+    def _split_points(self, X: Tensor, targets: Tensor, fixed: Fixed, factors: Factors) -> "list[ResidualLoss]":
+        """The loss as a sum over blocks of collocation points, whose streams stay in the cache; results come first."""
+        r, residual = len(self.residual.points), self.residual
+        if r <= _BLOCK or X.is_cuda or not isinstance(residual, LinearResidual):
+            return [self]
+        found = []
+        for begin in range(0, r, _BLOCK):
+            points, n = slice(begin, begin + _BLOCK), 0 if begin else self.n
+            noise = torch.unflatten(fixed.residual_noise, 1, (-1, r))[..., points].flatten(1)
+            own = replace(fixed, data_noise=fixed.data_noise[:, :n], residual_noise=noise)
+            found.append(ResidualLoss(self.network, X[:n], targets[:n], residual.at(points), own, factors))
+        return found
 
     def metrics(self, theta: Tensor) -> dict[str, float]:
         """Root mean square of the misfit of the data (target sd) and of the residual (relative), over all trainings."""
@@ -136,45 +159,37 @@ class ResidualLoss:
         """Weights (k, F p) as those of k F networks, (k F, p)."""
         return theta.reshape(-1, self.network.size)
 
-    def _rows(self, data: Tensor, missed: Tensor) -> Tensor:
-        residuals = self.root * (missed.flatten(1) + self.shift)
-        rows = torch.cat([data - self.targets, residuals], dim=1)
-        return rows + self.offset if self.offset.shape[1] else rows
+    def _rows(self, outputs: Tensor, missed: Tensor) -> Tensor:
+        """Rows from the streams of h (k F, n + T r) and the residuals (k, E, r)."""
+        data = self.nu * outputs[:: self.residual.fields, : self.n] - self.targets
+        rows = torch.cat([data, self.root * (missed.flatten(1) + self.shift)], dim=1)
+        return rows if self.offset is None else rows + self.offset
 
-    def _data_and_residuals(self, streams: Streams) -> tuple[Tensor, Tensor]:
-        """nu F at the data (k, n), and N[nu F] - g of each equation (k, E, r)."""
-        later = self._later(streams)
-        return self._observed(streams), self.residual.rows(later)
-
-    def _observed(self, streams: Streams) -> Tensor:
-        return self.nu * streams.value[:: self.residual.fields, : self.n]
-
-    def _later(self, streams: Streams) -> Streams:
+    def _streams(self, outputs: Tensor) -> Streams:
         """nu F and its derivatives at the collocation points, (k, F, r, ...)."""
-        fields, n = self.residual.fields, self.n
-        parts = (streams.value, streams.gradient, streams.second)
-        return Streams(*(self.nu * part[:, n:].reshape(-1, fields, *part[:, n:].shape[1:]) for part in parts))
+        d, fields = self.network.inputs, self.residual.fields
+        parts = torch.unflatten(
+            torch.unflatten((self.nu * outputs[:, self.n :]), 1, (self.places.count, -1)), 0, (-1, fields)
+        ).mT
+        return Streams(value=parts[..., 0], gradient=parts[..., 1 : d + 1], second=parts[..., d + 1 :])
 
-    def _jacobian(self, passed: list[Tensor], data: Tensor, missed: Tensor) -> Tensor:
-        """Derivatives of all rows by theta, (k, n + E r, F p): one reverse pass for each equation."""
-        blocks = []
-        for e, residual in enumerate(missed.unbind(1)):
-            rows = torch.cat([data, self.root * residual], dim=1)
-            found = self.network.jacobian(passed, rows)  # (k F, n + r, p)
-            # To (k, n + r, F p); the data rows are kept once.
-            block = found.reshape(len(data), -1, *found.shape[1:]).transpose(1, 2).flatten(2)
-            blocks.append(block if e == 0 else block[:, self.n :])
-        return torch.cat(blocks, dim=1)
+    def _derivatives(self, passed: Forwards, slopes: Tensor) -> LayerRows:
+        """Derivatives of the rows, from those of the residuals by the streams of nu F, (k, F, E, T, r)."""
+        return passed.backwards(self._leaving(slopes, torch.ones_like(self.targets)), self.residual.fields)
+
+    def _leaving(self, slopes: Tensor, values: Tensor) -> Tensor:
+        """Derivatives by the streams of h (k F, n + E T r) from those by nu F (k, n) and of the residuals."""
+        found = slopes.new_zeros(len(slopes) * self.residual.fields, self.n + slopes[0, 0].numel())
+        found[:: self.residual.fields, : self.n] = self.nu * values
+        found[:, self.n :] = self.nu * self.root * slopes.flatten(2).flatten(0, 1)
+        return found
 
     def _tangent_rows(self, fixed: Fixed) -> Tensor:
         """The tangent term's part of the rows; it is linear, so its N-image is J(theta_0) theta_0'."""
         assert isinstance(self.residual, LinearResidual)  # an exact draw of another is refused before any fit
-        with torch.enable_grad():
-            start = self._split(fixed.anchor).detach().clone().requires_grad_()
-            streams, passed = self.network.propagated(start, self.points, self.forms)
-            image = self.residual.image(self._later(streams))
-            jacobian = self._jacobian(passed, self._observed(streams), image)
-        return (jacobian @ fixed.tangent[..., None])[..., 0]
+        passed = self.places.forwards(self.network, self._split(fixed.anchor))
+        slopes = self.residual.linearised(self._streams(passed.outputs))[1]
+        return self._derivatives(passed, slopes).along(fixed.tangent)
 
 
 @dataclass(frozen=True)

@@ -198,9 +198,20 @@ class LinearResidual:
         """Number F of fields: the target and the auxiliary ones."""
         return self.zeroth.shape[1]
 
+    def at(self, points: slice) -> "LinearResidual":
+        """The residuals at some of the points."""
+        forms = self.forms if self.forms.shape[1] == 1 else self.forms[:, points]
+        zeroth, first, second = (part[:, :, points] for part in (self.zeroth, self.first, self.second))
+        return LinearResidual(self.points[points], forms, zeroth, first, second, self.source[:, points])
+
     def rows(self, streams: Streams) -> Tensor:
         """N - g of each equation from streams (k, F, r, ...), shape (k, E, r)."""
         return self.image(streams) - self.source
+
+    def linearised(self, streams: Streams) -> tuple[Tensor, Tensor]:
+        """Rows (k, E, r), and their derivatives by the T streams of each field, (k, F, E, T, r)."""
+        slopes = torch.cat([self.zeroth[..., None], self.first, self.second], dim=-1).permute(1, 0, 3, 2)
+        return self.rows(streams), slopes.expand(len(streams.value), -1, -1, -1, -1)
 
     def image(self, streams: Streams) -> Tensor:
         """N of each equation from streams (k, F, r, ...), shape (k, E, r)."""
@@ -235,6 +246,17 @@ class GeneralResidual:
             found.append(torch.stack([image - source for image, source in zip(images, sources, strict=True)]))
         return torch.stack(found) / (self.scales[:, None] * self.scaling.sd)
 
+    def linearised(self, streams: Streams) -> tuple[Tensor, Tensor]:
+        """Rows (k, E, r), and their derivatives by the T streams of each field, (k, F, E, T, r)."""
+        with torch.enable_grad():
+            parts = [part.clone().requires_grad_() for part in (streams.value, streams.gradient, streams.second)]
+            rows = self.rows(Streams(*parts))
+            found = []
+            for row in rows.unbind(1):
+                value, *others = torch.autograd.grad(row.sum(), parts, retain_graph=True, materialize_grads=True)
+                found.append(torch.cat([value[..., None], *others], dim=-1).mT)
+        return rows.detach(), torch.stack(found, dim=2)
+
     def _jets(self, values: Tensor, gradients: Tensor, seconds: Tensor) -> tuple[Jet, ...]:
         """Physical jets of one network's fields, from (F, r, ...)."""
         d = self.points.shape[1]
@@ -262,16 +284,14 @@ def linearised_rows(physics: Physics, scaling: Scaling, at: Streams) -> tuple[Li
         scaling: Scaling of the targets.
         at: Jets of the fields f_0 there, (1, F, r, ...), the second derivatives along ``hessian_forms``.
     """
-    general = _general(physics, scaling)
-    streams = Streams(*(part.clone().requires_grad_() for part in (at.value, at.gradient, at.second)))
-    rows = general.rows(streams)[0]
-    parts = (streams.value, streams.gradient, streams.second)
+    general, d = _general(physics, scaling), physics.points.shape[1]
+    rows, slopes = general.linearised(at)
+    streams = torch.cat([at.value[..., None], at.gradient, at.second], dim=-1)[0].mT
     found = []
-    for row, scale in zip(rows, general.scales.tolist(), strict=True):
-        slopes = torch.autograd.grad(row.sum(), parts, retain_graph=True, materialize_grads=True)
-        image = slopes[0] * parts[0] + (slopes[1] * parts[1]).sum(-1) + (slopes[2] * parts[2]).sum(-1)
-        source = (image.sum((0, 1)) - row).detach().numpy()
-        blocks = tuple(_block(*(slope[0, i].numpy() for slope in slopes)) for i in range(general.fields))
+    for row, slope, scale in zip(rows[0], slopes[0].unbind(1), general.scales.tolist(), strict=True):
+        source = ((slope * streams).sum((0, 1)) - row).detach().numpy()
+        parts = (part.numpy() for part in slope)
+        blocks = tuple(_block(part[0], part[1 : 1 + d].T, part[1 + d :].T) for part in parts)
         found.append(LinearRow(blocks, source, scale))
     return tuple(found)
 

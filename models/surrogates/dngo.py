@@ -11,7 +11,7 @@ from torch import Tensor
 from fieldcraft.models.linear.basis_evidence import choose_prior
 from fieldcraft.models.linear.feature_posterior import FeaturePosterior
 from fieldcraft.models.linear.linear_model import LinearModel
-from fieldcraft.models.networks.ensembles import Training, metrics_of, passes
+from fieldcraft.models.networks.ensembles import Training, metrics_of
 from fieldcraft.models.networks.perceptron import Activation, Network
 from fieldcraft.models.numerics.digests import refuse_other_data
 from fieldcraft.models.observations import Observations
@@ -106,7 +106,7 @@ def _last_layer(network: Network, theta: Tensor) -> Function:
     """Function from points (n, d) to the last hidden layer's outputs and a constant, shape (n, width + 1)."""
 
     def features(X: Tensor) -> Tensor:
-        activations = passes(network, theta, X)[-2][0, 0]
+        activations = network.hidden(theta, X)[0]
         return torch.cat([activations, torch.ones_like(X[:, :1])], dim=1)
 
     return features

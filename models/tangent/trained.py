@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fieldcraft.models.networks.training import Schedule
+from fieldcraft.models.networks.least_squares import Schedule
 from fieldcraft.models.numerics.checks import refuse_non_positive
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.randomness import torch_generator

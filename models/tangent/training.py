@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.linear.conditioning import Factor
-from fieldcraft.models.networks.training import Schedule, State, attempt
+from fieldcraft.models.networks.least_squares import Schedule, State
+from fieldcraft.models.networks.training import attempt
 from fieldcraft.models.numerics.devices import device
 from fieldcraft.models.surrogate import Report
 from fieldcraft.models.tangent.features import Passes, combine, gram, project
@@ -115,17 +116,16 @@ class _Rows:
         return gram(self.passes, self.passes)
 
     def along(self, directions: Tensor) -> Tensor:
-        return project(self.passes, directions[..., 0])[..., None]
+        return project(self.passes, directions)
 
     def combined(self, weights: Tensor) -> Tensor:
-        return combine(self.passes, weights[..., 0])[..., None]
-
-    def slope(self, rows: Tensor) -> Tensor:
-        return combine(self.passes, rows)
+        return combine(self.passes, weights)
 
 
 class TangentLoss:
-    """The loss of ``Family`` over results (see ``models.networks.training.LeastSquares``)."""
+    """The loss of ``Family`` over results (see ``models.networks.least_squares``)."""
+
+    capturable = False  # its kernel brings numbers from the host
 
     def __init__(self, family: Family, X: Tensor, y: Tensor, noise: float) -> None:
         """Lay out the rows for encoded X (n, d) and targets y (n,), on the family's device."""
@@ -144,6 +144,11 @@ class TangentLoss:
         passes = kernel.network.passes(theta[:, :-1], self.X / kernel.scales)
         return self.rows(theta), _Rows(kernel.joined(passes, self._factors))
 
+    def slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum of the squared rows (k,), and half its gradient (k, p + 1)."""
+        rows, jacobian = self.linearised(theta)
+        return rows.square().sum(-1), jacobian.combined(rows)
+
     def closed_form(self) -> tuple[Tensor, Tensor]:
         """The linear model's minimiser (k, p + 1) and its loss (k,).
 
@@ -153,7 +158,7 @@ class TangentLoss:
         rows, jacobian = self.linearised(self.anchor)
         solved = Factor.of(jacobian.gram(), self.ridge).solve(rows)
         # Of the ridge regression's rows, ridge * solved is left, and the weights have moved by J^T solved.
-        return self.anchor - jacobian.slope(solved), self.ridge * (rows * solved).sum(-1)
+        return self.anchor - jacobian.combined(solved), self.ridge * (rows * solved).sum(-1)
 
 
 def trained(
@@ -168,7 +173,7 @@ def trained(
     """Train all networks together, or go on from the checkpoint ``start``.
 
     Returns:
-        ``models.networks.training.State`` as tensors, and ``linear``, shape (k,): 1 for a network whose training
+        ``models.networks.least_squares.State`` as tensors, and ``linear``, shape (k,): 1 for a network whose training
         diverged for good and whose weights are those of the closed form, which is finite.
 
     Raises:

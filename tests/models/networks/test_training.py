@@ -4,12 +4,31 @@ import math
 import pytest
 import torch
 
-from fieldcraft.models.networks.training import Schedule, State, train
+from fieldcraft.models.networks.least_squares import Schedule, State
+from fieldcraft.models.networks.training import train
 from fieldcraft.models.surrogate import no_report
+
+
+class Written:
+    """A Jacobian (k, N, p) as a matrix."""
+
+    def __init__(self, matrix):
+        self.matrix = matrix
+
+    def gram(self):
+        return self.matrix @ self.matrix.mT
+
+    def along(self, directions):
+        return (self.matrix @ directions[..., None])[..., 0]
+
+    def combined(self, weights):
+        return (weights[:, None] @ self.matrix)[:, 0]
 
 
 class Problem:
     """Rows a function of theta; the Jacobian by automatic differentiation."""
+
+    capturable = False
 
     def __init__(self, function, anchor, ridge=0.0):
         self.function, self.anchor, self.ridge = function, anchor, ridge
@@ -19,7 +38,13 @@ class Problem:
 
     def linearised(self, theta):
         jacobian = torch.stack([torch.func.jacrev(self.function)(row) for row in theta])
-        return self.rows(theta), jacobian
+        return self.rows(theta), Written(jacobian)
+
+    def slope(self, theta):
+        theta = theta.detach().requires_grad_()
+        squares = self.rows(theta).square().sum(-1)
+        (slope,) = torch.autograd.grad(squares.sum(), theta)
+        return squares.detach(), slope / 2
 
 
 def numbers(*shape, seed=0):
@@ -146,6 +171,10 @@ class Several(Problem):
     def rows(self, theta):
         return torch.stack([function(row) for function, row in zip(self.functions, theta, strict=True)])
 
+    def linearised(self, theta):
+        each = zip(self.functions, theta, strict=True)
+        return self.rows(theta), Written(torch.stack([torch.func.jacrev(function)(row) for function, row in each]))
+
 
 def test_networks_of_which_some_overflow_end_where_each_ends_alone_bit_for_bit():
     plan = schedule(steps=6, rate=2000.0, decay=0.5)
@@ -171,3 +200,96 @@ def test_the_weights_that_the_last_adam_step_leaves_are_judged_and_their_loss_is
     state = run(problem, schedule(steps=1, rate=0.6))
     assert state.restarts == 1
     assert float(state.loss) == pytest.approx(0.85**2, rel=1e-6)
+
+
+def valley(theta):
+    """Rosenbrock's rows, ten times as steep: their squares fall along a parabola."""
+    return torch.stack([100 * (theta[1] - theta[0] ** 2), 1 - theta[0]])
+
+
+def still(theta):
+    """Rows whose squares fall to one and no further."""
+    return torch.stack([theta[0], 1 + theta[1] ** 2])
+
+
+def steps_of(problem, plan):
+    """Steps until the end, the last state and every checkpoint."""
+    kept = []
+    state = run(problem, plan, report=lambda step, metrics, checkpoint: kept.append(checkpoint()))
+    return len(kept), state, kept
+
+
+def test_a_training_ends_ten_steps_after_its_loss_fell_by_the_share_for_the_last_time():
+    problem = Problem(still, numbers(1, 2, seed=4))
+    count, state, kept = steps_of(problem, schedule(refinements=100, share=0.1))
+    losses = [float(each["loss"]) for each in kept]
+    marks, last = [0], losses[0]
+    for i, loss in enumerate(losses):
+        if loss < 0.9 * last:
+            marks, last = [*marks, i], loss
+    assert count == marks[-1] + 11
+    assert float(state.loss) == pytest.approx(1.0, rel=1e-2)
+    assert steps_of(problem, schedule(refinements=100, share=1e-6))[0] > count
+    assert not state.moving.any()
+
+
+def test_a_loss_of_zero_to_rounding_ends_its_training_at_once():
+    problem = Problem(lambda theta: torch.sin(theta), numbers(1, 3, seed=4))
+    count, state, _ = steps_of(problem, schedule(refinements=100))
+    assert count < 15
+    assert float(state.loss) < 3e-24
+
+
+@pytest.mark.parametrize("curved", [False, True])
+def test_a_training_that_stalls_is_resumed_from_every_checkpoint_in_the_same_bits(curved):
+    problem = Several([valley, still], torch.tensor([[-1.2, 1.0], [0.3, 0.6]], dtype=torch.float64))
+    plan = schedule(steps=2, refinements=150, share=0.1, curved=curved)
+    count, state, kept = steps_of(problem, plan)
+    assert 12 < count < 152
+    assert any(float(a["damping"][0]) < float(b["damping"][0]) for a, b in itertools.pairwise(kept))  # a refused step
+    for checkpoint in kept[:: 1 if curved else 8]:
+        resumed = run(problem, plan, State.of(checkpoint, problem.anchor))
+        for name, tensor in state.tensors().items():
+            assert torch.equal(tensor, resumed.tensors()[name]), name
+
+
+def test_a_network_that_has_stalled_stays_while_others_go_on():
+    anchors = torch.tensor([[0.3, 0.6], [-1.2, 1.0]], dtype=torch.float64)
+    plan = schedule(refinements=60, share=0.1)
+    count, alone, _ = steps_of(Several([still], anchors[:1]), plan)
+    longer, both, _ = steps_of(Several([still, valley], anchors), plan)
+    assert longer > count
+    torch.testing.assert_close(both.theta[:1], alone.theta, rtol=0, atol=1e-12)
+
+
+def test_a_checkpoint_that_counts_no_stalled_steps_is_gone_on_from():
+    problem, plan = Problem(valley, numbers(1, 2, seed=5)), schedule(refinements=60, share=0.1)
+    kept = steps_of(problem, plan)[2]
+    earlier = {name: tensor for name, tensor in kept[3].items() if name not in ("mark", "stalled")}
+    state = run(problem, plan, State.of(earlier, problem.anchor))
+    assert state.step > 4
+    assert float(state.loss) == pytest.approx(float(kept[-1]["loss"]), abs=1e-20)
+
+
+def test_the_correction_is_half_the_second_derivative_along_the_step_through_the_damped_system():
+    theta, damping = torch.tensor([[0.4, 0.16]], dtype=torch.float64), 10.0
+    problem = Problem(valley, theta + 0.2, ridge=0.3)
+    begun = State.of({**State.begin(theta).tensors(), "damping": torch.full((1,), damping).double()}, theta)
+    found = run(problem, schedule(refinements=1, curved=True), begun).theta[0]
+    J, rows = torch.func.jacrev(valley)(theta[0]), valley(theta[0])
+    system = J.T @ J + (0.3 + damping) * torch.eye(2, dtype=torch.float64)
+    move = -torch.linalg.solve(system, J.T @ rows + 0.3 * (theta - problem.anchor)[0])
+    hessians = torch.func.jacfwd(torch.func.jacrev(valley))(theta[0])
+    turn = -0.5 * torch.linalg.solve(system, J.T @ (hessians @ move @ move))
+    assert float(turn.norm()) > 1e-3
+    assert float(turn.norm()) < 0.375 * float(move.norm())
+    torch.testing.assert_close(found, theta[0] + move + turn, rtol=0, atol=1e-11)
+    plain = run(problem, schedule(refinements=1), begun).theta[0]
+    torch.testing.assert_close(plain, theta[0] + move, rtol=0, atol=1e-12)
+
+
+def test_the_correction_shortens_the_way_along_a_bent_valley():
+    problem = Problem(valley, torch.tensor([[-1.2, 1.0]], dtype=torch.float64))
+    plain, corrected = (steps_of(problem, schedule(refinements=200, curved=curved)) for curved in (False, True))
+    assert float(corrected[1].loss) < 1e-20
+    assert corrected[0] < 0.5 * plain[0]

@@ -281,8 +281,7 @@ def test_exact_draws_of_wide_networks_are_draws_from_the_joint_process():
     Z = points(2)
     together = torch.cat([torch.tensor(data.X), Z])
     loss = ResidualLoss(network, together, torch.zeros(5, dtype=torch.float64), missed, plain, factors)
-    jacobian = loss.linearised(plain.anchor)[1]
-    gram = (jacobian @ jacobian.mT).mean(0)
+    gram = loss.linearised(plain.anchor)[1].gram().mean(0)
     noise = float(data.noise_variance) * torch.tensor([1.0, 1.0, 1.0, 2.0, 2.0, 2.0], dtype=torch.float64)
     seen, wanted = [0, 1, 2, 5, 6, 7], [3, 4]
     target = torch.cat([torch.tensor(data.targets), missed.source[0]])

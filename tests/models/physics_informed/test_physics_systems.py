@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fieldcraft.models.networks.perceptron import Network, hessian_forms
+from fieldcraft.models.networks.perceptron import Network, Streams, hessian_forms
 from fieldcraft.models.observations import Observations, Physics, Scaling
 from fieldcraft.models.physics_informed.functionals import joint_rows
 from fieldcraft.models.physics_informed.joint_posterior import condition
@@ -132,9 +132,19 @@ def test_the_jacobian_of_a_system_is_that_of_automatic_differentiation():
     loss = ResidualLoss(network, X, y, missed, Fixed.plain(theta, 2, 6), Factors(nu=1.3, weight=0.4, ridge=0.0))
     rows, jacobian = loss.linearised(theta)
     torch.testing.assert_close(rows, loss.rows(theta))
+    unit = torch.eye(8, dtype=torch.float64).expand(2, -1, -1)
+    written = torch.stack([jacobian.combined(unit[:, i]) for i in range(8)], dim=1)
+
+    def plain(weights):
+        fields = weights.reshape(2, -1)
+        found = network.streams(fields, missed.points, missed.forms)
+        streams = Streams(*(1.3 * part[None] for part in (found.value, found.gradient, found.second)))
+        return torch.cat([1.3 * network.value(fields[:1], X)[0] - y, 0.4**0.5 * missed.rows(streams)[0].flatten()])
+
     for k in range(2):
-        expected = torch.autograd.functional.jacobian(lambda w: loss.rows(torch.stack([w, w]))[0], theta[k])
-        torch.testing.assert_close(jacobian[k], expected, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(rows[k], plain(theta[k]))
+        expected = torch.autograd.functional.jacobian(plain, theta[k])
+        torch.testing.assert_close(written[k], expected, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize(
