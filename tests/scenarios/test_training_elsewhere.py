@@ -39,7 +39,7 @@ algorithm:
 budget: {{trials: 3}}
 """
 SHORT = {"width": 8, "steps": 50}
-LONG = {"width": 24, "steps": 2500}  # some seconds, a checkpoint each
+LONG = {"width": 24, "steps": 5000}  # some seconds, a checkpoint each
 
 
 @pytest.fixture(scope="module")

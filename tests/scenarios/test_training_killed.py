@@ -14,11 +14,11 @@ from fieldcraft.storage.open_ledger import open_ledger
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-# 1,500 Adam steps on a small network: some seconds, a checkpoint each second.
+# 4,000 Adam steps on a small network: some seconds, a checkpoint each second.
 SPEC = (
     (HERE / "saddle.yaml")
     .read_text()
-    .replace("engine: basis, degree: 4", "engine: trained, width: 24, depth: 3, steps: 1500, refinements: 2")
+    .replace("engine: basis, degree: 4", "engine: trained, width: 24, depth: 3, steps: 4000, refinements: 2")
     .replace("kind: log_ei", "kind: thompson")
 )
 
@@ -57,7 +57,7 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_model_and_design(tmp_p
     reached = wait_for_checkpoint(process, broken)
     process.kill()
     process.wait()
-    assert 0 < int(reached) < 1500
+    assert 0 < int(reached) < 4000
     resumed = start(file, broken)
     # Had the training begun anew, its first checkpoint would be of an earlier step than the last before the kill.
     assert int(wait_for_checkpoint(resumed, broken, after=reached)) > int(reached)
