@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition.analytic import UpperConfidenceBound
 from kinds import is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.models.acquisitions.add_ucb import AddUCB
@@ -15,6 +14,7 @@ from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.models.maximizer import SAME
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.analytic import AnalyticScore
+from fieldcraft.models.scoring.criteria import Optimism
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.grouped_gp import GroupedGP
@@ -101,11 +101,7 @@ def separable(space):
 
 def broken(space):
     nothing = torch.empty(0, space.dimension, dtype=torch.float64)
-
-    def bound(model, points):
-        return UpperConfidenceBound(model, beta=math.nan, maximize=False)
-
-    return AnalyticScore(posterior(space)[0], nothing, bound, math.nan)
+    return AnalyticScore(posterior(space)[0], nothing, lambda _: Optimism(math.nan), math.nan)
 
 
 def cases():
