@@ -59,12 +59,13 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     campaign, trials = site.campaign, site.ledger.summaries(site.name)
     seen = seen_by(product, trials, site.ledger.campaign_results(site.name))
     data = data_of(campaign, product, seen, points_of(site, iteration))
-    posterior = campaign.algorithm.restore(data, as_state(site.fields.read(product.reference)))
+    state = as_state(site.fields.read(product.reference))
     pending = _unseen(campaign.space, trials, seen)
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
-    with computing_on(campaign.settings.device):
+    with computing_on(campaign.settings.device, len(data)):
+        posterior = campaign.algorithm.restore(data, state)
         found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
-    mean, sd = _prediction(posterior, found.X)
+        mean, sd = _prediction(posterior, found.X)
     base = _origin(site, iteration, "model", trials, Trained.of(product).data_digest, product)
     remarks = {**posterior.remarks, **found.remarks}
     base = base.model_copy(update={"remarks": remarks, "scores": scores_of(posterior.metrics)})

@@ -34,6 +34,7 @@ from fieldcraft.storage.records import FieldRef, Product, Result, TrialSummary
 if TYPE_CHECKING:
     import torch
 
+    from fieldcraft.models.numerics.devices import Computing
     from fieldcraft.models.observations import Observations
 
 SAVE_EVERY_S = 1.0  # an unfinished training loses about this much work; the numbers do not depend on it
@@ -189,14 +190,14 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
     from fieldcraft.models.numerics.devices import computing_on
 
     clock, settings, data = Clock(), site.campaign.settings, lesson.data
-    with computing_on(settings.device) as computing:
+    with computing_on(settings.device, len(data)) as computing:
         partial = _Unfinished(site.work / unfinished(iteration), data.digest, computing.kind)
         rng = stream(site.campaign.spec.seed, iteration, Use.TRAIN)
         posterior = site.campaign.algorithm.fit(data, rng, partial.load(), partial.report)
     reference = site.fields.write(f"{site.name}-model-{iteration}", as_dataset(posterior.state()))
     collocation = site.ledger.product(site.name, iteration, "collocate")
     points = collocation.reference if collocation else None
-    surrogate, trained = site.campaign.spec.algorithm.surrogate, _trained(trainer, computing.device)
+    surrogate, trained = site.campaign.spec.algorithm.surrogate, _trained(trainer, computing)
     made = Trained(
         surrogate=surrogate.model_dump(mode="json") if surrogate else None,
         data_digest=data.digest,
@@ -221,15 +222,13 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
     return _Model(iteration, made, reference, partial)
 
 
-def _trained(trainer: Trainer, device: str) -> Training:
+def _trained(trainer: Trainer, computing: "Computing") -> Training:
     """Record of the machine and the process that trained a model just now."""
-    import torch
-
     return Training(
         by=trainer.who,
         host=socket.gethostname(),
-        device=device,
-        threads=torch.get_num_threads(),
+        device=computing.device,
+        threads=computing.threads,
         fallback=trainer.fallback,
     )
 

@@ -62,7 +62,7 @@ class Places:
             slopes[1 + i, :, i] = 1.0
         values, twice = torch.cat([X, torch.ones_like(X[:, :1])], dim=1), forms + forms.mT
         own = twice.diagonal(dim1=-2, dim2=-1)
-        plain = bool((own.diag_embed() == twice).all())
+        plain = not len(forms) or bool((own.diag_embed() == twice).all())
         diagonal = own.mT[..., None].contiguous() if plain else None
         return cls(torch.cat([values, slopes.flatten(0, 1)]), twice, n, r, diagonal)
 

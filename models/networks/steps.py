@@ -61,7 +61,7 @@ class Steps:
         """Take the losses, and the numbers and sizes of the steps."""
         self.problem, self.schedule = problem, schedule
         self._fresh = State.begin(problem.anchor)
-        self._on_gpu = problem.anchor.device.type == "cuda"
+        self._on_cpu = problem.anchor.device.type == "cpu"
         self._model: _Model | None = None
         self._replay: _Replay | None = None
 
@@ -71,7 +71,7 @@ class Steps:
             every = self.schedule.report_every
             return self._descended(state, min(self.schedule.steps, (state.step // every + 1) * every))
         refined = state.step - self.schedule.steps
-        until = (refined // _UNSEEN + 1) * _UNSEEN if self._on_gpu else refined + 1
+        until = refined + 1 if self._on_cpu else (refined // _UNSEEN + 1) * _UNSEEN
         for _ in range(refined, min(until, self.schedule.refinements)):
             state = self.refined(state)
         return state
@@ -79,7 +79,7 @@ class Steps:
     def _descended(self, state: State, until: int) -> State:
         """Adam's steps up to number ``until``."""
         sizes = self._sizes(state, until)
-        if self._on_gpu and self.problem.capturable:
+        if self.problem.anchor.is_cuda and self.problem.capturable:
             if self._replay is None or self._replay.round != state.round:
                 self._replay = _Replay(self, state, sizes[0])
             state = self._replay.after(state, sizes)
@@ -148,7 +148,7 @@ class Steps:
         )
         settled = self._settled(state, after)
         # A refused step leaves the weights, and so the model, as they were. To ask a GPU would take longer.
-        same = not self._on_gpu and torch.equal(settled.theta, theta)
+        same = self._on_cpu and torch.equal(settled.theta, theta)
         self._model = replace(model, theta=settled.theta) if same else None
         return settled
 

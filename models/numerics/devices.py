@@ -1,17 +1,20 @@
-"""Devices for tensors: this module alone knows whether there is a CUDA device and whether it may be used.
+"""Devices for tensors, and threads: this module alone knows whether there is a CUDA device and whether it may be used.
 
 States, checkpoints and all results of a fit are on the CPU, wherever the fit was computed.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
+from threadpoolctl import threadpool_limits
 
 Choice = Literal["auto", "cpu", "cuda"]
+FEW = 1000
+"""Trials up to which one thread computes: a second gains little on an idle machine and costs much on a busy one."""
 
 
 @dataclass
@@ -20,10 +23,12 @@ class Computing:
 
     Args:
         choice: ``auto``: CUDA if torch finds it; ``cpu``: the CPU only; ``cuda``: CUDA is required.
+        threads: Number of threads.
         used: Types of the devices that were requested.
     """
 
     choice: Choice
+    threads: int
     used: set[str] = field(default_factory=set)
 
     @property
@@ -41,18 +46,27 @@ _computing: ContextVar[Computing | None] = ContextVar("computing", default=None)
 
 
 @contextmanager
-def computing_on(choice: Choice) -> Iterator[Computing]:
+def computing_on(choice: Choice, trials: int | None = None) -> Iterator[Computing]:
     """Run the block on the device of this choice, and note which devices were requested.
+
+    Args:
+        choice: Choice of device.
+        trials: Number of trials, up to ``FEW`` of which take one thread; None for the threads that the process has.
 
     Raises:
         ValueError: the choice is ``cuda`` and torch finds none.
     """
     device_type(choice)
-    computing = Computing(choice)
+    threads = torch.get_num_threads()
+    one = trials is not None and trials <= FEW
+    computing = Computing(choice, 1 if one else threads)
     token = _computing.set(computing)
     try:
-        yield computing
+        with threadpool_limits(1) if one else nullcontext():
+            torch.set_num_threads(computing.threads)
+            yield computing
     finally:
+        torch.set_num_threads(threads)
         _computing.reset(token)
 
 

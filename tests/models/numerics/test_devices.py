@@ -1,17 +1,21 @@
 """Where tensors are computed. torch's meta device stands in for a card: no numbers, but no mixing of devices either."""
 
+import io
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from fieldcraft.models.acquisitions.ucb import UCB
 from fieldcraft.models.maximizers.certified import Certified
 from fieldcraft.models.networks.ensembles import MisfitLoss
+from fieldcraft.models.networks.least_squares import Schedule, State
 from fieldcraft.models.networks.perceptron import Network
-from fieldcraft.models.networks.training import Schedule, State, _adam, _gauss_newton
-from fieldcraft.models.numerics.devices import computing_on, device
+from fieldcraft.models.networks.steps import Steps
+from fieldcraft.models.numerics.devices import FEW, computing_on, device
 from fieldcraft.models.observations import Observations, Physics
-from fieldcraft.models.physics_informed.engines import _moved
 from fieldcraft.models.physics_informed.residual_networks import Factors, Fixed, ResidualLoss, initial
 from fieldcraft.models.physics_informed.residuals import residual
 from fieldcraft.models.surrogate import no_report
@@ -36,20 +40,22 @@ def reading_loss(place):
 
 
 def residual_loss(place):
+    """On the CPU, then moved: it looks at its numbers once, when it is made, and the meta device has none."""
     fixed = Fixed.plain(initial(NETWORK, 3, 1, torch.Generator().manual_seed(0)), len(X), len(PHYSICS.points))
-    moved = _moved(fixed, place)
-    readings = torch.tensor(X).to(place), torch.tensor(DATA.targets).to(place)
-    equation = _moved(residual(PHYSICS, DATA.scaling), place)
-    return ResidualLoss(NETWORK, *readings, equation, moved, Factors(1.0, 1.0, 0.1))
+    readings = torch.tensor(X), torch.tensor(DATA.targets)
+    made = ResidualLoss(NETWORK, *readings, residual(PHYSICS, DATA.scaling), fixed, Factors(1.0, 1.0, 0.1))
+    torch.save(made, kept := io.BytesIO())
+    kept.seek(0)
+    return torch.load(kept, map_location=place, weights_only=False)
 
 
 @pytest.mark.parametrize("loss", [reading_loss, residual_loss])
 def test_a_step_of_training_stays_on_the_device_of_its_problem(loss):
     away, here = loss(META), loss(torch.device("cpu"))
     schedule = Schedule(steps=2, rate=0.01, decay=1.0, refinements=1)
-    for step in (lambda problem, state: _adam(problem, state, schedule), _gauss_newton):
-        moved = step(away, State.begin(away.anchor))
-        known = step(here, State.begin(here.anchor))
+    for first in (State.begin, lambda anchor: replace(State.begin(anchor), step=2)):  # by Adam, and by Gauss-Newton
+        moved = Steps(away, schedule).taken(first(away.anchor))
+        known = Steps(here, schedule).taken(first(here.anchor))
         for name in ("theta", "first", "second", "damping", "loss"):
             assert getattr(moved, name).device == META, name
             assert getattr(moved, name).shape == getattr(known, name).shape
@@ -57,8 +63,8 @@ def test_a_step_of_training_stays_on_the_device_of_its_problem(loss):
 
 def test_a_problem_that_is_left_behind_is_found_by_the_meta_device():
     left = MisfitLoss(NETWORK, torch.tensor(X), torch.tensor(DATA.targets), reading_loss(META).anchor, 0.1)
-    with pytest.raises(RuntimeError, match="not on the expected device meta"):
-        _adam(left, State.begin(left.anchor), Schedule(steps=2, rate=0.01, decay=1.0, refinements=1))
+    with pytest.raises(RuntimeError, match="to device meta"):
+        Steps(left, Schedule(steps=2, rate=0.01, decay=1.0, refinements=1)).taken(State.begin(left.anchor))
 
 
 def test_what_a_fit_used_is_noted_and_only_what_asks_for_a_device_uses_one():
@@ -67,6 +73,24 @@ def test_what_a_fit_used_is_noted_and_only_what_asks_for_a_device_uses_one():
         assert computing.used == set()
         NeuralGreedy(width=4, refinements=1).fit(DATA, np.random.default_rng(0), None, no_report)
     assert computing.used == {computing.kind}
+
+
+def test_few_trials_take_one_thread_of_every_library_and_the_others_those_there_are():
+    def threads():
+        return torch.get_num_threads(), {pool["num_threads"] for pool in threadpool_info()}
+
+    before = torch.get_num_threads()
+    try:
+        with threadpool_limits(2):
+            torch.set_num_threads(2)
+            with computing_on("cpu", FEW) as computing:
+                assert threads() == (1, {1}) and computing.threads == 1
+            assert threads() == (2, {2}), "afterwards they are as they were"
+            for many in (FEW + 1, None):
+                with computing_on("cpu", many) as computing:
+                    assert threads() == (2, {2}) and computing.threads == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_every_checkpoint_of_a_training_stands_on_the_cpu():
