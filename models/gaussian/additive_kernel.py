@@ -15,25 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fieldcraft.models.gaussian.hyperparameters import (
-    NOISE_SD,
-    SCALES,
-    SIZE_SD,
-    SIZES,
-    likeliest,
-    noise_prior,
-)
 from fieldcraft.models.gaussian.summed_process import drawn_terms
 from fieldcraft.models.linear.conditioning import Factor
-from fieldcraft.models.numerics.length_scales import STATIONARY_SD, encoded_mean
 from fieldcraft.models.observations import Array
 from fieldcraft.models.surrogate import Function
 
-_ROOT = math.sqrt(5.0)
+ROOT = math.sqrt(5.0)
+"""Factor of a distance in length scales in a Matern kernel of smoothness 5/2."""
+
 # Random Fourier features of the prior of one coordinate, and of the interaction.
 _FEATURES, _FULL_FEATURES = 128, 512
-# Mean of log b^2: an interaction of a tenth of the whole.
-_FULL_SIZE = math.log(0.1)
+# Numbers of a block of covariances.
+_BLOCK = 2**15
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,14 +60,29 @@ class AdditiveKernel:
 
     def __call__(self, A: Tensor, B: Tensor) -> Tensor:
         """k at A (a, d) and B (b, d), shape (a, b), differentiable in both."""
+        if torch.is_grad_enabled() and (A.requires_grad or B.requires_grad):
+            return self._differentiable(A, B)
+        # In place, in blocks that stay in the cache: a sixth of the time.
+        return torch.cat([self._fixed(rows, B) for rows in A.split(max(1, _BLOCK // max(1, len(B))))])
+
+    def _differentiable(self, A: Tensor, B: Tensor) -> Tensor:
         together = torch.zeros(len(A), len(B), dtype=A.dtype)
         found = together + 1.0
         for i in range(self.dimension):
-            apart = A[:, i, None] - B[:, i]
-            together = together + apart.square()
+            squares = (A[:, i, None] - B[:, i]).square()
+            together = together + squares
             # No absolute value: m is smooth in r^2, and the root's slope at 0 would be infinite.
-            found = found + self.sizes[i].exp() * _matern(apart.square(), self.scales[i])
+            found = found + self.sizes[i].exp() * _matern(squares, self.scales[i])
         return found + self.sizes[-1].exp() * _matern(together, self.scales[-1])
+
+    def _fixed(self, A: Tensor, B: Tensor) -> Tensor:
+        sizes, rates = self.sizes.exp().tolist(), (ROOT * (-self.scales).exp()).tolist()
+        found, together = A.new_ones(len(A), len(B)), A.new_zeros(len(A), len(B))
+        for i in range(self.dimension):
+            apart = A[:, i, None] - B[:, i]
+            together.addcmul_(apart, apart)
+            _add_matern(found, sizes[i], apart.abs_().mul_(rates[i]))
+        return _add_matern(found, sizes[-1], together.sqrt_().mul_(rates[-1]))
 
     def prior(self, rng: np.random.Generator) -> Function:
         """One function from the prior: a constant and random Fourier features of every part."""
@@ -107,71 +115,15 @@ class AdditiveKernel:
 
 def _matern(squares: Tensor, log_scale: Tensor) -> Tensor:
     """m(r / l) from r^2."""
-    s = _ROOT * (squares + 1e-30).sqrt() * (-log_scale).exp()
+    s = ROOT * (squares + 1e-30).sqrt() * (-log_scale).exp()
     return (1 + s + s.square() / 3) * (-s).exp()
 
 
-class AdditiveEvidence:
-    """log p(y) plus the log prior density of the hyper-parameters, with its exact gradient.
-
-    With P = (K + N)^-1, alpha = P y and W = alpha alpha^T - P, the derivative by a hyper-parameter is
-    1/2 sum_ij W_ij dK_ij (Rasmussen and Williams, 2006, equation 5.9).
-    """
-
-    def __init__(self, X: Array, y: Array, noise_variance: float | None) -> None:
-        """Take encoded points X (n, d) and targets y (n,), with known noise variance or None to fit it."""
-        d = X.shape[1]
-        apart = np.abs(X[:, None, :] - X[None, :, :]).transpose(2, 0, 1)
-        self.distances = np.concatenate([apart, np.sqrt((apart**2).sum(0, keepdims=True))])
-        self.y = y
-        noise, noises = noise_prior(noise_variance)
-        sizes = [*[math.log(1 / d)] * d, _FULL_SIZE]
-        scales = [*[encoded_mean(1)] * d, encoded_mean(d)]
-        self.centre = np.array([*sizes, *scales, noise])
-        self.spread = np.array([*[SIZE_SD] * (d + 1), *[STATIONARY_SD] * (d + 1), NOISE_SD])
-        self.bounds = [*[SIZES] * (d + 1), *[SCALES] * (d + 1), noises]
-
-    def __call__(self, flat: Array) -> tuple[float, Array]:
-        """Log posterior density at sizes, scales and log_noise (2 d + 3,), up to a constant, and its gradient."""
-        half = (len(flat) - 1) // 2
-        n, sizes = len(self.y), np.exp(flat[:half])
-        s = _ROOT * self.distances / np.exp(flat[half : 2 * half])[:, None, None]
-        decay = np.exp(-s)
-        parts = sizes[:, None, None] * (1 + s + s**2 / 3) * decay
-        noise = math.exp(flat[-1])
-        matrix = 1.0 + parts.sum(0) + noise * np.eye(n)
-        lower, failed = torch.linalg.cholesky_ex(torch.from_numpy(matrix))
-        if failed:
-            return -math.inf, np.zeros_like(flat)
-        inverse = torch.cholesky_inverse(lower).numpy()
-        alpha = inverse @ self.y
-        weights = np.outer(alpha, alpha) - inverse
-        slope = np.empty_like(flat)
-        slope[:half] = 0.5 * np.einsum("ij,cij->c", weights, parts)
-        slope[half : 2 * half] = 0.5 * np.einsum(
-            "ij,cij->c", weights, sizes[:, None, None] * s**2 * (1 + s) / 3 * decay
-        )
-        slope[-1] = 0.5 * noise * np.trace(weights)
-        logdet = 2 * float(lower.diagonal().log().sum())
-        value = -0.5 * (float(self.y @ alpha) + logdet + n * math.log(2 * math.pi))
-        pull = (flat - self.centre) / self.spread
-        return value - 0.5 * float(pull @ pull), slope - pull / self.spread
-
-
-def fit_kernel(X: Array, y: Array, noise_variance: float | None, starts: Array) -> tuple[AdditiveKernel, float]:
-    """Hyper-parameters of the largest posterior density, and its logarithm.
-
-    Args:
-        X: Encoded points, shape (n, d).
-        y: Targets, shape (n,).
-        noise_variance: Variance of a target if it is known; None to fit it.
-        starts: Standard normal offsets from the centre of the prior to begin L-BFGS-B at, shape (s, 2 d + 3).
-
-    Raises:
-        ValueError: no start gave a finite density.
-    """
-    flat, density = likeliest(AdditiveEvidence(X, y, noise_variance), starts, len(y))
-    return AdditiveKernel.of(flat), density
+def _add_matern(found: Tensor, size: float, s: Tensor) -> Tensor:
+    """``found`` plus size (1 + s + s^2/3) e^-s, in place of it and of s."""
+    decay = s.neg().exp_()
+    part = s.square().div_(3).add_(s).add_(1).mul_(decay)
+    return found.add_(part, alpha=size)
 
 
 def factor(kernel: AdditiveKernel, X: Tensor) -> Factor:

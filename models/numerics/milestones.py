@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 EVERY_TRIAL_TO = 50
 """Size up to which each trial is a milestone."""
 
@@ -28,6 +31,12 @@ def milestone(n: int) -> int:
 def half(n: int) -> int:
     """The largest power of two below n; 0 for n <= 1. Chains of halves share their members for most n."""
     return 1 << (n - 1).bit_length() - 1 if n > 1 else 0
+
+
+def thinned(n: int, most: int) -> NDArray[np.intp]:
+    """Indices of ``most`` of n trials, evenly spaced from the first to the last; of all where there are no more."""
+    found: NDArray[np.intp] = np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
+    return found
 
 
 @dataclass(frozen=True, eq=False)

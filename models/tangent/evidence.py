@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fieldcraft.models.linear.conditioning import marginal_slope
 from fieldcraft.models.numerics.length_scales import TANGENT_SD
-from fieldcraft.models.numerics.milestones import half, milestone
+from fieldcraft.models.numerics.milestones import half, milestone, thinned
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.tangent.features import Init, TangentFeatures, fixed, gram
 from fieldcraft.models.tangent.kernel import LEAST_NOISE, Hyperparameters, TangentKernel
@@ -141,8 +141,7 @@ class Question:
 
     def of_first(self, n: int) -> "Question":
         """The same question about the first n trials."""
-        data = self.data
-        first = Observations(data.X[:n], data.y[:n], data.maximize, data.noise_sd, images=data.images)
+        first = self.data.first(n)
         return replace(self, digest=first.digest, data=first)
 
 
@@ -199,12 +198,12 @@ def _answer(question: Question) -> _Answer:
 def _evidence(question: Question) -> Evidence:
     data = question.data
     known = data.noise_variance
-    thinned = np.unique(np.linspace(0, len(data) - 1, min(len(data), FIT_ROWS)).round().astype(int))
+    rows = thinned(len(data), FIT_ROWS)
     return Evidence(
         network=question.network,
         theta=question.network.initial(torch.Generator().manual_seed(_REFERENCE_SEED), question.init),
-        X=torch.tensor(data.X[thinned]),
-        y=torch.tensor(data.targets[thinned]),
+        X=torch.tensor(data.X[rows]),
+        y=torch.tensor(data.targets[rows]),
         groups=columns(data),
         centre=question.centres[0],
         noise=None if known is None else max(known, LEAST_NOISE),
