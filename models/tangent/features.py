@@ -32,6 +32,8 @@ _ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
     "sine": torch.sin,
 }
 
+# Neurons from which a kernel's error, of the order of their number to the power -1/2, moves no hyper-parameter much.
+_WIDE = 256
 ROOT_HALF = math.sqrt(0.5)
 
 
@@ -312,6 +314,11 @@ class Perceptron(TangentFeatures):
     activation: Activation = "relu"
     w_std: float = 1.0
     b_std: float = 0.0
+
+    @property
+    def is_wide_sine(self) -> bool:
+        """True for one hidden layer of sines without biases, wide enough that its kernel is that of the limit."""
+        return (self.depth, self.activation, self.b_std) == (1, "sine", 0.0) and self.width >= _WIDE
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
