@@ -213,8 +213,8 @@ def hyperparameters(
     """Hyper-parameters for data, in its target units, and their log posterior for the trials they were fitted to.
 
     They depend only on the first ``milestone(n)`` trials, or on all if the results of those are constant and give no
-    scale. L-BFGS-B starts from the mode of each prior; after a few iterations the most probable goes on alone, the first
-    among equals. A process caches its results; another process computes the same numbers again.
+    scale. L-BFGS-B starts from the mode of each prior; after a few iterations the most probable goes on alone, the
+    first among equals. A process caches its results; another process computes the same numbers again.
     """
     whole = Question(network, data.digest, centres, normalised, init, data)
     question = whole.of_first(milestone(len(data)))
