@@ -36,6 +36,15 @@ class DifferentiableScore(Score, Protocol):
         ...
 
 
+@runtime_checkable
+class ScreenedScore(Score, Protocol):
+    """A score with a cheaper form, by which a search chooses the samples that it looks at."""
+
+    def screened(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Nearly ``value`` at X (n, d), shape (n,); arguments as for ``value``."""
+        ...
+
+
 class MomentFunction(Score, Protocol):
     """A score that is a function of mean and standard deviation at the candidate only.
 

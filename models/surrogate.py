@@ -1,12 +1,13 @@
 """Protocols of a surrogate and of its posterior."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
 
-from fieldcraft.models.observations import Observations, Physics, Scaling
+from fieldcraft.models.observations import Array, Observations, Physics, Scaling
 
 Function = Callable[[Tensor], Tensor]
 """A function of encoded points, (n, d) -> (n,), differentiable in its argument."""
@@ -63,6 +64,74 @@ class Posterior(Protocol):
     def state(self) -> dict[str, Tensor]:
         """Tensors that ``Surrogate.restore`` needs besides the data."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class MomentsWithSlopes:
+    """Moments at n points, with their gradients by the points.
+
+    Args:
+        mean: Shape (n,).
+        variance: Shape (n,), >= 0.
+        by_mean: Gradient of the mean, shape (n, d).
+        by_variance: Gradient of the variance, shape (n, d); zero where the variance is cut off at 0.
+    """
+
+    mean: Array
+    variance: Array
+    by_mean: Array
+    by_variance: Array
+
+
+Slopes = Callable[[Tensor], MomentsWithSlopes]
+"""Function from points (n, d) to the moments of a posterior and their gradients."""
+
+
+@runtime_checkable
+class Differentiable(Protocol):
+    """A posterior that may know the gradients of its moments in closed form, which is faster than automatic ones."""
+
+    @property
+    def moment_slopes(self) -> Slopes | None:
+        """The moments of ``mean_var`` with their gradients; None if it does not know them."""
+        ...
+
+
+def slopes_of(posterior: Posterior) -> Slopes | None:
+    """The moments of a posterior with their gradients in closed form, if it knows them."""
+    return posterior.moment_slopes if isinstance(posterior, Differentiable) else None
+
+
+@runtime_checkable
+class Screening(Protocol):
+    """A posterior with a cheaper form of itself."""
+
+    @property
+    def coarse(self) -> "Moments":
+        """Nearly the same moments, for a first look at many points."""
+        ...
+
+
+class Moments(Protocol):
+    """Beliefs at each point by itself."""
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) >= 0 at X (n, d), differentiable in X."""
+        ...
+
+
+@runtime_checkable
+class Means(Protocol):
+    """A posterior whose mean alone is cheaper than both moments."""
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean (n,) at X (n, d)."""
+        ...
+
+
+def means(posterior: Moments, X: Tensor) -> Tensor:
+    """Mean (n,) of a posterior at X (n, d), without its variance where that costs less."""
+    return posterior.mean(X) if isinstance(posterior, Means) else posterior.mean_var(X)[0]
 
 
 @runtime_checkable

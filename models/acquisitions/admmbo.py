@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from botorch.acquisition.analytic import LogExpectedImprovement
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Score
@@ -16,7 +15,8 @@ from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.feasibility.pending import Believing
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.scoring.analytic import PosteriorModel
+from fieldcraft.models.scoring.analytic import worth_at
+from fieldcraft.models.scoring.criteria import LogImprovement
 from fieldcraft.models.scoring.incumbent import hopeful
 from fieldcraft.models.surrogate import Posterior
 
@@ -134,8 +134,7 @@ class _Optimality:
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Score at X (n, d), shape (n,) (see Score.value)."""
         beliefs = self.believing.given(chosen)
-        model = PosteriorModel(replace(self.augmented, beliefs=beliefs))
-        worth = torch.as_tensor(LogExpectedImprovement(model, self.least, maximize=False)(X.unsqueeze(-2)))
+        worth = worth_at(LogImprovement(float(self.least)), replace(self.augmented, beliefs=beliefs), X)
         return worth if beliefs.hidden is None else worth + beliefs.hidden.log_probability(X)
 
 

@@ -1,18 +1,17 @@
-"""Logarithm of expected improvement (Ament et al., 2023), computed by BoTorch."""
+"""Logarithm of expected improvement (Ament et al., 2023)."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from botorch.acquisition.analytic import LogExpectedImprovement
-from botorch.models.model import Model
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Scale
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.analytic import AnalyticScore
+from fieldcraft.models.scoring.criteria import LogImprovement
 from fieldcraft.models.scoring.incumbent import best_belief, incumbent
 from fieldcraft.models.surrogate import Posterior
 
@@ -45,9 +44,8 @@ class LogEI:
     ) -> AnalyticScore:
         """The score of this iteration (see Acquisition.score); pending points are believed."""
 
-        def improving(model: Model, points: Tensor) -> LogExpectedImprovement:
-            best = incumbent(posterior, data, points, self.doubts)
-            return LogExpectedImprovement(model, best_f=best, maximize=False)
+        def improving(points: Tensor) -> LogImprovement:
+            return LogImprovement(float(incumbent(posterior, data, points, self.doubts)))
 
         return AnalyticScore(posterior, pending, improving)
 

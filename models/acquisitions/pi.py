@@ -1,18 +1,17 @@
-"""Probability of improvement (Kushner, 1964), computed by BoTorch."""
+"""Probability of improvement (Kushner, 1964)."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from botorch.acquisition.analytic import LogProbabilityOfImprovement
-from botorch.models.model import Model
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Scale
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.analytic import AnalyticScore
+from fieldcraft.models.scoring.criteria import LogProbability
 from fieldcraft.models.scoring.incumbent import incumbent
 from fieldcraft.models.surrogate import Posterior
 
@@ -44,8 +43,7 @@ class PI:
     ) -> AnalyticScore:
         """The score of this iteration (see Acquisition.score); pending points are believed."""
 
-        def improving(model: Model, points: Tensor) -> LogProbabilityOfImprovement:
-            best = incumbent(posterior, data, points) - self.margin
-            return LogProbabilityOfImprovement(model, best_f=best, maximize=False)
+        def improving(points: Tensor) -> LogProbability:
+            return LogProbability(float(incumbent(posterior, data, points)) - self.margin)
 
         return AnalyticScore(posterior, pending, improving)

@@ -1,17 +1,17 @@
-"""Confidence bound (Srinivas et al., 2010), computed by BoTorch."""
+"""Confidence bound (Srinivas et al., 2010)."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from botorch.acquisition.analytic import UpperConfidenceBound
 from torch import Tensor
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.analytic import AnalyticScore
 from fieldcraft.models.scoring.confidence_weight import Beta, refuse_beta, weight_of
+from fieldcraft.models.scoring.criteria import Optimism
 from fieldcraft.models.scoring.incumbent import best_belief
 from fieldcraft.models.surrogate import Posterior
 
@@ -39,10 +39,8 @@ class UCB:
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
     ) -> AnalyticScore:
         """The score of this iteration (see Acquisition.score); pending points are believed."""
-        beta = weight_of(self.beta, data.X.shape[1], len(data))
-        return AnalyticScore(
-            posterior, pending, lambda model, _: UpperConfidenceBound(model, beta=beta, maximize=False), math.sqrt(beta)
-        )
+        root = math.sqrt(weight_of(self.beta, data.X.shape[1], len(data)))
+        return AnalyticScore(posterior, pending, lambda _: Optimism(root), root)
 
     def improvement(self, ceiling: float, posterior: Posterior, data: Observations) -> float:
         """max(best + ceiling, 0): mu(x) - sqrt(beta) sigma(x) >= -ceiling at every x (see Improving.improvement)."""

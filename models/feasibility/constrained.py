@@ -12,7 +12,7 @@ from torch import Tensor
 from fieldcraft.models.feasibility.classifier import FeasibilityPosterior, log_success
 from fieldcraft.models.numerics.batching import Moments, jointly
 from fieldcraft.models.observations import Scaling
-from fieldcraft.models.surrogate import Function, Posterior
+from fieldcraft.models.surrogate import Function, Posterior, means
 
 # Standard deviations of a constraint below this, in those of its results, count as this.
 _LEAST_SD = 1e-9
@@ -86,6 +86,10 @@ class ConstrainedPosterior:
         """Mean (n,) and variance (n,) of the noise-free objective at X (n, d), in targets."""
         return self.objective.mean_var(X)
 
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean (n,) of the objective at X (n, d) alone."""
+        return means(self.objective, X)
+
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions of the objective's posterior."""
         return self.objective.draw(q, rng)
@@ -137,7 +141,10 @@ class ConstrainedPosterior:
     def believed_feasible(self, X: Tensor) -> Tensor:
         """True at X (n, d) where every constraint's mean is <= 0 and success is at least even; shape (n,)."""
         with torch.no_grad():
-            return torch.as_tensor((self.lower_excess(X, 0.0) <= 0).all(dim=1))
+            excess = [means(posterior, X) - zero for posterior, zero in zip(self.constraints, self._zeros, strict=True)]
+            if self.hidden is not None:
+                excess.append(-self.hidden.latent(X)[0])
+            return (torch.stack(excess) <= 0).all(dim=0) if excess else torch.ones(len(X), dtype=torch.bool)
 
     def read_feasible(self, X: Tensor) -> Tensor:
         """True at X (n, d), designs that did give a result, where every constraint's mean is <= 0; shape (n,)."""

@@ -1,21 +1,33 @@
 """Beliefs that pass through results, for designs that give the same number when read again."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
+from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pulled, scaled_squares
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.observations import Observations, Scaling
-from fieldcraft.models.surrogate import Function, Posterior
+from fieldcraft.models.surrogate import (
+    Function,
+    Moments,
+    MomentsWithSlopes,
+    Posterior,
+    Screening,
+    Slopes,
+    means,
+    slopes_of,
+)
 
 REACH = 0.01
 """How far a result is felt, as the root mean square over the encoded coordinates: half a percent of their range."""
 _JITTER = 1e-8
+_UNFELT = 1e-14  # a likeness whose share of a variance is lost beside ``_LEAST_VARIANCE``
 _LEAST_VARIANCE = 1e-10  # of a standardised target; below it GPyTorch warns
 
 
@@ -63,8 +75,39 @@ class PosteriorThroughResults:
         mean, variance = self.beliefs.mean_var(X)
         near = self._likeness(X)
         closest, which = near.max(dim=1)
-        known = self._variances[which] * (1 - (1 - closest).square())
+        known = self._read_variances(closest, which) * (1 - (1 - closest).square())
         return mean + near @ self._weights, (variance - known).clamp_min(_LEAST_VARIANCE)
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean (n,) at X (n, d) alone."""
+        return means(self.beliefs, X) + self._likeness(X) @ self._weights
+
+    @property
+    def coarse(self) -> Moments:
+        """The coarse form of the beliefs, which differ from these only very near a result."""
+        return self.beliefs.coarse if isinstance(self.beliefs, Screening) else self
+
+    @property
+    def moment_slopes(self) -> Slopes | None:
+        """Moments with their gradients in closed form, if the beliefs have them."""
+        slopes = slopes_of(self.beliefs)
+        return None if slopes is None else partial(self._sloped, slopes)
+
+    def _sloped(self, slopes: Slopes, X: Tensor) -> MomentsWithSlopes:
+        at, x, read = slopes(X), X.detach().numpy() / self._reach, self.X.numpy() / self._reach
+        values, by_square = CORRELATIONS["rbf"](scaled_squares(x, read))
+        which, each, weights = values.argmax(axis=1), np.arange(len(x)), self._weights.numpy()
+        closest = values[each, which]
+        variances = self._read_variances(torch.from_numpy(closest), torch.from_numpy(which)).numpy()
+        variance = at.variance - variances * (1 - (1 - closest) ** 2)
+        by_closest = 2 * by_square[each, which][:, None] * (x - read[which]) / self._reach
+        by_variance = at.by_variance - (2 * variances * (1 - closest))[:, None] * by_closest
+        return MomentsWithSlopes(
+            at.mean + values @ weights,
+            np.maximum(variance, _LEAST_VARIANCE),
+            at.by_mean + pulled(by_square * weights, x, read) / self._reach,
+            np.where((variance > _LEAST_VARIANCE)[:, None], by_variance, 0.0),
+        )
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions of the beliefs, each corrected to pass through the results."""
@@ -86,7 +129,12 @@ class PosteriorThroughResults:
     def _weights(self) -> Tensor:
         """K^-1 (t - mean(X)), shape (n,)."""
         with torch.no_grad():
-            return self._factor.solve(self.targets - self.beliefs.mean_var(self.X)[0])
+            return self._factor.solve(self.targets - means(self.beliefs, self.X))
+
+    def _read_variances(self, closest: Tensor, which: Tensor) -> Tensor:
+        """The beliefs' variances at these designs that were read, (m,); 0 for all if none is felt (k near zero)."""
+        felt = bool((closest > _UNFELT).any())
+        return self._variances[which] if felt else torch.zeros_like(closest)
 
     @cached_property
     def _variances(self) -> Tensor:
@@ -96,8 +144,12 @@ class PosteriorThroughResults:
 
     def _likeness(self, X: Tensor) -> Tensor:
         """k at X (m, d) and the designs read, shape (m, n); differentiable also where two points coincide."""
-        apart = (X[:, None, :] - self.X).square().sum(dim=2)
-        return torch.exp(-apart / (2 * self.X.shape[1] * REACH**2))
+        return covariance("rbf", X, self.X, torch.full((self.X.shape[1],), self._reach, dtype=X.dtype))
+
+    @property
+    def _reach(self) -> float:
+        """Length scale of k in each coordinate."""
+        return REACH * math.sqrt(self.X.shape[1])
 
     def _led(self, function: Function) -> Function:
         with torch.no_grad():

@@ -7,23 +7,35 @@ With the targets t ~ N(c 1, S), S = K + v I, K of unit variance with one length 
 whose derivative by any parameter p of S is 1/2 tr((a a^T - S^-1) dS/dp) (Rasmussen and Williams, 2006, eq. 5.9). The
 constant has no prior, so that c is always the best one, 1^T S^-1 t / 1^T S^-1 1, where the derivative by it is zero.
 Each parameter moves in its logarithm; its prior remains a density of the parameter itself, as in BoTorch.
+
+A campaign fits them again at every trial. Up to 50 trials and at each growth by a tenth (``milestone``) the ascent
+begins at the priors, between those at the fit to the trials up to the last milestone. They are a function of the trials
+alone, so a campaign that was killed computes the same ones again, bit for bit.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
 from scipy.spatial.distance import pdist, squareform
 
+from fieldcraft.models.gaussian.covariance import CORRELATIONS
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.length_scales import STATIONARY_SD, unit_mean
-from fieldcraft.models.observations import Array
+from fieldcraft.models.numerics.milestones import Memo, milestone
+from fieldcraft.models.observations import Array, Observations
 
 # What L-BFGS-B is told where there is no finite density: it then shortens its step.
 _REFUSED = 1e12
+# Least gain of an iteration, in nats a trial, of an ascent from the priors and from the fit to fewer trials.
+_FROM_PRIORS, _FROM_FEWER = 2e-9, 1e-6
+# Seeds of the draws from the priors and of the order in which trials are taken: a fit is a function of its data alone.
+_DRAWS, _ORDER = 11, 12
+# Trials up to which the ascents from all starts take all of them; of more the best start alone does.
+_SMALL = 250
 
 
 @dataclass(frozen=True)
@@ -82,26 +94,56 @@ class LogPosterior:
             return value, gradient
         return -math.inf, np.zeros_like(theta)
 
-    def constant(self, theta: Array) -> float:
-        """The mean c of the largest density at theta, in targets."""
-        s = pdist(self.X / np.exp(theta[: self.X.shape[1]]), "sqeuclidean")
-        factor, _ = dpotrf(self._covariance(_CORRELATIONS[self.kernel](s)[0], theta).T, lower=1)
-        return self._residual(factor)[0]
+    def maximised(self, theta: Array, accuracy: float = _FROM_PRIORS) -> tuple[float, Array]:
+        """Largest density that L-BFGS-B reaches from theta, and its theta; minus infinity if there is none.
 
-    def maximised(self, theta: Array) -> tuple[float, Array]:
-        """Largest density that L-BFGS-B reaches from theta, and its theta; minus infinity if there is none."""
+        It ends when an iteration gains less than ``accuracy`` for each trial, in nats.
+        """
         n = len(self.targets)
 
         def mean_loss(at: Array) -> tuple[float, Array]:
             value, gradient = self(at)
             return (-value / n, -gradient / n) if math.isfinite(value) else (_REFUSED, gradient)
 
-        least = np.full(theta.size, -math.inf)
+        least = np.empty(theta.size)
         for prior, part in self._priors(theta.size):
             least[part] = math.log(prior.least)
         bounds = [(bound, None) for bound in least]
-        found = minimize(mean_loss, theta, jac=True, method="L-BFGS-B", bounds=bounds)
-        return self(found.x)[0], np.asarray(found.x)
+        options = {"ftol": accuracy}
+        found = minimize(mean_loss, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        return (-n * found.fun if found.fun < _REFUSED else -math.inf), np.asarray(found.x)
+
+    def starts(self, n: int) -> list[Array]:
+        """n thetas from which to ascend: the priors' modes, then draws from the priors, the same every time."""
+        size = self.X.shape[1] + (self.noise is None)
+        found = np.random.default_rng(_DRAWS).standard_normal((n, size))
+        for prior, part in self._priors(size):
+            # The mode of a log-normal density lies below the median by the square of the spread.
+            found[0, part] = -prior.spread
+            found[:, part] = np.maximum(prior.location + prior.spread * found[:, part], math.log(prior.least))
+        return list(found)
+
+    def likeliest(self, n: int) -> tuple[float, Array]:
+        """Largest density over ascents from n starts, and its theta.
+
+        Of many trials a part decides from which of their ends all of them ascend.
+
+        Raises:
+            ValueError: no start gives a finite density.
+        """
+        starts = self.starts(n)
+        if n > 1 and len(self.X) > _SMALL:
+            part = _spread(len(self.X), _SMALL)
+            small = replace(self, X=self.X[part], targets=self.targets[part])
+            ends = [small.maximised(start, _FROM_FEWER)[1] for start in starts]
+            starts = [max(ends, key=lambda theta: self(theta)[0])]
+        best = max((self.maximised(start) for start in starts), key=lambda end: end[0])
+        if not math.isfinite(best[0]):
+            raise ValueError(
+                f"No hyper-parameters of the Gaussian process give a finite likelihood ({n} starts, {len(self.X)} "
+                "trials): look for extreme results, or raise restarts."
+            )
+        return best
 
     def _priors(self, size: int) -> list[tuple[LogNormal, slice]]:
         d = self.X.shape[1]
@@ -125,7 +167,7 @@ class LogPosterior:
         """log p(t | l, v) at the best constant, and its gradient by theta."""
         n, d = self.X.shape
         Z = self.X / np.exp(theta[:d])
-        correlations, slopes = _CORRELATIONS[self.kernel](pdist(Z, "sqeuclidean"))
+        correlations, slopes = CORRELATIONS[self.kernel](pdist(Z, "sqeuclidean"))
         # The transpose of a symmetric matrix is in LAPACK's order of memory: nothing is copied.
         factor, failed = dpotrf(self._covariance(correlations, theta).T, lower=1, overwrite_a=1)
         if failed:
@@ -143,35 +185,87 @@ class LogPosterior:
         return float(value), gradient
 
 
-def _matern12(s: Array) -> tuple[Array, Array]:
-    r = np.sqrt(s)
-    k = np.exp(-r)
-    # Where two points are one the slope is infinite, and nothing depends on the length scale.
-    return k, np.divide(k, -2 * r, out=np.zeros_like(r), where=r > 0)
+@dataclass(frozen=True)
+class Found:
+    """Hyper-parameters that were found.
+
+    Args:
+        theta: See ``LogPosterior``.
+        log_posterior: Its log posterior density.
+        rows: Numbers of the trials that they were fitted to, in order.
+    """
+
+    theta: Array
+    log_posterior: float
+    rows: NDArray[np.intp]
 
 
-def _matern32(s: Array) -> tuple[Array, Array]:
-    a = np.sqrt(3 * s)
-    e = np.exp(-a)
-    return (1 + a) * e, -1.5 * e
+@dataclass(frozen=True)
+class Question:
+    """Arguments that determine the hyper-parameters.
+
+    Args:
+        kernel: Kind of correlation.
+        known: True if the noise is that of the data.
+        starts: Ascents at a milestone, from the priors' modes and from draws from the priors.
+        most: Trials that they are fitted to at most.
+        digest: Digest of the trials.
+        data: The trials; questions are compared by the digest in their place.
+    """
+
+    kernel: Kernel
+    known: bool
+    starts: int
+    most: int
+    digest: str
+    data: Observations = field(compare=False)
+
+    def answer(self) -> Found:
+        """The hyper-parameters; a process keeps those at milestones.
+
+        Raises:
+            ValueError: none give a finite density.
+        """
+        n = len(self.data)
+        first = self if milestone(n) == n else self._of_first(milestone(n))
+        if first.data.constant and not self.data.constant:
+            first = self
+        cold = _MEMO.get(first, first._from_priors)
+        if first is self:
+            return cold
+        theta = cold.theta.copy()
+        if not self.known:
+            theta[-1] += 2 * math.log(first.data.scaling.sd / self.data.scaling.sd)
+        density, rows = self._density()
+        reached, theta = density.maximised(theta, _FROM_FEWER)
+        return Found(theta, reached, rows) if math.isfinite(reached) else self._from_priors()
+
+    def _from_priors(self) -> Found:
+        density, rows = self._density()
+        reached, theta = density.likeliest(self.starts)
+        return Found(theta, reached, rows)
+
+    def _of_first(self, n: int) -> "Question":
+        data = self.data
+        first = Observations(data.X[:n], data.y[:n], data.maximize, data.noise_sd)
+        return replace(self, digest=first.digest, data=first)
+
+    def _density(self) -> tuple[LogPosterior, NDArray[np.intp]]:
+        rows = _spread(len(self.data), self.most)
+        noise = known_noise(self.data) if self.known else None
+        return LogPosterior(self.kernel, (self.data.X[rows] + 1) / 2, self.data.targets[rows], noise), rows
 
 
-def _matern52(s: Array) -> tuple[Array, Array]:
-    a = np.sqrt(5 * s)
-    e = np.exp(-a)
-    linear = (1 + a) * e
-    return linear + (5 / 3) * s * e, (-5 / 6) * linear
+_MEMO: Memo[Found] = Memo()
 
 
-def _rbf(s: Array) -> tuple[Array, Array]:
-    k = np.exp(-0.5 * s)
-    return k, -0.5 * k
+def known_noise(data: Observations) -> float:
+    """Variance of a target whose noise the data state, at least that of a covariance with a Cholesky factor."""
+    assert data.noise_variance is not None
+    return max(data.noise_variance, NOISE.least)
 
 
-_CORRELATIONS: Mapping[Kernel, Callable[[Array], tuple[Array, Array]]] = {
-    "matern12": _matern12,
-    "matern32": _matern32,
-    "matern52": _matern52,
-    "rbf": _rbf,
-}
-"""Of squared scaled distances s, any shape: the correlation and its derivative by s."""
+def _spread(n: int, most: int) -> NDArray[np.intp]:
+    """Numbers of at most so many of n trials, in order; with one more trial at most one of them is replaced."""
+    order = np.argsort(np.random.default_rng(_ORDER).random(n), kind="stable")
+    return np.asarray(np.sort(order[:most]))

@@ -1,9 +1,9 @@
-"""Exact Gaussian process regression on GPyTorch's model: its fit, its posterior and its draws."""
+"""Exact Gaussian process regression: its hyper-parameters by GPyTorch's names, its posterior and its draws."""
 
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,21 +14,24 @@ from botorch.models.utils.gpytorch_modules import (
     get_covar_module_with_dim_scaled_prior,
     get_gaussian_likelihood_with_lognormal_prior,
 )
-from botorch.optim.utils import sample_all_priors
 from botorch.sampling.pathwise import draw_matheron_paths
 from torch import Tensor
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from fieldcraft.models.feasibility.constrained import about_objective
-from fieldcraft.models.gaussian.fit import NOISE, LogPosterior
+from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pulled, scaled_squares
+from fieldcraft.models.gaussian.fit import NOISE, Found
 from fieldcraft.models.linear.conditioning import Factor, leave_one_out
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.randomness import seeded
 from fieldcraft.models.observations import Array, Scaling
-from fieldcraft.models.surrogate import Function, Posterior
+from fieldcraft.models.surrogate import Function, MomentsWithSlopes, Posterior
 
+_CONSTANT, _SCALES = "mean_module.raw_constant", "covar_module.raw_lengthscale"
+_NOISE = "likelihood.noise_covar.raw_noise"
 _PARAMETER = "parameter."
 _METRIC = "metric."
+# Trials whose variance a first look at many points uses.
+_COARSE = 400
 
 SMOOTHNESS: Mapping[Kernel, float] = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 """nu of the Matern kernels."""
@@ -62,6 +65,27 @@ class Fit:
         return {"X": self.X.clone(), "targets": self.targets.clone(), **noise, **parameters, **metrics}
 
     @classmethod
+    def at(
+        cls, kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None, found: Found
+    ) -> tuple["Fit", Factor | None]:
+        """The fit with the hyper-parameters that were found and their best constant, 1^T S^-1 t / 1^T S^-1 1.
+
+        With it the factor of S, the covariance of the results, if all of them gave the hyper-parameters.
+        """
+        rows, d = torch.from_numpy(found.rows), X.shape[1]
+        values = torch.from_numpy(np.exp(found.theta))
+        variance = values[d:] if noise is None else noise.reshape(1)
+        with torch.no_grad():
+            K = covariance(kernel, X[rows], X[rows], 2 * values[:d])
+            factor = Factor.of(K, float(variance))
+        solved = factor.solve(torch.stack([targets[rows], torch.ones(len(rows), dtype=X.dtype)], dim=1)).sum(0)
+        parameters = {_CONSTANT: solved[0] / solved[1], _SCALES: values[:d][None]}
+        scales = {f"length_scale_{i}": 2 * float(value) for i, value in enumerate(values[:d])}
+        metrics = {"log_posterior": found.log_posterior, "noise_sd": float(variance.sqrt()), **scales}
+        fit = cls(kernel, X, targets, noise, parameters | ({_NOISE: variance} if noise is None else {}), metrics)
+        return fit, factor if len(rows) == len(X) else None
+
+    @classmethod
     def of(cls, kernel: Kernel, X: Tensor, targets: Tensor, state: Mapping[str, Tensor]) -> "Fit":
         """The fit restored from ``state``, to X (n, d) and targets (n,).
 
@@ -78,47 +102,23 @@ class Fit:
         return cls(kernel, X, targets, state.get("noise"), parameters, metrics)
 
 
-def fitted(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None, starts: int) -> Fit:
-    """Hyper-parameters of the largest posterior density over ``starts`` ascents.
-
-    The first ascent starts at the priors' modes, each other one at a draw from the priors, by torch's ambient
-    generator.
-
-    Raises:
-        ValueError: no start gave a finite density.
-    """
-    model = build(kernel, X, targets, noise)
-    known = None if noise is None else float(noise)
-    density = LogPosterior(kernel, model.train_inputs[0].numpy(), model.train_targets.numpy(), known)
-    ends = [density.maximised(_start(model, restart=i)) for i in range(starts)]
-    reached, theta = max(ends, key=lambda end: end[0])
-    if not math.isfinite(reached):
-        raise ValueError(
-            f"No hyper-parameters of the Gaussian process give a finite likelihood ({len(ends)} starts, {len(X)} "
-            "trials): look for extreme results, or raise restarts."
-        )
-    _set(model, theta, density.constant(theta))
-    metrics = {"log_posterior": reached, **_hyperparameters(model)}
-    return Fit(kernel, X, targets, noise, dict(model.named_parameters()), metrics)
-
-
 @dataclass(frozen=True, eq=False)
 class ExactPosterior:
-    """Posterior of an exact Gaussian process: a SingleTaskGP whose parameters stay fixed.
+    """Posterior of an exact Gaussian process at fixed hyper-parameters.
 
     Args:
-        model: Model in the unit cube, where BoTorch works: its inputs are (X + 1) / 2.
         fit: Data and hyper-parameters.
         scaling: Map between targets and results.
         sampler: Function from this posterior, a number q and a generator to q drawn functions.
         remarks: Notes on how it was made.
+        known_factor: ``factor``, where it is known already.
     """
 
-    model: SingleTaskGP
     fit: Fit
     scaling: Scaling
     sampler: Callable[["ExactPosterior", int, np.random.Generator], list[Function]]
     remarks: Mapping[str, str]
+    known_factor: Factor | None = None
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -127,11 +127,50 @@ class ExactPosterior:
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the noise-free target at X (n, d)."""
-        # Marginals only, never an (n, n) covariance; GPyTorch's own, batch by batch of one point, take three to seven
-        # times as long.
+        # Marginals only, never an (n, n) covariance.
         cross = self.kernel(self.fit.X, X)
-        explained = self.factor.half_solve(cross).square().sum(dim=0)
-        return self.constant + self._weights @ cross, (1 - explained).clamp_min(0.0)
+        return self.mean_of(cross), self.factor.variance(torch.ones(len(X), dtype=X.dtype), cross)
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean (n,) at X (n, d) alone, in O(n) a point."""
+        return self.mean_of(self.kernel(self.fit.X, X))
+
+    def mean_of(self, cross: Tensor) -> Tensor:
+        """Mean (c,) at points whose prior covariance with the results is ``cross`` (n, c)."""
+        return self.constant + self._weights @ cross
+
+    def moment_slopes(self, X: Tensor) -> MomentsWithSlopes:
+        """Mean and variance at X (n, d) with their gradients, in closed form (see MomentsWithSlopes).
+
+        With s_i = |(x - x_i) / l|^2, a = S^-1 (t - c) and b = S^-1 k(x): d mean = sum_i a_i k'(s_i) d s_i and
+        d variance = -2 sum_i b_i k'(s_i) d s_i.
+        """
+        scales, trained, weights = self.length_scales.numpy(), self._scaled, self._weights.numpy()
+        x = X.detach().numpy() / scales
+        cross, slopes = CORRELATIONS[self.fit.kernel](scaled_squares(x, trained))
+        half = self.factor.half_solve(torch.from_numpy(cross).mT)
+        solved: Tensor = torch.linalg.solve_triangular(self.factor.lower.mT, half, upper=True)
+        variance = 1 - (half.numpy() ** 2).sum(axis=0)
+        by_variance = pulled(slopes * solved.numpy().T, x, trained) * (-2 / scales)
+        by_variance[variance < 0] = 0
+        by_mean = pulled(slopes * weights, x, trained) / scales
+        return MomentsWithSlopes(self.constant + cross @ weights, np.maximum(variance, 0), by_mean, by_variance)
+
+    @cached_property
+    def coarse(self) -> "ExactPosterior | CoarsePosterior":
+        """The same mean, with the variance that some of the trials leave: for a first look at many points.
+
+        These are the best trials, the last ones, among which are those read at their mean, and others.
+        """
+        n = len(self.fit.X)
+        if n <= _COARSE:
+            return self
+        best = self.fit.targets.argsort(stable=True)[: _COARSE // 2]
+        last, others = torch.arange(n - _COARSE // 4, n), torch.arange(_COARSE // 4) * n // (_COARSE // 4)
+        rows = torch.cat([best, last, others]).unique()
+        with torch.no_grad():
+            factor = Factor.of(self.kernel(self.fit.X[rows], self.fit.X[rows]), self.noise_variance)
+        return CoarsePosterior(self, rows, factor)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions, drawn by the surrogate's method."""
@@ -139,11 +178,13 @@ class ExactPosterior:
 
     def fantasize(self, X: Tensor) -> "ExactPosterior":
         """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a result."""
+        points, (X0, targets) = X.detach(), (self.fit.X, self.fit.targets)
         with torch.no_grad():
-            mean = self.mean_var(X)[0]
-        inputs, targets = torch.cat([self.fit.X, X.detach()]), torch.cat([self.fit.targets, mean])
-        fit = Fit(self.fit.kernel, inputs, targets, self.fit.noise, self.fit.parameters, self.fit.metrics)
-        return posterior(fit, self.scaling, self.sampler, self.remarks)
+            mean, corner = self.mean(points), self.kernel(points, points)
+            corner.diagonal().add_(self.noise_variance)
+            grown = self.factor.append(self.kernel(points, X0), corner)
+        fit = replace(self.fit, X=torch.cat([X0, points]), targets=torch.cat([targets, mean]))
+        return replace(self, fit=fit, known_factor=grown)
 
     def log_predictive(self) -> Tensor:
         """log density of each target given the others, shape (n,), at these hyper-parameters."""
@@ -162,26 +203,37 @@ class ExactPosterior:
         """Number d of encoded coordinates."""
         return self.fit.X.shape[1]
 
-    @property
+    @cached_property
+    def model(self) -> SingleTaskGP:
+        """BoTorch's model of it in the unit cube: its inputs are (X + 1) / 2. Its parameters stay fixed."""
+        model = build(self.fit.kernel, self.fit.X, self.fit.targets, self.fit.noise)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(self.fit.parameters[name])
+        model.requires_grad_(False)
+        return model
+
+    @cached_property
     def constant(self) -> float:
         """The constant mean, in targets."""
-        return float(self.model.mean_module.constant)
+        return float(self.fit.parameters[_CONSTANT])
 
-    @property
+    @cached_property
     def length_scales(self) -> Tensor:
         """Length scales in encoded coordinates, shape (d,)."""
-        scales: Tensor = self.model.covar_module.lengthscale.detach().flatten()
         # The model's own coordinates are half as wide as the encoded ones.
-        return 2 * scales
+        return 2 * self.fit.parameters[_SCALES].detach().flatten()
 
-    @property
+    @cached_property
     def noise_variance(self) -> float:
         """Variance of a result, in squared target units."""
-        return float(self.model.likelihood.noise.mean())
+        return float(self.fit.parameters[_NOISE] if self.fit.noise is None else self.fit.noise)
 
     @cached_property
     def factor(self) -> Factor:
         """Factor of the covariance of the results, noise included."""
+        if self.known_factor is not None:
+            return self.known_factor
         with torch.no_grad():
             return Factor.of(self.kernel(self.fit.X, self.fit.X), self.noise_variance)
 
@@ -190,10 +242,35 @@ class ExactPosterior:
         """(K + noise)^-1 (targets - constant), shape (n,)."""
         return self.factor.solve(self.fit.targets - self.constant)
 
+    @cached_property
+    def _scaled(self) -> Array:
+        """Encoded points divided by the length scales, shape (n, d)."""
+        return np.asarray((self.fit.X / self.length_scales).numpy())
+
     def kernel(self, A: Tensor, B: Tensor) -> Tensor:
         """Prior covariance of the objective at A (a, d) and B (b, d), shape (a, b), differentiable."""
-        covariance: Tensor = self.model.covar_module(to_unit(A), to_unit(B)).to_dense()
-        return covariance
+        return covariance(self.fit.kernel, A, B, self.length_scales)
+
+
+@dataclass(frozen=True, eq=False)
+class CoarsePosterior:
+    """The mean of a posterior, and the variance that some of its trials leave, which is no smaller than its own.
+
+    Args:
+        whole: The posterior.
+        rows: Numbers of these trials, shape (m,).
+        factor: Factor of their covariance, noise included.
+    """
+
+    whole: ExactPosterior
+    rows: Tensor
+    factor: Factor
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) at X (n, d)."""
+        cross = self.whole.kernel(self.whole.fit.X, X)
+        prior = torch.ones(len(X), dtype=X.dtype)
+        return self.whole.mean_of(cross), self.factor.variance(prior, cross[self.rows])
 
 
 def posterior(
@@ -201,25 +278,21 @@ def posterior(
     scaling: Scaling,
     sampler: Callable[[ExactPosterior, int, np.random.Generator], list[Function]],
     remarks: Mapping[str, str],
+    factor: Factor | None = None,
 ) -> ExactPosterior:
-    """The posterior of a fit.
+    """The posterior of a fit, with the factor of the results' covariance where that is known already.
 
     Raises:
         ValueError: the hyper-parameters are of another model.
     """
-    model = build(fit.kernel, fit.X, fit.targets, fit.noise)
-    expected = dict(model.named_parameters())
+    expected = {_CONSTANT: (), _SCALES: (1, fit.X.shape[1])} | ({_NOISE: (1,)} if fit.noise is None else {})
     given = fit.parameters
-    if set(given) != set(expected) or any(given[name].shape != p.shape for name, p in expected.items()):
+    if {name: tuple(value.shape) for name, value in given.items()} != expected:
         raise ValueError(
             f"These hyper-parameters ({', '.join(sorted(given))}) are not those of this Gaussian process "
             f"({', '.join(sorted(expected))}): restore with the surrogate that fitted them."
         )
-    with torch.no_grad():
-        for name, parameter in expected.items():
-            parameter.copy_(given[name])
-    model.requires_grad_(False)
-    return ExactPosterior(model, fit, scaling, sampler, remarks)
+    return ExactPosterior(fit, scaling, sampler, remarks, factor)
 
 
 def exact_process(beliefs: Posterior, who: str, instead: str) -> ExactPosterior:
@@ -277,31 +350,3 @@ def build(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None) -> S
             covar_module=covariance,
             outcome_transform=None,
         )
-
-
-def _start(model: SingleTaskGP, restart: int) -> Array:
-    """Start of an ascent: the priors' modes, at which the model is built (restart 0), or a draw from the priors."""
-    if restart:
-        sample_all_priors(model)
-    values: Array = parameters_to_vector(_positive(model)).detach().numpy()
-    return np.log(values)
-
-
-def _positive(model: SingleTaskGP) -> list[Tensor]:
-    """The parameters except the constant, which BoTorch bounds and does not transform: scales, then noise."""
-    unknown = [p for name, p in model.likelihood.named_parameters() if name.endswith("raw_noise")]
-    return [model.covar_module.raw_lengthscale, *unknown]
-
-
-def _set(model: SingleTaskGP, theta: Array, constant: float) -> None:
-    """Set the model's positive parameters from their logarithms theta, and its constant."""
-    with torch.no_grad():
-        vector_to_parameters(torch.from_numpy(np.exp(theta)), _positive(model))
-        model.mean_module.raw_constant.fill_(constant)
-
-
-def _hyperparameters(model: SingleTaskGP) -> dict[str, float]:
-    """Noise standard deviation of a target and length scales, in encoded coordinates."""
-    scales = model.covar_module.lengthscale.detach().flatten()
-    noise = float(model.likelihood.noise.detach().mean().sqrt())
-    return {"noise_sd": noise} | {f"length_scale_{i}": 2 * float(value) for i, value in enumerate(scales)}

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import torch
+from botorch.optim.batched_lbfgs_b import fmin_l_bfgs_b_batched
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from fieldcraft.models.acquisition import BoundedScore, DifferentiableScore, Score, ViolationScore
+from fieldcraft.models.acquisition import BoundedScore, DifferentiableScore, Score, ScreenedScore, ViolationScore
 from fieldcraft.models.feasibility.least_violation import Room, least_violation
 from fieldcraft.models.maximizer import SAME, Candidates
 from fieldcraft.models.numerics.neighbours import neighbours
@@ -24,15 +25,15 @@ from fieldcraft.physics.space import SearchSpace
 _ROWS = 256
 # Steps from one combination of discrete values to a better one.
 _MOST_HOPS = 50
-# Least relative gain of an iteration, of all starts together and of the leader alone.
-_SHARED_ACCURACY, _FULL_ACCURACY = 1e-6, 1e-13
+# Least relative gain of an iteration, of each start and of the best of them.
+_FIRST_ACCURACY, _FULL_ACCURACY = 1e-3, 1e-13
 # An excess up to the first counts as none, that of SLSQP's end; one up to the second still leads SLSQP inside.
 _SLACK, _NEAR = 1e-6, 0.1
 # Value of a point outside the bounds of a score with an excess of zero: below that of any point inside.
 _OUTSIDE = -1e100
 # Weight of the squared excess beside a score whose largest slope is one, while all starts go together.
 _PENALTY = 100.0
-# Starts that then go on alone under the bounds of a score, and samples about each of its anchors by their distances.
+# Starts that then go on, and samples about each anchor of a bounded score by their distances.
 _LEADERS, _AROUND, _DISTANCES = 3, 16, (0.1, 0.01)
 
 
@@ -110,11 +111,10 @@ class Multistart:
         return self._fill(place, place.remaining(X), exhaustive=False)
 
     def _fill(self, place: "_BatchSlot", X: Array, *, exhaustive: bool) -> tuple[Array, float]:
-        values = place.values(X)
         if exhaustive or self.n_starts == 0:
-            return place.said(*_best(X, values))
-        starts = _starts(X, values, self.n_starts)
-        point, value = self._improve(place, X[starts], values[starts])
+            return place.said(*_best(X, place.values(X)))
+        starts = X[_starts(X, place.screened(X), self.n_starts)]
+        point, value = self._improve(place, starts, place.values(starts))
         return place.said(*(self._hop(place, point, value) if np.any(place.fixed) else (point, value)))
 
     def _improve(self, place: "_BatchSlot", starts: Array, values: Array) -> tuple[Array, float]:
@@ -145,44 +145,53 @@ class Multistart:
         elif place.space.constraints:
             ends = np.array([self._ascend_constrained(place, x) for x in starts])
         else:
-            # The starts share one line search: the best of them then goes on alone, to full accuracy.
-            together = self._ascend(place, starts, _SHARED_ACCURACY)
-            leader = together[[int(np.argmax(place.values(together)))]]
-            ends = np.vstack([together, self._ascend_alone(place, leader)])
+            together = self._ascend(place, starts, _FIRST_ACCURACY)
+            leaders = together[np.argsort(-place.values(together), kind="stable")[:_LEADERS]]
+            ends = np.vstack([together, self._ascend_further(place, leaders)])
         return place.space.repair(ends)
 
     def _keep_within(self, place: "_BatchSlot", bounded: BoundedScore, starts: Array) -> Array:
         """Points reached from starts (s, d) under the bounds of a score: all by a penalty, the best also by SLSQP."""
-        together = starts if place.space.constraints else self._ascend(place, starts, _SHARED_ACCURACY)
+        together = starts if place.space.constraints else self._ascend(place, starts, _FIRST_ACCURACY)
         leaders = together[np.argsort(-place.values(together, _NEAR), kind="stable")[:_LEADERS]]
         return np.vstack([together, *(self._ascend_constrained(place, x, bounded)[None] for x in leaders)])
 
-    def _ascend_alone(self, place: "_BatchSlot", leader: Array) -> Array:
-        """Point reached from one (1, d): first over the kinks of a violation, then by gradients; (1, d)."""
-        score = place.score
+    def _ascend_further(self, place: "_BatchSlot", leaders: Array) -> Array:
+        """Points reached from the best starts (l, d), first one first: over the kinks of a violation, by gradients."""
+        score, leader = place.score, leaders[:1]
         if isinstance(score, ViolationScore) and place.values(leader)[0] < 0:
             box = np.stack(_box(place.space, leader[0]), axis=1)
             leader = least_violation(place.room(score.violations), leader[0], box, self.max_iterations)[None]
             if place.values(leader)[0] < -_SLACK:
                 return leader
-        return self._ascend(place, leader, _FULL_ACCURACY)
+            leaders = np.vstack([leader, leaders[1:]])
+        return self._ascend(place, leaders, _FULL_ACCURACY)
 
     def _ascend(self, place: "_BatchSlot", starts: Array, accuracy: float) -> Array:
-        """L-BFGS-B on the sum over starts (s, d): one batched value and gradient an iteration.
+        """Ends of L-BFGS-B from each of the starts (s, d); values and gradients of one step are computed together.
 
-        It ends when an iteration gains less than ``accuracy``, relative to the sum.
+        Each ends when an iteration gains less than ``accuracy``, relative to its value.
         """
-        lower, upper = _box(place.space, starts)
-        bounds = np.stack([lower.ravel(), upper.ravel()], axis=1)
-        found = minimize(
-            place.scaled_loss(starts),
-            starts.ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds,
-            options={"maxiter": self.max_iterations, "ftol": accuracy, "gtol": 1e-8},
+        free, (low, high), losses = ~place.fixed, place.space.bounds, place.scaled_losses(starts)
+
+        def of_free(moved: Array, batch_indices: list[int]) -> tuple[Array, Array]:
+            X = starts[batch_indices]
+            X[:, free] = moved
+            values, gradients = losses(X)
+            return values, gradients[:, free]
+
+        ends = starts.copy()
+        ends[:, free], *_ = fmin_l_bfgs_b_batched(
+            of_free,
+            starts[:, free],
+            bounds=np.stack([low, high], axis=1)[free],
+            factr=None,
+            ftol=accuracy,
+            pgtol=1e-8,
+            maxiter=self.max_iterations,
+            pass_batch_indices=True,
         )
-        return np.asarray(np.clip(found.x.reshape(starts.shape), lower, upper))
+        return np.asarray(np.clip(ends, *_box(place.space, starts)))
 
     def _ascend_constrained(self, place: "_BatchSlot", start: Array, bounded: BoundedScore | None = None) -> Array:
         """SLSQP from one start (d,) under the known constraints and the bounds of a score; (d,)."""
@@ -191,8 +200,14 @@ class Multistart:
         if bounded is not None:
             room = place.room(bounded.excess)
             kept.append({"type": "ineq", "fun": lambda x: room(x)[0], "jac": lambda x: room(x)[1]})
+        losses = place.scaled_losses(start[None], penalty=0.0)
+
+        def loss(x: Array) -> tuple[float, Array]:
+            (value,), (gradient,) = losses(x[None])
+            return value, gradient
+
         found = minimize(
-            place.scaled_loss(start[None], penalty=0.0),
+            loss,
             start,
             jac=True,
             method="SLSQP",
@@ -213,15 +228,20 @@ class _BatchSlot:
     space: SearchSpace
     gone: Array
 
-    @property
+    @cached_property
     def fixed(self) -> NDArray[np.bool_]:
         """Encoded coordinates that gradients may not move, shape (d,)."""
         return _fixed_columns(self.space)
 
-    @property
+    @cached_property
     def bounded(self) -> BoundedScore | None:
         """The score if it has bounds, else None."""
         return self.score if isinstance(self.score, BoundedScore) else None
+
+    @cached_property
+    def differentiable(self) -> DifferentiableScore | None:
+        """The score if it has gradients in closed form, else None."""
+        return self.score if isinstance(self.score, DifferentiableScore) else None
 
     def around_anchors(self, rng: np.random.Generator) -> Array:
         """Feasible samples near the anchors of a bounded score, shape (n, d); empty, with no draw, for others."""
@@ -285,45 +305,53 @@ class _BatchSlot:
         outside = _OUTSIDE * (1 + excess.clamp_min(0).sum(dim=1))
         return torch.where((excess <= slack).all(dim=1), value, outside)
 
-    def scaled_loss(self, starts: Array, penalty: float = _PENALTY) -> Callable[[Array], tuple[float, Array]]:
-        """Minus the summed score of flattened points and its gradient, divided by the largest slope at the starts.
+    def screened(self, X: Array) -> Array:
+        """What ``values`` gives, or nearly that at less cost, shape (n,)."""
+        if self.bounded is not None or not isinstance(self.score, ScreenedScore):
+            return self.values(X)
+        with torch.no_grad():
+            blocks = [self.score.screened(block, self.slot, self.chosen) for block in torch.tensor(X).split(_ROWS)]
+        return _finite(torch.cat(blocks).numpy(), X)
+
+    def scaled_losses(self, starts: Array, penalty: float = _PENALTY) -> Callable[[Array], tuple[Array, Array]]:
+        """Minus the score at points (n, d) and its gradients (n, d), divided by the largest slope at the starts.
 
         SciPy's tolerances are absolute, and SLSQP leaves the constraints where slopes are huge. ``penalty`` times the
         squared excesses of a bounded score are added to that.
         """
+        steepest = float(np.max(np.abs(self._sloped(starts)[1]))) or 1.0
+        bounded = self.bounded if penalty else None
 
-        value_and_grad = self.score.value_and_grad if isinstance(self.score, DifferentiableScore) else None
-
-        def loss(flat: Array) -> tuple[float, Array]:
-            X = torch.tensor(flat.reshape(starts.shape), requires_grad=value_and_grad is None)
-            if value_and_grad is not None:
-                values, gradient = value_and_grad(X, self.slot, self.chosen)
-                return _checked(-values.sum(), -gradient, X)
-            return self._with_gradient(-self.score.value(X, self.slot, self.chosen).sum(), X)
-
-        steepest = float(np.max(np.abs(loss(starts.ravel())[1]))) or 1.0
-
-        def scaled(flat: Array) -> tuple[float, Array]:
-            value, gradient = loss(flat)
-            if self.bounded is None or penalty == 0:
-                return value / steepest, gradient / steepest
-            X = torch.tensor(flat.reshape(starts.shape), requires_grad=True)
-            excess = self.bounded.excess(X, self.slot, self.chosen).clamp_min(0).square().sum()
-            outside, slope = self._with_gradient(penalty * excess, X)
-            return value / steepest + outside, gradient / steepest + slope
+        def scaled(X: Array) -> tuple[Array, Array]:
+            values, gradients = (-each / steepest for each in self._sloped(X))
+            if bounded is None:
+                return values, gradients
+            points = torch.tensor(X, requires_grad=True)
+            excess = bounded.excess(points, self.slot, self.chosen).clamp_min(0).square().sum(dim=1)
+            outside, slopes = _with_gradients(penalty * excess, points)
+            return values + outside, gradients + slopes
 
         return scaled
 
-    @staticmethod
-    def _with_gradient(total: Tensor, X: Tensor) -> tuple[float, Array]:
-        (gradient,) = torch.autograd.grad(total, X)
-        return _checked(total, gradient, X)
+    def _sloped(self, X: Array) -> tuple[Array, Array]:
+        """Scores (n,) of points (n, d) and their gradients (n, d), all finite."""
+        if self.differentiable is not None:
+            values, gradients = self.differentiable.value_and_grad(torch.tensor(X), self.slot, self.chosen)
+            return _checked(values, gradients, X)
+        points = torch.tensor(X, requires_grad=True)
+        return _with_gradients(self.score.value(points, self.slot, self.chosen), points)
 
 
-def _checked(total: Tensor, gradient: Tensor, X: Tensor) -> tuple[float, Array]:
-    """A number and its gradient (n, d) at X (n, d) as SciPy takes them, both finite."""
-    _finite(gradient.sum(dim=1).numpy() + total.item(), X.detach().numpy())
-    return total.item(), gradient.numpy().ravel()
+def _with_gradients(values: Tensor, X: Tensor) -> tuple[Array, Array]:
+    """Values (n,) of points (n, d), each of its own, and their gradients (n, d)."""
+    (gradients,) = torch.autograd.grad(values.sum(), X)
+    return _checked(values.detach(), gradients, X.detach().numpy())
+
+
+def _checked(values: Tensor, gradients: Tensor, X: Array) -> tuple[Array, Array]:
+    """Values (n,) and gradients (n, d) at X (n, d), if they are finite."""
+    _finite(gradients.sum(dim=1).numpy() + values.numpy(), X)
+    return values.numpy(), gradients.numpy()
 
 
 def no_point_left(slot: int, gone: Array) -> ValueError:
@@ -382,15 +410,22 @@ def _known(space: SearchSpace, start: Array) -> list[dict[str, Any]]:
 def _starts(X: Array, values: Array, n: int) -> NDArray[np.intp]:
     """Indices of the n samples to improve: those better than their nearest neighbours first, each by value.
 
-    The best samples alone often lie on one hill. Neighbours are computed for no more samples than needed.
+    The best samples alone often lie on one hill. No more samples are looked at than are needed.
     """
-    near_by = min(len(X), 2 * X.shape[1] + 3)
-    order, tree, size = np.argsort(-values, kind="stable"), cKDTree(X), 8 * n
-    while True:
-        best = order[:size]
-        _, near = tree.query(X[best], k=near_by)
-        summit = values[best] >= values[near.reshape(len(best), -1)].max(axis=1)
-        if np.count_nonzero(summit) >= n or size >= len(X):
-            found: NDArray[np.intp] = best[np.argsort(~summit, kind="stable")][:n]
-            return found
-        size *= 4
+    near_by = min(len(X) - 1, 2 * X.shape[1] + 2)
+    order, places = np.argsort(-values, kind="stable"), np.arange(len(X))
+    better = np.searchsorted(-values[order], -values[order])
+    points = X[order].astype(np.float32)
+    size = (points**2).sum(axis=1, keepdims=True)
+    left, right = np.hstack([-2 * points, np.ones_like(size), size]), np.hstack([points, size, np.ones_like(size)]).T
+    summit = np.zeros(0, dtype=bool)
+    for rows in np.array_split(places, -(-len(X) // (8 * n))):
+        apart = left[rows] @ right
+        apart[np.arange(len(rows)), rows] = np.inf
+        most = better[rows[-1]]
+        above = np.where(places[:most] < better[rows, None], apart[:, :most], np.inf).min(axis=1, initial=np.inf)
+        summit = np.append(summit, np.count_nonzero(apart < above[:, None], axis=1) >= near_by)
+        if np.count_nonzero(summit) >= n:
+            break
+    found: NDArray[np.intp] = order[np.argsort(~summit, kind="stable")][:n]
+    return found

@@ -1,64 +1,22 @@
-"""BoTorch's analytic acquisitions over any posterior with a mean and a variance, conditioned on pending trials."""
+"""Functions of mean and standard deviation as scores of any posterior, conditioned on pending trials."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from functools import cached_property
 
+import numpy as np
 import torch
-from botorch.acquisition.analytic import AnalyticAcquisitionFunction
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.models.model import Model
-from botorch.posteriors.gpytorch import GPyTorchPosterior
-from gpytorch.distributions import MultivariateNormal
-from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from fieldcraft.models.feasibility.constrained import about_objective
-from fieldcraft.models.surrogate import Posterior
+from fieldcraft.models.scoring.criteria import LEAST_SD, Criterion, evaluated
+from fieldcraft.models.surrogate import Moments, Posterior, Screening, Slopes, slopes_of
 
 
-class _Marginals(Protocol):
-    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]: ...
-
-
-class PosteriorModel(Model):
-    """A posterior in the form that BoTorch's analytic acquisitions expect.
-
-    Args:
-        beliefs: Any posterior; only ``mean_var`` is used, each point by itself.
-    """
-
-    def __init__(self, beliefs: "_Marginals") -> None:
-        super().__init__()
-        self._beliefs = beliefs
-
-    @property
-    def num_outputs(self) -> int:
-        """Number of outputs, 1: the minimised objective."""
-        return 1
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Shape of a batch of models: empty."""
-        return torch.Size()
-
-    def posterior(
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> GPyTorchPosterior:
-        """Marginals of the noise-free objective at X (b, 1, d), as BoTorch's mean and variance (b, 1, 1)."""
-        mean, variance = self._beliefs.mean_var(X.squeeze(-2))
-        return GPyTorchPosterior(MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1))))
-
-
-class _Plane:
-    """Beliefs at points that are themselves pairs of a mean and a standard deviation."""
-
-    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return X[:, 0], X[:, 1].square()
+def worth_at(criterion: Criterion, beliefs: Moments, X: Tensor) -> Tensor:
+    """A criterion of the moments at X (n, d), shape (n,), differentiable."""
+    mean, variance = beliefs.mean_var(X)
+    return evaluated(criterion, mean, variance.clamp_min(LEAST_SD**2).sqrt())
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +26,7 @@ class AnalyticScore:
     Args:
         posterior: Beliefs from the data.
         pending: Encoded points without a result, shape (k, d).
-        acquisition: Function from a model, and the points (k, d) that it believes, to the BoTorch acquisition to
-            maximise: a function of mean and standard deviation that falls with the mean and is quasiconvex in the two
-            (see MomentScore).
+        acquisition: Function from the points (k, d) that are believed to the criterion to maximise (see MomentScore).
         optimism: See MomentScore.
         before: Encoded points of the places before the one for which ``worth`` is computed, shape (j, d); None for
             none.
@@ -78,15 +34,35 @@ class AnalyticScore:
 
     posterior: Posterior
     pending: Tensor
-    acquisition: Callable[[Model, Tensor], AnalyticAcquisitionFunction]
+    acquisition: Callable[[Tensor], Criterion]
     optimism: float | None = None
     before: Tensor | None = None
     # A place is asked about hundreds of times with the same points chosen: condition on them once.
-    _built: dict[bytes | str, AnalyticAcquisitionFunction] = field(default_factory=dict, repr=False)
+    _built: dict[bytes, tuple[Criterion, Posterior, Slopes | None]] = field(default_factory=dict, repr=False)
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Acquisition at X (n, d), shape (n,), given the points ``chosen`` (j, d) for earlier places."""
-        return torch.as_tensor(self._for(chosen)(X.unsqueeze(-2)))
+        criterion, beliefs, _ = self._for(chosen)
+        return worth_at(criterion, beliefs, X)
+
+    def value_and_grad(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (n,) and gradients (n, d) at X (n, d); in closed form if the posterior's moments have one."""
+        criterion, beliefs, slopes = self._for(chosen)
+        if slopes is None:
+            points = X.detach().requires_grad_()
+            values = worth_at(criterion, beliefs, points)
+            return values.detach(), torch.autograd.grad(values.sum(), points)[0]
+        at = slopes(X)
+        sd = np.sqrt(np.maximum(at.variance, LEAST_SD**2))
+        values, by_mean, by_sd = criterion(at.mean, sd)
+        by_variance = np.where(at.variance > LEAST_SD**2, by_sd / (2 * sd), 0.0)
+        gradient = by_mean[:, None] * at.by_mean + by_variance[:, None] * at.by_variance
+        return torch.from_numpy(values), torch.from_numpy(gradient)
+
+    def screened(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Nearly ``value`` at X (n, d), shape (n,), at less cost where the posterior has a coarse form."""
+        criterion, beliefs, _ = self._for(chosen)
+        return worth_at(criterion, beliefs.coarse if isinstance(beliefs, Screening) else beliefs, X)
 
     def fantasized(self, chosen: Tensor) -> Posterior:
         """The posterior with pending points and those ``chosen`` (j, d) read at their mean."""
@@ -100,14 +76,15 @@ class AnalyticScore:
 
     def worth(self, mean: Tensor, sd: Tensor) -> Tensor:
         """Acquisition of means (n,) and standard deviations (n,), shape (n,)."""
-        if "plane" not in self._built:
-            points = self.pending if self.before is None else torch.cat([self.pending, self.before])
-            self._built["plane"] = self.acquisition(PosteriorModel(_Plane()), points)
-        return torch.as_tensor(self._built["plane"](torch.stack([mean, sd], dim=1).unsqueeze(-2)))
+        return evaluated(self._here, mean, sd.clamp_min(LEAST_SD))
 
-    def _for(self, chosen: Tensor) -> AnalyticAcquisitionFunction:
+    @cached_property
+    def _here(self) -> Criterion:
+        return self.acquisition(self.pending if self.before is None else torch.cat([self.pending, self.before]))
+
+    def _for(self, chosen: Tensor) -> tuple[Criterion, Posterior, Slopes | None]:
         key = chosen.detach().numpy().tobytes()
         if key not in self._built:
-            points = torch.cat([self.pending, chosen.detach()])
-            self._built[key] = self.acquisition(PosteriorModel(self.fantasized(chosen)), points)
+            beliefs = self.fantasized(chosen)
+            self._built[key] = self.acquisition(torch.cat([self.pending, chosen.detach()])), beliefs, slopes_of(beliefs)
         return self._built[key]

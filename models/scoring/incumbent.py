@@ -6,7 +6,7 @@ from torch import Tensor
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.maximizer import SAME
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.surrogate import Posterior
+from fieldcraft.models.surrogate import Posterior, means
 
 
 def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tensor]:
@@ -21,12 +21,14 @@ def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tenso
     """
     with torch.no_grad():
         X = torch.tensor(data.X)
-        mean, variance = posterior.mean_var(X)
+        mean = means(posterior, X)
         if isinstance(posterior, ConstrainedPosterior):
             feasible = posterior.read_feasible(X)
             mean = mean.where(feasible, torch.inf) if feasible.any() else mean
         best = mean.argmin()
-        return mean[best], variance[best].sqrt() if data.noise_sd else torch.zeros_like(mean[best])
+        if not data.noise_sd:
+            return mean[best], torch.zeros_like(mean[best])
+        return mean[best], posterior.mean_var(X[best][None])[1][0].sqrt()
 
 
 def incumbent(posterior: Posterior, data: Observations, points: Tensor, doubts: float = 1.0) -> Tensor:
@@ -60,4 +62,4 @@ def _reached(posterior: Posterior, data: Observations, points: Tensor) -> Tensor
         points = hopeful(data, points)
         if isinstance(posterior, ConstrainedPosterior):
             points = points[posterior.believed_feasible(points)]
-        return posterior.mean_var(points)[0] if len(points) else points.new_empty(0)
+        return means(posterior, points) if len(points) else points.new_empty(0)

@@ -11,18 +11,16 @@ from torch import Tensor
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian import draws
-from fieldcraft.models.gaussian.process import ExactPosterior, Fit, fitted, pathwise, posterior
+from fieldcraft.models.gaussian.fit import Question, known_noise
+from fieldcraft.models.gaussian.process import ExactPosterior, Fit, pathwise, posterior
 from fieldcraft.models.linear.feature_posterior import FixedFeaturePosterior
 from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel
 from fieldcraft.models.linear.linear_model import LinearModel
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
 from fieldcraft.models.numerics.memory import refuse_memory
-from fieldcraft.models.numerics.randomness import seeded
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import Function, Report
 
-# A noise-free covariance of close points has no Cholesky factor in float64: the least variance of a target.
-_LEAST_NOISE = 1e-6
 # Matrices of the size of the covariance that are alive at once: in a step of the fit, and with a gradient afterwards.
 _COPIES_IN_FIT = 6
 _COPIES = 12
@@ -34,15 +32,18 @@ class ExactGP:
     """Gaussian process with a constant mean and one length scale for each encoded coordinate.
 
     The hyper-parameters maximise the marginal likelihood times BoTorch's dimension-scaled priors (Hvarfner et al.,
-    2024), from several starts; the output scale is one, since the targets are standardised. Above ``n_fitted`` trials
-    they are fitted to that many at random, and above ``n_exact`` the process becomes the Bayesian linear regression on
-    random Fourier features of its kernel; ``remarks`` states either.
+    2024); the output scale is one, since the targets are standardised. They are fitted again at every trial: from
+    several starts up to 50 trials and whenever their number has grown by a tenth, else from the last such fit, so that
+    they depend on the trials alone. Above ``n_fitted`` trials they are fitted to that many, spread over all, and above
+    ``n_exact`` the process becomes the Bayesian linear regression on random Fourier features of its kernel;
+    ``remarks`` states either.
 
     Args:
         kernel: "matern52" (Matern, smoothness 5/2), "matern32", "matern12" (rougher functions: 3/2 and 1/2) or "rbf"
             (squared exponential).
         noise: "fitted" with the other hyper-parameters, or "known": taken from ``Observations.noise_sd``.
-        restarts: Fits from parameters drawn from their priors, beside the one from the priors' modes.
+        restarts: Fits from parameters drawn from their priors, beside the one from the priors' modes, wherever a fit
+            has several starts. Of more than 250 trials a part chooses among their ends.
         draw: Method to draw a function. "pathwise": a prior of random Fourier features, updated exactly; "joint": exact
             at ``n_skeleton`` Sobol points and kriged between them; "features": regression on ``n_features`` random
             Fourier features, whose variance is too small where n comes near their number.
@@ -87,14 +88,12 @@ class ExactGP:
                 than ``memory_gb``.
         """
         self._refuse_memory(len(data))
-        X, targets, noise = torch.tensor(data.X), torch.tensor(data.targets), self._noise(data)
-        some = slice(None) if len(data) <= self.n_fitted else np.sort(rng.permutation(len(data))[: self.n_fitted])
-        with seeded(rng):
-            found = fitted(self.kernel, X[some], targets[some], noise, self.restarts + 1)
-        fit = Fit(self.kernel, X, targets, noise, found.parameters, found.metrics)
+        noise = self._noise(data)
+        asked = Question(self.kernel, noise is not None, self.restarts + 1, self.n_fitted, data.digest, data)
+        fit, factor = Fit.at(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), noise, asked.answer())
         made: ExactPosterior | FixedFeaturePosterior
         if len(data) <= self.n_exact:
-            made = posterior(fit, data.scaling, self._sampler(data), self._remarks(len(data)))
+            made = posterior(fit, data.scaling, self._sampler(data), self._remarks(len(data)), factor)
         else:
             scales = draws.length_scales(fit.metrics)
             made = self._features(fit, data, FourierFeatures.drawn(self.kernel, scales, self.n_features, rng))
@@ -157,4 +156,4 @@ class ExactGP:
             raise ValueError(
                 'noise is "known" but these observations state none: give the problem\'s noise, or "fitted".'
             )
-        return torch.tensor(max(data.noise_variance, _LEAST_NOISE), dtype=torch.float64)
+        return torch.tensor(known_noise(data), dtype=torch.float64)

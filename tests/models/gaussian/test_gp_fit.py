@@ -10,8 +10,8 @@ from botorch.models import SingleTaskGP
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 
-from fieldcraft.models.gaussian.fit import NOISE, LogPosterior, scale_prior
-from fieldcraft.models.gaussian.process import build, fitted
+from fieldcraft.models.gaussian.fit import NOISE, Found, LogPosterior, scale_prior
+from fieldcraft.models.gaussian.process import Fit, build
 
 KERNELS = ("matern12", "matern32", "matern52", "rbf")
 NOISES = (None, 0.03)
@@ -31,6 +31,16 @@ def density(kernel, known, targets=T):
 
 def somewhere(known, rng):
     return np.concatenate([rng.normal(-0.5, 1, D), rng.normal(-4, 1, 1)[: known is None]])
+
+
+def fit_at(kernel, known, theta, reached=0.0):
+    noise = None if known is None else torch.tensor(known, dtype=torch.float64)
+    found = Found(np.asarray(theta), reached, np.arange(len(X)))
+    return Fit.at(kernel, torch.tensor(X), torch.tensor(T), noise, found)[0]
+
+
+def constant_at(kernel, known, theta):
+    return fit_at(kernel, known, theta).parameters["mean_module.raw_constant"]
 
 
 def botorch_model(kernel, known, inputs=X, targets=T):
@@ -74,7 +84,7 @@ def test_the_log_posterior_is_gpytorchs_own(kernel, known):
         theta = somewhere(known, rng)
         with torch.no_grad():
             model.covar_module.raw_lengthscale.copy_(torch.tensor(np.exp(theta[:D])))
-            model.mean_module.raw_constant.fill_(ours.constant(theta))
+            model.mean_module.raw_constant.fill_(constant_at(kernel, known, theta))
             if known is None:
                 model.likelihood.noise_covar.raw_noise.fill_(math.exp(theta[-1]))
         # GPyTorch keeps the distance of a Matern 1/2 above 1e-15 in the square, by which two equal points differ.
@@ -94,14 +104,14 @@ def test_the_gradient_is_that_of_finite_differences(kernel, known):
 @KNOWN
 def test_the_constant_is_the_best_one(known):
     theta = somewhere(known, np.random.default_rng(7))
-    ours, model = density("matern52", known), botorch_model("matern52", known)
+    best, model = constant_at("matern52", known, theta), botorch_model("matern52", known)
     with torch.no_grad():
         model.covar_module.raw_lengthscale.copy_(torch.tensor(np.exp(theta[:D])))
         if known is None:
             model.likelihood.noise_covar.raw_noise.fill_(math.exp(theta[-1]))
     reached = []
     for change in (0.0, -1e-3, 1e-3):
-        model.mean_module.raw_constant.data.fill_(ours.constant(theta) + change)
+        model.mean_module.raw_constant.data.fill_(best + change)
         reached.append(gpytorch_density(model))
     assert reached[0] > max(reached[1:])
 
@@ -113,12 +123,13 @@ def test_an_ascent_ends_no_lower_than_botorchs(seed):
     targets = np.sin(4 * inputs[:, 0]) + 0.1 * seed * rng.normal(size=len(inputs))
     model = botorch_model(KERNELS[seed], None, inputs, targets)
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    found = fitted(KERNELS[seed], torch.tensor(inputs), torch.tensor(targets), None, starts=3)
-    assert found.metrics["log_posterior"] >= gpytorch_density(model) - 1e-3
+    reached, _ = LogPosterior(KERNELS[seed], (inputs + 1) / 2, targets, None).likeliest(3)
+    assert reached >= gpytorch_density(model) - 1e-3
 
 
 def test_a_fit_stands_at_the_density_it_states():
-    found = fitted("rbf", torch.tensor(X), torch.tensor(T), None, starts=2)
+    reached, theta = density("rbf", None).likeliest(2)
+    found = fit_at("rbf", None, theta, reached)
     model = botorch_model("rbf", None)
     model.load_state_dict(dict(found.parameters), strict=False)
     assert found.metrics["log_posterior"] == pytest.approx(gpytorch_density(model), abs=1e-8)
@@ -126,8 +137,8 @@ def test_a_fit_stands_at_the_density_it_states():
 
 def test_the_noise_keeps_its_least_value():
     inputs = np.linspace(-1, 1, 60)[:, None]
-    found = fitted("rbf", torch.tensor(inputs), torch.tensor(np.sin(2 * inputs[:, 0])), None, starts=1)
-    assert found.metrics["noise_sd"] ** 2 == pytest.approx(NOISE.least, rel=1e-12)
+    _, theta = LogPosterior("rbf", inputs, np.sin(4 * inputs[:, 0]), None).likeliest(1)
+    assert np.exp(theta[-1]) == pytest.approx(NOISE.least, rel=1e-12)
 
 
 def test_a_length_scale_keeps_its_least_value():
@@ -147,4 +158,4 @@ def test_where_there_is_no_finite_density_an_ascent_is_worth_minus_infinity():
 
 def test_no_start_with_a_finite_density_is_an_error():
     with pytest.raises(ValueError, match=r"finite likelihood \(3 starts, 24 trials\): look for extreme results"):
-        fitted("matern52", torch.tensor(X), torch.tensor(1e200 * T), None, starts=3)
+        density("matern52", None, targets=1e200 * T).likeliest(3)

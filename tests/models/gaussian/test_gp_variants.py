@@ -93,7 +93,7 @@ def test_fourier_features_converge_to_the_kernel(kernel):
 
 
 def test_above_n_exact_random_features_take_over_and_say_so():
-    exact, made = fit(), fit(n_exact=15, n_features=20_000)
+    exact, made = fit(), fit(n_exact=15, n_features=80_000)
     assert isinstance(made, FeaturePosterior)
     assert made.remarks == {"fallback": "random features: 16 trials > n_exact 15"}
     assert exact.remarks == {}
