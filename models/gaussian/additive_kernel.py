@@ -27,8 +27,8 @@ ROOT = math.sqrt(5.0)
 
 # Random Fourier features of the prior of one coordinate, and of the interaction.
 _FEATURES, _FULL_FEATURES = 128, 512
-# Numbers of a block of covariances.
-_BLOCK = 2**15
+# Numbers of a block of distances.
+_BLOCK = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,17 +65,36 @@ class AdditiveKernel:
         found: Tensor = _Covariance.apply(A, B, self)  # type: ignore[no-untyped-call]
         return found
 
-    @cached_property
-    def rates(self) -> list[float]:
-        """sqrt(5) / l_i and, last, sqrt(5) / l_0."""
-        rates: list[float] = (ROOT * (-self.scales).exp()).tolist()
-        return rates
+    def with_slopes(self, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+        """k at A (a, d) and B (b, d), shape (a, b), and its derivatives by the coordinates of A, shape (d, a, b)."""
+        apart, s, decay = self._distances(A, B)
+        return self._sum(s, decay), self._pull(apart, s, decay)
+
+    def _distances(self, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x_i - x'_i, shape (d, a, b); s_i = sqrt(5) |x_i - x'_i| / l_i and last s_0, and e^-s, shape (d + 1, a, b)."""
+        apart = A.mT[:, :, None] - B.mT[:, None, :]
+        s = torch.cat([apart.abs(), torch.linalg.vector_norm(apart, dim=0, keepdim=True)])
+        s *= self._rates
+        return apart, s, s.neg().exp_()
+
+    def _sum(self, s: Tensor, decay: Tensor) -> Tensor:
+        parts = s.square().div_(3).add_(s).add_(1).mul_(decay)
+        return torch.tensordot(self.sizes.exp(), parts, dims=1).add_(1)
+
+    def _pull(self, apart: Tensor, s: Tensor, decay: Tensor) -> Tensor:
+        """dk/dx_i = -5/3 (x_i - x'_i) (a_i^2 (1 + s_i) e^-s_i / l_i^2 + b^2 (1 + s_0) e^-s_0 / l_0^2), (d, a, b)."""
+        pull = (s + 1).mul_(decay).mul_(-self.sizes.exp()[:, None, None] * self._rates.square() / 3)
+        pull[:-1] += pull[-1]
+        return pull[:-1].mul_(apart)
 
     @cached_property
-    def variances(self) -> list[float]:
-        """a_i^2 and, last, b^2."""
-        variances: list[float] = self.sizes.exp().tolist()
-        return variances
+    def _rates(self) -> Tensor:
+        """sqrt(5) / l_i and, last, sqrt(5) / l_0, shape (d + 1, 1, 1)."""
+        return (ROOT * (-self.scales).exp())[:, None, None]
+
+    def blocks(self, A: Tensor, B: Tensor) -> tuple[Tensor, ...]:
+        """The rows of A (a, d) in blocks whose arrays with B (b, d) stay in the cache."""
+        return A.split(max(1, _BLOCK // max(1, len(self.sizes) * len(B))))
 
     def prior(self, rng: np.random.Generator) -> Function:
         """One function from the prior: a constant and random Fourier features of every part."""
@@ -107,56 +126,26 @@ class AdditiveKernel:
 
 
 class _Covariance(torch.autograd.Function):
-    """k at two sets of points, whose backward pass goes through the coordinates one by one.
-
-    With s_i = sqrt(5) |x_i - x'_i| / l_i, dk/dx_i = -5/3 (x_i - x'_i) (a_i^2 (1 + s_i) e^-s_i / l_i^2 + the same of
-    the interaction).
-    """
+    """k at two sets of points, with a backward pass in closed form."""
 
     @staticmethod
     def forward(ctx: Any, A: Tensor, B: Tensor, kernel: AdditiveKernel) -> Tensor:
         ctx.save_for_backward(A, B)
         ctx.kernel = kernel
-        # In blocks that stay in the cache.
-        return torch.cat([_values(kernel, rows, B) for rows in A.split(max(1, _BLOCK // max(1, len(B))))])
+        return torch.cat([kernel._sum(*kernel._distances(rows, B)[1:]) for rows in kernel.blocks(A, B)])
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, by_value: Tensor) -> tuple[Tensor, Tensor, None]:
         A, B = ctx.saved_tensors
-        sizes, rates = ctx.kernel.variances, ctx.kernel.rates
-        together, by_A, by_B = A.new_zeros(len(A), len(B)), torch.empty_like(A), torch.empty_like(B)
-        for i in range(A.shape[1]):
-            together.addcmul_(*[A[:, i, None] - B[:, i]] * 2)
-        shared = _slopes(together.sqrt_().mul_(rates[-1]), sizes[-1] * rates[-1] ** 2)
-        for i in range(A.shape[1]):
-            apart = A[:, i, None] - B[:, i]
-            weights = _slopes(apart.abs().mul_(rates[i]), sizes[i] * rates[i] ** 2).add_(shared).mul_(by_value)
-            weights.mul_(apart)
-            by_A[:, i], by_B[:, i] = weights.sum(1), -weights.sum(0)
+        by_A, by_B, first = torch.empty_like(A), torch.zeros_like(B), 0
+        for rows in ctx.kernel.blocks(A, B):
+            here = slice(first, first + len(rows))
+            pull = ctx.kernel._pull(*ctx.kernel._distances(rows, B)).mul_(by_value[here])
+            by_A[here] = pull.sum(2).mT
+            by_B -= pull.sum(1).mT
+            first += len(rows)
         return by_A, by_B, None
-
-
-def _values(kernel: AdditiveKernel, A: Tensor, B: Tensor) -> Tensor:
-    found, together = A.new_ones(len(A), len(B)), A.new_zeros(len(A), len(B))
-    for i in range(kernel.dimension):
-        apart = A[:, i, None] - B[:, i]
-        together.addcmul_(apart, apart)
-        _add_matern(found, kernel.variances[i], apart.abs_().mul_(kernel.rates[i]))
-    return _add_matern(found, kernel.variances[-1], together.sqrt_().mul_(kernel.rates[-1]))
-
-
-def _add_matern(found: Tensor, size: float, s: Tensor) -> Tensor:
-    """``found`` plus size (1 + s + s^2/3) e^-s, in place."""
-    decay = s.neg().exp_()
-    part = s.square().div_(3).add_(s).add_(1).mul_(decay)
-    return found.add_(part, alpha=size)
-
-
-def _slopes(s: Tensor, factor: float) -> Tensor:
-    """-factor/3 (1 + s) e^-s, the slope of a Matern kernel over the distance; s is used up."""
-    decay = s.neg().exp_()
-    return s.add_(1).mul_(decay).mul_(-factor / 3)
 
 
 def factor(kernel: AdditiveKernel, X: Tensor) -> Factor:

@@ -11,7 +11,17 @@ from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.scores import SCORE
 from fieldcraft.models.numerics.states import named, part
 from fieldcraft.models.observations import Observations, Scaling
-from fieldcraft.models.surrogate import Function, Posterior, Report, Surrogate
+from fieldcraft.models.surrogate import (
+    Function,
+    Moments,
+    Posterior,
+    Report,
+    Screening,
+    Slopes,
+    Surrogate,
+    means,
+    slopes_of,
+)
 
 OUT = "out."
 """Begins the names of the remarks that hold the reasons of the candidates that are out."""
@@ -59,6 +69,20 @@ class Chosen:
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the noise-free target at X (n, d)."""
         return self.posterior.mean_var(X)
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean (n,) at X (n, d) alone."""
+        return means(self.posterior, X)
+
+    @property
+    def moment_slopes(self) -> Slopes | None:
+        """See ``Differentiable``."""
+        return slopes_of(self.posterior)
+
+    @property
+    def coarse(self) -> Moments:
+        """See ``Screening``."""
+        return self.posterior.coarse if isinstance(self.posterior, Screening) else self.posterior
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions, as the chosen posterior draws them."""

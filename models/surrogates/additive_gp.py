@@ -13,7 +13,7 @@ from fieldcraft.models.gaussian.additive_kernel import AdditiveKernel, factor
 from fieldcraft.models.gaussian.summed_process import SummedGP, SummedPosterior, refuse_other_state
 from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.surrogate import Report
+from fieldcraft.models.surrogate import MomentsWithSlopes, Report
 
 # Matrices of the covariance's size that are alive at once.
 _COPIES = 6
@@ -74,6 +74,17 @@ class _AdditivePosterior(SummedPosterior):
         share = float(kernel.sizes[-1].exp() / kernel.sizes.exp().sum())
         noise_sd = math.sqrt(kernel.noise)
         return {"log_posterior": self.density, "noise_sd": noise_sd, "share_interaction": share} | scales
+
+    def moment_slopes(self, X: Tensor) -> MomentsWithSlopes:
+        """Mean and variance at X (n, d) with their gradients, in closed form (see MomentsWithSlopes)."""
+        values, slopes = self.kernel.with_slopes(X.detach(), self.X)
+        half = self.factor.half_solve(values.mT)
+        solved: Tensor = torch.linalg.solve_triangular(self.factor.lower.mT, half, upper=True)
+        variance = self.kernel.variance - half.square().sum(0)
+        by_variance = -2 * torch.einsum("iab,ba->ai", slopes, solved)
+        by_variance[variance < 0] = 0
+        mean, by_mean = self.constant + values @ self._weights, (slopes @ self._weights).mT
+        return MomentsWithSlopes(*(each.numpy() for each in (mean, variance.clamp_min(0), by_mean, by_variance)))
 
 
 def _posterior(kernel: AdditiveKernel, data: Observations, density: float) -> _AdditivePosterior:
