@@ -206,6 +206,11 @@ def fixed(a: Passes) -> Passes:
     return Passes(tuple(Layer(x.inputs.detach(), x.sensitivities.detach(), x.factor, x.bias) for x in a.layers))
 
 
+def taken(a: Passes, rows: Tensor) -> Passes:
+    """The rows of some points of one network."""
+    return Passes(tuple(Layer(x.inputs[rows], x.sensitivities[rows], x.factor, x.bias) for x in a.layers))
+
+
 def stacked(parts: Sequence[Passes]) -> Passes:
     """Rows of c networks of one shape at equally many points, carried together: (c, n, ...)."""
     return Passes(

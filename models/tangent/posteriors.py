@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, Self
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.numerics.batching import Moments
+from fieldcraft.models.numerics.milestones import telling
 from fieldcraft.models.observations import Scaling
 from fieldcraft.models.surrogate import Function
 from fieldcraft.models.tangent.kernel import TangentKernel, column
@@ -84,6 +85,15 @@ class TangentBelief:
 @dataclass(frozen=True, eq=False)
 class TangentPosterior(TangentBelief):
     """The process alone; predictions of a result given the others are known in closed form."""
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean (n,) at X (n, d) alone, one pass of the network a point."""
+        return self.process.function(self.process.mean_direction)(X)
+
+    @cached_property
+    def coarse(self) -> "TangentPosterior":
+        """The same mean, with the variance that some of the trials leave: for a first look at many points."""
+        return replace(self, process=self.process.some(telling(self.process.y.numpy())))
 
     def log_predictive(self) -> Tensor:
         """log density of each result given the others, shape (n,), by the process at its hyper-parameters."""
