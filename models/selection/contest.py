@@ -159,12 +159,18 @@ class Contest:
         leads = self.leader is None or contest._worth(name) > self._worth(self.leader[0])
         return replace(contest, leader=(name, posterior)) if leads else contest
 
+    @property
+    def ranking(self) -> list[str]:
+        """The candidates judged, the best first (the first among equals)."""
+        return sorted(self.scores, key=self._worth, reverse=True)
+
     def _worth(self, name: str) -> float:
         return self.scores[name] - (MARGIN if name in self.doubted else 0.0)
 
     def without(self, name: str, reason: str) -> "Contest":
         """The contest with one more candidate refused."""
-        return replace(self, refused={**self.refused, name: reason}, running=None)
+        scores = {other: score for other, score in self.scores.items() if other != name}
+        return replace(self, scores=scores, refused={**self.refused, name: reason}, running=None)
 
     def relayed(self, name: str, report: Report) -> Report:
         """A report for one candidate's fit: metrics have its name as prefix, checkpoints hold the contest too."""
