@@ -330,9 +330,10 @@ def _path(posterior: ExactPosterior, rng: np.random.Generator) -> Function:
     phi = FourierFeatures.drawn(fit.kernel, posterior.length_scales, _PATH_FEATURES, rng)
     theta = torch.from_numpy(rng.standard_normal(2 * len(phi.frequencies)))
     error = math.sqrt(posterior.noise_variance) * torch.from_numpy(rng.standard_normal(len(fit.X)))
+    prior = phi.combined(theta)
     with torch.no_grad():
-        weights = posterior.factor.solve(fit.targets - constant - phi(fit.X) @ theta - error)
-    return lambda X: constant + phi(X) @ theta + posterior.kernel(X, fit.X) @ weights
+        weights = posterior.factor.solve(fit.targets - constant - prior(fit.X) - error)
+    return lambda X: constant + prior(X) + posterior.kernel(X, fit.X) @ weights
 
 
 def build(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None) -> SingleTaskGP:

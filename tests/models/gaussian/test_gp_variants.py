@@ -141,3 +141,10 @@ def test_a_linear_model_is_the_same_on_either_side_and_equals_the_formula(n, p):
     torch.testing.assert_close(model.variance(new), (new @ covariance @ new.mT).diagonal(), rtol=0, atol=1e-10)
     draws = torch.stack([model.drawn(y, rng) for _ in range(4000)])
     assert_moments(draws, mean, covariance)
+
+
+def test_a_combination_of_features_is_one_cosine_a_frequency():
+    phi = FourierFeatures.drawn("matern52", torch.tensor([0.4, 0.9]), 60, np.random.default_rng(1))
+    theta = torch.from_numpy(np.random.default_rng(2).standard_normal(60))
+    points = torch.from_numpy(np.random.default_rng(3).uniform(-1, 1, (9, 2)))
+    torch.testing.assert_close(phi.combined(theta)(points), phi(points) @ theta, rtol=0, atol=1e-13)
