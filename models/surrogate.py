@@ -107,9 +107,14 @@ class Screening(Protocol):
     """A posterior with a cheaper form of itself."""
 
     @property
-    def coarse(self) -> "Moments":
-        """Nearly the same moments, for a first look at many points."""
+    def coarse(self) -> "Posterior":
+        """A posterior of nearly the same moments, for a first look at many points."""
         ...
+
+
+def coarse(posterior: Posterior) -> Posterior:
+    """The cheaper form of a posterior, or itself if it has none."""
+    return posterior.coarse if isinstance(posterior, Screening) else posterior
 
 
 class Moments(Protocol):

@@ -12,10 +12,10 @@ from torch import Tensor
 from fieldcraft.models.feasibility.classifier import FeasibilityPosterior, log_success
 from fieldcraft.models.numerics.batching import Moments, jointly
 from fieldcraft.models.observations import Scaling
-from fieldcraft.models.surrogate import Function, Posterior, means
+from fieldcraft.models.surrogate import Function, Posterior, coarse, means
 
-# Standard deviations of a constraint below this, in those of its results, count as this.
-_LEAST_SD = 1e-9
+LEAST_SD = 1e-9
+"""Standard deviations of a constraint below this, in those of its results, count as this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class ConstrainedPosterior:
         if not self.constraints:
             return X.new_zeros(len(X), 0), X.new_zeros(len(X), 0)
         means, variances = self._moments(X)
-        return means.mT - self._zeros, variances.mT.clamp_min(_LEAST_SD**2).sqrt()
+        return means.mT - self.zeros, variances.mT.clamp_min(LEAST_SD**2).sqrt()
 
     def marginals(self, X: Tensor) -> Marginals:
         """All beliefs about feasibility at X (n, d)."""
@@ -133,6 +133,11 @@ class ConstrainedPosterior:
         """
         return self.marginals(X).lower(widths)
 
+    @cached_property
+    def coarse(self) -> "ConstrainedPosterior":
+        """The same beliefs, those about constraints in their coarse forms where they have them."""
+        return replace(self, constraints=tuple(coarse(each) for each in self.constraints))
+
     @property
     def columns(self) -> int:
         """Number of ways to be infeasible: the constraints, and failing if designs have failed."""
@@ -141,7 +146,7 @@ class ConstrainedPosterior:
     def believed_feasible(self, X: Tensor) -> Tensor:
         """True at X (n, d) where every constraint's mean is <= 0 and success is at least even; shape (n,)."""
         with torch.no_grad():
-            excess = [means(posterior, X) - zero for posterior, zero in zip(self.constraints, self._zeros, strict=True)]
+            excess = [means(posterior, X) - zero for posterior, zero in zip(self.constraints, self.zeros, strict=True)]
             if self.hidden is not None:
                 excess.append(-self.hidden.latent(X)[0])
             return (torch.stack(excess) <= 0).all(dim=0) if excess else torch.ones(len(X), dtype=torch.bool)
@@ -156,7 +161,7 @@ class ConstrainedPosterior:
         return jointly(self.constraints)
 
     @cached_property
-    def _zeros(self) -> Tensor:
+    def zeros(self) -> Tensor:
         """The target of each constraint at which it is zero, shape (c,)."""
         zeros = [float(posterior.scaling.to_target(0.0)) for posterior in self.constraints]
         return torch.tensor(zeros, dtype=torch.float64)

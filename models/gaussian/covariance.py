@@ -1,4 +1,4 @@
-"""Stationary kernels of unit variance: correlations with their slopes, and covariances with a gradient in closed form."""
+"""Stationary kernels of unit variance: correlations with slopes, and covariances with a gradient in closed form."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

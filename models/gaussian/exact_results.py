@@ -15,11 +15,10 @@ from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.observations import Observations, Scaling
 from fieldcraft.models.surrogate import (
     Function,
-    Moments,
     MomentsWithSlopes,
     Posterior,
-    Screening,
     Slopes,
+    coarse,
     means,
     slopes_of,
 )
@@ -83,9 +82,9 @@ class PosteriorThroughResults:
         return means(self.beliefs, X) + self._likeness(X) @ self._weights
 
     @property
-    def coarse(self) -> Moments:
+    def coarse(self) -> Posterior:
         """The coarse form of the beliefs, which differ from these only very near a result."""
-        return self.beliefs.coarse if isinstance(self.beliefs, Screening) else self
+        return coarse(self.beliefs)
 
     @property
     def moment_slopes(self) -> Slopes | None:

@@ -30,8 +30,8 @@ _PARAMETER = "parameter."
 _METRIC = "metric."
 # Random Fourier features of the prior of a draw.
 _PATH_FEATURES = 1024
-# Trials whose variance a first look at many points uses.
-_COARSE = 400
+# Trials that a first look at many points uses.
+_COARSE = 200
 
 SMOOTHNESS: Mapping[Kernel, float] = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 """nu of the Matern kernels."""
@@ -157,8 +157,8 @@ class ExactPosterior:
         return MomentsWithSlopes(self.constant + cross @ weights, np.maximum(variance, 0), by_mean, by_variance)
 
     @cached_property
-    def coarse(self) -> "ExactPosterior | CoarsePosterior":
-        """The same mean, with the variance that some of the trials leave: for a first look at many points.
+    def coarse(self) -> "ExactPosterior":
+        """The posterior of some of the trials, for a first look at many points.
 
         These are the best trials, the last ones, among which are those read at their mean, and others.
         """
@@ -168,9 +168,8 @@ class ExactPosterior:
         best = self.fit.targets.argsort(stable=True)[: _COARSE // 2]
         last, others = torch.arange(n - _COARSE // 4, n), torch.arange(_COARSE // 4) * n // (_COARSE // 4)
         rows = torch.cat([best, last, others]).unique()
-        with torch.no_grad():
-            factor = Factor.of(self.kernel(self.fit.X[rows], self.fit.X[rows]), self.noise_variance)
-        return CoarsePosterior(self, rows, factor)
+        fit = replace(self.fit, X=self.fit.X[rows], targets=self.fit.targets[rows])
+        return replace(self, fit=fit, known_factor=None)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions, drawn by the surrogate's method."""
@@ -250,27 +249,6 @@ class ExactPosterior:
     def kernel(self, A: Tensor, B: Tensor) -> Tensor:
         """Prior covariance of the objective at A (a, d) and B (b, d), shape (a, b), differentiable."""
         return covariance(self.fit.kernel, A, B, self.length_scales)
-
-
-@dataclass(frozen=True, eq=False)
-class CoarsePosterior:
-    """The mean of a posterior, and the variance that some of its trials leave, which is no smaller than its own.
-
-    Args:
-        whole: The posterior.
-        rows: Numbers of these trials, shape (m,).
-        factor: Factor of their covariance, noise included.
-    """
-
-    whole: ExactPosterior
-    rows: Tensor
-    factor: Factor
-
-    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (n,) and variance (n,) at X (n, d)."""
-        cross = self.whole.kernel(self.whole.fit.X, X)
-        prior = torch.ones(len(X), dtype=X.dtype)
-        return self.whole.mean_of(cross), self.factor.variance(prior, cross[self.rows])
 
 
 def posterior(

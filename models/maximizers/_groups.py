@@ -15,7 +15,7 @@ import torch
 
 from fieldcraft.models.gaussian.grouped_kernel import Groups
 from fieldcraft.models.maximizer import SAME, Candidates, Certificate, Status
-from fieldcraft.models.maximizers.multistart import no_point_left
+from fieldcraft.models.maximizers._batch_slot import no_point_left
 from fieldcraft.models.numerics.point_sets import every_point, sobol_points, take
 from fieldcraft.models.observations import Array
 from fieldcraft.models.scoring.separable import ScoreTerm, SeparableScore

@@ -14,6 +14,7 @@ from fieldcraft.models.feasibility.pending import Believing
 from fieldcraft.models.numerics.checks import refuse_non_positive
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.confidence_weight import weight_of
+from fieldcraft.models.scoring.gradients import with_gradients
 from fieldcraft.models.surrogate import Informed, Posterior
 
 _HIDDEN_WIDTH = 2.0
@@ -109,6 +110,10 @@ class _Bounded:
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """The score at X (n, d), feasible or not, shape (n,)."""
         return self.score.value(X, slot, chosen)
+
+    def value_and_grad(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """The score at X (n, d), shape (n,), and its gradients (n, d)."""
+        return with_gradients(self.score, X, slot, chosen)
 
     def excess(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Optimistic bounds at X (n, d), shape (n, k)."""

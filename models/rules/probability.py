@@ -6,11 +6,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fieldcraft.models.acquisition import Scale, Score
+from fieldcraft.models.acquisition import Scale, Score, ScreenedScore
 from fieldcraft.models.capability import Capability
-from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
+from fieldcraft.models.feasibility.constrained import LEAST_SD, ConstrainedPosterior
 from fieldcraft.models.feasibility.pending import Believing
 from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.criteria import LogProbability
+from fieldcraft.models.scoring.gradients import automatic, chained, with_gradients
+from fieldcraft.models.surrogate import slopes_of
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,42 @@ class _Weighted:
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Score at X (n, d), shape (n,) (see Score.value)."""
         log_feasible = self.believing.given(chosen).log_feasible(X)
+        return log_feasible if self.score is None else self._times(self.score.value(X, slot, chosen), log_feasible)
+
+    def value_and_grad(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores (n,) and their gradients (n, d) at X (n, d)."""
+        log_feasible, slopes = _sloped(self.believing.given(chosen), X)
         if self.score is None:
+            return log_feasible, slopes
+        own, gradients = with_gradients(self.score, X, slot, chosen)
+        if self.scale == "log":
+            return own + log_feasible, gradients + slopes
+        chance = log_feasible.exp()
+        return own * chance, chance[:, None] * (gradients + own[:, None] * slopes)
+
+    def screened(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Nearly ``value`` at X (n, d), shape (n,) (see ScreenedScore)."""
+        log_feasible, score = self.believing.given(chosen).coarse.log_feasible(X), self.score
+        if score is None:
             return log_feasible
-        own = self.score.value(X, slot, chosen)
+        own = score.screened if isinstance(score, ScreenedScore) else score.value
+        return self._times(own(X, slot, chosen), log_feasible)
+
+    def _times(self, own: Tensor, log_feasible: Tensor) -> Tensor:
         return own + log_feasible if self.scale == "log" else own * log_feasible.exp()
+
+
+def _sloped(posterior: ConstrainedPosterior, X: Tensor) -> tuple[Tensor, Tensor]:
+    """``log_feasible`` (n,) and its gradient (n, d) at X (n, d), in closed form where all constraints have one."""
+    slopes = [slopes_of(each) for each in posterior.constraints]
+    if any(each is None for each in slopes):
+        return automatic(posterior.log_feasible, X)
+    hidden = posterior.hidden
+    total, gradient = (
+        (X.new_zeros(len(X)), torch.zeros_like(X)) if hidden is None else automatic(hidden.log_probability, X)
+    )
+    for each, zero in zip(slopes, posterior.zeros.tolist(), strict=True):
+        assert each is not None
+        values, own = chained(LogProbability(zero), each(X), LEAST_SD)
+        total, gradient = total + torch.from_numpy(values), gradient + torch.from_numpy(own)
+    return total, gradient

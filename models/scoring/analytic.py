@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fieldcraft.models.feasibility.constrained import about_objective
 from fieldcraft.models.scoring.criteria import LEAST_SD, Criterion, evaluated
-from fieldcraft.models.surrogate import Moments, Posterior, Screening, Slopes, slopes_of
+from fieldcraft.models.scoring.gradients import automatic, chained
+from fieldcraft.models.surrogate import Moments, Posterior, Slopes, coarse, slopes_of
 
 
 def worth_at(criterion: Criterion, beliefs: Moments, X: Tensor) -> Tensor:
@@ -49,20 +49,14 @@ class AnalyticScore:
         """Values (n,) and gradients (n, d) at X (n, d); in closed form if the posterior's moments have one."""
         criterion, beliefs, slopes = self._for(chosen)
         if slopes is None:
-            points = X.detach().requires_grad_()
-            values = worth_at(criterion, beliefs, points)
-            return values.detach(), torch.autograd.grad(values.sum(), points)[0]
-        at = slopes(X)
-        sd = np.sqrt(np.maximum(at.variance, LEAST_SD**2))
-        values, by_mean, by_sd = criterion(at.mean, sd)
-        by_variance = np.where(at.variance > LEAST_SD**2, by_sd / (2 * sd), 0.0)
-        gradient = by_mean[:, None] * at.by_mean + by_variance[:, None] * at.by_variance
-        return torch.from_numpy(values), torch.from_numpy(gradient)
+            return automatic(partial(worth_at, criterion, beliefs), X)
+        values, gradients = chained(criterion, slopes(X))
+        return torch.from_numpy(values), torch.from_numpy(gradients)
 
     def screened(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Nearly ``value`` at X (n, d), shape (n,), at less cost where the posterior has a coarse form."""
         criterion, beliefs, _ = self._for(chosen)
-        return worth_at(criterion, beliefs.coarse if isinstance(beliefs, Screening) else beliefs, X)
+        return worth_at(criterion, coarse(beliefs), X)
 
     def fantasized(self, chosen: Tensor) -> Posterior:
         """The posterior with pending points and those ``chosen`` (j, d) read at their mean."""

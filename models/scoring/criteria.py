@@ -5,8 +5,8 @@ With z = (level - mean) / sd, phi and Phi the normal density and distribution, h
     log E[max(level - f, 0)] = log h(z) + log sd,    d/d mean = -Phi / (h sd),    d/d sd = phi / (h sd)
     log P[f < level] = log Phi(z),                   d/d mean = -phi / (Phi sd),  d/d sd = -z phi / (Phi sd)
 
-Far below zero h is computed from Mills' ratio r = Phi / phi = sqrt(pi/2) erfcx(-z/sqrt 2), of which 1 + z r is left; and
-where that is lost to rounding, from its asymptotic series in 1/z^2 (Ament et al., 2023).
+Below -1 h / phi = 1 + z r, with Mills' ratio r = Phi / phi = sqrt(pi/2) erfcx(-z/sqrt 2); where that is lost to
+rounding it is computed from its asymptotic series in 1/z^2 (compare Ament et al., 2023).
 """
 
 import math

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -92,7 +93,7 @@ def test_trials_beyond_the_most_are_left_out_by_a_rule_that_keeps_most_of_them()
     rows = [set(fit._spread(n, 40).tolist()) for n in range(30, 200)]
     assert rows[0] == set(range(30))
     assert {len(kept) for kept in rows[10:]} == {40}
-    assert max(len(late - early) for early, late in zip(rows[10:], rows[11:], strict=False)) == 1
+    assert max(len(late - early) for early, late in pairwise(rows)) == 1
     assert set(asked(120, most=40).answer().rows.tolist()) == rows[90]
 
 

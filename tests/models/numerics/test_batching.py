@@ -6,7 +6,7 @@ import torch
 
 from fieldcraft.models.acquisition import ViolationScore
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
-from fieldcraft.models.maximizers.multistart import _BatchSlot
+from fieldcraft.models.maximizers._batch_slot import BatchSlot
 from fieldcraft.models.numerics.batching import Stackable, jointly
 from fieldcraft.models.observations import ImageColumns, Observations
 from fieldcraft.models.rules.bound import Bound
@@ -113,7 +113,7 @@ def test_the_violation_and_its_slopes_are_those_of_the_bounds_of_constraints_ask
     lower = (mean - zeros - 1.5 * variance.sqrt()).T
     assert isinstance(score, ViolationScore) and (lower > 0).all()
     torch.testing.assert_close(score.value(Z, 0, Z[:0]), -lower.sum(1), rtol=1e-9, atol=0)
-    room = _BatchSlot(score, 0, Z[:0], SQUARE, np.empty((0, 2))).room(score.violations)
+    room = BatchSlot(score, 0, Z[:0], SQUARE, np.empty((0, 2))).room(score.violations)
     x, step = Z[0].numpy(), 1e-6
     left, slope = room(x)
     np.testing.assert_allclose(left, -lower[0], rtol=1e-9)
