@@ -86,13 +86,14 @@ class SummedPosterior:
         return self.constant + self._weights @ self.kernel(self.X, X)
 
     @cached_property
-    def coarse(self) -> "SummedPosterior | CoarseSum":
-        """The same mean, with the variance that some of the trials leave: for a first look at many points."""
+    def coarse(self) -> Self:
+        """The posterior of some of the trials, for a first look at many points."""
         rows = torch.from_numpy(telling(self.targets.numpy()))
         if len(rows) == len(self.X):
             return self
         with torch.no_grad():
-            return CoarseSum(self, rows, Factor.of(self.kernel(self.X[rows], self.X[rows]), self.kernel.noise))
+            factor = Factor.of(self.kernel(self.X[rows], self.X[rows]), self.kernel.noise)
+        return replace(self, X=self.X[rows], targets=self.targets[rows], factor=factor)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions by Matheron's rule: a prior of random Fourier features, an exact update (Wilson et al., 2020)."""
@@ -129,27 +130,6 @@ class SummedPosterior:
         hyperparameters = torch.from_numpy(self.kernel.flat())
         parts = {"hyperparameters": hyperparameters, "log_posterior": density}
         return {"X": self.X.clone(), "targets": self.targets.clone(), **parts}
-
-
-@dataclass(frozen=True, eq=False)
-class CoarseSum:
-    """The mean of a posterior, and the variance that some of its trials leave, which is no smaller than its own.
-
-    Args:
-        whole: The posterior.
-        rows: Numbers of these trials, shape (m,).
-        factor: Factor of their covariance, noise included.
-    """
-
-    whole: SummedPosterior
-    rows: Tensor
-    factor: Factor
-
-    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (n,) and variance (n,) at X (n, d)."""
-        cross = self.whole.kernel(self.whole.X, X)
-        prior = torch.full((len(X),), self.whole.kernel.variance, dtype=X.dtype)
-        return self.whole.constant + self.whole._weights @ cross, self.factor.variance(prior, cross[self.rows])
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.spatial.distance import squareform
+from torch import Tensor
 
+from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.observations import Array
 
 
@@ -82,6 +85,66 @@ class WideSine:
         slope[:d] = -2 * ((Z * (cosines @ Z)).sum(axis=0) + by_own @ Z**2)
         slope[d:] = seen.sum(), by_noise
         return float(value), slope
+
+
+@dataclass(frozen=True, eq=False)
+class WideProcess:
+    """The process of this kernel, conditioned on results: for a first look at many points.
+
+    Args:
+        inputs: g x / l where results were read, shape (n, d).
+        scales: l / g, shape (d,).
+        gain: g.
+        sizes: s^2 and the variance of the constant.
+        factor: Factor of the covariance of the results, noise included.
+        weights: Its solution for the results, shape (n,).
+    """
+
+    inputs: Tensor
+    scales: Tensor
+    gain: float
+    sizes: tuple[float, float]
+    factor: Factor
+    weights: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Tensor,
+        y: Tensor,
+        scales: Tensor,
+        gain: float,
+        sizes: tuple[float, float],
+        noise: float,
+    ) -> "WideProcess":
+        """Condition on results y (n,) with noise.
+
+        Raises:
+            ValueError: the covariance has no factor.
+        """
+        factor = Factor.of(sizes[0] * correlations(inputs, inputs, gain) + sizes[1], noise)
+        return cls(inputs, scales, gain, sizes, factor, factor.solve(y))
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) at X (n, d)."""
+        cross = self.sizes[0] * correlations(self.inputs, X / self.scales, self.gain) + self.sizes[1]
+        prior = torch.full((len(X),), sum(self.sizes), dtype=X.dtype)
+        return self.weights @ cross, self.factor.variance(prior, cross)
+
+
+def correlations(A: Tensor, B: Tensor, gain: float) -> Tensor:
+    """rho between points g x / l, shapes (a, d) and (b, d); shape (a, b)."""
+    c = A @ B.mT + gain**2
+    q, p = (each.square().sum(1) + gain**2 for each in (A, B))
+    middle = 0.5 * (q[:, None] + p)
+    near, far = (c - middle).exp_(), (-c - middle).exp_()
+    k = c.add(1).mul_(near).add_(c.sub(1).mul_(far)).mul_(0.5)
+    return k * _root(q)[:, None] * _root(p)
+
+
+def _root(q: Tensor) -> Tensor:
+    """1 / sqrt(k(x, x)) from q = <a, a> g^2."""
+    return (0.5 * ((q + 1) + (q - 1) * (-2 * q).exp())).rsqrt()
 
 
 def _inverse(lower: Array) -> Array:

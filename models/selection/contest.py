@@ -13,12 +13,11 @@ from fieldcraft.models.numerics.states import named, part
 from fieldcraft.models.observations import Observations, Scaling
 from fieldcraft.models.surrogate import (
     Function,
-    Moments,
     Posterior,
     Report,
-    Screening,
     Slopes,
     Surrogate,
+    coarse,
     means,
     slopes_of,
 )
@@ -80,9 +79,9 @@ class Chosen:
         return slopes_of(self.posterior)
 
     @property
-    def coarse(self) -> Moments:
+    def coarse(self) -> Posterior:
         """See ``Screening``."""
-        return self.posterior.coarse if isinstance(self.posterior, Screening) else self.posterior
+        return coarse(self.posterior)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions, as the chosen posterior draws them."""

@@ -172,7 +172,7 @@ class WideEvidence(Evidence):
         network = self.network
         assert isinstance(network, Perceptron)  # no other network is wide_sine
         rows = thinned(len(self.X), _LIMIT_ROWS)
-        return WideSine(self.X.numpy()[rows], self.y.numpy()[rows], network.w_std / math.sqrt(network.inputs + 1))
+        return WideSine(self.X.numpy()[rows], self.y.numpy()[rows], network.gain)
 
 
 @dataclass(frozen=True)

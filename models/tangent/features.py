@@ -326,6 +326,11 @@ class Perceptron(TangentFeatures):
         return (self.depth, self.activation, self.b_std) == (1, "sine", 0.0) and self.width >= _WIDE
 
     @property
+    def gain(self) -> float:
+        """Factor w_std / sqrt(d + 1) of the first layer's inputs."""
+        return self.w_std / math.sqrt(self.inputs + 1)
+
+    @property
     def shapes(self) -> list[tuple[int, int]]:
         """Shape (out, in) of each layer's weights."""
         hidden = [(self.width, self.width)] * (self.depth - 1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fieldcraft.models.linear.wide_sine import WideSine
+from fieldcraft.models.linear.wide_sine import WideProcess, WideSine
 from fieldcraft.models.tangent.features import Perceptron, diagonal, gram
 
 RNG = np.random.default_rng(2)
@@ -71,3 +71,15 @@ def test_points_that_are_one_without_noise_have_no_likelihood():
 def test_far_points_do_not_overflow():
     value, slope = WideSine(1e3 * X, Y, 1.0).log_likelihood(SCALES, 0.0, -3.0)
     assert math.isfinite(value) and np.isfinite(slope).all()
+
+
+def test_a_wide_process_is_regression_on_the_stated_kernel():
+    scales = torch.tensor(np.exp(SCALES))
+    trained, unseen = torch.tensor(X[:8]), torch.tensor(X[8:])
+    process = WideProcess.of(0.6 * trained / scales, torch.tensor(Y[:8]), scales / 0.6, 0.6, (1.3, 1.0), 0.02)
+    K = covariance(0.6, 1.3, 0.0)
+    own, cross = K[:8, :8] + 0.02 * np.eye(8), K[:8, 8:]
+    mean, variance = process.mean_var(unseen)
+    np.testing.assert_allclose(mean, cross.T @ np.linalg.solve(own, Y[:8]), rtol=1e-9)
+    expected = K[8:, 8:].diagonal() - (cross * np.linalg.solve(own, cross)).sum(0)
+    np.testing.assert_allclose(variance, expected, rtol=1e-8)
