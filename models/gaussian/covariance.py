@@ -74,7 +74,7 @@ class _Covariance(torch.autograd.Function):
         return torch.from_numpy(values)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, by_value: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         a, b = ctx.points
         weights, (left, right, _) = by_value.numpy() * ctx.slopes, ctx.needs_input_grad

@@ -30,8 +30,8 @@ from fieldcraft.models.observations import Array, Observations
 
 # What L-BFGS-B is told where there is no finite density: it then shortens its step.
 _REFUSED = 1e12
-# Least gain of an iteration, in nats a trial, of an ascent from the priors and from the fit to fewer trials.
-_FROM_PRIORS, _FROM_FEWER = 2e-9, 1e-6
+# An ascent ends when an iteration gains less, in nats a trial.
+_ACCURACY = 1e-6
 # Seeds of the draws from the priors and of the order in which trials are taken: a fit is a function of its data alone.
 _DRAWS, _ORDER = 11, 12
 # Trials up to which the ascents from all starts take all of them; of more the best start alone does.
@@ -94,11 +94,8 @@ class LogPosterior:
             return value, gradient
         return -math.inf, np.zeros_like(theta)
 
-    def maximised(self, theta: Array, accuracy: float = _FROM_PRIORS) -> tuple[float, Array]:
-        """Largest density that L-BFGS-B reaches from theta, and its theta; minus infinity if there is none.
-
-        It ends when an iteration gains less than ``accuracy`` for each trial, in nats.
-        """
+    def maximised(self, theta: Array) -> tuple[float, Array]:
+        """Largest density that L-BFGS-B reaches from theta, and its theta; minus infinity if there is none."""
         n = len(self.targets)
 
         def mean_loss(at: Array) -> tuple[float, Array]:
@@ -109,7 +106,7 @@ class LogPosterior:
         for prior, part in self._priors(theta.size):
             least[part] = math.log(prior.least)
         bounds = [(bound, None) for bound in least]
-        options = {"ftol": accuracy}
+        options = {"ftol": _ACCURACY}
         found = minimize(mean_loss, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         return (-n * found.fun if found.fun < _REFUSED else -math.inf), np.asarray(found.x)
 
@@ -135,7 +132,7 @@ class LogPosterior:
         if n > 1 and len(self.X) > _SMALL:
             part = _spread(len(self.X), _SMALL)
             small = replace(self, X=self.X[part], targets=self.targets[part])
-            ends = [small.maximised(start, _FROM_FEWER)[1] for start in starts]
+            ends = [small.maximised(start)[1] for start in starts]
             starts = [max(ends, key=lambda theta: self(theta)[0])]
         best = max((self.maximised(start) for start in starts), key=lambda end: end[0])
         if not math.isfinite(best[0]):
@@ -237,7 +234,7 @@ class Question:
         if not self.known:
             theta[-1] += 2 * math.log(first.data.scaling.sd / self.data.scaling.sd)
         density, rows = self._density()
-        reached, theta = density.maximised(theta, _FROM_FEWER)
+        reached, theta = density.maximised(theta)
         return Found(theta, reached, rows) if math.isfinite(reached) else self._from_priors()
 
     def _from_priors(self) -> Found:

@@ -167,7 +167,7 @@ class ExactPosterior:
             return self
         best = self.fit.targets.argsort(stable=True)[: _COARSE // 2]
         last, others = torch.arange(n - _COARSE // 4, n), torch.arange(_COARSE // 4) * n // (_COARSE // 4)
-        rows = torch.cat([best, last, others]).unique()
+        rows = torch.from_numpy(np.unique(torch.cat([best, last, others]).numpy()))
         fit = replace(self.fit, X=self.fit.X[rows], targets=self.fit.targets[rows])
         return replace(self, fit=fit, known_factor=None)
 

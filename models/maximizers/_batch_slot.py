@@ -125,7 +125,9 @@ class BatchSlot:
         if self.bounded is not None or not isinstance(self.score, ScreenedScore):
             return self.values(X)
         with torch.no_grad():
-            blocks = [self.score.screened(block, self.slot, self.chosen) for block in torch.tensor(X).split(_ROWS)]
+            blocks = [
+                self.score.screened(block, self.slot, self.chosen) for block in torch.split(torch.tensor(X), _ROWS)
+            ]
         return _finite(torch.cat(blocks).numpy(), X)
 
     def scaled_losses(self, starts: Array, penalty: float = _PENALTY) -> Callable[[Array], tuple[Array, Array]]:

@@ -23,7 +23,7 @@ _MOST_HOPS = 50
 # Starts that go on to the end, and the excess up to which one still leads SLSQP inside.
 _LEADERS, _NEAR = 3, 0.1
 # Least relative gain of an iteration, of each start and of the best of them.
-_FIRST_ACCURACY, _FULL_ACCURACY = 1e-3, 1e-13
+_FIRST_ACCURACY, _FULL_ACCURACY = 1e-3, 1e-12
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Multistart:
     If the score is bounded (``BoundedScore``), points within the bounds come first and SLSQP keeps them there. If none
     is found, the one with the least sum of excesses is chosen, and its value is minus that sum.
 
-    A score that can be screened (``ScreenedScore``) is asked for a cheaper form of itself at the samples, and for its
-    value only where gradients start.
+    Where a surrogate has a cheaper form of itself, as exact_gp of more than 200 trials, the samples are judged by that,
+    and by the surrogate itself only where gradients start.
 
     Integers and categories keep the values of the sample during the gradient steps; the best point then changes to
     better values of one of them, each time improved by gradients, until no such step is better. The value is that of
@@ -173,7 +173,7 @@ class Multistart:
             return values, gradients[:, free]
 
         ends = starts.copy()
-        ends[:, free], *_ = fmin_l_bfgs_b_batched(
+        ends[:, free], *_ = fmin_l_bfgs_b_batched(  # type: ignore[no-untyped-call]
             of_free,
             starts[:, free],
             bounds=np.stack([low, high], axis=1)[free],
@@ -252,8 +252,9 @@ def _starts(X: Array, values: Array, n: int) -> NDArray[np.intp]:
     for rows in np.array_split(places, -(-len(X) // (8 * n))):
         apart = left[rows] @ right
         apart[np.arange(len(rows)), rows] = np.inf
-        most = better[rows[-1]]
-        above = np.where(places[:most] < better[rows, None], apart[:, :most], np.inf).min(axis=1, initial=np.inf)
+        least, most = better[rows[0]], better[rows[-1]]
+        some = np.where(places[least:most] < better[rows, None], apart[:, least:most], np.inf)
+        above = np.minimum(apart[:, :least].min(axis=1, initial=np.inf), some.min(axis=1, initial=np.inf))
         summit = np.append(summit, np.count_nonzero(apart < above[:, None], axis=1) >= near_by)
         if np.count_nonzero(summit) >= n:
             break

@@ -86,10 +86,9 @@ def _sloped(posterior: ConstrainedPosterior, X: Tensor) -> tuple[Tensor, Tensor]
     slopes = [slopes_of(each) for each in posterior.constraints]
     if any(each is None for each in slopes):
         return automatic(posterior.log_feasible, X)
-    hidden = posterior.hidden
-    total, gradient = (
-        (X.new_zeros(len(X)), torch.zeros_like(X)) if hidden is None else automatic(hidden.log_probability, X)
-    )
+    total, gradient = X.new_zeros(len(X)), torch.zeros_like(X)
+    if posterior.hidden is not None:
+        total, gradient = automatic(posterior.hidden.log_probability, X)
     for each, zero in zip(slopes, posterior.zeros.tolist(), strict=True):
         assert each is not None
         values, own = chained(LogProbability(zero), each(X), LEAST_SD)

@@ -92,7 +92,7 @@ class _Evaluated(torch.autograd.Function):
         return torch.from_numpy(value)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, by_value: Tensor) -> tuple[Tensor, Tensor, None]:
         by_mean, by_sd = ctx.slopes
         return by_value * torch.from_numpy(by_mean), by_value * torch.from_numpy(by_sd), None

@@ -30,9 +30,9 @@ def ascents(monkeypatch):
     """The starts and the numbers of trials of all ascents from now on."""
     begun, plain = [], LogPosterior.maximised
 
-    def noted(self, theta, accuracy=fit._FROM_PRIORS):
+    def noted(self, theta):
         begun.append((len(self.X), theta.copy()))
-        return plain(self, theta, accuracy)
+        return plain(self, theta)
 
     monkeypatch.setattr(LogPosterior, "maximised", noted)
     return begun
