@@ -79,7 +79,8 @@ class AdditiveKernel:
 
     def _sum(self, s: Tensor, decay: Tensor) -> Tensor:
         parts = s.square().div_(3).add_(s).add_(1).mul_(decay)
-        return torch.tensordot(self.sizes.exp(), parts, dims=1).add_(1)
+        total: Tensor = torch.tensordot(self.sizes.exp(), parts, dims=1)
+        return total.add_(1)
 
     def _pull(self, apart: Tensor, s: Tensor, decay: Tensor) -> Tensor:
         """dk/dx_i = -5/3 (x_i - x'_i) (a_i^2 (1 + s_i) e^-s_i / l_i^2 + b^2 (1 + s_0) e^-s_0 / l_0^2), (d, a, b)."""
@@ -94,7 +95,7 @@ class AdditiveKernel:
 
     def blocks(self, A: Tensor, B: Tensor) -> tuple[Tensor, ...]:
         """The rows of A (a, d) in blocks whose arrays with B (b, d) stay in the cache."""
-        return A.split(max(1, _BLOCK // max(1, len(self.sizes) * len(B))))
+        return tuple(torch.split(A, max(1, _BLOCK // max(1, len(self.sizes) * len(B)))))
 
     def prior(self, rng: np.random.Generator) -> Function:
         """One function from the prior: a constant and random Fourier features of every part."""
@@ -135,7 +136,7 @@ class _Covariance(torch.autograd.Function):
         return torch.cat([kernel._sum(*kernel._distances(rows, B)[1:]) for rows in kernel.blocks(A, B)])
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, by_value: Tensor) -> tuple[Tensor, Tensor, None]:
         A, B = ctx.saved_tensors
         by_A, by_B, first = torch.empty_like(A), torch.zeros_like(B), 0

@@ -105,5 +105,5 @@ def unexplained(rows: Tensor) -> Tensor:
 def conditioned(features: InducedFeatures, X: Tensor, noise: float) -> LinearModel:
     """The linear model of results at X (n, d), in O(n m^2)."""
     with torch.no_grad():
-        rows = torch.cat([features(block) for block in X.split(2048)])
+        rows = torch.cat([features(block) for block in torch.split(X, 2048)])
         return LinearModel.of(rows, noise + unexplained(rows))
