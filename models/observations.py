@@ -217,6 +217,10 @@ class Observations:
         """Observations for the objective's own surrogate."""
         return replace(self, constraints=np.empty((0, 0)), failed=np.empty((0, 0))) if self.constrained else self
 
+    def first(self, n: int) -> "Observations":
+        """The objective's results of the first n trials, scaled by themselves; no equation."""
+        return Observations(self.X[:n], self.y[:n], self.maximize, self.noise_sd, images=self.images)
+
     def constraint(self, k: int) -> "Observations":
         """Observations for the surrogate of constraint k = 0, ..., c - 1: its own scaling, no equation.
 

@@ -10,30 +10,25 @@ function of d variables. The constant 1 is the prior variance of the mean.
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from fieldcraft.models.gaussian.hyperparameters import (
-    NOISE_SD,
-    SCALES,
-    SIZE_SD,
-    SIZES,
-    likeliest,
-    noise_prior,
-)
 from fieldcraft.models.gaussian.summed_process import drawn_terms
 from fieldcraft.models.linear.conditioning import Factor
-from fieldcraft.models.numerics.length_scales import STATIONARY_SD, encoded_mean
 from fieldcraft.models.observations import Array
 from fieldcraft.models.surrogate import Function
 
-_ROOT = math.sqrt(5.0)
+ROOT = math.sqrt(5.0)
+"""Factor of a distance in length scales in a Matern kernel of smoothness 5/2."""
+
 # Random Fourier features of the prior of one coordinate, and of the interaction.
 _FEATURES, _FULL_FEATURES = 128, 512
-# Mean of log b^2: an interaction of a tenth of the whole.
-_FULL_SIZE = math.log(0.1)
+# Numbers of a block of distances.
+_BLOCK = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,15 +61,41 @@ class AdditiveKernel:
         return 1.0 + float(self.sizes.exp().sum())
 
     def __call__(self, A: Tensor, B: Tensor) -> Tensor:
-        """k at A (a, d) and B (b, d), shape (a, b), differentiable in both."""
-        together = torch.zeros(len(A), len(B), dtype=A.dtype)
-        found = together + 1.0
-        for i in range(self.dimension):
-            apart = A[:, i, None] - B[:, i]
-            together = together + apart.square()
-            # No absolute value: m is smooth in r^2, and the root's slope at 0 would be infinite.
-            found = found + self.sizes[i].exp() * _matern(apart.square(), self.scales[i])
-        return found + self.sizes[-1].exp() * _matern(together, self.scales[-1])
+        """k at A (a, d) and B (b, d), shape (a, b), differentiable once in both."""
+        found: Tensor = _Covariance.apply(A, B, self)  # type: ignore[no-untyped-call]
+        return found
+
+    def with_slopes(self, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+        """k at A (a, d) and B (b, d), shape (a, b), and its derivatives by the coordinates of A, shape (d, a, b)."""
+        apart, s, decay = self._distances(A, B)
+        return self._sum(s, decay), self._pull(apart, s, decay)
+
+    def _distances(self, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x_i - x'_i, shape (d, a, b); s_i = sqrt(5) |x_i - x'_i| / l_i and last s_0, and e^-s, shape (d + 1, a, b)."""
+        apart = A.mT[:, :, None] - B.mT[:, None, :]
+        s = torch.cat([apart.abs(), torch.linalg.vector_norm(apart, dim=0, keepdim=True)])
+        s *= self._rates
+        return apart, s, s.neg().exp_()
+
+    def _sum(self, s: Tensor, decay: Tensor) -> Tensor:
+        parts = s.square().div_(3).add_(s).add_(1).mul_(decay)
+        total: Tensor = torch.tensordot(self.sizes.exp(), parts, dims=1)
+        return total.add_(1)
+
+    def _pull(self, apart: Tensor, s: Tensor, decay: Tensor) -> Tensor:
+        """dk/dx_i = -5/3 (x_i - x'_i) (a_i^2 (1 + s_i) e^-s_i / l_i^2 + b^2 (1 + s_0) e^-s_0 / l_0^2), (d, a, b)."""
+        pull = (s + 1).mul_(decay).mul_(-self.sizes.exp()[:, None, None] * self._rates.square() / 3)
+        pull[:-1] += pull[-1]
+        return pull[:-1].mul_(apart)
+
+    @cached_property
+    def _rates(self) -> Tensor:
+        """sqrt(5) / l_i and, last, sqrt(5) / l_0, shape (d + 1, 1, 1)."""
+        return (ROOT * (-self.scales).exp())[:, None, None]
+
+    def blocks(self, A: Tensor, B: Tensor) -> tuple[Tensor, ...]:
+        """The rows of A (a, d) in blocks whose arrays with B (b, d) stay in the cache."""
+        return tuple(torch.split(A, max(1, _BLOCK // max(1, len(self.sizes) * len(B)))))
 
     def prior(self, rng: np.random.Generator) -> Function:
         """One function from the prior: a constant and random Fourier features of every part."""
@@ -105,73 +126,27 @@ class AdditiveKernel:
         return np.concatenate([self.sizes.numpy(), self.scales.numpy(), [self.log_noise]])
 
 
-def _matern(squares: Tensor, log_scale: Tensor) -> Tensor:
-    """m(r / l) from r^2."""
-    s = _ROOT * (squares + 1e-30).sqrt() * (-log_scale).exp()
-    return (1 + s + s.square() / 3) * (-s).exp()
+class _Covariance(torch.autograd.Function):
+    """k at two sets of points, with a backward pass in closed form."""
 
+    @staticmethod
+    def forward(ctx: Any, A: Tensor, B: Tensor, kernel: AdditiveKernel) -> Tensor:
+        ctx.save_for_backward(A, B)
+        ctx.kernel = kernel
+        return torch.cat([kernel._sum(*kernel._distances(rows, B)[1:]) for rows in kernel.blocks(A, B)])
 
-class AdditiveEvidence:
-    """log p(y) plus the log prior density of the hyper-parameters, with its exact gradient.
-
-    With P = (K + N)^-1, alpha = P y and W = alpha alpha^T - P, the derivative by a hyper-parameter is
-    1/2 sum_ij W_ij dK_ij (Rasmussen and Williams, 2006, equation 5.9).
-    """
-
-    def __init__(self, X: Array, y: Array, noise_variance: float | None) -> None:
-        """Take encoded points X (n, d) and targets y (n,), with known noise variance or None to fit it."""
-        d = X.shape[1]
-        apart = np.abs(X[:, None, :] - X[None, :, :]).transpose(2, 0, 1)
-        self.distances = np.concatenate([apart, np.sqrt((apart**2).sum(0, keepdims=True))])
-        self.y = y
-        noise, noises = noise_prior(noise_variance)
-        sizes = [*[math.log(1 / d)] * d, _FULL_SIZE]
-        scales = [*[encoded_mean(1)] * d, encoded_mean(d)]
-        self.centre = np.array([*sizes, *scales, noise])
-        self.spread = np.array([*[SIZE_SD] * (d + 1), *[STATIONARY_SD] * (d + 1), NOISE_SD])
-        self.bounds = [*[SIZES] * (d + 1), *[SCALES] * (d + 1), noises]
-
-    def __call__(self, flat: Array) -> tuple[float, Array]:
-        """Log posterior density at sizes, scales and log_noise (2 d + 3,), up to a constant, and its gradient."""
-        half = (len(flat) - 1) // 2
-        n, sizes = len(self.y), np.exp(flat[:half])
-        s = _ROOT * self.distances / np.exp(flat[half : 2 * half])[:, None, None]
-        decay = np.exp(-s)
-        parts = sizes[:, None, None] * (1 + s + s**2 / 3) * decay
-        noise = math.exp(flat[-1])
-        matrix = 1.0 + parts.sum(0) + noise * np.eye(n)
-        lower, failed = torch.linalg.cholesky_ex(torch.from_numpy(matrix))
-        if failed:
-            return -math.inf, np.zeros_like(flat)
-        inverse = torch.cholesky_inverse(lower).numpy()
-        alpha = inverse @ self.y
-        weights = np.outer(alpha, alpha) - inverse
-        slope = np.empty_like(flat)
-        slope[:half] = 0.5 * np.einsum("ij,cij->c", weights, parts)
-        slope[half : 2 * half] = 0.5 * np.einsum(
-            "ij,cij->c", weights, sizes[:, None, None] * s**2 * (1 + s) / 3 * decay
-        )
-        slope[-1] = 0.5 * noise * np.trace(weights)
-        logdet = 2 * float(lower.diagonal().log().sum())
-        value = -0.5 * (float(self.y @ alpha) + logdet + n * math.log(2 * math.pi))
-        pull = (flat - self.centre) / self.spread
-        return value - 0.5 * float(pull @ pull), slope - pull / self.spread
-
-
-def fit_kernel(X: Array, y: Array, noise_variance: float | None, starts: Array) -> tuple[AdditiveKernel, float]:
-    """Hyper-parameters of the largest posterior density, and its logarithm.
-
-    Args:
-        X: Encoded points, shape (n, d).
-        y: Targets, shape (n,).
-        noise_variance: Variance of a target if it is known; None to fit it.
-        starts: Standard normal offsets from the centre of the prior to begin L-BFGS-B at, shape (s, 2 d + 3).
-
-    Raises:
-        ValueError: no start gave a finite density.
-    """
-    flat, density = likeliest(AdditiveEvidence(X, y, noise_variance), starts, len(y))
-    return AdditiveKernel.of(flat), density
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_value: Tensor) -> tuple[Tensor, Tensor, None]:
+        A, B = ctx.saved_tensors
+        by_A, by_B, first = torch.empty_like(A), torch.zeros_like(B), 0
+        for rows in ctx.kernel.blocks(A, B):
+            here = slice(first, first + len(rows))
+            pull = ctx.kernel._pull(*ctx.kernel._distances(rows, B)).mul_(by_value[here])
+            by_A[here] = pull.sum(2).mT
+            by_B -= pull.sum(1).mT
+            first += len(rows)
+        return by_A, by_B, None
 
 
 def factor(kernel: AdditiveKernel, X: Tensor) -> Factor:

@@ -78,12 +78,8 @@ def _regressed(posterior: ExactPosterior, n_features: int, rng: np.random.Genera
     fit = posterior.fit
     phi = FourierFeatures.drawn(fit.kernel, length_scales(fit.metrics), n_features, rng)
     model = LinearModel.of(phi(fit.X), posterior.noise_variance)
-    theta = model.drawn(fit.targets - posterior.constant, rng)
-
-    def function(X: Tensor) -> Tensor:
-        return posterior.constant + phi(X) @ theta
-
-    return function
+    drawn = phi.combined(model.drawn(fit.targets - posterior.constant, rng))
+    return lambda X: posterior.constant + drawn(X)
 
 
 def length_scales(metrics: Mapping[str, float]) -> Tensor:

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from fieldcraft.models.observations import Array
 
@@ -24,6 +25,7 @@ _NOISE_MEAN = -4.0
 _NOISES: Interval = (math.log(1e-6), 0.0)
 # What the search takes for minus the log density where there is none.
 _NEVER = 1e10
+_MOST = 200
 
 
 class Density(Protocol):
@@ -57,13 +59,27 @@ def noise_prior(noise_variance: float | None) -> tuple[float, Interval]:
     return known, (known, known)
 
 
-def likeliest(density: Density, starts: Array, trials: int) -> tuple[Array, float]:
+@dataclass(frozen=True)
+class Halving:
+    """Search in which all starts make a few iterations, and the best of them then goes on alone.
+
+    Args:
+        tried: Iterations from each start; None for full searches from each.
+        accuracy: Gain of an iteration, relative to the density, below which the search ends.
+    """
+
+    tried: int | None = None
+    accuracy: float = 2e-9
+
+
+def likeliest(density: Density, starts: Array, trials: int, by: Halving = Halving()) -> tuple[Array, float]:
     """Hyper-parameters (p,) of the largest posterior density, and its logarithm.
 
     Args:
         density: Of the hyper-parameters.
         starts: Standard normal offsets from the centre of the prior to begin L-BFGS-B at, shape (s, p).
         trials: Number of trials it was computed from, for the error.
+        by: Way to search.
 
     Raises:
         ValueError: no start gave a finite density.
@@ -73,16 +89,18 @@ def likeliest(density: Density, starts: Array, trials: int) -> tuple[Array, floa
         value, slope = density(flat)
         return (-value, -slope) if math.isfinite(value) else (_NEVER, np.zeros_like(slope))
 
+    def search(begin: Array, iterations: int) -> OptimizeResult:
+        options = {"maxiter": iterations, "ftol": by.accuracy}
+        return minimize(negative, begin, jac=True, method="L-BFGS-B", bounds=density.bounds, options=options)
+
     low, high = np.array(density.bounds).T
-    found = []
-    for start in starts:
-        begin = np.clip(density.centre + density.spread * start, low, high)
-        options = {"maxiter": 200}
-        found.append(minimize(negative, begin, jac=True, method="L-BFGS-B", bounds=density.bounds, options=options))
-    best = min(found, key=lambda result: float(result.fun))
+    begins = np.clip(density.centre + density.spread * starts, low, high)
+    best = min((search(begin, by.tried or _MOST) for begin in begins), key=lambda result: float(result.fun))
     if best.fun >= _NEVER:
         raise ValueError(
             f"No hyper-parameters of the additive process give a finite likelihood ({len(starts)} starts, {trials} "
             "trials): look for extreme results."
         )
+    if by.tried is not None:
+        best = search(best.x, _MOST)
     return best.x, -float(best.fun)

@@ -14,15 +14,13 @@ from botorch.models.utils.gpytorch_modules import (
     get_covar_module_with_dim_scaled_prior,
     get_gaussian_likelihood_with_lognormal_prior,
 )
-from botorch.sampling.pathwise import draw_matheron_paths
 from torch import Tensor
 
 from fieldcraft.models.feasibility.constrained import about_objective
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pulled, scaled_squares
 from fieldcraft.models.gaussian.fit import NOISE, Found
 from fieldcraft.models.linear.conditioning import Factor, leave_one_out
-from fieldcraft.models.linear.fourier_features import Kernel
-from fieldcraft.models.numerics.randomness import seeded
+from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel
 from fieldcraft.models.observations import Array, Scaling
 from fieldcraft.models.surrogate import Function, MomentsWithSlopes, Posterior
 
@@ -30,6 +28,8 @@ _CONSTANT, _SCALES = "mean_module.raw_constant", "covar_module.raw_lengthscale"
 _NOISE = "likelihood.noise_covar.raw_noise"
 _PARAMETER = "parameter."
 _METRIC = "metric."
+# Random Fourier features of the prior of a draw.
+_PATH_FEATURES = 1024
 # Trials that a first look at many points uses.
 _COARSE = 200
 
@@ -296,16 +296,22 @@ def to_unit(X: Tensor) -> Tensor:
 
 
 def pathwise(posterior: ExactPosterior, q: int, rng: np.random.Generator) -> list[Function]:
-    """q functions by Matheron's rule: a prior of random Fourier features, an exact update (Wilson et al., 2020)."""
-    with seeded(rng):
-        return [_path(posterior.model) for _ in range(q)]
+    """q functions by Matheron's rule: a prior of random Fourier features, an exact update (Wilson et al., 2020).
+
+    f(x) = c + g(x) + k(x, X) S^-1 (t - c - g(X) - e), with g from the prior and e the noise of the results.
+    """
+    return [_path(posterior, rng) for _ in range(q)]
 
 
-def _path(model: SingleTaskGP) -> Function:
-    """One function from the posterior, by torch's ambient generator."""
-    path = draw_matheron_paths(model, sample_shape=torch.Size([1]))
-    path.requires_grad_(False)
-    return lambda X: path(to_unit(X)).reshape(len(X))
+def _path(posterior: ExactPosterior, rng: np.random.Generator) -> Function:
+    fit, constant = posterior.fit, posterior.constant
+    phi = FourierFeatures.drawn(fit.kernel, posterior.length_scales, _PATH_FEATURES, rng)
+    theta = torch.from_numpy(rng.standard_normal(2 * len(phi.frequencies)))
+    error = math.sqrt(posterior.noise_variance) * torch.from_numpy(rng.standard_normal(len(fit.X)))
+    prior = phi.combined(theta)
+    with torch.no_grad():
+        weights = posterior.factor.solve(fit.targets - constant - prior(fit.X) - error)
+    return lambda X: constant + prior(X) + posterior.kernel(X, fit.X) @ weights
 
 
 def build(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None) -> SingleTaskGP:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from scipy.linalg.lapack import dtrtri
 from torch import Tensor
 
 Side = Literal["dual", "primal"]
@@ -105,6 +106,10 @@ class Factor:
 
     def inverse_diagonal(self) -> Tensor:
         """Diagonal of (K + N)^-1, shape (..., n)."""
+        if self.lower.ndim == 2 and self.lower.device.type == "cpu":
+            # A third of the work of a solve with the identity.
+            inverse, _ = dtrtri(self.lower.detach().numpy().T, lower=0)
+            return torch.from_numpy((inverse**2).sum(1))
         identity = torch.eye(self.lower.shape[-1], dtype=self.lower.dtype, device=self.lower.device)
         return self.half_solve(identity.expand_as(self.lower)).square().sum(-2)
 

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.surrogate import Function
+
 Kernel = Literal["matern12", "matern32", "matern52", "rbf"]
 
 # Spectral density of the Matern kernel of smoothness nu: a multivariate t with 2 nu degrees of freedom.
@@ -33,6 +35,13 @@ class FourierFeatures:
             degrees = _MATERN_DEGREES[kernel]
             normal *= np.sqrt(degrees / rng.chisquare(degrees, (m, 1)))
         return cls(torch.from_numpy(normal) / scales)
+
+    def combined(self, theta: Tensor) -> Function:
+        """x -> <phi(x), theta> for theta (2 m,), differentiable: one cosine with a phase for each frequency."""
+        along, across = theta.reshape(2, -1)
+        sizes = torch.hypot(along, across) / math.sqrt(len(self.frequencies))
+        phases = torch.atan2(across, along)
+        return lambda X: torch.addmm(-phases, X, self.frequencies.mT).cos() @ sizes
 
     def __call__(self, X: Tensor) -> Tensor:
         """phi at X (n, d), shape (n, 2 m), differentiable."""

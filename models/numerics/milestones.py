@@ -1,4 +1,4 @@
-"""Sizes of a campaign at which dear things are computed anew, each from its first trials alone.
+"""Sizes of a campaign at which dear things are computed anew, and some of its trials that stand for all.
 
 A fit at n trials may begin at the fit to the first ``half(n)`` of them, and may keep the fit to the first
 ``milestone(n)``. It is then a function of the trials and not of the process's history: a campaign that was killed
@@ -11,10 +11,15 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 EVERY_TRIAL_TO = 50
 """Size up to which each trial is a milestone."""
 
+_TELLING = 400
 _Answer = TypeVar("_Answer")
+Array = NDArray[np.float64]
 
 
 def milestone(n: int) -> int:
@@ -28,6 +33,27 @@ def milestone(n: int) -> int:
 def half(n: int) -> int:
     """The largest power of two below n; 0 for n <= 1. Chains of halves share their members for most n."""
     return 1 << (n - 1).bit_length() - 1 if n > 1 else 0
+
+
+def thinned(n: int, most: int) -> NDArray[np.intp]:
+    """Indices of ``most`` of n trials, evenly spaced from the first to the last; of all where there are no more."""
+    found: NDArray[np.intp] = np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
+    return found
+
+
+def telling(targets: Array) -> NDArray[np.intp]:
+    """Indices of at most 400 trials for a first look at many points: the best half of them, the last, and others.
+
+    Among the last are those that are read at their mean.
+
+    Args:
+        targets: Results to be minimised, shape (n,).
+    """
+    n, quarter = len(targets), _TELLING // 4
+    if n <= _TELLING:
+        return np.arange(n)
+    best = np.argsort(targets, kind="stable")[: 2 * quarter]
+    return np.unique(np.concatenate([best, np.arange(n - quarter, n), thinned(n, quarter)]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,16 @@ from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.scores import SCORE
 from fieldcraft.models.numerics.states import named, part
 from fieldcraft.models.observations import Observations, Scaling
-from fieldcraft.models.surrogate import Function, Posterior, Report, Surrogate
+from fieldcraft.models.surrogate import (
+    Function,
+    Posterior,
+    Report,
+    Slopes,
+    Surrogate,
+    coarse,
+    means,
+    slopes_of,
+)
 
 OUT = "out."
 """Begins the names of the remarks that hold the reasons of the candidates that are out."""
@@ -59,6 +68,20 @@ class Chosen:
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the noise-free target at X (n, d)."""
         return self.posterior.mean_var(X)
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean (n,) at X (n, d) alone."""
+        return means(self.posterior, X)
+
+    @property
+    def moment_slopes(self) -> Slopes | None:
+        """See ``Differentiable``."""
+        return slopes_of(self.posterior)
+
+    @property
+    def coarse(self) -> Posterior:
+        """See ``Screening``."""
+        return coarse(self.posterior)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions, as the chosen posterior draws them."""
@@ -135,12 +158,18 @@ class Contest:
         leads = self.leader is None or contest._worth(name) > self._worth(self.leader[0])
         return replace(contest, leader=(name, posterior)) if leads else contest
 
+    @property
+    def ranking(self) -> list[str]:
+        """The candidates judged, the best first (the first among equals)."""
+        return sorted(self.scores, key=self._worth, reverse=True)
+
     def _worth(self, name: str) -> float:
         return self.scores[name] - (MARGIN if name in self.doubted else 0.0)
 
     def without(self, name: str, reason: str) -> "Contest":
         """The contest with one more candidate refused."""
-        return replace(self, refused={**self.refused, name: reason}, running=None)
+        scores = {other: score for other, score in self.scores.items() if other != name}
+        return replace(self, scores=scores, refused={**self.refused, name: reason}, running=None)
 
     def relayed(self, name: str, report: Report) -> Report:
         """A report for one candidate's fit: metrics have its name as prefix, checkpoints hold the contest too."""

@@ -8,14 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fieldcraft.models.gaussian.additive_kernel import AdditiveKernel, factor, fit_kernel
+from fieldcraft.models.gaussian.additive_evidence import FIT_ROWS, fit_kernel
+from fieldcraft.models.gaussian.additive_kernel import AdditiveKernel, factor
 from fieldcraft.models.gaussian.summed_process import SummedGP, SummedPosterior, refuse_other_state
 from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.surrogate import Report
+from fieldcraft.models.surrogate import MomentsWithSlopes, Report
 
-# Matrices of the covariance's size, one a coordinate, that are alive at once in a step of the fit.
-_COPIES = 8
+# Matrices of the covariance's size that are alive at once.
+_COPIES = 6
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,14 @@ class AdditiveGP(SummedGP):
     It learns an objective that is nearly separable from far fewer trials than a process of all coordinates together.
     The evidence determines how separable it is (``share_interaction`` in its metrics).
 
+    Hyper-parameters are fitted to at most 256 trials, evenly spaced: anew at every trial up to 50, then at growths of
+    10%. The search begins at the prior's centre, at short length scales with little noise, and at ``restarts`` draws.
+
     Raises:
         ValueError: an option is out of range (see ``SummedGP`` for them).
     """
+
+    restarts: int = 0
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
@@ -40,8 +46,10 @@ class AdditiveGP(SummedGP):
         """
         n, d = data.X.shape
         what = f"An additive process of {n} trials in {d} coordinates"
-        refuse_memory(_COPIES * (d + 1) * n**2, self.memory_gb, what, "use surrogate exact_gp")
-        kernel, density = fit_kernel(data.X, data.targets, self.known_noise(data), self.starts(2 * d + 3, rng))
+        doubles = _COPIES * n**2 + 3 * (d + 1) * min(n, FIT_ROWS) ** 2
+        refuse_memory(doubles, self.memory_gb, what, "use surrogate exact_gp")
+        self.known_noise(data)
+        kernel, density = fit_kernel(data, self.noise == "known", self.restarts)
         posterior = _posterior(kernel, data, density)
         report(1, posterior.metrics, posterior.state)
         return posterior
@@ -66,6 +74,17 @@ class _AdditivePosterior(SummedPosterior):
         share = float(kernel.sizes[-1].exp() / kernel.sizes.exp().sum())
         noise_sd = math.sqrt(kernel.noise)
         return {"log_posterior": self.density, "noise_sd": noise_sd, "share_interaction": share} | scales
+
+    def moment_slopes(self, X: Tensor) -> MomentsWithSlopes:
+        """Mean and variance at X (n, d) with their gradients, in closed form (see MomentsWithSlopes)."""
+        values, slopes = self.kernel.with_slopes(X.detach(), self.X)
+        half = self.factor.half_solve(values.mT)
+        solved: Tensor = torch.linalg.solve_triangular(self.factor.lower.mT, half, upper=True)
+        variance = self.kernel.variance - half.square().sum(0)
+        by_variance = -2 * torch.einsum("iab,ba->ai", slopes, solved)
+        by_variance[variance < 0] = 0
+        mean, by_mean = self.constant + values @ self._weights, (slopes @ self._weights).mT
+        return MomentsWithSlopes(*(each.numpy() for each in (mean, variance.clamp_min(0), by_mean, by_variance)))
 
 
 def _posterior(kernel: AdditiveKernel, data: Observations, density: float) -> _AdditivePosterior:

@@ -1,17 +1,19 @@
 """Choice by evidence: several surrogates are fitted, and the one that predicts unseen results best proposes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from torch import Tensor
 
 from fieldcraft.models.capability import Capability, required
 from fieldcraft.models.numerics.checks import refuse_below
+from fieldcraft.models.numerics.digests import refuse_other_data
+from fieldcraft.models.numerics.milestones import EVERY_TRIAL_TO, Memo, milestone, thinned
 from fieldcraft.models.observations import Observations, Physics
 from fieldcraft.models.selection.contest import Chosen, Contest
 from fieldcraft.models.selection.predictive_score import score
-from fieldcraft.models.surrogate import Report, Surrogate
+from fieldcraft.models.surrogate import Report, Surrogate, no_report
 from fieldcraft.models.surrogates.additive_gp import AdditiveGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
@@ -28,6 +30,10 @@ _KNOWN: Mapping[str, Surrogate] = {
 }
 _ALWAYS = ("exact_gp", "additive_gp", "sampled_linear")
 _EQUATION = ("physics_informed/basis", "physics_informed/kernel")
+# Candidates whose fits take seconds at most. Above 50 trials they are judged at milestones only, by so many trials.
+_QUICK = frozenset(_ALWAYS)
+_JUDGED = 512
+_VERDICTS: Memo[Contest] = Memo()
 _DOUBTED = frozenset(name for name, surrogate in _KNOWN.items() if surrogate.uses_physics)
 
 
@@ -38,6 +44,9 @@ class Auto:
     The score is the sum over the trials of the leave-one-out log predictive density, in nats, of standardised targets:
     in closed form where the posterior has one, else by ``folds`` refits. A candidate whose fit is refused is out, with
     the reason in the posterior's ``remarks``; ``chosen`` there is the winner; its metrics have each ``score.NAME``.
+
+    Without an equation, the candidates are judged at every trial up to 50 and then at growths of 10%, by at most 512 of
+    the trials, evenly spaced; between these only the best is fitted.
 
     A surrogate that learns from an equation is judged only by its predictions, and must be 3 nats better than the
     others, which seldom happens by chance: a wrong equation loses as soon as the trials contradict it. If solutions of
@@ -96,6 +105,10 @@ class Auto:
             ValueError: no candidate could be fitted, or ``start`` is of other data.
         """
         names = self._names(data)
+        if len(data) > EVERY_TRIAL_TO and set(names) <= _QUICK:
+            if start is not None:
+                refuse_other_data(data, start)
+            return self._by_milestone(names, data, rng, report)
         seeds = rng.integers(2**63 - 1, size=(len(names), 2)).tolist()
         contest = Contest(data, _DOUBTED) if start is None else Contest.of(data, start, _KNOWN, _DOUBTED)
         for name, (fitting, judging) in zip(names, seeds, strict=True):
@@ -111,6 +124,41 @@ class Auto:
                 contest = contest.judged(name, posterior, worth)
             report(len(contest.scores) + len(contest.refused), contest.metrics, contest.state)
         return contest.chosen()
+
+    def _by_milestone(
+        self, names: tuple[str, ...], data: Observations, rng: np.random.Generator, report: Report
+    ) -> Chosen:
+        """Fit the candidate that was best at the last milestone; the next best if its fit is refused."""
+        first = data.first(milestone(len(data)))
+        rows = thinned(len(first), _JUDGED)
+        told = replace(first, X=first.X[rows], y=first.y[rows])
+        key = told.digest, names, self.folds
+        contest = replace(_VERDICTS.get(key, lambda: self._judge(names, told)), data=data)
+        seeds = dict(zip(names, rng.integers(2**63 - 1, size=len(names)).tolist(), strict=True))
+        for name in contest.ranking:
+            try:
+                posterior = _KNOWN[name].fit(
+                    data, np.random.default_rng(seeds[name]), None, contest.relayed(name, report)
+                )
+            except ValueError as error:
+                contest = contest.without(name, str(error))
+            else:
+                contest = replace(contest, leader=(name, posterior))
+                report(len(contest.scores) + len(contest.refused), contest.metrics, contest.state)
+                break
+        return contest.chosen()
+
+    def _judge(self, names: tuple[str, ...], data: Observations) -> Contest:
+        """Scores of the candidates, without their posteriors; a function of the data alone."""
+        contest = Contest(data, _DOUBTED)
+        for seed, name in enumerate(names):
+            rng = np.random.default_rng(seed)
+            try:
+                posterior = _KNOWN[name].fit(data, rng, None, no_report)
+                contest = contest.judged(name, posterior, score(_KNOWN[name], posterior, data, self.folds, rng))
+            except ValueError as error:
+                contest = contest.without(name, str(error))
+        return replace(contest, leader=None)
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Chosen:
         """The posterior whose state this was (see Surrogate.restore)."""

@@ -12,10 +12,9 @@ from torch import Tensor
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian import draws
 from fieldcraft.models.gaussian.fit import Question, known_noise
+from fieldcraft.models.gaussian.inducing import INDUCING, InducedFeatures, InducedPosterior, conditioned
 from fieldcraft.models.gaussian.process import ExactPosterior, Fit, pathwise, posterior
-from fieldcraft.models.linear.feature_posterior import FixedFeaturePosterior
-from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel
-from fieldcraft.models.linear.linear_model import LinearModel
+from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
 from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.observations import Observations
@@ -24,7 +23,6 @@ from fieldcraft.models.surrogate import Function, Report
 # Matrices of the size of the covariance that are alive at once: in a step of the fit, and with a gradient afterwards.
 _COPIES_IN_FIT = 6
 _COPIES = 12
-_FREQUENCIES = "frequencies"
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,8 @@ class ExactGP:
     2024); the output scale is one, since the targets are standardised. They are fitted again at every trial: from
     several starts up to 50 trials and whenever their number has grown by a tenth, else from the last such fit, so that
     they depend on the trials alone. Above ``n_fitted`` trials they are fitted to that many, spread over all, and above
-    ``n_exact`` the process becomes the Bayesian linear regression on random Fourier features of its kernel;
-    ``remarks`` states either.
+    ``n_exact`` the process goes through 700 inducing points, half of them the best designs (Snelson and Ghahramani,
+    2006); ``remarks`` states either.
 
     Args:
         kernel: "matern52" (Matern, smoothness 5/2), "matern32", "matern12" (rougher functions: 3/2 and 1/2) or "rbf"
@@ -80,7 +78,7 @@ class ExactGP:
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
-    ) -> ExactPosterior | FixedFeaturePosterior:
+    ) -> ExactPosterior | InducedPosterior:
         """Fit the hyper-parameters (see Surrogate.fit). A fit takes seconds at most, so ``start`` is not needed.
 
         Raises:
@@ -91,23 +89,22 @@ class ExactGP:
         noise = self._noise(data)
         asked = Question(self.kernel, noise is not None, self.restarts + 1, self.n_fitted, data.digest, data)
         fit, factor = Fit.at(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), noise, asked.answer())
-        made: ExactPosterior | FixedFeaturePosterior
+        made: ExactPosterior | InducedPosterior
         if len(data) <= self.n_exact:
             made = posterior(fit, data.scaling, self._sampler(data), self._remarks(len(data)), factor)
         else:
-            scales = draws.length_scales(fit.metrics)
-            made = self._features(fit, data, FourierFeatures.drawn(self.kernel, scales, self.n_features, rng))
+            made = self._induced(fit, data)
         report(1, made.metrics, made.state)
         return made
 
-    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> ExactPosterior | FixedFeaturePosterior:
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> ExactPosterior | InducedPosterior:
         """The posterior whose state this was (see Surrogate.restore)."""
         fit = Fit.of(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), state)
-        if _FREQUENCIES in state:
-            return self._features(fit, data, FourierFeatures(state[_FREQUENCIES]))
+        if len(data) > self.n_exact:
+            return self._induced(fit, data)
         return posterior(fit, data.scaling, self._sampler(data), self._remarks(len(data)))
 
-    def _features(self, fit: Fit, data: Observations, phi: FourierFeatures) -> FixedFeaturePosterior:
+    def _induced(self, fit: Fit, data: Observations) -> InducedPosterior:
         # Hyper-parameters are read from a model of one trial: that of all would hold n x n matrices.
         small = posterior(
             Fit(fit.kernel, fit.X[:1], fit.targets[:1], fit.noise, fit.parameters, fit.metrics),
@@ -115,14 +112,15 @@ class ExactGP:
             self._sampler(data),
             {},
         )
-        return FixedFeaturePosterior(
+        phi = InducedFeatures.of(self.kernel, small.length_scales, fit.X, fit.targets)
+        return InducedPosterior(
             features=phi,
-            model=LinearModel.of(phi(fit.X), small.noise_variance),
+            model=conditioned(phi, fit.X, small.noise_variance),
             y=fit.targets - small.constant,
             constant=small.constant,
             scaling=data.scaling,
             metrics=fit.metrics,
-            kept={**fit.state(), _FREQUENCIES: phi.frequencies},
+            kept=fit.state(),
             remarks=self._remarks(len(data)),
         )
 
@@ -138,16 +136,16 @@ class ExactGP:
         if n > self.n_fitted:
             remarks["hyperparameters"] = f"from {self.n_fitted} of {n} trials"
         if n > self.n_exact:
-            remarks["fallback"] = f"random features: {n} trials > n_exact {self.n_exact}"
+            remarks["fallback"] = f"{INDUCING} inducing points: {n} trials > n_exact {self.n_exact}"
         return remarks
 
     def _refuse_memory(self, n: int) -> None:
         """Refuse a fit to n trials that would need too much memory."""
         doubles = _COPIES_IN_FIT * min(n, self.n_fitted) ** 2
-        p = 2 * ((self.n_features + 1) // 2)
-        doubles = max(doubles, _COPIES * n**2 if n <= self.n_exact else 3 * n * p + 4 * min(n, p) ** 2)
+        m = min(n, INDUCING)
+        doubles = max(doubles, _COPIES * n**2 if n <= self.n_exact else 3 * n * m + 4 * m**2)
         what = f"A Gaussian process of {n} trials"
-        refuse_memory(doubles, self.memory_gb, what, "lower n_exact for random features")
+        refuse_memory(doubles, self.memory_gb, what, "lower n_exact for inducing points")
 
     def _noise(self, data: Observations) -> Tensor | None:
         if self.noise == "fitted":

@@ -7,7 +7,7 @@ the trials up to that point, so a campaign that was killed computes the same one
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -16,13 +16,14 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from fieldcraft.models.linear.conditioning import marginal_slope
+from fieldcraft.models.linear.wide_sine import WideSine
 from fieldcraft.models.numerics.length_scales import TANGENT_SD
-from fieldcraft.models.numerics.milestones import half, milestone
+from fieldcraft.models.numerics.milestones import milestone, thinned
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.tangent.features import Init, TangentFeatures, fixed, gram
+from fieldcraft.models.tangent.features import Init, Perceptron, TangentFeatures, fixed, gram
 from fieldcraft.models.tangent.kernel import LEAST_NOISE, Hyperparameters, TangentKernel
 
-FIT_ROWS = 1000
+FIT_ROWS = 512
 """Most trials the hyper-parameters are fitted to, evenly thinned: beyond it they hardly move and cost minutes."""
 
 # Prior of log l: wide enough to drop a coordinate that does not matter, tight enough that twenty trials in ten
@@ -31,7 +32,10 @@ _OUTPUT_SD = 1.0
 _NOISE_MIDDLE, _NOISE_SD = -5.0, 3.0
 _BOUNDS = {"scale": (-6.0, 8.0), "output": (-4.0, 6.0), "noise": (math.log(LEAST_NOISE), 1.0)}
 _REFERENCE_SEED = 7
-_FIRST_PARENT = 8
+# Iterations under each prior, before the best goes on alone, and the gain of a step at which it ends, relative.
+_TRIED, _MOST, _ACCURACY = 8, 60, 1e-6
+# Most trials that the length scales of a wide layer are fitted to.
+_LIMIT_ROWS = 256
 
 
 def columns(data: Observations) -> NDArray[np.intp]:
@@ -118,6 +122,59 @@ class Evidence:
         return v[-1].exp() if self.noise is None else torch.tensor(self.noise, dtype=torch.float64)
 
 
+class WideEvidence(Evidence):
+    """The same for a wide layer of sines, in the limit of infinitely many (see ``WideSine``), for fewer of the trials.
+
+    The kernel of the network itself differs from the limit by a few percent, which no length scale can change: to a
+    process it is noise. ``resized`` therefore fits output scale and noise again to the network and all of X.
+    """
+
+    def at(self, v: Array) -> tuple[float, Array]:
+        """See ``Evidence.at``."""
+        scales = v[self.groups]
+        noise = v[-1] if self.noise is None else math.log(self.noise)
+        value, slope = self._limit.log_likelihood(scales, float(v[int(self.groups.max()) + 1]), float(noise))
+        if not math.isfinite(value):
+            return math.inf, np.zeros_like(v)
+        deviation = (v - self.middle) / self._spread
+        by_scale = np.bincount(self.groups, slope[: len(scales)])
+        own = np.concatenate([by_scale, slope[len(scales) :]])[: len(v)]
+        return 0.5 * float(deviation @ deviation) - value, deviation / self._spread - own
+
+    def resized(self, v: Array) -> tuple[Array, float]:
+        """v (g,) with the likeliest output scale and noise of the network's own kernel, and ``Evidence.at`` there."""
+        first = int(self.groups.max()) + 1
+        with torch.no_grad():
+            kernel = TangentKernel(self.network, self.theta, torch.from_numpy(np.exp(v[self.groups])), 1.0, 0.0, True)
+            rows = kernel.rows(self.X)
+            correlation = gram(rows, rows)
+        deviations = (v - self.middle) / self._spread
+        fixed_part = 0.5 * float(deviations[:first] @ deviations[:first])
+
+        def at(sizes: Array) -> tuple[float, Array]:
+            output = math.exp(sizes[0])
+            noise = math.exp(sizes[1]) if self.noise is None else self.noise
+            try:
+                likelihood, by_gram = marginal_slope(output * correlation + 1.0, noise, self.y)
+            except ValueError:
+                return math.inf, np.zeros_like(sizes)
+            own = [output * float((by_gram * correlation).sum()), noise * float(by_gram.trace())][: len(sizes)]
+            deviation = (sizes - self.middle[first:]) / self._spread[first:]
+            value = fixed_part + 0.5 * float(deviation @ deviation) - float(likelihood)
+            return value, deviation / self._spread[first:] - np.array(own)
+
+        options = {"maxiter": _MOST, "ftol": _ACCURACY}
+        found = minimize(at, v[first:], jac=True, method="L-BFGS-B", bounds=self.bounds[first:], options=options)
+        return np.concatenate([v[:first], found.x]), float(found.fun)
+
+    @cached_property
+    def _limit(self) -> WideSine:
+        network = self.network
+        assert isinstance(network, Perceptron)  # no other network is wide_sine
+        rows = thinned(len(self.X), _LIMIT_ROWS)
+        return WideSine(self.X.numpy()[rows], self.y.numpy()[rows], network.gain)
+
+
 @dataclass(frozen=True)
 class Question:
     """Arguments that determine the hyper-parameters, so that an interrupted campaign computes the same ones again.
@@ -141,8 +198,7 @@ class Question:
 
     def of_first(self, n: int) -> "Question":
         """The same question about the first n trials."""
-        data = self.data
-        first = Observations(data.X[:n], data.y[:n], data.maximize, data.noise_sd, images=data.images)
+        first = self.data.first(n)
         return replace(self, digest=first.digest, data=first)
 
 
@@ -157,9 +213,8 @@ def hyperparameters(
     """Hyper-parameters for data, in its target units, and their log posterior for the trials they were fitted to.
 
     They depend only on the first ``milestone(n)`` trials, or on all if the results of those are constant and give no
-    scale. L-BFGS-B starts from the prior's mode and from the fit to the first half of those (to the largest power of
-    two below), which is the warm start. Among several priors the one with the most probable result is taken, the first
-    among equals. A process caches its results; another process computes the same numbers again.
+    scale. L-BFGS-B starts from the mode of each prior; after a few iterations the most probable goes on alone, the
+    first among equals. A process caches its results; another process computes the same numbers again.
     """
     whole = Question(network, data.digest, centres, normalised, init, data)
     question = whole.of_first(milestone(len(data)))
@@ -174,37 +229,39 @@ def hyperparameters(
 
 @dataclass(frozen=True)
 class _Answer:
-    """The hyper-parameters, the logarithms v they come from, and their log posterior."""
+    """The hyper-parameters and their log posterior."""
 
     found: Hyperparameters
-    logarithms: Array
     log_posterior: float
 
 
 @lru_cache(maxsize=512)
 def _answer(question: Question) -> _Answer:
-    evidence, n = _evidence(question), len(question.data)
-    warm = [_answer(question.of_first(half(n))).logarithms] if half(n) >= _FIRST_PARENT else []
+    evidence = _evidence(question)
     priors = [replace(evidence, centre=centre) for centre in question.centres]
-    ends = [_descend(prior, start) for prior in priors for start in (prior.middle, *warm)]
-    v, value = min(ends, key=lambda end: end[1])
+    begun = [(prior, *_descend(prior, prior.middle, _TRIED)) for prior in priors]
+    prior, v, _ = min(begun, key=lambda found: found[2])
+    v, value = _descend(prior, v, _MOST)
+    if isinstance(prior, WideEvidence):
+        v, value = prior.resized(v)
     if not math.isfinite(value):
         raise ValueError(
-            f"No hyper-parameters of the tangent kernel give a finite likelihood ({n} trials): look for extreme "
-            "results, or set hyperparameters to fixed."
+            f"No hyper-parameters of the tangent kernel give a finite likelihood ({len(question.data)} trials): look "
+            "for extreme results, or set hyperparameters to fixed."
         )
-    return _Answer(evidence.found(v), v, -value)
+    return _Answer(evidence.found(v), -value)
 
 
 def _evidence(question: Question) -> Evidence:
     data = question.data
     known = data.noise_variance
-    thinned = np.unique(np.linspace(0, len(data) - 1, min(len(data), FIT_ROWS)).round().astype(int))
-    return Evidence(
+    rows = thinned(len(data), FIT_ROWS)
+    wide = isinstance(question.network, Perceptron) and question.network.is_wide_sine
+    return (WideEvidence if wide and question.normalised and question.init == "gaussian" else Evidence)(
         network=question.network,
         theta=question.network.initial(torch.Generator().manual_seed(_REFERENCE_SEED), question.init),
-        X=torch.tensor(data.X[thinned]),
-        y=torch.tensor(data.targets[thinned]),
+        X=torch.tensor(data.X[rows]),
+        y=torch.tensor(data.targets[rows]),
         groups=columns(data),
         centre=question.centres[0],
         noise=None if known is None else max(known, LEAST_NOISE),
@@ -212,8 +269,7 @@ def _evidence(question: Question) -> Evidence:
     )
 
 
-def _descend(evidence: Evidence, start: Array) -> tuple[Array, float]:
-    result = minimize(
-        evidence.at, start, jac=True, method="L-BFGS-B", bounds=evidence.bounds, options={"maxiter": 60, "ftol": 1e-7}
-    )
+def _descend(evidence: Evidence, start: Array, iterations: int) -> tuple[Array, float]:
+    options = {"maxiter": iterations, "ftol": _ACCURACY}
+    result = minimize(evidence.at, start, jac=True, method="L-BFGS-B", bounds=evidence.bounds, options=options)
     return np.asarray(result.x), float(result.fun)

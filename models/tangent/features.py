@@ -32,6 +32,8 @@ _ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
     "sine": torch.sin,
 }
 
+# Neurons from which a kernel's error, of the order of their number to the power -1/2, moves no hyper-parameter much.
+_WIDE = 256
 ROOT_HALF = math.sqrt(0.5)
 
 
@@ -204,6 +206,11 @@ def fixed(a: Passes) -> Passes:
     return Passes(tuple(Layer(x.inputs.detach(), x.sensitivities.detach(), x.factor, x.bias) for x in a.layers))
 
 
+def taken(a: Passes, rows: Tensor) -> Passes:
+    """The rows of some points of one network."""
+    return Passes(tuple(Layer(x.inputs[rows], x.sensitivities[rows], x.factor, x.bias) for x in a.layers))
+
+
 def stacked(parts: Sequence[Passes]) -> Passes:
     """Rows of c networks of one shape at equally many points, carried together: (c, n, ...)."""
     return Passes(
@@ -312,6 +319,16 @@ class Perceptron(TangentFeatures):
     activation: Activation = "relu"
     w_std: float = 1.0
     b_std: float = 0.0
+
+    @property
+    def is_wide_sine(self) -> bool:
+        """True for one hidden layer of sines without biases, wide enough that its kernel is that of the limit."""
+        return (self.depth, self.activation, self.b_std) == (1, "sine", 0.0) and self.width >= _WIDE
+
+    @property
+    def gain(self) -> float:
+        """Factor w_std / sqrt(d + 1) of the first layer's inputs."""
+        return self.w_std / math.sqrt(self.inputs + 1)
 
     @property
     def shapes(self) -> list[tuple[int, int]]:

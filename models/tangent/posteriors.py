@@ -1,15 +1,18 @@
 """Posteriors of tangent surrogates: draws that are directions, draws that are networks, a trained mean."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from typing import Literal, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from fieldcraft.models.linear.wide_sine import WideProcess
 from fieldcraft.models.numerics.batching import Moments
+from fieldcraft.models.numerics.milestones import telling
 from fieldcraft.models.observations import Scaling
 from fieldcraft.models.surrogate import Function
 from fieldcraft.models.tangent.kernel import TangentKernel, column
@@ -47,6 +50,22 @@ class TangentBelief:
         mean, variance = self.process.mean_var(X)
         return mean, self.factor**2 * variance
 
+    @cached_property
+    def coarse(self) -> "TangentBelief":
+        """Nearly the same moments, for a first look at many points: those of infinitely many neurons and some trials.
+
+        Of another network, the linear model's own mean with the variance that some of the trials leave, where it has
+        no trained one.
+        """
+        rows = telling(self.process.y.numpy())
+        limit = self.process.limit(rows)
+        if limit is None:
+            return self._of_some(rows)
+        return FirstLook(**{each.name: getattr(self, each.name) for each in fields(TangentBelief)}, limit=limit)
+
+    def _of_some(self, rows: NDArray[np.intp]) -> "TangentBelief":
+        return replace(self, process=self.process.some(rows))
+
     @property
     def form(self) -> Hashable:
         """See ``Stackable``; None for a large one."""
@@ -82,8 +101,33 @@ class TangentBelief:
 
 
 @dataclass(frozen=True, eq=False)
+class FirstLook(TangentBelief):
+    """A belief whose moments are those of a limit.
+
+    Args:
+        limit: The process of infinitely many neurons.
+    """
+
+    limit: WideProcess
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and factor^2 sigma^2 of the limit at X (n, d), each (n,)."""
+        mean, variance = self.limit.mean_var(X)
+        return mean, self.factor**2 * variance
+
+    @property
+    def form(self) -> Hashable:
+        """None: it is evaluated alone."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
 class TangentPosterior(TangentBelief):
     """The process alone; predictions of a result given the others are known in closed form."""
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean (n,) at X (n, d) alone, one pass of the network a point."""
+        return self.process.function(self.process.mean_direction)(X)
 
     def log_predictive(self) -> Tensor:
         """log density of each result given the others, shape (n,), by the process at its hyper-parameters."""
@@ -183,6 +227,9 @@ class TrainedMean(TangentBelief):
         rows = process.kernel.joined(passes, factors)
         variance = process.regression.variance(rows) if self.variance == "exact" else process.diagonal_of(rows)
         return mean.scaled(X, factors) if isinstance(mean, Trained) else mean(X), factor**2 * variance
+
+    def _of_some(self, rows: NDArray[np.intp]) -> TangentBelief:
+        return self
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q draws of the stated kind.

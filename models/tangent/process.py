@@ -7,13 +7,15 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fieldcraft.models.linear.conditioning import leave_one_out
+from fieldcraft.models.linear.conditioning import Primal, leave_one_out
+from fieldcraft.models.linear.wide_sine import WideProcess
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.surrogate import Function
-from fieldcraft.models.tangent.features import Layer, Passes, combine, explicit, project
+from fieldcraft.models.tangent.features import Layer, Passes, Perceptron, combine, explicit, project, taken
 from fieldcraft.models.tangent.kernel import Hyperparameters, TangentKernel, column
 from fieldcraft.models.tangent.weight_draws import Regression, in_blocks
 
@@ -119,6 +121,27 @@ class TangentProcess:
             rows = self.kernel.rows(X.detach())
             y = torch.cat([self.y, project(rows, self.mean_direction)])
             return replace(self, regression=self.regression.append(rows, self.noise), y=y)
+
+    def some(self, rows: NDArray[np.intp]) -> "TangentProcess":
+        """The same mean with the variance that some results leave, their numbers ``rows``; itself if that costs less.
+
+        That is where all results are counted or the primal side, whose cost does not depend on them, is in use.
+        """
+        if len(rows) == len(self.y) or isinstance(self.regression.side, Primal):
+            return self
+        chosen = taken(self.regression.rows, torch.from_numpy(rows))
+        return replace(self, regression=Regression.of(chosen, self.noise), y=self.y[rows])
+
+    def limit(self, rows: NDArray[np.intp]) -> WideProcess | None:
+        """The process of infinitely many neurons, given some of the results; None if the network has no such limit."""
+        kernel, network = self.kernel, self.kernel.network
+        if not (isinstance(network, Perceptron) and network.is_wide_sine and kernel.normalised):
+            return None
+        gain = network.gain
+        with torch.no_grad():
+            inputs = gain * self.regression.rows.layers[0].inputs[rows, 0, :-1]
+        sizes = float(kernel.output), float(kernel.constant)
+        return WideProcess.of(inputs, self.y[rows], kernel.scales / gain, gain, sizes, float(self.noise))
 
     def log_predictive(self) -> Tensor:
         """log density of each result, believed ones too, given the others at these hyper-parameters, shape (n,)."""

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from fieldcraft.models.gaussian.additive_kernel import AdditiveEvidence, AdditiveKernel, fit_kernel
+from fieldcraft.models.gaussian import additive_evidence, additive_kernel
+from fieldcraft.models.gaussian.additive_evidence import AdditiveEvidence, fit_kernel
+from fieldcraft.models.gaussian.additive_kernel import AdditiveKernel
+from fieldcraft.models.numerics.milestones import milestone
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.additive_gp import AdditiveGP
@@ -76,8 +79,67 @@ def test_the_evidence_is_the_normal_density_times_the_prior():
 
 
 def test_known_noise_is_not_moved():
-    kernel, _ = fit_kernel(X, Y, 0.03, np.zeros((1, 9)))
-    assert kernel.noise == pytest.approx(0.03, rel=1e-12)
+    data = Observations(X, Y, maximize=False, noise_sd=0.2)
+    kernel, _ = fit_kernel(data, known=True, restarts=0)
+    assert kernel.noise == pytest.approx((0.2 / data.scaling.sd) ** 2, rel=1e-12)
+
+
+def wavy(n, d=4):
+    points = np.random.default_rng(8).uniform(-1, 1, (n, d))
+    return Observations(points, np.cos(9 * points).sum(1), maximize=False)
+
+
+def test_the_kernels_slopes_in_both_points_are_those_of_finite_differences():
+    A, B = (torch.tensor(wavy(n).X[:, :3]).requires_grad_() for n in (5, 7))
+    assert torch.autograd.gradcheck(KERNEL, (A, B), atol=1e-8)
+
+
+def test_a_kernel_in_blocks_is_that_of_its_rows(monkeypatch):
+    A, B = torch.tensor(wavy(70).X[:, :3]), torch.tensor(X)
+    whole = KERNEL(A, B)
+    monkeypatch.setattr(additive_kernel, "_BLOCK", 50)
+    torch.testing.assert_close(KERNEL(A, B), whole, rtol=0, atol=1e-14)
+    assert torch.equal(KERNEL(B, B), KERNEL(B, B).mT)
+
+
+def test_hyper_parameters_depend_on_the_milestone_alone_in_the_units_of_all_trials():
+    data = wavy(54)
+    before, density = fit_kernel(data.first(50), known=False, restarts=0)
+    after, same = fit_kernel(data, known=False, restarts=0)
+    shift = 2 * math.log(data.first(50).scaling.sd / data.scaling.sd)
+    assert density == same and torch.equal(before.scales, after.scales)
+    torch.testing.assert_close(after.sizes, before.sizes + shift)
+    assert after.log_noise == pytest.approx(before.log_noise + shift)
+    assert not torch.equal(fit_kernel(wavy(55), known=False, restarts=0)[0].scales, after.scales)
+
+
+def test_a_memo_changes_no_bit_of_a_fit():
+    first, _ = fit_kernel(wavy(60), known=False, restarts=1)
+    additive_evidence._ANSWERS.clear()
+    again, _ = fit_kernel(wavy(57), known=False, restarts=1)
+    assert torch.equal(first.scales, again.scales)
+
+
+def test_no_more_trials_than_stated_are_fitted_to(monkeypatch):
+    fitted_to = []
+
+    class Watched(AdditiveEvidence):
+        def __init__(self, points, y, noise):
+            fitted_to.append(points)
+            super().__init__(points, y, noise)
+
+    monkeypatch.setattr(additive_evidence, "AdditiveEvidence", Watched)
+    data = wavy(300, d=1)
+    fit_kernel(data, known=False, restarts=0)
+    (used,) = fitted_to
+    assert len(used) == additive_evidence.FIT_ROWS
+    assert np.array_equal(used[[0, -1]], data.X[[0, milestone(300) - 1]])
+
+
+def test_functions_that_oscillate_are_found_from_short_scales():
+    data = wavy(100)
+    kernel, _ = fit_kernel(data, known=False, restarts=0)
+    assert kernel.noise < 1e-3 and float(kernel.scales[:-1].exp().max()) < 1.0
 
 
 def test_draws_have_the_posteriors_mean_and_variance():
@@ -112,7 +174,7 @@ def test_a_product_is_left_to_the_interaction():
 
 
 def test_too_much_memory_is_refused_before_a_fit():
-    with pytest.raises(ValueError, match=r"14 trials in 3 coordinates needs about 5e-05 GB and memory_gb is 1e-06"):
+    with pytest.raises(ValueError, match=r"14 trials in 3 coordinates needs about 2.8e-05 GB and memory_gb is 1e-06"):
         fitted(AdditiveGP(memory_gb=1e-6), X, Y)
 
 

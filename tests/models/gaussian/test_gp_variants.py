@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from fieldcraft.models.gaussian import inducing
+from fieldcraft.models.gaussian.covariance import covariance
 from fieldcraft.models.gaussian.process import Fit, posterior
 from fieldcraft.models.linear.feature_posterior import FeaturePosterior
 from fieldcraft.models.linear.fourier_features import FourierFeatures
@@ -92,14 +94,43 @@ def test_fourier_features_converge_to_the_kernel(kernel):
     assert errors[1] < errors[0] / 3
 
 
-def test_above_n_exact_random_features_take_over_and_say_so():
-    exact, made = fit(), fit(n_exact=15, n_features=80_000)
+def test_above_n_exact_inducing_points_take_over_say_so_and_are_exact_where_they_are_all_trials():
+    exact, made = fit(), fit(n_exact=15)
     assert isinstance(made, FeaturePosterior)
-    assert made.remarks == {"fallback": "random features: 16 trials > n_exact 15"}
+    assert made.remarks == {"fallback": "700 inducing points: 16 trials > n_exact 15"}
     assert exact.remarks == {}
     for one, other in zip(made.mean_var(Z), exact.mean_var(Z), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0.05)
-    torch.testing.assert_close(made.log_predictive(), exact.log_predictive(), rtol=0, atol=0.15)
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    torch.testing.assert_close(made.mean(Z), made.mean_var(Z)[0], rtol=0, atol=1e-8)
+    torch.testing.assert_close(made.log_predictive(), exact.log_predictive(), rtol=0, atol=1e-3)
+    again = ExactGP(n_exact=15).restore(DATA, made.state())
+    assert torch.equal(again.mean_var(Z)[0], made.mean_var(Z)[0])
+
+
+def fitc(posterior, points, trials):
+    """Mean and variance by the dense formulas of Snelson and Ghahramani (2006), at the posterior's inducing points."""
+    phi, X, y = posterior.features, trials, posterior.y
+    cross, own = (covariance("matern52", A, phi.points, phi.scales) for A in (points, X))
+    inner = torch.linalg.inv(covariance("matern52", phi.points, phi.points, phi.scales))
+    low = own @ inner @ own.mT
+    noise = posterior.metrics["noise_sd"] ** 2
+    solved = torch.linalg.inv(low + (1 - low.diagonal() + noise).diag())
+    shared = cross @ inner @ own.mT
+    return posterior.constant + shared @ solved @ y, 1 - (shared @ solved * shared).sum(1)
+
+
+def test_fewer_inducing_points_than_trials_give_the_published_moments(monkeypatch):
+    monkeypatch.setattr(inducing, "INDUCING", 6)
+    made = fit(n_exact=15)
+    assert len(made.features.points) == 6
+    best = DATA.X[np.argsort(DATA.targets)[:3]]
+    assert all((made.features.points.numpy() == x).all(1).any() for x in best)
+    for one, other in zip(made.mean_var(Z), fitc(made, Z, torch.tensor(DATA.X)), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    torch.testing.assert_close(made.mean(Z), made.mean_var(Z)[0], rtol=0, atol=1e-8)
+    grown = made.fantasize(Z[:2])
+    for one, other in zip(grown.mean_var(Z), fitc(grown, Z, torch.cat([torch.tensor(DATA.X), Z[:2]])), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
 
 
 def test_above_n_fitted_some_trials_give_the_hyper_parameters_and_all_give_the_posterior():
@@ -115,8 +146,8 @@ def test_a_fit_that_would_need_too_much_memory_is_refused_before_it_begins():
     many = Observations(X=np.zeros((4000, 1)), y=np.zeros(4000), maximize=False)
     with pytest.raises(ValueError, match=r"4000 trials needs about 1\.5 GB and memory_gb is 1: raise memory_gb"):
         fit(many, memory_gb=1.0)
-    with pytest.raises(ValueError, match=r"needs about .* GB and memory_gb is 0.1"):
-        fit(many, memory_gb=0.1, n_exact=100, n_features=2000)
+    with pytest.raises(ValueError, match=r"needs about .* GB and memory_gb is 0.05"):
+        fit(many, memory_gb=0.05, n_exact=100)
 
 
 @pytest.mark.parametrize(("option", "least"), [("n_skeleton", 1), ("n_features", 2), ("n_fitted", 1), ("n_exact", 1)])
@@ -141,3 +172,10 @@ def test_a_linear_model_is_the_same_on_either_side_and_equals_the_formula(n, p):
     torch.testing.assert_close(model.variance(new), (new @ covariance @ new.mT).diagonal(), rtol=0, atol=1e-10)
     draws = torch.stack([model.drawn(y, rng) for _ in range(4000)])
     assert_moments(draws, mean, covariance)
+
+
+def test_a_combination_of_features_is_one_cosine_a_frequency():
+    phi = FourierFeatures.drawn("matern52", torch.tensor([0.4, 0.9]), 60, np.random.default_rng(1))
+    theta = torch.from_numpy(np.random.default_rng(2).standard_normal(60))
+    points = torch.from_numpy(np.random.default_rng(3).uniform(-1, 1, (9, 2)))
+    torch.testing.assert_close(phi.combined(theta)(points), phi(points) @ theta, rtol=0, atol=1e-13)

@@ -12,9 +12,11 @@ from fieldcraft.models.observations import Observations, Physics
 from fieldcraft.models.selection.contest import Contest
 from fieldcraft.models.selection.predictive_score import LEAST_SD, score
 from fieldcraft.models.surrogate import LeaveOneOut, no_report
+from fieldcraft.models.surrogates import auto
 from fieldcraft.models.surrogates.additive_gp import AdditiveGP
 from fieldcraft.models.surrogates.auto import Auto
 from fieldcraft.models.surrogates.deep_ensemble import DeepEnsemble
+from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.physics.operators import LinearEquation, laplace
 
@@ -320,3 +322,43 @@ def test_a_score_by_folds_does_not_depend_on_the_unit_where_a_fold_leaves_consta
     surrogate = DeepEnsemble(networks=3, width=8, refinements=5)
     scores = [judged(surrogate, observations(X=X[:6], y=factor * y, noise_sd=None), 6) for factor in (1.0, unit)]
     assert scores[0] == pytest.approx(scores[1], rel=1e-9)
+
+
+def many(n):
+    points = np.random.default_rng(7).uniform(-1, 1, (n, 2))
+    return Observations(points, np.cos(5 * points[:, 0]) + points[:, 1] ** 2, maximize=False)
+
+
+def test_above_fifty_trials_candidates_are_judged_at_milestones_and_the_best_is_fitted_to_all(monkeypatch):
+    at = fit(Auto(), many(50 + 5))
+    monkeypatch.setattr(AdditiveGP, "fit", _unasked if at.name != "additive_gp" else AdditiveGP.fit)
+    monkeypatch.setattr(ExactGP, "fit", _unasked if at.name != "exact_gp" else ExactGP.fit)
+    later = fit(Auto(), many(50 + 10))
+    assert (later.name, later.scores) == (at.name, at.scores)
+    assert len(later.state()["posterior.X"]) == 60
+
+
+def _unasked(*arguments):
+    raise AssertionError("A candidate that was judged before was fitted again.")
+
+
+def test_a_judgement_is_a_function_of_the_trials_alone():
+    known = fit(Auto(), many(58))
+    auto._VERDICTS.clear()
+    again = fit(Auto(), many(58))
+    assert known.scores == again.scores
+    for name, value in known.state().items():
+        assert torch.equal(value, again.state()[name])
+
+
+def test_a_winner_that_cannot_be_fitted_to_all_gives_way_to_the_next(monkeypatch):
+    best, *others = sorted(fit(Auto(), many(57)).scores.items(), key=lambda pair: -pair[1])
+    surrogate = auto._KNOWN[best[0]]
+
+    def refused(self, data, *rest):
+        raise ValueError("Too large.")
+
+    monkeypatch.setattr(type(surrogate), "fit", refused)
+    chosen = fit(Auto(), many(57))
+    assert chosen.name == others[0][0]
+    assert chosen.remarks[f"out.{best[0]}"] == "Too large."

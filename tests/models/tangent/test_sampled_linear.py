@@ -91,7 +91,7 @@ def test_above_n_exact_a_narrow_network_stands_in_and_says_so():
 
 def test_trials_that_the_hyper_parameters_were_not_fitted_to_are_remarked():
     many = Observations(np.zeros((1300, 2)), np.arange(1300.0), maximize=False)
-    for options, remarks in (({}, {"hyperparameters": "from 1000 of 1300 trials"}), ({"hyperparameters": "fixed"}, {})):
+    for options, remarks in (({}, {"hyperparameters": "from 512 of 1300 trials"}), ({"hyperparameters": "fixed"}, {})):
         surrogate = SampledLinear(width=10, **options)
         assert surrogate.remarks(many, surrogate.shape(many)) == remarks
 

@@ -1,6 +1,7 @@
 """The tangent kernel and its process against explicit rows phi(x) of a small network, and its evidence."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from fieldcraft.models.observations import ImageColumns, Observations
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.tangent_network import TangentNetwork
 from fieldcraft.models.tangent import evidence as tangent_evidence
-from fieldcraft.models.tangent.evidence import Evidence, columns, hyperparameters
+from fieldcraft.models.tangent.evidence import Evidence, WideEvidence, columns, hyperparameters
 from fieldcraft.models.tangent.features import Perceptron, gram
 from fieldcraft.models.tangent.kernel import Hyperparameters, TangentKernel
 from fieldcraft.models.tangent.process import TangentProcess, normals
@@ -178,6 +179,58 @@ def test_a_process_that_knows_nothing_finds_the_same_hyper_parameters_bit_for_bi
     again = fitted(long_data(54))
     assert torch.equal(known.scales, again.scales)
     assert (known.output, known.constant, known.noise) == (again.output, again.constant, again.noise)
+
+
+WIDE = Perceptron(2, 300, 1, "sine", 1.7)
+
+
+def wide_evidence(noise=None, groups=(0, 1)):
+    theta = WIDE.initial(torch.Generator().manual_seed(7))
+    data = long_data(30)
+    known = {"groups": np.array(groups), "centre": 0.6, "noise": noise}
+    return WideEvidence(WIDE, theta, torch.tensor(data.X), torch.tensor(data.targets), **known)
+
+
+@pytest.mark.parametrize("noise", [None, 0.02])
+@pytest.mark.parametrize("groups", [(0, 1), (0, 0)])
+def test_the_slopes_of_a_wide_layers_evidence_are_those_of_finite_differences(noise, groups):
+    asked = wide_evidence(noise, groups)
+    v = asked.middle + np.linspace(-0.3, 0.4, len(asked.middle))
+    for i, slope in enumerate(asked.at(v)[1]):
+        step = 1e-5 * np.eye(len(v))[i]
+        assert slope == pytest.approx((asked.at(v + step)[0] - asked.at(v - step)[0]) / 2e-5, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("noise", [None, 0.02])
+def test_output_and_noise_of_a_wide_layer_are_the_likeliest_of_the_network_itself(noise):
+    asked = wide_evidence(noise)
+    own = Evidence(**{field: getattr(asked, field) for field in asked.__dataclass_fields__})
+    v, value = asked.resized(asked.middle + 0.1)
+    assert value == pytest.approx(own.at(v)[0], rel=1e-10)
+    np.testing.assert_allclose(own.at(v)[1][2:], 0, atol=0.02)
+
+
+def test_only_a_wide_normalised_layer_of_sines_is_fitted_in_its_limit(monkeypatch):
+    class Noted(WideEvidence):
+        def at(self, v):
+            asked.append(self.network)
+            return super().at(v)
+
+    asked = []
+    monkeypatch.setattr(tangent_evidence, "WideEvidence", Noted)
+    data = long_data(9)
+    for network, known in (
+        (replace(WIDE, width=40), {}),
+        (replace(WIDE, activation="tanh"), {}),
+        (replace(WIDE, b_std=0.1), {}),
+        (replace(WIDE, depth=2, width=256), {}),
+        (WIDE, {"normalised": False}),
+        (WIDE, {"init": "zero_last_layer"}),
+    ):
+        hyperparameters(network, data, (0.4,), **known)
+        assert not asked
+    hyperparameters(replace(WIDE, width=301), data, (0.4,))
+    assert asked
 
 
 def test_a_coordinate_that_does_not_matter_has_the_longer_scale():

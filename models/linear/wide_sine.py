@@ -1,0 +1,156 @@
+"""Evidence of the tangent kernel of an infinitely wide layer of sines, in closed form.
+
+A network w / sqrt(m) sum_j v_j sin(g <W_j, a(x)>) with standard normal v, W and a(x) = (x / l, 1) has, as m grows, the
+tangent kernel
+
+    k(x, x') = w^2 (c C + S),    C = E[cos z cos z'] = (e^(-D/2) + e^(-D/2 - 2 c)) / 2,
+                                 S = E[sin z sin z'] = (e^(-D/2) - e^(-D/2 - 2 c)) / 2,
+
+where z = g <W_j, a(x)>, c = g^2 <a, a'> and D = g^2 |a - a'|^2: the first term is that of the inner weights, the second
+that of the outer ones. The targets are t ~ N(0, s^2 rho + 1 + v I), rho the correlation
+k(x, x') / sqrt(k(x, x) k(x', x')).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+from scipy.spatial.distance import squareform
+from torch import Tensor
+
+from fieldcraft.models.linear.conditioning import Factor
+from fieldcraft.models.observations import Array
+
+
+@dataclass(frozen=True, eq=False)
+class WideSine:
+    """The targets and where they were read.
+
+    Args:
+        X: Shape (n, d).
+        targets: Shape (n,).
+        gain: g, the factor of a(x) in a sine.
+    """
+
+    X: Array
+    targets: Array
+    gain: float
+
+    def log_likelihood(self, log_scales: Array, log_output: float, log_noise: float) -> tuple[float, Array]:
+        """log p(t) and its derivatives by log l, log s^2 and log v, shape (d + 2,).
+
+        Minus infinity and zeros where the covariance has no Cholesky factor.
+        """
+        n, d = self.X.shape
+        output, noise = math.exp(log_output), math.exp(log_noise)
+        Z = self.X * (self.gain * np.exp(-log_scales))
+        c = Z @ Z.T + self.gain**2
+        q = c.diagonal().copy()
+        middle = 0.5 * (q[:, None] + q)
+        near, far = np.exp(c - middle), np.exp(-c - middle)
+        own_far = np.exp(-2 * q)
+        k, cosines = 0.5 * (near - far), 0.5 * (near + far)
+        k += c * cosines
+        own = 0.5 * ((q + 1) + (q - 1) * own_far)
+        root = 1 / np.sqrt(own)
+        rho = k * root[:, None]
+        rho *= root
+        covariance = output * rho
+        covariance += 1
+        covariance.flat[:: n + 1] = output + 1 + noise
+        # The transpose of a symmetric matrix is in LAPACK's order of memory: nothing is copied.
+        lower, failed = dpotrf(covariance.T, lower=1, overwrite_a=1)
+        if failed:
+            return -math.inf, np.zeros(d + 2)
+        alpha, _ = dpotrs(lower, self.targets, lower=1)
+        value = -0.5 * self.targets @ alpha - np.log(lower.diagonal()).sum() - 0.5 * n * math.log(2 * math.pi)
+        by_k = np.outer(alpha, alpha)
+        by_k -= _inverse(lower)
+        by_noise = 0.5 * noise * by_k.trace()
+        by_k *= 0.5 * output
+        seen = np.einsum("ij,ij->i", by_k, rho)
+        by_k *= root[:, None]
+        by_k *= root
+        # dk = (C + (1 - c) far) dc - k/2 dD, and D = q_i + q_j - 2 c: sums over pairs need no (d, n, n) array.
+        k *= by_k
+        c -= 1
+        far *= c
+        cosines -= far
+        cosines *= by_k
+        cosines += k
+        by_own = -k.sum(axis=1) - seen / own * (0.5 * (1 + own_far) + (1 - q) * own_far)
+        slope = np.empty(d + 2)
+        slope[:d] = -2 * ((Z * (cosines @ Z)).sum(axis=0) + by_own @ Z**2)
+        slope[d:] = seen.sum(), by_noise
+        return float(value), slope
+
+
+@dataclass(frozen=True, eq=False)
+class WideProcess:
+    """The process of this kernel, conditioned on results: for a first look at many points.
+
+    Args:
+        inputs: g x / l where results were read, shape (n, d).
+        scales: l / g, shape (d,).
+        gain: g.
+        sizes: s^2 and the variance of the constant.
+        factor: Factor of the covariance of the results, noise included.
+        weights: Its solution for the results, shape (n,).
+    """
+
+    inputs: Tensor
+    scales: Tensor
+    gain: float
+    sizes: tuple[float, float]
+    factor: Factor
+    weights: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Tensor,
+        y: Tensor,
+        scales: Tensor,
+        gain: float,
+        sizes: tuple[float, float],
+        noise: float,
+    ) -> "WideProcess":
+        """Condition on results y (n,) with noise.
+
+        Raises:
+            ValueError: the covariance has no factor.
+        """
+        factor = Factor.of(sizes[0] * correlations(inputs, inputs, gain) + sizes[1], noise)
+        return cls(inputs, scales, gain, sizes, factor, factor.solve(y))
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) at X (n, d)."""
+        cross = self.sizes[0] * correlations(self.inputs, X / self.scales, self.gain) + self.sizes[1]
+        prior = torch.full((len(X),), sum(self.sizes), dtype=X.dtype)
+        return self.weights @ cross, self.factor.variance(prior, cross)
+
+
+def correlations(A: Tensor, B: Tensor, gain: float) -> Tensor:
+    """rho between points g x / l, shapes (a, d) and (b, d); shape (a, b)."""
+    c = A @ B.mT + gain**2
+    q, p = (each.square().sum(1) + gain**2 for each in (A, B))
+    middle = 0.5 * (q[:, None] + p)
+    near, far = (c - middle).exp_(), (-c - middle).exp_()
+    k = c.add(1).mul_(near).add_(c.sub(1).mul_(far)).mul_(0.5)
+    return k * _root(q)[:, None] * _root(p)
+
+
+def _root(q: Tensor) -> Tensor:
+    """1 / sqrt(k(x, x)) from q = <a, a> g^2."""
+    return (0.5 * ((q + 1) + (q - 1) * (-2 * q).exp())).rsqrt()
+
+
+def _inverse(lower: Array) -> Array:
+    """The inverse of a matrix from its lower Cholesky factor, which is overwritten."""
+    inverse: Array = dpotri(lower, lower=1, overwrite_c=1)[0].T
+    own = inverse.diagonal().copy()
+    inverse = squareform(squareform(inverse, checks=False), checks=False)
+    np.fill_diagonal(inverse, own)
+    return inverse
