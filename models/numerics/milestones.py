@@ -1,8 +1,8 @@
 """Sizes of a campaign at which dear things are computed anew, and some of its trials that stand for all.
 
-A fit at n trials may begin at the fit to the first ``half(n)`` of them, and may keep the fit to the first
-``milestone(n)``. It is then a function of the trials and not of the process's history: a campaign that was killed
-computes the same numbers again, bit for bit. A ``Memo`` only saves the time.
+A fit at n trials may begin at the fit to the first ``milestone(n)`` of them, or keep it. It is then a function of the
+trials and not of the process's history: a campaign that was killed computes the same numbers again, bit for bit. A
+``Memo`` only saves the time.
 """
 
 from collections import OrderedDict
@@ -28,11 +28,6 @@ def milestone(n: int) -> int:
     while n > EVERY_TRIAL_TO and _grown(size) <= n:
         size = _grown(size)
     return size
-
-
-def half(n: int) -> int:
-    """The largest power of two below n; 0 for n <= 1. Chains of halves share their members for most n."""
-    return 1 << (n - 1).bit_length() - 1 if n > 1 else 0
 
 
 def thinned(n: int, most: int) -> NDArray[np.intp]:

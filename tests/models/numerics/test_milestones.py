@@ -2,7 +2,7 @@
 
 import pytest
 
-from fieldcraft.models.numerics.milestones import Memo, half, milestone
+from fieldcraft.models.numerics.milestones import Memo, milestone
 
 
 def test_milestones_are_all_sizes_to_50_and_then_grow_by_a_tenth():
@@ -13,10 +13,6 @@ def test_milestones_are_all_sizes_to_50_and_then_grow_by_a_tenth():
 def test_a_milestone_is_its_own_and_within_a_tenth(n):
     found = milestone(n)
     assert milestone(found) == found <= n < 1.1 * found + 1
-
-
-def test_half_is_the_largest_power_of_two_below():
-    assert [half(n) for n in (0, 1, 2, 3, 4, 5, 64, 65, 500)] == [0, 0, 1, 2, 2, 4, 32, 64, 256]
 
 
 def test_a_memo_asks_once_and_forgets_the_oldest():
