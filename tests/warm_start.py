@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fieldcraft.flows.jobs import fork_server
+from fieldcraft.flows.jobs import forks
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORTED = (
@@ -107,7 +107,7 @@ def run(words: list[str], environment: Mapping[str, str], seconds: float) -> "su
 
 
 def server(link: socket.socket, environment: Mapping[str, str]) -> Warm:
-    """What ``fork_server.begun`` does, from here."""
+    """What ``forks.begun`` does, from here."""
     with open(os.devnull, "r+") as nothing:
         files = [link.fileno(), nothing.fileno(), nothing.fileno()]
         return Warm(["-m", "fieldcraft.flows.jobs.fork_server"], files, environment, os.getcwd())
@@ -189,7 +189,7 @@ def _run(request: dict[str, Any]) -> int:
     mine = os.environ[NAMED]
     os.environ.clear()
     os.environ.update({**request["environment"], NAMED: mine})
-    fork_server.begun = server  # type: ignore[assignment]
+    forks.begun = server  # type: ignore[assignment]
     os.chdir(request["folder"])
     kind, what, *words = request["words"]
     try:

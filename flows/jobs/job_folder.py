@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fieldcraft.flows.jobs import fork_server
+from fieldcraft.flows.jobs import forks
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Lost
 from fieldcraft.flows.settings import without_secrets
 from fieldcraft.storage.field_store.staging import sync
@@ -88,8 +88,8 @@ class JobFolder:
         environment = without_secrets(os.environ)
         with self.log.open("ab") as log:
             try:
-                return fork_server.forked(self.path, environment, log.fileno())
-            except fork_server.NoFork:
+                return forks.forked(self.path, environment, log.fileno())
+            except forks.NoFork:
                 child = subprocess.Popen(
                     [sys.executable, "-P", "-m", "fieldcraft.flows.jobs.simulation", str(self.path)],
                     stdin=subprocess.DEVNULL,

@@ -155,7 +155,7 @@ class BackgroundExport:
         if self.settings.mlflow == "off":
             return self
         self.child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fieldcraft.flows.views.exporter", str(self.settings.home), self.name],
+            [sys.executable, "-P", "-m", "fieldcraft.flows.exporter", str(self.settings.home), self.name],
             start_new_session=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

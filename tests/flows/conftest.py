@@ -8,7 +8,7 @@ import pytest
 import warm_start
 from small import SMALL, finish
 
-from fieldcraft.flows.jobs import fork_server
+from fieldcraft.flows.jobs import forks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,7 +26,7 @@ def _alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 @pytest.fixture(autouse=True)
 def _warm(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server of simulations is a process that need not import; a file about how they begin overrides this."""
-    monkeypatch.setattr(fork_server, "begun", warm_start.server)
+    monkeypatch.setattr(forks, "begun", warm_start.server)
 
 
 @pytest.fixture(scope="session")

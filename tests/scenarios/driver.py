@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from fieldcraft.flows.jobs import fork_server
+from fieldcraft.flows.jobs import forks
 from fieldcraft.flows.run import pause
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
@@ -102,7 +102,7 @@ def main() -> None:
     import warm_start
 
     torch.set_num_threads(1)
-    fork_server.begun = warm_start.server
+    forks.begun = warm_start.server
     warm()
     for line in sys.stdin:
         request = json.loads(line)

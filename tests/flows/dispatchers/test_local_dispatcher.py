@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from fieldcraft.flows.dispatchers.local import Local
-from fieldcraft.flows.jobs import fork_server
+from fieldcraft.flows.jobs import forks
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Place, Running
 from fieldcraft.flows.jobs.job_folder import write_json
 from fieldcraft.flows.machinery.random_streams import Use, stream
@@ -289,7 +289,7 @@ def test_a_job_cancelled_before_it_begins_never_begins(work, local, monkeypatch)
     slow.mkdir()
     (slow / "sitecustomize.py").write_text("import time\ntime.sleep(600)  # the interpreter never comes to its work\n")
     monkeypatch.setenv("PYTHONPATH", f"{slow}{os.pathsep}{os.environ['PYTHONPATH']}")
-    monkeypatch.setattr(fork_server, "ANSWER_S", 0.5)  # nor does the server of simulations
+    monkeypatch.setattr(forks, "ANSWER_S", 0.5)  # nor does the server of simulations
     handle = local.submit(job(work, "answer"))
     assert local.find("t-0001-1") is None
     assert isinstance(local.poll(handle), Running)

@@ -5,4 +5,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _warm() -> None:
-    """Nothing is in the place of ``fork_server.begun``."""
+    """Nothing is in the place of ``forks.begun``."""

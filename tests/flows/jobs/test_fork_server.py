@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fieldcraft.flows.jobs import fork_server
+from fieldcraft.flows.jobs import forks
 from fieldcraft.flows.jobs.job_folder import JobFolder
 from fieldcraft.storage.processes import is_alive
 
@@ -111,7 +111,7 @@ def until(condition) -> None:
 
 
 def server() -> psutil.Process:
-    (running,) = fork_server._servers
+    (running,) = forks._servers
     return psutil.Process(running.child.pid)
 
 
@@ -168,9 +168,9 @@ def test_a_server_that_does_not_answer_is_given_up_for_an_interpreter(place):
     told(place, "a-1")
     stopped = server()
     stopped.suspend()
-    fork_server._servers[0].link.settimeout(0.5)
+    forks._servers[0].link.settimeout(0.5)
     assert told(place, "a-2")["version"] == 1
-    assert not stopped.is_running() and not fork_server._servers
+    assert not stopped.is_running() and not forks._servers
 
 
 def test_what_was_forked_is_reaped(place):
@@ -181,10 +181,10 @@ def test_what_was_forked_is_reaped(place):
 ALONE = """
 import os, signal, sys
 from pathlib import Path
-from fieldcraft.flows.jobs import fork_server
+from fieldcraft.flows.jobs import forks
 from fieldcraft.flows.jobs.job_folder import JobFolder
 process = JobFolder(Path(sys.argv[1])).start()
-print(fork_server._servers[0].child.pid, process["pid"], flush=True)
+print(forks._servers[0].child.pid, process["pid"], flush=True)
 os.kill(os.getpid(), getattr(signal, sys.argv[2])) if len(sys.argv) > 2 else None
 """
 

@@ -1,4 +1,4 @@
-"""The process that exports a run to MLflow meanwhile: ``python -m fieldcraft.flows.views.exporter HOME NAME``."""
+"""The process that exports a run to MLflow meanwhile: ``python -m fieldcraft.flows.exporter HOME NAME``."""
 
 import os
 
