@@ -59,7 +59,7 @@ FLOORS = {
     ),
     "flows": (
         "errors products", "text", "settings", "files", "spec", "analysis identity machinery", "jobs notices", "wiring",
-        "dispatchers", "rules", "people results", "steps views", "campaign decide recovery report simulate", "run",
+        "dispatchers", "rules", "people results", "steps views", "campaign decide exporter recovery report simulate", "run",
         "studies", "commands", "cli",
     ),
 }  # fmt: skip
