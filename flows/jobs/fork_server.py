@@ -50,13 +50,13 @@ def _serve(link: socket.socket) -> None:
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     while True:
-        ready, _, _ = select.select([link, woken], [], [])
+        ready, _, _ = select.select([link.fileno(), woken], [], [])
         if woken in ready:
             os.read(woken, 4096)
             with suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
-        if link in ready:
+        if link.fileno() in ready:
             begun, (*logs,), _, _ = socket.recv_fds(link, 1 << 16, 1)
             asked = line_of(link, begun) if begun else b""
             if not asked:

@@ -26,7 +26,7 @@ def begun(link: socket.socket, environment: Mapping[str, str]) -> "subprocess.Po
     """The server's process, which answers on ``link``."""
     return subprocess.Popen(
         [sys.executable, "-P", "-m", _SERVER],
-        stdin=link,
+        stdin=link.fileno(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=dict(environment),
@@ -113,7 +113,7 @@ def _kept(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def line_of(link: socket.socket, begun: bytes = b"") -> bytes:
-    """What comes until the end of a line; empty where the other side has gone."""
+    """The bytes until the end of a line; empty where the other side has gone."""
     while not begun.endswith(b"\n"):
         more = link.recv(1 << 16)
         if not more:

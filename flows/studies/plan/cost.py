@@ -1,4 +1,4 @@
-"""What the cells of a study have cost, and what the others will cost by those that ended."""
+"""CPU time that the cells of a study have taken, and that the others will take by those that ended."""
 
 from collections.abc import Sequence
 from statistics import mean
@@ -65,7 +65,7 @@ class Cost:
         return known
 
     def text(self) -> str:
-        """What is left, in words."""
+        """The rest of the study, in words."""
         lacking, left = len(self.cells) - len(self.over), self.left
         if not lacking:
             return "nothing left"
@@ -75,6 +75,6 @@ class Cost:
 
 
 def _keys(cell: Cell) -> tuple[tuple[str | None, str | None], ...]:
-    """What a cell has in common with others, the nearest first."""
+    """Pairs that a cell shares with others, the nearest first: problem and algorithm, or one of them, or neither."""
     problem, algorithm = cell.problem.name, cell.algorithm.name
     return (problem, algorithm), (problem, None), (None, algorithm), (None, None)

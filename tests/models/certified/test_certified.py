@@ -457,7 +457,8 @@ def test_scores_posteriors_and_spaces_that_cannot_be_bounded_are_refused():
     drawn = Thompson().score(exact, data, nothing, 1, rng)
     with pytest.raises(ValueError, match=r"functions of mean and standard deviation, .*log_ei or pi, or `maxim"):
         certified(drawn, box(2))
-    for surrogate, name in ((AdditiveGP(restarts=0), "_AdditivePosterior"), (ExactGP(n_exact=7, restarts=0), "Induced")):
+    others = (AdditiveGP(restarts=0), "_AdditivePosterior"), (ExactGP(n_exact=7, restarts=0), "Induced")
+    for surrogate, name in others:
         made = surrogate.fit(data, rng, None, no_report)
         with pytest.raises(ValueError, match=f"posterior is a {name}.*exact_gp with at most n_exact trials, or `maxim"):
             certified(UCB().score(made, data, nothing, 1, rng), box(2))

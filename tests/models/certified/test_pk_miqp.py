@@ -277,7 +277,8 @@ def test_scores_posteriors_kernels_and_spaces_that_cannot_be_stated_are_refused(
     for acquisition in (LogEI(), Thompson()):
         with pytest.raises(ValueError, match="is another: use the acquisition ucb, or `maximizer: certified`"):
             maximized(acquisition.score(exact, data, nothing, 1, rng), box(2))
-    for surrogate, name in ((AdditiveGP(restarts=0), "_AdditivePosterior"), (ExactGP(n_exact=7, restarts=0), "Induced")):
+    others = (AdditiveGP(restarts=0), "_AdditivePosterior"), (ExactGP(n_exact=7, restarts=0), "Induced")
+    for surrogate, name in others:
         made = surrogate.fit(data, rng, None, no_report)
         with pytest.raises(ValueError, match=f"posterior is a {name}.*exact_gp with at most n_exact trials, or `maxim"):
             maximized(UCB().score(made, data, nothing, 1, rng), box(2))
