@@ -295,6 +295,7 @@ def _serve() -> None:
     import uvicorn
     from prefect.server.api.server import create_app
 
+    app = create_app()  # takes as long as the imports; it writes nothing before it serves
     if not os.read(0, 1):
         return  # the parent found something wrong and left
 
@@ -308,7 +309,7 @@ def _serve() -> None:
     with (home / "server.log").open("ab") as log:
         os.dup2(log.fileno(), 2)
     _migrated(home / "prefect.db")
-    uvicorn.Server(uvicorn.Config(create_app(), log_level="error", lifespan="on")).run(sockets=[listener])
+    uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on")).run(sockets=[listener])
 
 
 def _prepare() -> None:
