@@ -14,7 +14,6 @@ from fieldcraft.flows.machinery.progress import Listener, listening, tell
 from fieldcraft.flows.notices.deliver import deliver
 from fieldcraft.flows.rules.stopping import mendable, nothing_to_learn_from
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.steps.decide import Decision
 from fieldcraft.flows.steps.leases import held
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
 from fieldcraft.flows.text import counted
@@ -68,7 +67,7 @@ def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) ->
         server.ready()
     ref = Ref(str(campaign.settings.home), campaign.name, lease.model_dump())
 
-    def some() -> Decision:
+    def some() -> Passed:
         for _ in range(PASSES):
             passed = make_pass(ref, through_prefect)
             if passed.decision.finished or (passed.decision.wait in ("person", "laboratory") and not passed.approved):
@@ -76,15 +75,15 @@ def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) ->
             if passed.sent or (passed.decision.wait and not passed.approved):
                 with span("waiting"):
                     pause(campaign, ledger, passed)
-        return passed.decision
+        return passed
 
     with server.answering(), without_heartbeats(), one_client():
         while True:
             with span("prefect"):
-                decision = in_one_flow(campaign.name, some)
-            if decision.finished:
-                return decision.finished
-            if decision.wait in ("person", "laboratory"):
+                passed = in_one_flow(campaign.name, some)
+            if passed.decision.finished:
+                return passed.decision.finished
+            if passed.decision.wait in ("person", "laboratory") and not passed.approved:
                 raise awaited(campaign, ledger)
 
 

@@ -4,6 +4,9 @@ A fresh interpreter spends 3 s of CPU time on imports before a simulation; a for
 0.1 s. That process is ``python -m fieldcraft.flows.jobs.fork_server``. It has one thread, imports modules of fieldcraft
 and the libraries that those name, and never a plug-in: the process it forks imports a plug-in as its file is then.
 
+It ends, too, as soon as a file under ``physics`` is another than it imported: approvals name files, and what runs is
+what they say. Whoever asks then starts another one.
+
 Its standard input is a socket. A request is a line of JSON with the job's folder, the environment and the working
 folder, and comes with the open log; the answer is a line with the process that was forked, which has a session of its
 own. It ends when the socket closes, so with the process that started it; what it forked goes on.
@@ -11,6 +14,7 @@ own. It ends when the socket closes, so with the process that started it; what i
 
 import ast
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -24,24 +28,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fieldcraft.flows.jobs import simulation
 from fieldcraft.flows.jobs.forks import line_of
-from fieldcraft.flows.jobs.job_folder import JobFolder
-from fieldcraft.flows.spec.registry import PACKAGES, folder_of
 from fieldcraft.storage.processes import boot, start_time
 
 _BASE = (
+    "fieldcraft.flows.jobs.job_folder",
     "fieldcraft.flows.jobs.programs",
+    "fieldcraft.flows.jobs.simulation",
     "fieldcraft.flows.machinery.random_streams",
+    "fieldcraft.flows.spec.registry",
     "fieldcraft.flows.spec.source_files",
     "dask.array",  # xarray asks for it as it makes a dataset
     "xarray",
     "zarr",
 )
+_PHYSICS = Path(__file__).resolve().parents[2] / "physics"
 
 
 def _serve(link: socket.socket) -> None:
-    """Answer until the socket closes."""
+    """Answer until the socket closes or a file has changed."""
+    held = _files()  # before any of them is imported
     for name in _BASE:
         importlib.import_module(name)
     woken, wake = os.pipe()
@@ -59,7 +65,7 @@ def _serve(link: socket.socket) -> None:
         if link.fileno() in ready:
             begun, (*logs,), _, _ = socket.recv_fds(link, 1 << 16, 1)
             asked = line_of(link, begun) if begun else b""
-            if not asked:
+            if not asked or _files() != held:
                 return
             request = json.loads(asked)
             _import(Path(request["folder"]))
@@ -67,6 +73,11 @@ def _serve(link: socket.socket) -> None:
             answer = _fork(request, logs[0], (woken, wake))
             os.close(logs[0])
             link.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _files() -> dict[Path, bytes]:
+    """SHA-256 of every file that an approval of fieldcraft's own problems and simulators may name."""
+    return {file: hashlib.sha256(file.read_bytes()).digest() for file in _PHYSICS.rglob("*.py")}
 
 
 def _fork(request: Mapping[str, Any], log: int, ours: tuple[int, int]) -> dict[str, Any]:
@@ -91,6 +102,9 @@ def _fork(request: Mapping[str, Any], log: int, ours: tuple[int, int]) -> dict[s
 
 def _import(folder: Path) -> None:
     """Import the built-in kinds of a job's request, with all that their files import anywhere."""
+    from fieldcraft.flows.jobs.job_folder import JobFolder
+    from fieldcraft.flows.spec.registry import PACKAGES, folder_of
+
     with suppress(Exception):  # what is wrong with it, the job finds out
         request = JobFolder(folder).request
         for group, part in (("problems", "problem"), ("simulators", "simulator")):
@@ -115,6 +129,8 @@ def _import_deep(name: str) -> None:
 def _run(request: Mapping[str, Any], log: int) -> int:
     """In the forked process: be what a fresh interpreter would have been, and run the job."""
     import numpy as np
+
+    from fieldcraft.flows.jobs import simulation
 
     try:
         nothing = os.open(os.devnull, os.O_RDONLY)

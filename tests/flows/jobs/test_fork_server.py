@@ -5,6 +5,7 @@ That the dispatchers' contract holds with it, tests/contracts/test_dispatchers.p
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from fieldcraft.flows.jobs import forks
 from fieldcraft.flows.jobs.job_folder import JobFolder
 from fieldcraft.storage.processes import is_alive
 
+ROOT = Path(__file__).resolve().parents[3]
 SIMULATOR = '''\
 """Tells what it finds, and stays while a file says so."""
 import json
@@ -150,6 +152,37 @@ def test_another_environment_takes_a_new_server(place, monkeypatch):
     monkeypatch.setenv("A_LIBRARYS_SWITCH", "on")
     assert told(place, "a-2")["environment"]["A_LIBRARYS_SWITCH"] == "on"
     assert server() != then and not then.is_running()
+
+
+TWO_JOBS = """
+import sys
+from pathlib import Path
+from fieldcraft.flows.dispatchers.local import Local
+from fieldcraft.flows.jobs.dispatcher import Job, Place
+work, branin = Path(sys.argv[1]), Path(sys.argv[2])
+local = Local(Place("t", work, 60.0, "", work))
+for key in ("t-1-1", "t-1-2"):
+    request = {"problem": {"kind": "branin"}, "simulator": {"kind": "function"}, "design": {"x1": 1.0, "x2": 2.0}}
+    handle = local.submit(Job("t-1", key, {**request, "seed": 0, "iteration": 0, "slot": 0}))
+    while type(local.poll(handle)).__name__ == "Running":
+        local.wait([handle], 60.0)
+    print(float(local.fetch(handle)["value"]))
+    branin.write_text(branin.read_text() + "\\nBranin.function = lambda self, design: {'value': 7.0}\\n")
+"""
+
+
+def test_a_built_in_problem_that_changed_is_never_run_as_it_was(tmp_path, monkeypatch):
+    copy = tmp_path / "copy"
+    for name in ("fieldcraft", "flows", "models", "physics", "storage"):
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("PYTHONPATH", str(copy))
+    branin = copy / "physics" / "problems" / "branin.py"
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", TWO_JOBS, str(tmp_path / "work"), str(branin)], capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    first, second = map(float, ended.stdout.split())
+    assert first != 7.0 and second == 7.0
 
 
 def test_a_job_goes_on_where_its_server_is_killed_and_the_next_one_gets_a_new_server(place):
