@@ -36,7 +36,6 @@ from fieldcraft.models.linear.feature_posterior import FixedFeaturePosterior
 from fieldcraft.models.linear.fourier_features import FourierFeatures
 from fieldcraft.models.linear.linear_model import LinearModel
 from fieldcraft.models.maximizers.multistart import Multistart
-from fieldcraft.models.numerics.milestones import Memo
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.rules.probability import Probability
@@ -81,12 +80,9 @@ def clocked(call: Callable[..., Any], *arguments: object) -> tuple[float, Any]:
 
 
 def forget() -> None:
-    """Empty this process's memos of fits."""
-    for module in (additive_evidence, auto, gaussian_fit):
-        for memo in vars(module).values():
-            if isinstance(memo, Memo):
-                memo.clear()
-    evidence._answer.cache_clear()
+    """Forget the fits that this process has kept."""
+    for kept in (additive_evidence.fitted, auto.judged, gaussian_fit.from_priors, evidence._answer):
+        kept.cache_clear()
 
 
 def trials(problem: Any, n: int, most: int = 4000) -> tuple[Observations, SearchSpace, Callable[[Array], Array]]:

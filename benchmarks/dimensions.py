@@ -1,9 +1,10 @@
-"""What tangent kernels find in six to twelve dimensions, beside a Gaussian process: regret after 70 trials.
+"""What surrogates find in six to twelve dimensions: regret after 70 trials.
 
     python benchmarks/dimensions.py [--seeds 5] [--surrogates NAME ...] [--problems NAME ...] [--json FILE]
 
-Twenty Sobol trials, then one trial at a time by `thompson` and by `log_ei` (`exact_gp`: `log_ei`), no noise and none
-stated; Ackley on [-5, 5]. Run in an earlier checkout it says what that one finds. Results in FILE are not run again.
+Twenty Sobol trials, then one trial at a time by `thompson` and by `log_ei` (`exact_gp` and `auto`: `log_ei`), no noise
+and none stated; Ackley on [-5, 5]. Run in an earlier checkout it says what that one finds. Results in FILE are not run
+again.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogates.auto import Auto
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 from fieldcraft.models.surrogates.sampled_network import SampledNetwork
@@ -44,6 +46,7 @@ SURROGATES: Mapping[str, Callable[[], Any]] = {
     "sampled_network": SampledNetwork,
     "tangent_network": TangentNetwork,
     "exact_gp": ExactGP,
+    "auto": Auto,
 }
 ACQUISITIONS: Mapping[str, Callable[[], Any]] = {"thompson": Thompson, "log_ei": LogEI}
 
@@ -78,7 +81,7 @@ def main() -> None:
     kept: dict[str, float] = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
     for problem in options.problems:
         for surrogate in options.surrogates:
-            for acquisition in ACQUISITIONS if surrogate != "exact_gp" else ("log_ei",):
+            for acquisition in ACQUISITIONS if surrogate not in ("exact_gp", "auto") else ("log_ei",):
                 began, found = time.process_time(), list[float]()
                 for seed in range(options.seeds):
                     key = f"{problem} {surrogate} {acquisition} {seed}"

@@ -49,6 +49,8 @@ def in_one_flow(name: str, function: Callable[[], T]) -> T:
 
     What the function returned is returned where Prefect's API is away at its end, too.
     """
+    import httpx
+
     found: list[T] = []
 
     @flow(name="run", flow_run_name=name, persist_result=False, retries=0)
@@ -57,7 +59,7 @@ def in_one_flow(name: str, function: Callable[[], T]) -> T:
 
     try:
         run()
-    except Exception as error:
+    except (httpx.HTTPError, RuntimeError) as error:
         if not found or (problem := silence(error)) is None:
             raise
         tell("unshown", problem=problem)

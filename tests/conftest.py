@@ -4,3 +4,10 @@ import os
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
+
+
+def pytest_configure() -> None:
+    """A test's name, which pytest puts into the environment, takes no new server of simulations."""
+    from fieldcraft.flows.jobs import forks
+
+    forks.ASKED_LATE = (*forks.ASKED_LATE, "PYTEST_")

@@ -14,8 +14,8 @@ from typing import Any
 _SERVER = "fieldcraft.flows.jobs.fork_server"
 ANSWER_S = 30.0
 """A server that has not answered by then is given up."""
-# What a process asks of its environment when it is asked; all else may have been read while something was imported.
-_ASKED_LATE = ("FIELDCRAFT_", "PREFECT_", "PYTEST_")
+ASKED_LATE = ("FIELDCRAFT_", "PREFECT_")
+"""Beginnings of variables that are read when they are needed; any other may have been read by what was imported."""
 
 
 class NoFork(Exception):
@@ -109,7 +109,7 @@ def _close() -> None:
 
 
 def _kept(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if not name.startswith(_ASKED_LATE)}
+    return {name: value for name, value in environment.items() if not name.startswith(ASKED_LATE)}
 
 
 def line_of(link: socket.socket, begun: bytes = b"") -> bytes:

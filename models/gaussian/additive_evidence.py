@@ -4,6 +4,7 @@ Each fit is determined by the first trials of a campaign alone: a milestone of t
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
@@ -20,7 +21,7 @@ from fieldcraft.models.gaussian.hyperparameters import (
     noise_prior,
 )
 from fieldcraft.models.numerics.length_scales import STATIONARY_SD, encoded_mean
-from fieldcraft.models.numerics.milestones import Memo, milestone, thinned
+from fieldcraft.models.numerics.milestones import ByDigest, beginning, thinned
 from fieldcraft.models.observations import Array, Observations
 
 FIT_ROWS = 256
@@ -113,10 +114,8 @@ def fit_kernel(data: Observations, known: bool, restarts: int) -> tuple[Additive
     Raises:
         ValueError: no start gave a finite density.
     """
-    first = data.first(milestone(len(data)))
-    if first.constant and not data.constant:
-        first = data
-    flat, density = _ANSWERS.get((first.digest, known, restarts), lambda: _fitted(first, known, restarts))
+    first = beginning(data)
+    flat, density = fitted(ByDigest.of(first), known, restarts)
     here, split = flat.copy(), (len(flat) - 1) // 2
     # The same physical sizes in the units of all trials.
     shift = 2 * math.log(first.scaling.sd / data.scaling.sd)
@@ -125,10 +124,10 @@ def fit_kernel(data: Observations, known: bool, restarts: int) -> tuple[Additive
     return AdditiveKernel.of(here), density
 
 
-_ANSWERS: Memo[tuple[Array, float]] = Memo()
-
-
-def _fitted(data: Observations, known: bool, restarts: int) -> tuple[Array, float]:
+@lru_cache(maxsize=64)
+def fitted(trials: ByDigest, known: bool, restarts: int) -> tuple[Array, float]:
+    """Sizes, scales and log_noise (2 d + 3,) of trials, by ``fit_kernel``'s search, and their log posterior."""
+    data = trials.data
     rows = thinned(len(data), FIT_ROWS)
     evidence = AdditiveEvidence(data.X[rows], data.targets[rows], data.noise_variance if known else None)
     size = len(evidence.centre)

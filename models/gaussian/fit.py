@@ -14,7 +14,8 @@ alone, so a campaign that was killed computes the same ones again, bit for bit.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from scipy.spatial.distance import pdist, squareform
 from fieldcraft.models.gaussian.covariance import CORRELATIONS
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.length_scales import STATIONARY_SD, unit_mean
-from fieldcraft.models.numerics.milestones import Memo, milestone
+from fieldcraft.models.numerics.milestones import ByDigest, beginning
 from fieldcraft.models.observations import Array, Observations
 
 # What L-BFGS-B is told where there is no finite density: it then shortens its step.
@@ -206,16 +207,14 @@ class Question:
         known: True if the noise is that of the data.
         starts: Ascents at a milestone, from the priors' modes and from draws from the priors.
         most: Trials that they are fitted to at most.
-        digest: Digest of the trials.
-        data: The trials; questions are compared by the digest in their place.
+        trials: The trials.
     """
 
     kernel: Kernel
     known: bool
     starts: int
     most: int
-    digest: str
-    data: Observations = field(compare=False)
+    trials: ByDigest
 
     def answer(self) -> Found:
         """The hyper-parameters; a process keeps those at milestones.
@@ -223,37 +222,36 @@ class Question:
         Raises:
             ValueError: none give a finite density.
         """
-        n = len(self.data)
-        first = self if milestone(n) == n else self._of_first(milestone(n))
-        if first.data.constant and not self.data.constant:
-            first = self
-        cold = _MEMO.get(first, first._from_priors)
-        if first is self:
+        data = self.trials.data
+        first = beginning(data)
+        cold = from_priors(replace(self, trials=ByDigest.of(first)))
+        if len(first) == len(data):
             return cold
         theta = cold.theta.copy()
         if not self.known:
-            theta[-1] += 2 * math.log(first.data.scaling.sd / self.data.scaling.sd)
-        density, rows = self._density()
+            theta[-1] += 2 * math.log(first.scaling.sd / data.scaling.sd)
+        density, rows = self.density()
         reached, theta = density.maximised(theta)
-        return Found(theta, reached, rows) if math.isfinite(reached) else self._from_priors()
+        return Found(theta, reached, rows) if math.isfinite(reached) else from_priors(self)
 
-    def _from_priors(self) -> Found:
-        density, rows = self._density()
-        reached, theta = density.likeliest(self.starts)
-        return Found(theta, reached, rows)
-
-    def _of_first(self, n: int) -> "Question":
-        data = self.data
-        first = Observations(data.X[:n], data.y[:n], data.maximize, data.noise_sd)
-        return replace(self, digest=first.digest, data=first)
-
-    def _density(self) -> tuple[LogPosterior, NDArray[np.intp]]:
-        rows = _spread(len(self.data), self.most)
-        noise = known_noise(self.data) if self.known else None
-        return LogPosterior(self.kernel, (self.data.X[rows] + 1) / 2, self.data.targets[rows], noise), rows
+    def density(self) -> tuple[LogPosterior, NDArray[np.intp]]:
+        """The density to maximise, and the numbers of the trials that it is of."""
+        data = self.trials.data
+        rows = _spread(len(data), self.most)
+        noise = known_noise(data) if self.known else None
+        return LogPosterior(self.kernel, (data.X[rows] + 1) / 2, data.targets[rows], noise), rows
 
 
-_MEMO: Memo[Found] = Memo()
+@lru_cache(maxsize=64)
+def from_priors(question: Question) -> Found:
+    """The best of the ascents from the priors to all trials of a question.
+
+    Raises:
+        ValueError: none give a finite density.
+    """
+    density, rows = question.density()
+    reached, theta = density.likeliest(question.starts)
+    return Found(theta, reached, rows)
 
 
 def known_noise(data: Observations) -> float:

@@ -21,6 +21,7 @@ from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pull
 from fieldcraft.models.gaussian.fit import NOISE, Found
 from fieldcraft.models.linear.conditioning import Factor, leave_one_out
 from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel
+from fieldcraft.models.numerics.milestones import telling
 from fieldcraft.models.observations import Array, Scaling
 from fieldcraft.models.surrogate import Function, MomentsWithSlopes, Posterior
 
@@ -158,16 +159,10 @@ class ExactPosterior:
 
     @cached_property
     def coarse(self) -> "ExactPosterior":
-        """The posterior of some of the trials, for a first look at many points.
-
-        These are the best trials, the last ones, among which are those read at their mean, and others.
-        """
-        n = len(self.fit.X)
-        if n <= _COARSE:
+        """The posterior of some of the trials, for a first look at many points."""
+        rows = torch.from_numpy(telling(self.fit.targets.numpy(), _COARSE))
+        if len(rows) == len(self.fit.X):
             return self
-        best = self.fit.targets.argsort(stable=True)[: _COARSE // 2]
-        last, others = torch.arange(n - _COARSE // 4, n), torch.arange(_COARSE // 4) * n // (_COARSE // 4)
-        rows = torch.from_numpy(np.unique(torch.cat([best, last, others]).numpy()))
         fit = replace(self.fit, X=self.fit.X[rows], targets=self.fit.targets[rows])
         return replace(self, fit=fit, known_factor=None)
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from fieldcraft.models.acquisition import BoundedScore, DifferentiableScore, Score, ScreenedScore
+from fieldcraft.models.acquisition import BoundedScore, Score, ScreenedScore
 from fieldcraft.models.feasibility.least_violation import Room
 from fieldcraft.models.maximizer import SAME
 from fieldcraft.models.numerics.neighbours import neighbours
 from fieldcraft.models.observations import Array
-from fieldcraft.models.scoring.gradients import automatic
+from fieldcraft.models.scoring.gradients import automatic, with_gradients
 from fieldcraft.physics.space import SearchSpace
 
 SLACK = 1e-6
@@ -50,13 +50,6 @@ class BatchSlot:
     def bounded(self) -> BoundedScore | None:
         """The score if it has bounds, else None."""
         return self.score if isinstance(self.score, BoundedScore) else None
-
-    @cached_property
-    def value_and_grad(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """Function from points (n, d) to scores (n,) and gradients (n, d)."""
-        if isinstance(self.score, DifferentiableScore):
-            return partial(self.score.value_and_grad, slot=self.slot, chosen=self.chosen)
-        return partial(automatic, partial(self.score.value, slot=self.slot, chosen=self.chosen))
 
     def around_anchors(self, rng: np.random.Generator) -> Array:
         """Feasible samples near the anchors of a bounded score, shape (n, d); empty, with no draw, for others."""
@@ -150,7 +143,7 @@ class BatchSlot:
 
     def _sloped(self, X: Array) -> tuple[Array, Array]:
         """Scores (n,) of points (n, d) and their gradients (n, d), all finite."""
-        return _checked(*self.value_and_grad(torch.tensor(X)), X)
+        return _checked(*with_gradients(self.score, torch.tensor(X), self.slot, self.chosen), X)
 
     def _penalty(self, bounded: BoundedScore, X: Tensor) -> Tensor:
         """Sum of the squared excesses at X (n, d), shape (n,)."""

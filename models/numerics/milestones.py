@@ -1,25 +1,43 @@
 """Sizes of a campaign at which dear things are computed anew, and some of its trials that stand for all.
 
 A fit at n trials may begin at the fit to the first ``milestone(n)`` of them, or keep it. It is then a function of the
-trials and not of the process's history: a campaign that was killed computes the same numbers again, bit for bit. A
-``Memo`` only saves the time.
+trials and not of the process's history: a campaign that was killed computes the same numbers again, bit for bit. That a
+process remembers such fits only saves the time.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from threading import Lock
-from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.models.observations import Array, Observations
+
 EVERY_TRIAL_TO = 50
 """Size up to which each trial is a milestone."""
 
-_TELLING = 400
-_Answer = TypeVar("_Answer")
-Array = NDArray[np.float64]
+
+@dataclass(frozen=True)
+class ByDigest:
+    """Trials as an argument of a function whose results are kept (``functools.lru_cache``): their digest tells them.
+
+    Args:
+        digest: Digest of the trials.
+        data: The trials.
+    """
+
+    digest: str
+    data: Observations = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, data: Observations) -> "ByDigest":
+        """These trials."""
+        return cls(data.digest, data)
+
+
+def beginning(data: Observations) -> Observations:
+    """The results up to the last milestone, scaled by themselves; all of them if those are constant."""
+    first = data.first(milestone(len(data)))
+    return data.first(len(data)) if first.constant else first
 
 
 def milestone(n: int) -> int:
@@ -36,49 +54,20 @@ def thinned(n: int, most: int) -> NDArray[np.intp]:
     return found
 
 
-def telling(targets: Array) -> NDArray[np.intp]:
-    """Indices of at most 400 trials for a first look at many points: the best half of them, the last, and others.
+def telling(targets: Array, most: int = 400) -> NDArray[np.intp]:
+    """Indices of at most so many trials for a first look at many points: the best half of them, the last, and others.
 
     Among the last are those that are read at their mean.
 
     Args:
         targets: Results to be minimised, shape (n,).
+        most: Their number, at least 4.
     """
-    n, quarter = len(targets), _TELLING // 4
-    if n <= _TELLING:
+    n, quarter = len(targets), most // 4
+    if n <= most:
         return np.arange(n)
     best = np.argsort(targets, kind="stable")[: 2 * quarter]
     return np.unique(np.concatenate([best, np.arange(n - quarter, n), thinned(n, quarter)]))
-
-
-@dataclass(frozen=True, eq=False)
-class Memo(Generic[_Answer]):
-    """The answers to the ``most`` last questions of a process.
-
-    An answer must be a function of its key alone, immutable and not None: with and without the memo the same bits come
-    out.
-    """
-
-    most: int = 256
-    _answers: "OrderedDict[Hashable, _Answer]" = field(default_factory=OrderedDict, repr=False)
-    _lock: Lock = field(default_factory=Lock, repr=False)
-
-    def get(self, key: Hashable, answer: Callable[[], _Answer]) -> _Answer:
-        """The answer kept under ``key``, or a new one, which is kept; ``answer`` may itself ask the memo."""
-        with self._lock:
-            found = self._answers.get(key)
-        if found is None:
-            found = answer()
-        with self._lock:
-            self._answers[key] = found
-            self._answers.move_to_end(key)
-            while len(self._answers) > self.most:
-                self._answers.popitem(last=False)
-        return found
-
-    def clear(self) -> None:
-        """Forget all answers."""
-        self._answers.clear()
 
 
 def _grown(size: int) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch import Tensor
 from fieldcraft.models.capability import Capability, required
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.numerics.digests import refuse_other_data
-from fieldcraft.models.numerics.milestones import EVERY_TRIAL_TO, Memo, milestone, thinned
+from fieldcraft.models.numerics.milestones import EVERY_TRIAL_TO, ByDigest, milestone, thinned
 from fieldcraft.models.observations import Observations, Physics
 from fieldcraft.models.selection.contest import Chosen, Contest
 from fieldcraft.models.selection.predictive_score import score
@@ -33,7 +34,6 @@ _EQUATION = ("physics_informed/basis", "physics_informed/kernel")
 # Candidates whose fits take seconds at most. Above 50 trials they are judged at milestones only, by so many trials.
 _QUICK = frozenset(_ALWAYS)
 _JUDGED = 512
-_VERDICTS: Memo[Contest] = Memo()
 _DOUBTED = frozenset(name for name, surrogate in _KNOWN.items() if surrogate.uses_physics)
 
 
@@ -132,8 +132,7 @@ class Auto:
         first = data.first(milestone(len(data)))
         rows = thinned(len(first), _JUDGED)
         told = replace(first, X=first.X[rows], y=first.y[rows])
-        key = told.digest, names, self.folds
-        contest = replace(_VERDICTS.get(key, lambda: self._judge(names, told)), data=data)
+        contest = replace(judged(ByDigest.of(told), names, self.folds), data=data)
         seeds = dict(zip(names, rng.integers(2**63 - 1, size=len(names)).tolist(), strict=True))
         for name in contest.ranking:
             try:
@@ -148,18 +147,6 @@ class Auto:
                 break
         return contest.chosen()
 
-    def _judge(self, names: tuple[str, ...], data: Observations) -> Contest:
-        """Scores of the candidates, without their posteriors; a function of the data alone."""
-        contest = Contest(data, _DOUBTED)
-        for seed, name in enumerate(names):
-            rng = np.random.default_rng(seed)
-            try:
-                posterior = _KNOWN[name].fit(data, rng, None, no_report)
-                contest = contest.judged(name, posterior, score(_KNOWN[name], posterior, data, self.folds, rng))
-            except ValueError as error:
-                contest = contest.without(name, str(error))
-        return replace(contest, leader=None)
-
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Chosen:
         """The posterior whose state this was (see Surrogate.restore)."""
         return Contest.of(data, state, _KNOWN).chosen()
@@ -168,6 +155,21 @@ class Auto:
         if self.candidates:
             return self.candidates
         return _ALWAYS if data.physics is None else (*_ALWAYS, *_EQUATION)
+
+
+@lru_cache(maxsize=64)
+def judged(trials: ByDigest, names: tuple[str, ...], folds: int) -> Contest:
+    """Scores of candidates, without their posteriors; a function of the trials alone."""
+    data = trials.data
+    contest = Contest(data, _DOUBTED)
+    for seed, name in enumerate(names):
+        rng = np.random.default_rng(seed)
+        try:
+            posterior = _KNOWN[name].fit(data, rng, None, no_report)
+            contest = contest.judged(name, posterior, score(_KNOWN[name], posterior, data, folds, rng))
+        except ValueError as error:
+            contest = contest.without(name, str(error))
+    return replace(contest, leader=None)
 
 
 def _refusal(name: str, physics: Physics) -> str | None:

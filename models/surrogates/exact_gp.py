@@ -17,6 +17,7 @@ from fieldcraft.models.gaussian.process import ExactPosterior, Fit, pathwise, po
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
 from fieldcraft.models.numerics.memory import refuse_memory
+from fieldcraft.models.numerics.milestones import ByDigest
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import Function, Report
 
@@ -87,7 +88,7 @@ class ExactGP:
         """
         self._refuse_memory(len(data))
         noise = self._noise(data)
-        asked = Question(self.kernel, noise is not None, self.restarts + 1, self.n_fitted, data.digest, data)
+        asked = Question(self.kernel, noise is not None, self.restarts + 1, self.n_fitted, ByDigest.of(data))
         fit, factor = Fit.at(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), noise, asked.answer())
         made: ExactPosterior | InducedPosterior
         if len(data) <= self.n_exact:
@@ -105,19 +106,14 @@ class ExactGP:
         return posterior(fit, data.scaling, self._sampler(data), self._remarks(len(data)))
 
     def _induced(self, fit: Fit, data: Observations) -> InducedPosterior:
-        # Hyper-parameters are read from a model of one trial: that of all would hold n x n matrices.
-        small = posterior(
-            Fit(fit.kernel, fit.X[:1], fit.targets[:1], fit.noise, fit.parameters, fit.metrics),
-            data.scaling,
-            self._sampler(data),
-            {},
-        )
-        phi = InducedFeatures.of(self.kernel, small.length_scales, fit.X, fit.targets)
+        # Asked for its hyper-parameters alone, it makes no n x n matrix.
+        exact = posterior(fit, data.scaling, self._sampler(data), {})
+        phi = InducedFeatures.of(self.kernel, exact.length_scales, fit.X, fit.targets)
         return InducedPosterior(
             features=phi,
-            model=conditioned(phi, fit.X, small.noise_variance),
-            y=fit.targets - small.constant,
-            constant=small.constant,
+            model=conditioned(phi, fit.X, exact.noise_variance),
+            y=fit.targets - exact.constant,
+            constant=exact.constant,
             scaling=data.scaling,
             metrics=fit.metrics,
             kept=fit.state(),

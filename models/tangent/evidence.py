@@ -6,7 +6,7 @@ the trials up to that point, so a campaign that was killed computes the same one
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import Tensor
 from fieldcraft.models.linear.conditioning import marginal_slope
 from fieldcraft.models.linear.wide_sine import WideSine
 from fieldcraft.models.numerics.length_scales import TANGENT_SD
-from fieldcraft.models.numerics.milestones import milestone, thinned
+from fieldcraft.models.numerics.milestones import ByDigest, beginning, thinned
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.tangent.features import Init, Perceptron, TangentFeatures, fixed, gram
 from fieldcraft.models.tangent.kernel import LEAST_NOISE, Hyperparameters, TangentKernel
@@ -181,25 +181,18 @@ class Question:
 
     Args:
         network: Shape of the network; its weights are fixed ones.
-        digest: Digest of the trials.
+        trials: The trials.
         centres: Length scales before any data, each the middle of a prior of its own (see ``Evidence``).
         normalised: See ``TangentKernel``.
         init: Initialisation of those weights; a last layer of zeros keeps other rows, which need other
             hyper-parameters.
-        data: The trials themselves; questions are compared by the digest in their place.
     """
 
     network: TangentFeatures
-    digest: str
+    trials: ByDigest
     centres: tuple[float, ...]
     normalised: bool
     init: Init
-    data: Observations = field(compare=False)
-
-    def of_first(self, n: int) -> "Question":
-        """The same question about the first n trials."""
-        first = self.data.first(n)
-        return replace(self, digest=first.digest, data=first)
 
 
 def hyperparameters(
@@ -216,12 +209,9 @@ def hyperparameters(
     scale. L-BFGS-B starts from the mode of each prior; after a few iterations the most probable goes on alone, the
     first among equals. A process caches its results; another process computes the same numbers again.
     """
-    whole = Question(network, data.digest, centres, normalised, init, data)
-    question = whole.of_first(milestone(len(data)))
-    if question.data.constant and not data.constant:
-        question = whole.of_first(len(data))
-    answer = _answer(question)
-    here = answer.found.times((question.data.scaling.sd / data.scaling.sd) ** 2)
+    first = beginning(data)
+    answer = _answer(Question(network, ByDigest.of(first), centres, normalised, init))
+    here = answer.found.times((first.scaling.sd / data.scaling.sd) ** 2)
     known = data.noise_variance
     noise = here.noise if known is None else max(known, LEAST_NOISE)
     return replace(here, noise=noise), answer.log_posterior
@@ -246,14 +236,14 @@ def _answer(question: Question) -> _Answer:
         v, value = prior.resized(v)
     if not math.isfinite(value):
         raise ValueError(
-            f"No hyper-parameters of the tangent kernel give a finite likelihood ({len(question.data)} trials): look "
-            "for extreme results, or set hyperparameters to fixed."
+            f"No hyper-parameters of the tangent kernel give a finite likelihood ({len(question.trials.data)} trials): "
+            "look for extreme results, or set hyperparameters to fixed."
         )
     return _Answer(evidence.found(v), -value)
 
 
 def _evidence(question: Question) -> Evidence:
-    data = question.data
+    data = question.trials.data
     known = data.noise_variance
     rows = thinned(len(data), FIT_ROWS)
     wide = isinstance(question.network, Perceptron) and question.network.is_wide_sine

@@ -115,7 +115,7 @@ def test_hyper_parameters_depend_on_the_milestone_alone_in_the_units_of_all_tria
 
 def test_a_memo_changes_no_bit_of_a_fit():
     first, _ = fit_kernel(wavy(60), known=False, restarts=1)
-    additive_evidence._ANSWERS.clear()
+    additive_evidence.fitted.cache_clear()
     again, _ = fit_kernel(wavy(57), known=False, restarts=1)
     assert torch.equal(first.scales, again.scales)
 

@@ -9,6 +9,7 @@ import pytest
 
 from fieldcraft.models.gaussian import fit
 from fieldcraft.models.gaussian.fit import LogPosterior, Question
+from fieldcraft.models.numerics.milestones import ByDigest
 from fieldcraft.models.observations import Observations
 
 RNG = np.random.default_rng(4)
@@ -17,13 +18,13 @@ Y = 5 + np.sin(3 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * RNG.normal(size=len(X))
 
 
 @pytest.fixture(autouse=True)
-def no_memo():
-    fit._MEMO.clear()
+def nothing_remembered():
+    fit.from_priors.cache_clear()
 
 
 def asked(n, most=1000, starts=3, known=False, y=Y, **changes):
     data = Observations(**{"X": X[:n], "y": y[:n], "maximize": False, **changes})
-    return Question("matern52", known, starts, most, data.digest, data)
+    return Question("matern52", known, starts, most, ByDigest.of(data))
 
 
 def ascents(monkeypatch):
@@ -41,7 +42,7 @@ def ascents(monkeypatch):
 @pytest.mark.parametrize("n", [37, 57, 110])
 def test_the_fit_is_the_same_with_and_without_what_a_process_remembers(n):
     alone = asked(n).answer()
-    fit._MEMO.clear()
+    fit.from_priors.cache_clear()
     for before in range(max(8, n - 9), n):
         asked(before).answer()
     after = asked(n).answer()
@@ -53,7 +54,7 @@ def test_later_trials_do_not_change_what_a_fit_begins_at(monkeypatch):
     begun = ascents(monkeypatch)
     asked(57).answer()
     first = begun[-1][1]
-    fit._MEMO.clear()
+    fit.from_priors.cache_clear()
     other = Y.copy()
     other[55:] += 3.0
     asked(57, y=other).answer()
@@ -77,13 +78,13 @@ def test_up_to_fifty_trials_and_at_each_tenth_of_growth_there_are_several_starts
 @pytest.mark.parametrize(("n", "known"), [(57, False), (104, False), (57, True)])
 def test_a_fit_that_begins_at_an_earlier_one_is_as_probable_as_one_from_the_priors(n, known):
     question = asked(n, known=known, **({"noise_sd": 0.1} if known else {}))
-    assert question.answer().log_posterior >= question._from_priors().log_posterior - 1e-3
+    assert question.answer().log_posterior >= fit.from_priors(question).log_posterior - 1e-3
 
 
 def test_of_many_trials_a_part_chooses_the_start_and_all_are_fitted(monkeypatch):
     begun = ascents(monkeypatch)
     question = asked(300)
-    density, _ = question._density()
+    density, _ = question.density()
     reached, _ = density.likeliest(3)
     assert [size for size, _ in begun] == [250] * 3 + [300]
     assert reached >= max(density.maximised(start)[0] for start in density.starts(3)) - 1e-3

@@ -3,26 +3,11 @@ import math
 
 import pytest
 import torch
+from matrices import Written
 
 from fieldcraft.models.networks.least_squares import Schedule, State
 from fieldcraft.models.networks.training import train
 from fieldcraft.models.surrogate import no_report
-
-
-class Written:
-    """A Jacobian (k, N, p) as a matrix."""
-
-    def __init__(self, matrix):
-        self.matrix = matrix
-
-    def gram(self):
-        return self.matrix @ self.matrix.mT
-
-    def along(self, directions):
-        return (self.matrix @ directions[..., None])[..., 0]
-
-    def combined(self, weights):
-        return (weights[:, None] @ self.matrix)[:, 0]
 
 
 class Problem:

@@ -1,8 +1,12 @@
-"""The schedule of refits against its own definition, and a memo that changes no answer."""
+"""The schedule of refits against its own definition, and the trials that stand for others."""
 
+from functools import lru_cache
+
+import numpy as np
 import pytest
 
-from fieldcraft.models.numerics.milestones import Memo, milestone
+from fieldcraft.models.numerics.milestones import ByDigest, beginning, milestone, telling
+from fieldcraft.models.observations import Observations
 
 
 def test_milestones_are_all_sizes_to_50_and_then_grow_by_a_tenth():
@@ -15,22 +19,33 @@ def test_a_milestone_is_its_own_and_within_a_tenth(n):
     assert milestone(found) == found <= n < 1.1 * found + 1
 
 
-def test_a_memo_asks_once_and_forgets_the_oldest():
+def test_trials_as_an_argument_are_told_by_their_digest_alone():
+    X = np.linspace(-1, 1, 6)[:, None]
+    data, same = (Observations(X.copy(), X[:, 0] ** 2, maximize=False) for _ in range(2))
     asked = []
 
-    def answer(key):
-        asked.append(key)
-        return key * 10
+    @lru_cache
+    def answer(trials):
+        asked.append(len(trials.data))
+        return trials.data
 
-    memo = Memo(most=2)
-    assert [memo.get(key, lambda key=key: answer(key)) for key in (1, 2, 1, 3, 1, 2)] == [10, 20, 10, 30, 10, 20]
-    assert asked == [1, 2, 3, 2]
+    assert answer(ByDigest.of(data)) is answer(ByDigest.of(same)) is data
+    assert answer(ByDigest.of(data.first(4))).y.tolist() == data.y[:4].tolist()
+    assert asked == [6, 4]
 
 
-def test_an_answer_may_ask_its_own_memo():
-    memo = Memo(most=1)
+def test_a_fit_begins_at_the_results_of_the_last_milestone_or_at_all_if_those_are_constant():
+    X, y = np.linspace(-1, 1, 57)[:, None], np.arange(57.0)
+    data = Observations(X, y, maximize=False)
+    assert [len(beginning(data.first(n))) for n in (7, 50, 54, 55, 57)] == [7, 50, 50, 55, 55]
+    late = Observations(X, np.where(np.arange(57) < 56, 1.0, 2.0), maximize=False)
+    assert len(beginning(late)) == 57
+    assert beginning(data).scaling.sd == pytest.approx(np.std(y[:55], ddof=1))
 
-    def factorial(n):
-        return memo.get(n, lambda: n * factorial(n - 1) if n else 1)
 
-    assert factorial(5) == 120
+def test_trials_that_tell_are_the_best_the_last_and_others():
+    y = np.random.default_rng(0).standard_normal(500)
+    rows = telling(y, 40)
+    assert set(np.argsort(y)[:20]) | set(range(490, 500)) | {0, 499} <= set(rows)
+    assert np.array_equal(rows, np.unique(rows)) and len(rows) <= 40
+    assert telling(y[:40], 40).tolist() == list(range(40))

@@ -344,7 +344,7 @@ def _unasked(*arguments):
 
 def test_a_judgement_is_a_function_of_the_trials_alone():
     known = fit(Auto(), many(58))
-    auto._VERDICTS.clear()
+    auto.judged.cache_clear()
     again = fit(Auto(), many(58))
     assert known.scores == again.scores
     for name, value in known.state().items():

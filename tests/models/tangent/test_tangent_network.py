@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from matrices import Written
 from scipy import stats
 
 from fieldcraft.models.networks.least_squares import Schedule, State
@@ -75,25 +76,12 @@ def test_training_on_unwritten_rows_is_training_on_written_ones():
     posterior = fit()
     problem = loss_of(posterior)
 
-    class Matrix:
-        def __init__(self, matrix):
-            self.matrix = matrix
-
-        def gram(self):
-            return self.matrix @ self.matrix.mT
-
-        def along(self, directions):
-            return (self.matrix @ directions[..., None])[..., 0]
-
-        def combined(self, weights):
-            return (weights[:, None] @ self.matrix)[:, 0]
-
-    class Written(TangentLoss):
+    class WrittenLoss(TangentLoss):
         def linearised(self, theta):
             rows, jacobian = super().linearised(theta)
-            return rows, Matrix(explicit(jacobian.passes))
+            return rows, Written(explicit(jacobian.passes))
 
-    written = Written(problem.family, problem.X, torch.tensor(DATA.targets), problem.ridge)
+    written = WrittenLoss(problem.family, problem.X, torch.tensor(DATA.targets), problem.ridge)
     schedule = Schedule(0, 0.1, 1.0, 12)
     ends = [train(p, State.begin(p.anchor), schedule, no_report, State.tensors) for p in (problem, written)]
     torch.testing.assert_close(ends[0].theta, ends[1].theta, rtol=0, atol=1e-8)
