@@ -41,7 +41,7 @@ check: $(READY)
 $(READY): pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]'
-	$(BIN)/python -m fieldcraft.flows.machinery.prefect_server --prepare
+	$(BIN)/python -m fieldcraft.flows.machinery.prepare
 	touch $(READY)
 
 $(EXTRAS): $(READY)

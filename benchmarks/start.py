@@ -53,9 +53,7 @@ def seconds_to_line(command: list[str], word: str, environment: dict[str, str]) 
 def measure() -> dict[str, list[float]]:
     """Seconds by what was started, three of each, interleaved."""
     found: dict[str, list[float]] = {"prefect untuned, new": [], "prefect untuned, again": [], "fieldcraft, new": []}
-    subprocess.run(
-        [sys.executable, "-m", "fieldcraft.flows.machinery.prefect_server", "--prepare"], cwd=ROOT, check=True
-    )
+    subprocess.run([sys.executable, "-m", "fieldcraft.flows.machinery.prepare"], cwd=ROOT, check=True)
     for _ in range(3):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             plain = {

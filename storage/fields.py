@@ -11,6 +11,7 @@ altered).
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,10 +60,15 @@ def fields_at(place: Path | str) -> FieldStore:
     return DirectoryStore(Path(place))
 
 
-def save_group(path: Path, dataset: xr.Dataset) -> None:
+def save_group(path: Path, dataset: xr.Dataset, written: float | None = None) -> None:
     """Write one dataset to the new directory ``path`` (manifest and zarr group), staged beside it and renamed.
 
     An identical dataset that is there already is left alone.
+
+    Args:
+        path: The directory.
+        dataset: Its content.
+        written: Time that the directory is to bear, in seconds since 1970; by default the present one.
 
     Raises:
         FieldError: ``path`` holds something else, the dataset cannot be stored, or the disk refused.
@@ -76,6 +82,8 @@ def save_group(path: Path, dataset: xr.Dataset) -> None:
         with staged(path.parent, path.name) as staging:
             write_group(staging / GROUP, content)
             seal(staging, content.digest, content.size)
+            if written is not None:
+                os.utime(staging, (written, written))
             publish(staging, path, point="result")
 
 

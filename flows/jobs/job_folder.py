@@ -150,9 +150,7 @@ class JobFolder:
 
     def save(self, fields: "xr.Dataset", seconds: float) -> None:
         """Write the result, atomically, with its wall time in seconds (kept independently of the present clock)."""
-        save_group(self.result, fields)
-        ended = self.started["at"] + seconds
-        os.utime(self.result, (ended, ended))
+        save_group(self.result, fields, written=self.started["at"] + seconds)
 
     def load(self) -> "xr.Dataset":
         """The result, checksums verified.

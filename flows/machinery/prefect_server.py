@@ -10,20 +10,18 @@ import asyncio
 import logging
 import os
 import secrets
-import shutil
 import socket
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from importlib.metadata import version
+from contextlib import contextmanager
 from pathlib import Path
 
 from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.storage.empty_databases import provide
 
 _UNUSED_SERVICES = (
     "CANCELLATION_CLEANUP",
@@ -37,14 +35,14 @@ _UNUSED_SERVICES = (
     "SCHEDULER",
     "TRIGGERS",
 )
-_QUIET = {
+QUIET = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_TO_API_ENABLED": "false",
 }
-_LOCAL = {
+LOCAL = {
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
     "PREFECT_UI_ENABLED": "0",
     "PREFECT__SERVER_EPHEMERAL": "1",
@@ -67,7 +65,7 @@ class Server:
 
         The child imports its modules and then waits for ``begin``: until then nothing is written.
         """
-        for name, value in _QUIET.items():
+        for name, value in QUIET.items():
             os.environ.setdefault(name, value)
         self.child: subprocess.Popen[bytes] | None = None
         self.begun = False
@@ -84,7 +82,7 @@ class Server:
         )
         self.child = subprocess.Popen(
             [sys.executable, "-P", "-m", "fieldcraft.flows.machinery.prefect_server"],
-            env={**os.environ, **_LOCAL},
+            env={**os.environ, **LOCAL},
             start_new_session=True,  # Ctrl-C is for the campaign; the pipe ends the server after it
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -256,36 +254,13 @@ def one_client() -> Iterator[None]:
         yield
 
 
-def _template() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "fieldcraft" / f"prefect-{version('prefect')}.db"
+def migrated(database: Path) -> None:
+    """Migrate the new database of this process's Prefect."""
+    from prefect.server.database import provide_database_interface
 
-
-def _copied(source: Path, target: Path) -> None:
-    """Copy a database that no process writes, atomically."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.copyfile(source, draft)
-    with suppress(FileExistsError):  # another process was faster, and may be using its own
-        os.link(draft, target)
-    draft.unlink()
-
-
-def _migrated(database: Path) -> None:
-    """Migrate a new database, or copy a migrated one where this machine has made one before."""
-    if database.exists():
-        return
-    template = _template()
-    if not template.exists():
-        from prefect.server.database import provide_database_interface
-
-        asyncio.run(provide_database_interface().create_db())
-        with sqlite3.connect(database) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        with suppress(OSError):  # where no cache can be written, the next new home migrates again
-            _copied(database, template)
-        return
-    _copied(template, database)
+    asyncio.run(provide_database_interface().create_db())
+    with sqlite3.connect(database) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _serve() -> None:
@@ -308,19 +283,9 @@ def _serve() -> None:
     home.mkdir(parents=True, exist_ok=True)
     with (home / "server.log").open("ab") as log:
         os.dup2(log.fileno(), 2)
-    _migrated(home / "prefect.db")
+    provide("prefect", home / "prefect.db", migrated)
     uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on")).run(sockets=[listener])
 
 
-def _prepare() -> None:
-    """Make the migrated database that new homes are copied from, so that the first run need not."""
-    if _template().exists():
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, **_QUIET, **_LOCAL, "PREFECT_HOME": folder}
-        migrate = f"from pathlib import Path; from {__spec__.name} import _migrated; _migrated(Path(%r))"
-        subprocess.run([sys.executable, "-P", "-c", migrate % f"{folder}/prefect.db"], env=environment, check=True)
-
-
 if __name__ == "__main__":
-    _prepare() if "--prepare" in sys.argv else _serve()
+    _serve()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
+import tempfile
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fieldcraft.storage.empty_databases import copied, provide
 from fieldcraft.storage.failpoints import commit_point
 from fieldcraft.storage.records import CampaignRecord, digest_of
 from fieldcraft.storage.text import without_password
@@ -128,7 +132,7 @@ class CampaignRuns:
 
 
 def require_mlflow() -> None:
-    """Set the environment variables that MLflow reads; raises ``TrackingError`` if it cannot be imported."""
+    """Import MLflow with its settings; raises ``TrackingError`` if it cannot be imported."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     try:
@@ -138,19 +142,31 @@ def require_mlflow() -> None:
             f"MLflow cannot be imported ({error}). The campaign is not affected. Install the pinned set, then run "
             "`fieldcraft export mlflow`."
         ) from error
+    for name in ("mlflow", "alembic"):  # both announce every table they create
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def client_of(uri: str) -> MlflowClient:
     """The client of a store; the folder of a file store is made."""
     from mlflow.tracking import MlflowClient
 
-    for name in ("mlflow", "alembic"):  # both announce every table they create
-        logging.getLogger(name).setLevel(logging.WARNING)
     scheme, _, path = uri.partition(":///")
     if scheme == "sqlite":
         if not Path(path).is_absolute():
             raise TrackingError(
                 f"The tracking store {uri} would depend on the working directory. Use sqlite:////absolute/path.db."
             )
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        provide("mlflow", Path(path), migrated)
     return MlflowClient(tracking_uri=uri)
+
+
+def migrated(database: Path) -> None:
+    """Make an MLflow store without any experiment, from which a new one makes its own default."""
+    from mlflow.tracking import MlflowClient
+
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder, database.name)
+        MlflowClient(f"sqlite:///{draft}").search_experiments()
+        with closing(sqlite3.connect(draft)) as connection, connection:
+            connection.execute("DELETE FROM experiments")
+        copied(draft, database)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
 from prefect.workers.process import ProcessWorker
+
+from fieldcraft.storage.empty_databases import kept_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "fieldcraft:of-this-test"
@@ -136,11 +137,11 @@ def site(folder: Path, *, pool: str = "local", pages: bool = False, **more: str)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "FIELDCRAFT"))}
     environment |= _settings(folder, port := _free_port()) | more
     subprocess.run(
-        [sys.executable, "-P", "-m", "fieldcraft.flows.machinery.prefect_server", "--prepare"],
+        [sys.executable, "-P", "-m", "fieldcraft.flows.machinery.prepare"],
         env=environment,
         check=True,
     )
-    shutil.copy(_migrated(environment), folder / "prefect" / "prefect.db")  # as for a run: spares 18 s of migrations
+    shutil.copy(kept_of("prefect"), folder / "prefect" / "prefect.db")  # as for a run: spares 18 s of migrations
     user, _, password = PASSWORD.partition(":")
     ui = () if pages else ("--no-ui",)
     with (
@@ -201,11 +202,6 @@ def _settings(folder: Path, port: int) -> dict[str, str]:
         "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
     }
-
-
-def _migrated(environment: dict[str, str]) -> Path:
-    cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "fieldcraft" / f"prefect-{version('prefect')}.db"
 
 
 def _free_port() -> int:

@@ -29,7 +29,10 @@ from pathlib import Path
 from fieldcraft.storage.fields import FieldStore, fields_at, save_group
 root = sys.argv[2] if "://" in sys.argv[2] else Path(sys.argv[2])
 dataset = xr.Dataset({"u": ("x", np.arange(float(sys.argv[3])))})
-print(fields_at(root).write("heat-0001", dataset).digest if sys.argv[1] == "field" else save_group(root, dataset))
+if sys.argv[1] == "field":
+    print(fields_at(root).write("heat-0001", dataset).digest)
+else:
+    save_group(root, dataset, written=12.5)
 """
 
 

@@ -17,6 +17,7 @@ def test_a_group_is_saved_whole_or_not_at_all(tmp_path: Path) -> None:
     kill_at("result.rename.before#1", "group", path, 9)
     assert not path.exists() and len(stray_staging(tmp_path)) == 1
     kill_at("result.rename.after#1", "group", path, 9)
+    assert path.stat().st_mtime == 12.5, "it appears with the time that it is to bear"
     assert_same_bits(load_group(path), xr.Dataset({"u": ("x", np.arange(9.0))}))
 
 
