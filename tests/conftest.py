@@ -2,6 +2,8 @@
 
 import os
 
+import pytest
+
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
 
@@ -11,3 +13,12 @@ def pytest_configure() -> None:
     from fieldcraft.flows.jobs import forks
 
     forks.ASKED_LATE = (*forks.ASKED_LATE, "PYTEST_")
+
+
+@pytest.fixture(scope="session")
+def prefect_api(tmp_path_factory):
+    """The environment of a user who has a Prefect server of his own."""
+    import prefect_api
+
+    with prefect_api.serving(tmp_path_factory.mktemp("prefect")) as environment:
+        yield environment

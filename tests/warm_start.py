@@ -18,7 +18,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import traceback
 from collections.abc import Mapping
@@ -82,28 +81,54 @@ class Warm:
         return self.returncode
 
 
-def run(words: list[str], environment: Mapping[str, str], seconds: float) -> "subprocess.CompletedProcess[str]":
-    """``python WORDS`` to its end, as ``subprocess.run`` does it; killed where it takes longer.
+class Command(Warm):
+    """A process that was begun, what it prints in a pipe and what it complains of in a file."""
+
+    def __init__(self, words: list[str], environment: Mapping[str, str]) -> None:
+        """Begin ``python WORDS`` in the present folder."""
+        out, told = os.pipe()
+        self.stdout, self.stderr = os.fdopen(out), os.fdopen(os.memfd_create("complaints"), "w+")
+        with open(os.devnull) as nothing:
+            super().__init__(words, [nothing.fileno(), told, self.stderr.fileno()], environment, os.getcwd())
+        os.close(told)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What is left of what it prints, and all that it complained of, once it has ended."""
+        said: list[str] = []
+        reader = threading.Thread(target=lambda: said.append(self.stdout.read()), daemon=True)
+        reader.start()
+        self.wait(timeout)
+        reader.join()
+        self.stderr.seek(0)
+        with self.stdout, self.stderr:
+            return said[0], self.stderr.read()
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal; no error where it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+
+def begun(words: list[str], environment: Mapping[str, str]) -> "Command | subprocess.Popen[str]":
+    """``python WORDS`` with its output in pipes.
 
     One whose environment changes how a program is loaded gets an interpreter of its own.
     """
-    if "LD_PRELOAD" in environment:
-        words = [sys.executable, "-P", *words]
-        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=seconds)
-    with (
-        tempfile.TemporaryFile("w+") as out,
-        tempfile.TemporaryFile("w+") as err,
-        open(os.devnull) as nothing,
-    ):
-        process = Warm(words, [each.fileno() for each in (nothing, out, err)], environment, os.getcwd())
-        try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-        out.seek(0)
-        err.seek(0)
-        return subprocess.CompletedProcess(words, code, out.read(), err.read())
+    if "LD_PRELOAD" not in environment:
+        return Command(words, environment)
+    words = [sys.executable, "-P", *words]
+    return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run(words: list[str], environment: Mapping[str, str], seconds: float) -> "subprocess.CompletedProcess[str]":
+    """``python WORDS`` to its end, as ``subprocess.run`` does it; killed where it takes longer."""
+    process = begun(words, environment)
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    return subprocess.CompletedProcess(words, process.wait(), out, err)
 
 
 def server(link: socket.socket, environment: Mapping[str, str]) -> Warm:

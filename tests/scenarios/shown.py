@@ -3,6 +3,7 @@
 ``make shown`` runs the three heat campaigns in a fresh home and writes what they print into README.md and docs/.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -41,11 +42,12 @@ def _cells(line: str) -> list[str]:
     return [cell.strip().strip("`") for cell in line.strip("|").split("|")]
 
 
-def fieldcraft(home: Path, *words: str) -> str:
+def fieldcraft(home: Path, *words: str, **environment: str) -> str:
     """What the command prints, run in the repository's root."""
     done = subprocess.run(
         [sys.executable, "-m", "fieldcraft.flows.cli", *words, "--home", str(home)],
         cwd=ROOT,
+        env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import warm_start
 from clock import Clock
 from prefect_site import until
 
@@ -26,19 +27,15 @@ ROOT = HERE.parent.parent
 PLATE = HERE / "plate.yaml"
 
 
-def command(home: Path, *words: str, **environment: str) -> subprocess.Popen:
+def command(home: Path, *words: str, **environment: str) -> subprocess.Popen | warm_start.Command:
+    """A command; it has a Prefect server of its own unless the environment names one."""
     names = ("PREFECT_API_URL", "PREFECT_HOME", "FIELDCRAFT_DIE_AT")
     inherited = {name: value for name, value in os.environ.items() if name not in names}
-    return subprocess.Popen(
-        [sys.executable, "-m", "fieldcraft.flows.cli", *words, "--home", str(home)],
-        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    ours = {**inherited, "PYTHONPATH": str(ROOT), **environment}
+    return warm_start.begun(["-m", "fieldcraft.flows.cli", *words, "--home", str(home)], ours)
 
 
-def finish(process: subprocess.Popen) -> tuple[int, str, str]:
+def finish(process: subprocess.Popen | warm_start.Command) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=180)
     return process.returncode, out, err
 
@@ -70,15 +67,11 @@ def watched(tmp_path_factory):
     """An uninterrupted run, every process of it watched: its home, what it printed, and where it wanted to connect."""
     folder = tmp_path_factory.mktemp("plate")
     log = folder / "connections"
-    code, out, err = finish(
-        command(
-            *(folder / "home", "run", str(PLATE), "--profile"),
-            PYTHONPATH=f"{HERE / 'watch'}{os.pathsep}{ROOT}",
-            WATCHED=str(log),
-        )
-    )
-    assert code == 0, err
-    return folder / "home", out, log
+    watching = {"PYTHONPATH": f"{HERE / 'watch'}{os.pathsep}{ROOT}", "WATCHED": str(log)}
+    run = [sys.executable, "-m", "fieldcraft.flows.cli", "run", str(PLATE), "--profile", "--home", str(folder / "home")]
+    done = subprocess.run(run, env={**os.environ, **watching}, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    return folder / "home", done.stdout, log
 
 
 def test_a_run_prints_its_steps_and_ends_with_best_regret_places_and_next_commands(watched):
@@ -141,7 +134,9 @@ def test_mlflow_has_flat_runs_of_the_campaign_its_trials_and_its_surrogates(watc
         assert {file.path for file in client.list_artifacts(run.info.run_id)} == {"checkpoint.npz", "collocation.npz"}
 
 
-def test_a_server_killed_as_it_starts_a_run_that_is_stopped_and_a_clock_set_back_change_nothing(watched, tmp_path):
+def test_a_server_killed_as_it_starts_a_run_that_is_stopped_and_a_clock_set_back_change_nothing(
+    watched, prefect_api, tmp_path
+):
     reference, _, _ = watched
     home, clock = tmp_path / "home", Clock(tmp_path / "clock").set("+0")
     process = command(home, "run", str(PLATE))
@@ -150,12 +145,14 @@ def test_a_server_killed_as_it_starts_a_run_that_is_stopped_and_a_clock_set_back
     code, out, err = finish(process)
     assert (code, out, err.count("\n")) == (2, f"    0.0 s  reading {PLATE}\n", 1), (out, err)
     assert re.match("fieldcraft: The local Prefect server was killed by SIGKILL before it .*Nothing is lost", err)
-    stopped = command(home, "run", str(PLATE))
+    stopped = command(home, "run", str(PLATE), **prefect_api)
     while "harvest" not in stopped.stdout.readline():
         assert stopped.poll() is None, stopped.stderr.read()
     ledger = stop(stopped, home)
     before = [event.created for event in ledger.history("plate")]
-    code, _, err = finish(command(home, "run", str(PLATE), "--break-lease", **clock.set("-1h").environment))
+    code, _, err = finish(
+        command(home, "run", str(PLATE), "--break-lease", **prefect_api, **clock.set("-1h").environment)
+    )
     assert code == 0, err
     stopped.send_signal(signal.SIGCONT)
     code, _, err = finish(stopped)
@@ -194,12 +191,17 @@ def served(process: subprocess.Popen) -> list[psutil.Process]:
     return found
 
 
-def test_a_run_killed_at_three_commit_points_in_turn_is_resumed_to_the_same_designs(watched, tmp_path):
+def test_a_run_killed_at_three_commit_points_in_turn_is_resumed_to_the_same_designs(watched, prefect_api, tmp_path):
     reference, _, _ = watched
-    home = tmp_path / "home"
+    home, own = tmp_path / "home", dict[str, str]()
     # The second process passes its second RUNNING where it sends the campaign's fourth trial.
-    for point in ("ledger.note.train.after#1", "ledger.move.RUNNING.before#2", "field.rename.before#1"):
-        code, _, err = finish(command(home, "run", str(PLATE), FIELDCRAFT_DIE_AT=point))
+    points = {
+        "ledger.note.train.after#1": own,
+        "ledger.move.RUNNING.before#2": prefect_api,
+        "field.rename.before#1": prefect_api,
+    }
+    for point, server in points.items():
+        code, _, err = finish(command(home, "run", str(PLATE), FIELDCRAFT_DIE_AT=point, **server))
         assert code == -signal.SIGKILL, err
     until(lambda: not _served(home), "the killed run's server to end")
     shutil.rmtree(home / "prefect")
@@ -210,14 +212,16 @@ def test_a_run_killed_at_three_commit_points_in_turn_is_resumed_to_the_same_desi
     assert open_ledger(home / "ledger.sqlite").pending() == ()
 
 
-def test_a_second_run_of_a_campaign_is_refused_and_names_the_holder_and_a_killed_run_leaves_no_server(tmp_path):
+def test_a_second_run_of_a_campaign_is_refused_and_names_the_holder_and_a_killed_run_leaves_no_server(
+    prefect_api, tmp_path
+):
     home = tmp_path / "home"
     first = command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW="off")
     try:
         assert "reading" in first.stdout.readline() and "acquire" in first.stdout.readline()
         stop(first, home)  # the campaign might end before the second run begins
         (server,) = served(first)
-        code, _, err = finish(command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW="off"))
+        code, _, err = finish(command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW="off", **prefect_api))
         assert code == 2
         assert f"pid {first.pid}" in err
         assert err.count("\n") == 1
@@ -227,26 +231,26 @@ def test_a_second_run_of_a_campaign_is_refused_and_names_the_holder_and_a_killed
     server.wait(timeout=20)
 
 
-def test_a_finished_campaign_says_so_and_a_changed_file_is_refused_with_its_keys(watched, tmp_path):
+def test_a_finished_campaign_says_so_and_a_changed_file_is_refused_with_its_keys(watched, prefect_api, tmp_path):
     home, _, _ = watched
     before = checksums(home)
-    code, out, _ = finish(command(home, "run", str(PLATE)))
+    code, out, _ = finish(command(home, "run", str(PLATE), **prefect_api))
     assert code == 0
     assert "had ended before; nothing was changed" in out
     changed = tmp_path / "plate.yaml"
     changed.write_text(PLATE.read_text().replace("trials: 4", "trials: 9").replace("seed: 5", "seed: 6"))
-    code, _, err = finish(command(home, "run", str(changed)))
+    code, _, err = finish(command(home, "run", str(changed), **prefect_api))
     assert code == 2
     assert "budget.trials: 4 -> 9; seed: 5 -> 6" in err
     assert checksums(home) == before
 
 
-def test_mlflow_out_of_reach_is_said_once_and_an_export_catches_up(watched, tmp_path):
+def test_mlflow_out_of_reach_is_said_once_and_an_export_catches_up(prefect_api, tmp_path):
     home = tmp_path / "home"
     with socket.socket() as closed:  # bound, never listening: every connection is refused
         closed.bind(("127.0.0.1", 0))
         away = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        code, out, err = finish(command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW=away))
+        code, out, err = finish(command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW=away, **prefect_api))
     assert code == 0, err
     assert (out + err).count("fieldcraft export mlflow") == 1
     assert len(open_ledger(home / "ledger.sqlite").pending()) == 9

@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import warm_start
 
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.studies.scoring.truth import measured
@@ -28,17 +27,14 @@ algorithms: [{kind: random}, {kind: sobol}]
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(tmp_path_factory: pytest.TempPathFactory, prefect_api: dict[str, str]) -> Path:
     """Folder of the study, which the command has run."""
     place = tmp_path_factory.mktemp("constrained")
     (place / "flower.yaml").write_text(STUDY)
     words = ["compare", str(place / "flower.yaml"), "--out", str(place / "out"), "--parallel", "1", "--json"]
-    subprocess.run(
-        [sys.executable, "-m", "fieldcraft.flows.cli", *words, "--home", str(place / "home")],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "FIELDCRAFT_MLFLOW": "off"},
-        stdout=subprocess.DEVNULL,
-        check=True,
-    )
+    ours = {**os.environ, "PYTHONPATH": str(ROOT), "FIELDCRAFT_MLFLOW": "off", **prefect_api}
+    done = warm_start.run(["-m", "fieldcraft.flows.cli", *words, "--home", str(place / "home")], ours, 180)
+    assert done.returncode == 0, done.stderr
     return place / "out"
 
 

@@ -4,10 +4,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm_start
 from shelves import SECRET, bucket, s3_server
 
 from fieldcraft.storage.fields import fields_at
@@ -27,21 +27,19 @@ def shelf():
 def started(shelf, home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FIELDCRAFT_", "PREFECT_"))}
     ours = {"FIELDCRAFT_FIELDS": shelf.root, "FIELDCRAFT_HOME": str(home), "FIELDCRAFT_MLFLOW": "off"}
-    return subprocess.run(
-        [sys.executable, *words],
-        env={**kept, **ours, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=180,
+    return warm_start.run(
+        list(words), {**kept, **ours, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}, 180
     )
 
 
-def test_a_campaign_with_fields_on_s3_is_killed_and_gone_on_with_and_keeps_only_whole_fields(shelf, tmp_path):
+def test_a_campaign_with_fields_on_s3_is_killed_and_gone_on_with_and_keeps_only_whole_fields(
+    shelf, prefect_api, tmp_path
+):
     home, file = tmp_path / "home", str(HERE / "plate.yaml")
-    killed = started(shelf, home, str(HERE / "driver.py"), file, FIELDCRAFT_DIE_AT="objects.commit.before#2")
+    killed = started(shelf, home, "-m", "scenarios.driver", file, FIELDCRAFT_DIE_AT="objects.commit.before#2")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert any(name.startswith(".staging/") for name in shelf.everything())
-    done = started(shelf, home, "-m", "fieldcraft.flows.cli", "run", file)
+    done = started(shelf, home, "-m", "fieldcraft.flows.cli", "run", file, **prefect_api)
     assert done.returncode == 0, done.stderr
     assert f"fields    {shelf.root}" in done.stdout and SECRET not in done.stdout + done.stderr
     trials = open_ledger(home / "ledger.sqlite").trials("plate")

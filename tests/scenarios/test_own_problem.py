@@ -37,7 +37,7 @@ def installed(tmp_path) -> Path:
 
 
 def test_the_readmes_own_problem_runs_as_written_from_the_wheel_beside_a_users_modules_of_our_names(
-    tmp_path, installed
+    tmp_path, installed, prefect_api
 ):
     text = section("Ten minutes to your own problem")
     files = re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", text, re.DOTALL)
@@ -49,7 +49,7 @@ def test_the_readmes_own_problem_runs_as_written_from_the_wheel_beside_a_users_m
     for name in ("models.py", "storage/__init__.py", "flows.py", "physics.py"):
         (mine / name).write_text("raise ImportError('a module of the user')\n")
     path = f"{installed / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PYTHONPATH": f"{mine}:{installed}", "PATH": path}
+    environment = {**os.environ, **prefect_api, "PYTHONPATH": f"{mine}:{installed}", "PATH": path}
     done = subprocess.run(["bash", "-euc", commands], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "rod: finished (budget: 10 of 10 trials)" in done.stdout and "2 passed" in done.stdout

@@ -4,10 +4,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
+import warm_start
 from postgres_server import server, url_of
 
 from fieldcraft.flows.cli import main
@@ -23,29 +23,23 @@ def settings(folder: Path) -> dict[str, str]:
     return {**PLUGINS, "FIELDCRAFT_HOME": str(folder / "home"), "SIMULATED": str(folder / "simulated")}
 
 
-def python(*words: str, given: str = "", **environment: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run(
-        [sys.executable, *words], input=given, env=environment, capture_output=True, text=True, timeout=180
-    )
+def python(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return warm_start.run(list(words), {**os.environ, "PYTHONPATH": str(ROOT), **environment}, 180)
 
 
-def driven(*environments: dict[str, str]) -> list[int]:
-    """Make passes to the end in each environment, without Prefect; the exit statuses."""
-    later = {"EXPORT_LATER": "1"}
-    requests = [json.dumps({"file": str(FILE), "environment": each | later}) for each in environments]
-    done = python(str(HERE / "driver.py"), given="\n".join(requests))
-    return [json.loads(line)["status"] for line in done.stdout.splitlines()]
+def driven(environment: dict[str, str]) -> int:
+    """Make passes to the end in an environment, without Prefect; the exit status."""
+    return python("-m", "scenarios.driver", str(FILE), EXPORT_LATER="1", **environment).returncode
 
 
-def test_a_campaign_killed_with_its_server_is_the_one_that_was_never_killed(tmp_path, monkeypatch, capsys):
+def test_a_campaign_killed_with_its_server_is_the_one_that_was_never_killed(prefect_api, tmp_path, monkeypatch, capsys):
     here, there = tmp_path / "sqlite", tmp_path / "postgresql"
     for folder in (here, there):
         folder.mkdir()
     url = url_of(there)
     settled = settings(there) | {"FIELDCRAFT_LEDGER": url.replace("postgres@", "postgres:hush@")}
     killed = settled | {"FIELDCRAFT_DIE_AT": "ledger.record.after#1"}
-    assert driven(settings(here), killed) == [0, -signal.SIGKILL]
+    assert (driven(settings(here)), driven(killed)) == (0, -signal.SIGKILL)
 
     for name, value in settled.items():
         monkeypatch.setenv(name, value)
@@ -57,7 +51,7 @@ def test_a_campaign_killed_with_its_server_is_the_one_that_was_never_killed(tmp_
     away = capsys.readouterr().err
     assert "does not answer" in away
 
-    ran = python("-m", "fieldcraft.flows.cli", "run", str(FILE), **settled)
+    ran = python("-m", "fieldcraft.flows.cli", "run", str(FILE), **settled, **prefect_api)
     assert ran.returncode == 0, ran.stderr
     assert "ledger    postgresql:///postgres" in ran.stdout
     for words in (["status", "saddle"], ["doctor"], ["trace", "saddle-0003"]):

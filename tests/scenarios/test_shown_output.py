@@ -24,7 +24,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def printed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def printed(home: Path, tmp_path_factory: pytest.TempPathFactory, prefect_api: dict[str, str]) -> str:
     """What ``fieldcraft run campaigns/heat.yaml`` prints, with fewer trials."""
     file = tmp_path_factory.mktemp("campaigns") / "heat.yaml"
     text = text_of("campaigns/heat.yaml")
@@ -32,7 +32,7 @@ def printed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         assert text.count(whole) == 1
         text = text.replace(whole, part)
     file.write_text(text)
-    return fieldcraft(home, "run", str(file)).replace(str(file), "campaigns/heat.yaml")
+    return fieldcraft(home, "run", str(file), **prefect_api).replace(str(file), "campaigns/heat.yaml")
 
 
 def timeless(line: str) -> str:

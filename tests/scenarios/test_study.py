@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import warm_start
 
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.studies.plan.folder import StudyFolder
@@ -30,13 +29,11 @@ algorithms:
 """
 
 
-def compare(file: Path, out: Path) -> "subprocess.Popen[str]":
+def compare(file: Path, out: Path) -> warm_start.Command:
     words = ["compare", str(file), "--out", str(out), "--parallel", "1", "--json", "--home", str(out.parent / "home")]
-    return subprocess.Popen(
-        [sys.executable, "-m", "fieldcraft.flows.cli", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "FIELDCRAFT_MLFLOW": "off"},
-        stdout=subprocess.PIPE,
-        text=True,
+    return warm_start.Command(
+        ["-m", "fieldcraft.flows.cli", *words],
+        {**os.environ, "PYTHONPATH": str(ROOT), "FIELDCRAFT_MLFLOW": "off"},
     )
 
 
@@ -47,26 +44,26 @@ def untouched(folder: StudyFolder, cell: Cell) -> list[tuple[int, int, int]]:
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def killed(tmp_path_factory: pytest.TempPathFactory, prefect_api: dict[str, str]) -> dict[str, Any]:
     """A study killed within its second cell and run again, with what was seen on the way."""
     place = tmp_path_factory.mktemp("study")
     (place / "small.yaml").write_text(STUDY)
     folder, spec = StudyFolder(place / "out"), read_study(place / "small.yaml")[0]
     first, second = cells_of(spec)[:2]
     process = compare(place / "small.yaml", folder.path)
-    assert process.stdout is not None
     for line in process.stdout:
         said = json.loads(line)
         if said["event"] == "pass" and said["cell"] == second.name and said["trials"] == 4:
             break
     children = psutil.Process(process.pid).children()
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.communicate()
     before, begun, seen = untouched(folder, first), folder.spent(second), []
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("FIELDCRAFT_", "PREFECT_"))]:
             patch.delenv(name)
-        patch.setenv("PYTHONPATH", str(ROOT))
+        for name, value in {**prefect_api, "PYTHONPATH": str(ROOT)}.items():
+            patch.setenv(name, value)
         study = Study(spec, folder, settings_from({"FIELDCRAFT_MLFLOW": "off"}, place / "home"), 1)
         ran = study.run(lambda cell, said: seen.append({"cell": cell.name, **said}))
     gone = [not child.is_running() for child in children]

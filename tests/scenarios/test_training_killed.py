@@ -1,12 +1,11 @@
 """A run killed in the middle of a training goes on from the checkpoint and ends with the same model, bit for bit."""
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+import warm_start
 
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.settings import settings_from
@@ -14,16 +13,16 @@ from fieldcraft.storage.open_ledger import open_ledger
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-# 4,000 Adam steps on a small network: some seconds, a checkpoint each second.
+# 2,000 Adam steps on a small network: some seconds, a checkpoint each second.
 SPEC = (
     (HERE / "saddle.yaml")
     .read_text()
-    .replace("engine: basis, degree: 4", "engine: trained, width: 24, depth: 3, steps: 4000, refinements: 2")
+    .replace("engine: basis, degree: 4", "engine: trained, width: 24, depth: 3, steps: 2000, refinements: 2")
     .replace("kind: log_ei", "kind: thompson")
 )
 
 
-def start(file: Path, home: Path) -> subprocess.Popen:
+def start(file: Path, home: Path) -> warm_start.Warm:
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -32,14 +31,14 @@ def start(file: Path, home: Path) -> subprocess.Popen:
         "FIELDCRAFT_MLFLOW": f"sqlite:///{home / 'mlflow.db'}",
         "SIMULATED": str(home.parent / f"{home.name}.simulated"),
     }
-    return subprocess.Popen([sys.executable, str(HERE / "driver.py"), str(file)], env=environment)
+    return warm_start.Warm(["-m", "scenarios.driver", str(file)], [0, 1, 2], environment, str(home.parent))
 
 
 def checkpoints(home: Path) -> list[Path]:
     return sorted((home / "work" / "saddle" / "train-0001").glob("[0-9]*"))
 
 
-def wait_for_checkpoint(process: subprocess.Popen, home: Path, after: str = "") -> str:
+def wait_for_checkpoint(process: warm_start.Warm, home: Path, after: str = "") -> str:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         if new := [path.name for path in checkpoints(home) if path.name != after]:
@@ -57,7 +56,7 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_model_and_design(tmp_p
     reached = wait_for_checkpoint(process, broken)
     process.kill()
     process.wait()
-    assert 0 < int(reached) < 4000
+    assert 0 < int(reached) < 2000
     resumed = start(file, broken)
     # Had the training begun anew, its first checkpoint would be of an earlier step than the last before the kill.
     assert int(wait_for_checkpoint(resumed, broken, after=reached)) > int(reached)
