@@ -68,10 +68,6 @@ class Algorithm:
                 "or none of them to go on with the initial proposer."
             )
 
-    def learns(self, proposed: int) -> bool:
-        """True if the next design, after ``proposed`` of them, is chosen from the results and not by the proposer."""
-        return (self.surrogate is not None or self.peer is not None) and proposed >= self.n_initial
-
     def begin(
         self, space: SearchSpace, start: int, q: int, rng: np.random.Generator, taken: Array | None = None
     ) -> Array:

@@ -53,7 +53,7 @@ FLOORS = {
         "algorithm", "named_algorithm", "algorithms",
     ),
     "storage": (
-        "failpoints processes records text", "code limits objective", "field_store",
+        "empty_databases failpoints processes records text", "code limits objective", "field_store",
         "fields", "ledger", "ledgers.upgrades", "ledgers.tables", "ledgers.operations", "ledgers", "open_ledger",
         "trackers", "backups",
     ),

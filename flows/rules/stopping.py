@@ -32,7 +32,7 @@ def stop_reason(site: Site, known: Sequence[TrialSummary] | None = None) -> str 
 def nothing_to_learn_from(campaign: Campaign, trials: Sequence[TrialSummary]) -> str | None:
     """Reason to stop if no trial of the start succeeded, so that no model can choose the next; else None."""
     tried = sum(trial.state is not TrialState.REJECTED for trial in trials)
-    if not campaign.algorithm.learns(tried) or successful(trials):
+    if not campaign.learns(tried) or successful(trials):
         return None
     return f"failure: none of the first {tried} trials succeeded, so there is nothing to learn from"
 

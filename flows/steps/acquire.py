@@ -45,7 +45,9 @@ def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
     The time taken is recorded before the designs are, as the product of this step.
     """
     clock = Clock()
-    X, origins = _chosen(site, iteration, q) if site.campaign.algorithm.peer is None else _asked(site, iteration, q)
+    X, origins = (
+        _chosen(site, iteration, q) if site.campaign.spec.algorithm.peer is None else _asked(site, iteration, q)
+    )
     site.ledger.note(site.name, iteration, "acquire", Acquired(designs=q, **clock.passed).payload(), None)
     return _propose(site, iteration, X, origins)
 

@@ -124,9 +124,9 @@ def _ended(site: Site, trials: tuple[TrialSummary, ...], reason: str) -> Decisio
 def _untrained(site: Site, trials: tuple[TrialSummary, ...], trained: Product | None) -> bool:
     """True if a model has to recommend the best design, and the latest one was not trained on all results."""
     campaign = site.campaign
-    if not campaign.noisy or campaign.algorithm.surrogate is None or not successful(trials):
+    if not campaign.noisy or campaign.spec.algorithm.surrogate is None or not successful(trials):
         return False
-    if not campaign.algorithm.learns(len(_counted(trials))):
+    if not campaign.learns(len(_counted(trials))):
         return False
     return trained is None or not saw_all(trained, trials, site.ledger.standing(site.name).values())
 
@@ -150,7 +150,7 @@ def _counted(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
 
 def _next(site: Site, trials: tuple[TrialSummary, ...]) -> Decision:
     spec, known = site.campaign.spec, len(_counted(trials))
-    model = site.campaign.algorithm.learns(known)
+    model = site.campaign.learns(known)
     wanted = spec.algorithm.start.n - known
     left = spec.budget.trials - sum(not trial.imported for trial in _counted(trials))
     propose = min(wanted if wanted > 0 else spec.batch, left)

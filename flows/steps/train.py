@@ -78,7 +78,7 @@ def train(site: Site, iteration: int) -> Product | Awaited | None:
     Returns:
         The model; the awaited training if it is remote; None for a rival, which has no model.
     """
-    if site.campaign.algorithm.surrogate is None:
+    if site.campaign.spec.algorithm.surrogate is None:
         return None
     if (known := site.ledger.product(site.name, iteration, "train")) is not None:
         return known

@@ -31,7 +31,8 @@ def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool 
     Args:
         spec: The specification; a named algorithm in it is expanded.
         settings: Settings, whose plug-in directories hold further kinds.
-        algorithm: True to build the algorithm too, which validates its words and imports torch.
+        algorithm: True to build the algorithm too, which validates its words and imports torch; else that is done
+            when it is first asked for.
 
     Raises:
         InputError: an unknown kind, a misspelt or impossible option, bounds outside the problem's, noise whose
@@ -74,7 +75,9 @@ def _built(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) 
         noise_sd = _noise_sd(spec, problem)
     with faults.noted():
         simulator = _simulator(spec, settings, dispatcher)
-    campaign = Campaign(spec, settings, problem, simulator, dispatcher, space, noise_sd)
+    campaign = Campaign(
+        spec, settings, problem, simulator, dispatcher, space, noise_sd, None if algorithm else require_fit
+    )
     if dispatcher.by_people:
         with faults.noted():
             require_columns(problem)

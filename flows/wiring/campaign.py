@@ -1,6 +1,7 @@
 """A campaign: its specification together with the components built from it."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ class Campaign:
         dispatcher: Dispatcher that runs the simulations, or has people do the experiments.
         space: Search space of the designs that may be proposed.
         noise_sd: Standard deviation of the noise that is added to a result, in the objective's unit; 0 where none is.
+        accept: Check of an algorithm that is built when it is first asked for; None where it was checked before.
     """
 
     spec: CampaignSpec
@@ -47,12 +49,16 @@ class Campaign:
     dispatcher: "Dispatcher"
     space: SearchSpace
     noise_sd: float
+    accept: "Callable[[Campaign], None] | None" = None
 
     def with_spec(self, spec: CampaignSpec) -> "Campaign":
         """Return the campaign with another specification of the same components; none of them is built again."""
-        other = dataclasses.replace(self, spec=spec)
-        vars(other)["algorithm"] = self.algorithm
-        return other
+        return dataclasses.replace(self, spec=spec)._of(self.algorithm)
+
+    def _of(self, algorithm: "Algorithm") -> "Campaign":
+        """The campaign, its algorithm built."""
+        vars(self)["algorithm"] = algorithm
+        return self
 
     @property
     def name(self) -> str:
@@ -97,9 +103,24 @@ class Campaign:
         """The objective: its output, its direction, and the outputs that are constraints."""
         return Objective.of([output.name for output in self.problem.outputs], self.spec.sense)
 
+    def learns(self, proposed: int) -> bool:
+        """True if the next design, after ``proposed`` of them, is chosen from the results and not by the start."""
+        part = self.spec.algorithm
+        return (part.surrogate is not None or part.peer is not None) and proposed >= part.start.n
+
     @cached_property
     def algorithm(self) -> "Algorithm":
-        """The algorithm that chooses designs; imports torch."""
+        """The algorithm that chooses designs; imports torch.
+
+        Raises:
+            InputError: the code or the plug-ins no longer know one of its words, or the words no longer fit.
+        """
+        made = self._algorithm()
+        if self.accept is not None:
+            self.accept(dataclasses.replace(self, accept=None)._of(made))
+        return made
+
+    def _algorithm(self) -> "Algorithm":
         from fieldcraft.models.algorithm import Algorithm
         from fieldcraft.models.constraints import Constraints
 

@@ -86,4 +86,4 @@ def _specification(text: str) -> CampaignSpec:
 
 @lru_cache(maxsize=8)
 def _rewired(text: str, settings: Settings, code: str) -> Campaign:
-    return assemble(_specification(text), settings)
+    return assemble(_specification(text), settings, algorithm=False)

@@ -58,7 +58,7 @@ def test_its_words_are_plain_data_and_make_an_algorithm(kind, preset, tmp_path):
     made = campaign(kind, tmp_path, preset=preset)
     assert made.spec.algorithm.start.n == words["start"]["n"] == 6
     assert (made.spec.algorithm.named.kind, made.spec.algorithm.named.preset) == (kind, preset)
-    assert made.algorithm.learns(6) == (kind not in ("random", "sobol"))
+    assert [made.learns(n) for n in (0, 5, 6, 1000)] == [False, False, *[kind not in ("random", "sobol")] * 2]
 
 
 @pytest.mark.parametrize("kind", NAMES)

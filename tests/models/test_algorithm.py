@@ -47,12 +47,7 @@ def observed(n):
     return Observations(X=X, y=objective(X), maximize=True)
 
 
-def test_the_model_takes_over_after_the_start():
-    assert [GP_EI.learns(n) for n in (0, 4, 5, 6)] == [False, False, True, True]
-
-
-def test_without_a_surrogate_the_start_goes_on_for_ever():
-    assert not START_ONLY.learns(1000)
+def test_without_a_surrogate_there_is_nothing_to_fit():
     with pytest.raises(ValueError, match="This algorithm has no surrogate"):
         START_ONLY.fit(observed(5), rng())
 
@@ -95,9 +90,8 @@ def test_a_model_needs_a_start():
         Algorithm(initial=Sobol(), n_initial=0)
 
 
-def test_a_rival_takes_over_after_the_start_and_its_designs_are_repaired():
+def test_designs_of_a_rival_are_repaired():
     algorithm = Algorithm(initial=Sobol(), n_initial=5, peer=Echo(step=2.0))
-    assert [algorithm.learns(n) for n in (4, 5)] == [False, True]
     X = algorithm.suggest(observed(5), [[0.5, -0.5], [0.0, -1.5]], SPACE, 2, rng())
     np.testing.assert_array_equal(X, [[1.0, 1.0], [1.0, 0.5]])
 
