@@ -71,8 +71,9 @@ def unreadable(table: str, column: str, value: object) -> bool:
 def altered(whole: bytes, before: Cells, ledger: Path) -> Iterator[tuple[str, list[tuple[str, str, object]]]]:
     """Put ledgers with one other byte into the place, one after the other, each with the cells that it changes."""
     draw, made = Random(29), 0
+    used = [place for place, byte in enumerate(whole) if byte]  # most of the file is empty room
     while made < ALTERED:
-        content, place, turn = bytearray(whole), draw.randrange(len(whole)), draw.randrange(1, 256)
+        content, place, turn = bytearray(whole), draw.choice(used), draw.randrange(1, 256)
         content[place] ^= turn
         close_idle()
         draft = ledger.with_name("draft")  # another file, so that nothing which is known of the last holds of it

@@ -150,9 +150,7 @@ def test_a_server_killed_as_it_starts_a_run_that_is_stopped_and_a_clock_set_back
         assert stopped.poll() is None, stopped.stderr.read()
     ledger = stop(stopped, home)
     before = [event.created for event in ledger.history("plate")]
-    code, _, err = finish(
-        command(home, "run", str(PLATE), "--break-lease", **prefect_api, **clock.set("-1h").environment)
-    )
+    code, _, err = finish(command(home, "run", str(PLATE), "--break-lease", **clock.set("-1h").environment))
     assert code == 0, err
     stopped.send_signal(signal.SIGCONT)
     code, _, err = finish(stopped)
