@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING
 
 from fieldcraft.storage.field_store.content import Content
 from fieldcraft.storage.field_store.directory import DirectoryStore
-from fieldcraft.storage.field_store.encoding import write_group
+from fieldcraft.storage.field_store.encoding import write
 from fieldcraft.storage.field_store.folder import LocalFolder, is_sound
 from fieldcraft.storage.field_store.object_store import ObjectStore
-from fieldcraft.storage.field_store.opened import GROUP, load
+from fieldcraft.storage.field_store.opened import load
 from fieldcraft.storage.field_store.staging import (
     FieldDamaged,
     FieldError,
     disk,
     publish,
-    seal,
     staged,
     stray_staging,
 )
@@ -80,8 +79,7 @@ def save_group(path: Path, dataset: xr.Dataset, written: float | None = None) ->
                 return
             raise FieldError(f"{path} exists and holds something else. Remove it or write to another path.")
         with staged(path.parent, path.name) as staging:
-            write_group(staging / GROUP, content)
-            seal(staging, content.digest, content.size)
+            write(staging, content)
             if written is not None:
                 os.utime(staging, (written, written))
             publish(staging, path, point="result")

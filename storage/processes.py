@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -23,6 +24,12 @@ def start_time(pid: int) -> float:
         created = psutil.Process(pid).create_time()
         if psutil.boot_time() == before:
             return float(created - before)
+
+
+@cache
+def own_start_time(pid: int) -> float:
+    """Start of this process, whose number is given, in seconds after boot: looked up once, and again after a fork."""
+    return start_time(pid)
 
 
 def boot() -> str:

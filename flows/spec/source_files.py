@@ -70,7 +70,8 @@ class Sources:
                     begun += [(_ROOT, one) for one in _with_ours(file, self._text(file))]
                 else:
                     begun += self._imported(root, file)
-        files = {name: hashlib.sha256(self._text(file)).hexdigest() for file, name in self._named(found).items()}
+        names = _names(tuple(found.items()), tuple(self.plugins))
+        files = {name: _sha256(self._text(file)) for file, name in names.items()}
         digests = {name: digest_of_program(file) for name, file in programs.items()}
         files |= {name: digest for name, digest in digests.items() if digest is not None}
         return Code(files=dict(sorted(files.items())))
@@ -102,12 +103,20 @@ class Sources:
                 raise InputError(f"{file}: cannot be read ({problem}). Check the file and your rights to it.") from None
         return self._read[file]
 
-    def _named(self, found: Mapping[Path, Path]) -> dict[Path, str]:
-        """Names of files within their directories; equal names get the number of the directory."""
-        names = {file: file.relative_to(root).as_posix() for file, root in found.items()}
-        often = Counter(names.values())
-        numbers = {root: number for number, root in enumerate(self.plugins, 1)}
-        return {file: n if often[n] == 1 else f"{n} ({numbers.get(found[file], 0)})" for file, n in names.items()}
+
+@lru_cache(maxsize=64)
+def _names(found: tuple[tuple[Path, Path], ...], plugins: tuple[Path, ...]) -> dict[Path, str]:
+    """Names of files within their directories, in order of the names; equal names get the number of the directory."""
+    names = {file: file.relative_to(root).as_posix() for file, root in found}
+    often, roots = Counter(names.values()), dict(found)
+    numbers = {root: number for number, root in enumerate(plugins, 1)}
+    whole = {file: n if often[n] == 1 else f"{n} ({numbers.get(roots[file], 0)})" for file, n in names.items()}
+    return dict(sorted(whole.items(), key=lambda each: each[1]))
+
+
+@lru_cache(maxsize=1024)
+def _sha256(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
 
 
 def brief(code: Code) -> dict[str, str]:

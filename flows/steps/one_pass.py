@@ -16,7 +16,7 @@ from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.steps import acquire, approve, collocate, decide, dispatch, harvest, train
 from fieldcraft.flows.steps.decide import Decision
 from fieldcraft.flows.steps.remote_training import Awaited
-from fieldcraft.flows.wiring.context import site_of
+from fieldcraft.flows.wiring.context import opened_once, site_of
 from fieldcraft.storage.open_ledger import open_ledger
 
 P = ParamSpec("P")
@@ -124,7 +124,8 @@ def make_pass(ref: Ref, call: Caller = directly) -> Passed:
     settings = settings_from(home=Path(ref.home))
     ledger = open_ledger(settings.ledger)
     try:
-        passed = _steps(asdict(ref), call, ledger.last_event(ref.name))
+        with opened_once():
+            passed = _steps(asdict(ref), call, ledger.last_event(ref.name))
         settled(passed.harvested)
         return passed
     finally:

@@ -1,7 +1,9 @@
 """Context of a step: the campaign's components and its stores, opened from names alone."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -44,6 +46,19 @@ class Site:
         return self.campaign.settings.work / self.name
 
 
+_opened: ContextVar[dict[tuple[str, str, str], Site] | None] = ContextVar("opened", default=None)
+
+
+@contextmanager
+def opened_once() -> Iterator[None]:
+    """Have ``site_of`` open a campaign once within the block: once a pass, for all its steps that run here."""
+    token = _opened.set({})
+    try:
+        yield
+    finally:
+        _opened.reset(token)
+
+
 def site_of(home: str, name: str, lease: Mapping[str, Any] | None) -> Site:
     """Open a campaign's stores from names alone, so that a step may run on any machine.
 
@@ -52,11 +67,17 @@ def site_of(home: str, name: str, lease: Mapping[str, Any] | None) -> Site:
         name: Name of the campaign.
         lease: Pass lease under which to write, as JSON data; None to read only.
     """
+    key, known = (home, name, canonical(lease)), _opened.get()
+    if known is not None and key in known:
+        return known[key]
     settings = settings_from(home=Path(home))
     ledger = open_ledger(settings.ledger)
     campaign = _campaign(canonical(ledger.campaign(name).spec), settings)
     fenced = ledger if lease is None else ledger.fenced(Lease.model_validate(lease))
-    return Site(campaign, fenced, fields_at(settings.fields))
+    site = Site(campaign, fenced, fields_at(settings.fields))
+    if known is not None:
+        known[key] = site
+    return site
 
 
 def unfinished(iteration: int) -> str:

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing_extensions import override
 
 from fieldcraft.storage.field_store.content import Content
-from fieldcraft.storage.field_store.encoding import write_group
+from fieldcraft.storage.field_store.encoding import write
 from fieldcraft.storage.field_store.folder import Folder, LocalFolder, is_sound
-from fieldcraft.storage.field_store.opened import GROUP
-from fieldcraft.storage.field_store.staging import STAGING, disk, publish, seal, staged, stray_staging, sync, take
+from fieldcraft.storage.field_store.staging import STAGING, disk, publish, staged, stray_staging, sync, take
 from fieldcraft.storage.field_store.store import FieldStore
 from fieldcraft.storage.records import FieldRef
 
@@ -62,8 +61,7 @@ class DirectoryStore(FieldStore):
                 sync(target.parent)  # whoever renamed it may not have come as far as this
                 return
             with staged(self.root, key) as draft:
-                write_group(draft / GROUP, content)
-                seal(draft, content.digest, content.size)
+                write(draft, content)
                 self._publish(draft, target, content.digest)
 
     def _publish(self, draft: Path, target: Path, digest: str) -> None:

@@ -16,13 +16,14 @@ import shutil
 import socket
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
 
 import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fieldcraft.storage.failpoints import commit_point
-from fieldcraft.storage.processes import is_alive, start_time
+from fieldcraft.storage.processes import is_alive, own_start_time
 
 FORMAT = 1
 MANIFEST, STAGING = "manifest.json", ".staging"
@@ -80,7 +81,7 @@ def disk(path: Path) -> Iterator[None]:
 @contextmanager
 def staged(folder: Path, key: str) -> Iterator[Path]:
     """A new directory in ``folder/.staging``, deleted when the block ends unless it was renamed."""
-    label, process = _UNSAFE.sub("_", key), f"{os.getpid()}.{100 * start_time(os.getpid()):.0f}"
+    label, process = _UNSAFE.sub("_", key), f"{os.getpid()}.{100 * own_start_time(os.getpid()):.0f}"
     (folder / STAGING).mkdir(parents=True, exist_ok=True)
     while True:
         path = folder / STAGING / f"{label}-{process}@{_host()}-{next(_counter)}"
@@ -101,11 +102,40 @@ def seal(path: Path, digest: str, size: int) -> None:
     for file in sorted(found for found in path.rglob("*") if found.is_file()):
         sync(file)
         files[str(file.relative_to(path))] = stored_file(file)
-    manifest = Manifest(format=FORMAT, digest=digest, size=size, files=files)
-    (path / MANIFEST).write_text(manifest.model_dump_json(indent=1, exclude_defaults=True))
-    sync(path / MANIFEST)
+    _write(path / MANIFEST, _text(Manifest(format=FORMAT, digest=digest, size=size, files=files)))
     for directory in (*(found for found in path.rglob("*") if found.is_dir()), path):
         sync(directory)
+
+
+def write_sealed(path: Path, files: Mapping[str, bytes], digest: str, size: int) -> None:
+    """Write files that are in memory into the empty directory ``path``, and seal it."""
+    folders = [f"{path}/{folder}" for folder in sorted(_folders(frozenset(files)))]  # the outer ones first
+    for folder in folders:
+        os.mkdir(folder)
+    for name, content in files.items():
+        _write(f"{path}/{name}", content)
+    _write(f"{path}/{MANIFEST}", _text(sealed(files, digest, size, "")))
+    for folder in (*folders, str(path)):
+        sync(folder)
+
+
+@lru_cache(maxsize=256)
+def _folders(names: frozenset[str]) -> frozenset[str]:
+    """Folders that files of these names lie in."""
+    return frozenset(str(folder) for name in names for folder in PurePosixPath(name).parents) - {"."}
+
+
+def _text(manifest: Manifest) -> bytes:
+    return manifest.model_dump_json(indent=1, exclude_defaults=True).encode()
+
+
+def _write(file: Path | str, content: bytes) -> None:
+    """Write a new file and flush it to the disk."""
+    with open(file, "xb", buffering=0) as opened:
+        written = 0
+        while written < len(content):
+            written += opened.write(memoryview(content)[written:])
+        os.fsync(opened.fileno())
 
 
 def publish(path: Path, target: Path, *, point: str) -> None:
@@ -279,7 +309,7 @@ def _is_live(path: Path) -> bool:
         return False
 
 
-def sync(path: Path) -> None:
+def sync(path: Path | str) -> None:
     """Flush one file or directory to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -3,9 +3,10 @@
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any, NoReturn
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import BindParameter, Connection, Engine, Select, bindparam, func, select
 from sqlalchemy.exc import DBAPIError
 from typing_extensions import override
 
@@ -32,6 +33,57 @@ from fieldcraft.storage.records import (
     TrialState,
     TrialSummary,
 )
+
+# Made once: to make a statement and the key under which it is compiled takes longer than to run it.
+_OF: BindParameter[str] = bindparam("campaign")
+_LATEST = (
+    select(schema.products)
+    .where(schema.products.c.campaign == _OF, schema.products.c.step == bindparam("step"))
+    .order_by(schema.products.c.iteration.desc())
+    .limit(1)
+)
+_LAST_EVENT = select(func.max(schema.events.c.id)).where(schema.events.c.campaign == _OF)
+_RESULTS = (
+    select(schema.results)
+    .join(schema.trials, schema.trials.c.id == schema.results.c.trial)
+    .where(schema.trials.c.campaign == _OF)
+    .order_by(schema.results.c.id)
+)
+_APPROVALS = codes.GRANTED.where(schema.approvals.c.trial == bindparam("trial")).order_by(schema.approvals.c.id)
+_UNUSED = (
+    codes.GRANTED.join(schema.trials, schema.trials.c.id == schema.approvals.c.trial)
+    .where(schema.approvals.c.voided.is_(None))
+    .where(schema.trials.c.campaign == _OF, schema.trials.c.state == TrialState.APPROVED.value)
+    .order_by(schema.approvals.c.id)
+)
+_NOTICED = (
+    select(schema.notices)
+    .where(schema.notices.c.campaign == _OF, schema.notices.c.event == bindparam("event"))
+    .order_by(schema.notices.c.id)
+)
+
+
+@cache
+def _trials(of_states: bool, of_iteration: bool) -> Select[Any]:
+    table = schema.trials
+    query = select(table).where(table.c.campaign == _OF).order_by(table.c.number)
+    if of_states:
+        query = query.where(table.c.state.in_(bindparam("states", expanding=True)))
+    return query.where(table.c.iteration == bindparam("iteration")) if of_iteration else query
+
+
+@cache
+def _history(of_trial: bool) -> Select[Any]:
+    table = schema.events
+    query = select(table).where(table.c.campaign == _OF, table.c.id > bindparam("after")).order_by(table.c.id)
+    return query.where(table.c.trial == bindparam("trial")) if of_trial else query
+
+
+@cache
+def _notices(of_campaign: bool) -> Select[Any]:
+    table = schema.notices
+    query = select(table).where(table.c.told.is_(None)).order_by(table.c.id).limit(bindparam("limit"))
+    return query.where(table.c.campaign == _OF) if of_campaign else query
 
 
 class SqlQueries(Queries):
@@ -68,6 +120,13 @@ class SqlQueries(Queries):
         except unreadable.FAULTS as error:
             self._raise(error)
 
+    @contextmanager
+    def _of(self, campaign: str) -> Iterator[Connection]:
+        """A read transaction about a campaign, which must exist."""
+        with self._query() as connection:
+            require_campaign(connection, campaign)
+            yield connection
+
     def _raise(self, error: Exception) -> NoReturn:
         """Raise the ledger's error: an unreadable row if there is one, else the database's error, translated."""
         if not isinstance(error, DBAPIError) or self._is_of_a_row(error):
@@ -103,8 +162,7 @@ class SqlQueries(Queries):
 
     @override
     def product(self, campaign: str, iteration: int, step: Step) -> Product | None:
-        with self._query() as connection:
-            require_campaign(connection, campaign)
+        with self._of(campaign) as connection:
             return get_product(connection, campaign, iteration, step)
 
     @override
@@ -123,11 +181,8 @@ class SqlQueries(Queries):
 
     @override
     def latest(self, campaign: str, step: Step) -> Product | None:
-        table = schema.products
-        query = select(table).where(table.c.campaign == campaign, table.c.step == step)
-        with self._query() as connection:
-            get_campaign(connection, campaign)
-            return next(iter(many(connection, Product, query.order_by(table.c.iteration.desc()).limit(1))), None)
+        with self._of(campaign) as connection:
+            return next(iter(many(connection, Product, _LATEST, campaign=campaign, step=step)), None)
 
     @override
     def iterations(self, campaign: str, step: Step) -> tuple[int, ...]:
@@ -141,44 +196,35 @@ class SqlQueries(Queries):
     def trials(
         self, campaign: str, states: Collection[TrialState] | None = None, iteration: int | None = None
     ) -> tuple[Trial, ...]:
-        table = schema.trials
-        query = select(table).where(table.c.campaign == campaign).order_by(table.c.number)
-        if states is not None:
-            query = query.where(table.c.state.in_([state.value for state in states]))
-        if iteration is not None:
-            query = query.where(table.c.iteration == iteration)
-        with self._query() as connection:
-            require_campaign(connection, campaign)
-            return many(connection, Trial, query)
+        query = _trials(states is not None, iteration is not None)
+        chosen = {} if states is None else {"states": [state.value for state in states]}
+        of = {} if iteration is None else {"iteration": iteration}
+        with self._of(campaign) as connection:
+            return many(connection, Trial, query, campaign=campaign, **chosen, **of)
 
     @override
     def summaries(self, campaign: str) -> tuple[TrialSummary, ...]:
-        with self._query() as connection:
-            get_campaign(connection, campaign)
+        with self._of(campaign) as connection:
             return summaries.summaries(connection, campaign)
 
     @override
     def settled(self, campaign: str) -> Mapping[str, int]:
-        with self._query() as connection:
-            get_campaign(connection, campaign)
+        with self._of(campaign) as connection:
             return summaries.settled(connection, campaign)
 
     @override
     def standing(self, campaign: str) -> Mapping[str, int]:
-        with self._query() as connection:
-            get_campaign(connection, campaign)
+        with self._of(campaign) as connection:
             return summaries.standing(connection, campaign)
 
     @override
     def corrected(self, campaign: str) -> frozenset[str]:
-        with self._query() as connection:
-            get_campaign(connection, campaign)
+        with self._of(campaign) as connection:
             return summaries.corrected(connection, campaign)
 
     @override
     def retriable(self, campaign: str) -> tuple[Retriable, ...]:
-        with self._query() as connection:
-            get_campaign(connection, campaign)
+        with self._of(campaign) as connection:
             return summaries.retriable(connection, campaign)
 
     @override
@@ -188,21 +234,14 @@ class SqlQueries(Queries):
 
     @override
     def history(self, campaign: str, trial: str | None = None, after: int = 0) -> tuple[Event, ...]:
-        table = schema.events
-        query = select(table).where(table.c.campaign == campaign, table.c.id > after).order_by(table.c.id)
-        with self._query() as connection:
-            require_campaign(connection, campaign)
-            if trial is not None:
-                query = query.where(table.c.trial == get_trial(connection, trial).id)
-            return many(connection, Event, query)
+        with self._of(campaign) as connection:
+            of = {} if trial is None else {"trial": get_trial(connection, trial).id}
+            return many(connection, Event, _history(trial is not None), campaign=campaign, after=after, **of)
 
     @override
     def last_event(self, campaign: str) -> int:
-        table = schema.events
-        with self._query() as connection:
-            require_campaign(connection, campaign)
-            found = connection.execute(select(func.max(table.c.id)).where(table.c.campaign == campaign))
-            return int(found.scalar_one())
+        with self._of(campaign) as connection:
+            return int(connection.execute(_LAST_EVENT, {"campaign": campaign}).scalar_one())
 
     @override
     def results(self, trial_id: str) -> tuple[Result, ...]:
@@ -211,24 +250,18 @@ class SqlQueries(Queries):
 
     @override
     def campaign_results(self, campaign: str) -> tuple[Result, ...]:
-        table, trials = schema.results, schema.trials
-        query = select(table).join(trials, trials.c.id == table.c.trial).where(trials.c.campaign == campaign)
-        with self._query() as connection:
-            require_campaign(connection, campaign)
-            return many(connection, Result, query.order_by(table.c.id))
+        with self._of(campaign) as connection:
+            return many(connection, Result, _RESULTS, campaign=campaign)
 
     @override
     def spending(self, campaign: str) -> Spending:
-        with self._query() as connection:
-            require_campaign(connection, campaign)
+        with self._of(campaign) as connection:
             return budget.spending(connection, campaign)
 
     @override
     def approvals(self, trial_id: str) -> tuple[Approval, ...]:
-        table = schema.approvals
         with self._query() as connection:
-            trial = get_trial(connection, trial_id)
-            return many(connection, Approval, codes.GRANTED.where(table.c.trial == trial.id).order_by(table.c.id))
+            return many(connection, Approval, _APPROVALS, trial=get_trial(connection, trial_id).id)
 
     @override
     def granted(self, campaign: str) -> tuple[Approval, ...]:
@@ -240,23 +273,17 @@ class SqlQueries(Queries):
 
     @override
     def unused(self, campaign: str) -> Mapping[str, Approval]:
-        table, trials = schema.approvals, schema.trials
-        query = codes.GRANTED.join(trials, trials.c.id == table.c.trial).where(table.c.voided.is_(None))
-        query = query.where(trials.c.campaign == campaign, trials.c.state == TrialState.APPROVED.value)
-        with self._query() as connection:
-            require_campaign(connection, campaign)
-            return {approval.trial: approval for approval in many(connection, Approval, query.order_by(table.c.id))}
+        with self._of(campaign) as connection:
+            return {approval.trial: approval for approval in many(connection, Approval, _UNUSED, campaign=campaign)}
 
     @override
     def last_approved(self, campaign: str) -> Event | None:
-        with self._query() as connection:
-            require_campaign(connection, campaign)
+        with self._of(campaign) as connection:
             return codes.latest(connection, campaign)
 
     @override
     def codes(self, campaign: str) -> Mapping[str, Code]:
-        with self._query() as connection:
-            require_campaign(connection, campaign)
+        with self._of(campaign) as connection:
             return codes.known(connection, campaign)
 
     @override
@@ -283,19 +310,14 @@ class SqlQueries(Queries):
 
     @override
     def notices(self, campaign: str | None = None, limit: int = 100) -> tuple[Notice, ...]:
-        table = schema.notices
-        query = select(table).where(table.c.told.is_(None)).order_by(table.c.id).limit(limit)
-        if campaign is not None:
-            query = query.where(table.c.campaign == campaign)
+        of = {} if campaign is None else {"campaign": campaign}
         with self._query() as connection:
-            return many(connection, Notice, query)
+            return many(connection, Notice, _notices(campaign is not None), limit=limit, **of)
 
     @override
     def noticed(self, campaign: str, event: str) -> tuple[Notice, ...]:
-        table = schema.notices
-        query = select(table).where(table.c.campaign == campaign, table.c.event == event).order_by(table.c.id)
         with self._query() as connection:
-            return many(connection, Notice, query)
+            return many(connection, Notice, _NOTICED, campaign=campaign, event=event)
 
     @override
     def sealed(self) -> str | None:

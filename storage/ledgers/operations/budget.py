@@ -8,7 +8,7 @@ staged.
 from typing import Any
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Connection, Integer, case, func, select
+from sqlalchemy import ColumnElement, Connection, Integer, Select, bindparam, case, func, select
 
 from fieldcraft.storage.ledger.errors import BudgetSpent
 from fieldcraft.storage.ledgers.tables import schema
@@ -93,17 +93,8 @@ def reserve(connection: Connection, trial: Trial) -> None:
 
 def spending(connection: Connection, campaign: str, limits: Limits | None = None) -> Spending:
     """Amounts that a campaign has spent and reserved; see ``Ledger.spending``."""
-    table = schema.trials
     limits = limits or _limits(connection, campaign)
-    out = table.c.state.in_([state.value for state in OUT])
-    query = select(
-        func.coalesce(func.sum(case((table.c.attempt > 0, 1), else_=0), type_=Integer), 0).label("trials"),
-        func.coalesce(func.sum(_counted(table.c.spent)), 0.0).label("spent"),
-        func.coalesce(func.sum(case((out, _counted(table.c.cost)), else_=0.0)), 0.0).label("reserved"),
-        func.coalesce(func.sum(_counted(table.c.seconds)), 0.0).label("seconds"),
-        func.coalesce(func.sum(case((out, 1), else_=0), type_=Integer), 0).label("out"),
-    ).where(table.c.campaign == campaign)
-    row = connection.execute(query).mappings().one()
+    row = connection.execute(_SPENDING, {"campaign": campaign}).mappings().one()
     return Spending(
         trials=row["trials"],
         spent=row["spent"],
@@ -118,8 +109,24 @@ def _counted(column: ColumnElement[float]) -> ColumnElement[float]:
     return case((column > LARGEST, LARGEST), else_=column)
 
 
+def _sums() -> Select[Any]:
+    table = schema.trials
+    out = table.c.state.in_([state.value for state in OUT])
+    return select(
+        func.coalesce(func.sum(case((table.c.attempt > 0, 1), else_=0), type_=Integer), 0).label("trials"),
+        func.coalesce(func.sum(_counted(table.c.spent)), 0.0).label("spent"),
+        func.coalesce(func.sum(case((out, _counted(table.c.cost)), else_=0.0)), 0.0).label("reserved"),
+        func.coalesce(func.sum(_counted(table.c.seconds)), 0.0).label("seconds"),
+        func.coalesce(func.sum(case((out, 1), else_=0), type_=Integer), 0).label("out"),
+    ).where(table.c.campaign == bindparam("campaign"))
+
+
+# Made once: to make a statement and the key under which it is compiled takes longer than to run it.
+_SPENDING = _sums()
+_LIMITS = select(schema.campaigns.c.limits).where(schema.campaigns.c.name == bindparam("campaign"))
+_LIMITS_TO_KEEP = _LIMITS.with_for_update()
+
+
 def _limits(connection: Connection, campaign: str, *, lock: bool = False) -> Limits:
-    table = schema.campaigns
-    query = select(table.c.limits).where(table.c.name == campaign)
-    row = connection.execute(query.with_for_update() if lock else query).scalar_one()
+    row = connection.execute(_LIMITS_TO_KEEP if lock else _LIMITS, {"campaign": campaign}).scalar_one()
     return Limits(**row)

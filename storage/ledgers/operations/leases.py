@@ -5,7 +5,7 @@ import socket
 import time
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from fieldcraft.storage.ledger.errors import LeaseHeld, LeaseLost, PassServed
 from fieldcraft.storage.ledgers.tables import schema
@@ -15,6 +15,7 @@ from fieldcraft.storage.records import Lease, digest_of
 
 EXPORTER = ":exporter"  # the lease under which one process exports; no campaign can bear this name
 TRAINER = ":train:"  # how the leases begin under which a process that makes no pass trains a campaign's model
+_HELD = select(schema.leases).where(schema.leases.c.campaign == bindparam("campaign")).with_for_update()
 _LONGEST = 60  # characters of a campaign's name that its trainer's lease shows; the column holds 100
 
 
@@ -25,7 +26,7 @@ def acquire(
     if of_passes(name):
         get_campaign(connection, name)
     table = schema.leases
-    row = one(connection, select(table).where(table.c.campaign == name).with_for_update())
+    row = one(connection, _HELD, campaign=name)
     holder = None if row is None or row["host"] is None else record_of(Lease, row)
     if held is not None and (holder is None or holder.token != held.token):
         now = "free" if holder is None else f"held by pid {holder.pid} on {holder.host} (token {holder.token})"
@@ -77,8 +78,7 @@ def release(connection: Connection, lease: Lease, done: bool) -> None:
 
 def hold(connection: Connection, lease: Lease) -> None:
     """Raise ``LeaseLost`` unless the lease is still held; called in the transaction of every fenced write."""
-    table = schema.leases
-    row = one(connection, select(table).where(table.c.campaign == lease.campaign).with_for_update())
+    row = one(connection, _HELD, campaign=lease.campaign)
     holder = None if row is None or row["host"] is None else record_of(Lease, row)
     if holder is None or holder.token != lease.token:
         raise LeaseLost.to(lease, holder)

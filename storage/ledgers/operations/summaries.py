@@ -3,19 +3,48 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select
 
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import record_of
 from fieldcraft.storage.records import COUNTING, SETTLED, Retriable, Step, Trial, TrialState, TrialSummary
 
 
-def summaries(connection: Connection, campaign: str) -> tuple[TrialSummary, ...]:
-    """All trials in brief, by number; see ``Ledger.summaries``."""
+def _summaries() -> Select[Any]:
     table = schema.trials
     imported = table.c.origin["kind"].as_string() == "imported"
     columns = [imported.label(name) if name == "imported" else table.c[name] for name in TrialSummary._fields]
-    rows = connection.execute(select(*columns).where(table.c.campaign == campaign).order_by(table.c.number))
+    return select(*columns).where(table.c.campaign == bindparam("campaign")).order_by(table.c.number)
+
+
+def _standing() -> Select[Any]:
+    table, trials = schema.results, schema.trials
+    query = select(table.c.trial, table.c.id, table.c.verdict).join(trials, trials.c.id == table.c.trial)
+    counting = table.c.verdict.in_(COUNTING)
+    return query.where(trials.c.campaign == bindparam("campaign"), counting).order_by(table.c.id)
+
+
+def _retriable() -> Select[Any]:
+    trials, approvals, events = schema.trials, schema.approvals, schema.events
+    of_trial = events.c.trial == trials.c.id
+    staged = (events.c.action == "move", events.c.after == TrialState.STAGED.value)
+    used = select(func.count()).where(of_trial, *staged, events.c.version > approvals.c.version).scalar_subquery()
+    failed = select(func.max(events.c.created)).where(of_trial, events.c.after == TrialState.FAILED.value)
+    attempts = approvals.c.attempts.label("attempts_approved")
+    more = (used.label("used"), attempts, approvals.c.expires, failed.scalar_subquery().label("failed"))
+    query = select(trials, *more).join(approvals, approvals.c.trial == trials.c.id)
+    transient = (trials.c.state == TrialState.FAILED.value, trials.c.failure == "transient")
+    query = query.where(trials.c.campaign == bindparam("campaign"), *transient, approvals.c.voided.is_(None))
+    return query.where(used < approvals.c.attempts).order_by(trials.c.number)
+
+
+# Made once: to make a statement and the key under which it is compiled takes longer than to run it.
+_SUMMARIES, _STANDING, _RETRIABLE = _summaries(), _standing(), _retriable()
+
+
+def summaries(connection: Connection, campaign: str) -> tuple[TrialSummary, ...]:
+    """All trials in brief, by number; see ``Ledger.summaries``."""
+    rows = connection.execute(_SUMMARIES, {"campaign": campaign})
     place, states = TrialSummary._fields.index("state"), {state.value: state for state in TrialState}
     return tuple(TrialSummary._make((*row[:place], states[row[place]], *row[place + 1 :])) for row in rows)
 
@@ -40,10 +69,8 @@ def settled(connection: Connection, campaign: str) -> Mapping[str, int]:
 
 def standing(connection: Connection, campaign: str) -> Mapping[str, int]:
     """Ids of the results that count; see ``Ledger.standing``."""
-    table, trials = schema.results, schema.trials
-    query = select(table.c.trial, table.c.id, table.c.verdict).join(trials, trials.c.id == table.c.trial)
-    query = query.where(trials.c.campaign == campaign, table.c.verdict.in_(COUNTING)).order_by(table.c.id)
-    last = {trial: (number, verdict) for trial, number, verdict in connection.execute(query)}
+    rows = connection.execute(_STANDING, {"campaign": campaign})
+    last = {trial: (number, verdict) for trial, number, verdict in rows}
     return {trial: number for trial, (number, verdict) in last.items() if verdict != "retraction"}
 
 
@@ -57,17 +84,7 @@ def corrected(connection: Connection, campaign: str) -> frozenset[str]:
 
 def retriable(connection: Connection, campaign: str) -> tuple[Retriable, ...]:
     """Trials that failed temporarily and may be sent again; see ``Ledger.retriable``."""
-    trials, approvals, events = schema.trials, schema.approvals, schema.events
-    of_trial = events.c.trial == trials.c.id
-    staged = (events.c.action == "move", events.c.after == TrialState.STAGED.value)
-    used = select(func.count()).where(of_trial, *staged, events.c.version > approvals.c.version).scalar_subquery()
-    failed = select(func.max(events.c.created)).where(of_trial, events.c.after == TrialState.FAILED.value)
-    attempts = approvals.c.attempts.label("attempts_approved")
-    more = (used.label("used"), attempts, approvals.c.expires, failed.scalar_subquery().label("failed"))
-    query = select(trials, *more).join(approvals, approvals.c.trial == trials.c.id)
-    transient = (trials.c.state == TrialState.FAILED.value, trials.c.failure == "transient")
-    query = query.where(trials.c.campaign == campaign, *transient, approvals.c.voided.is_(None))
-    rows = connection.execute(query.where(used < approvals.c.attempts).order_by(trials.c.number)).mappings()
+    rows = connection.execute(_RETRIABLE, {"campaign": campaign}).mappings()
     return tuple(
         Retriable(record_of(Trial, row), row["used"], row["attempts_approved"], row["expires"], row["failed"])
         for row in rows

@@ -17,6 +17,11 @@ R = TypeVar("R", bound=Record)
 _CAMPAIGN = select(schema.campaigns).where(schema.campaigns.c.name == bindparam("campaign"))
 _NAMED = select(schema.campaigns.c.name).where(schema.campaigns.c.name == bindparam("campaign"))
 _TRIAL = select(schema.trials).where(schema.trials.c.id == bindparam("trial"))
+_PRODUCT = select(schema.products).where(
+    schema.products.c.campaign == bindparam("campaign"),
+    schema.products.c.iteration == bindparam("iteration"),
+    schema.products.c.step == bindparam("step"),
+)
 _NEW_TRIAL = insert(schema.trials)
 _NEW_EVENT = insert(schema.events).inline()
 _NEW_ITEM = insert(schema.outbox).inline()
@@ -27,14 +32,21 @@ def record_of(kind: type[R], row: RowMapping) -> R:
     return kind(**{name: row[name] for name in kind.model_fields})
 
 
-def one(connection: Connection, query: Select[Any]) -> RowMapping | None:
-    """First row of ``query`` as a mapping, or None."""
-    return connection.execute(query).mappings().first()
+def one(connection: Connection, query: Select[Any], **values: Any) -> RowMapping | None:
+    """First row of ``query``, with these values of its parameters, as a mapping, or None."""
+    return connection.execute(query, values).mappings().first()
 
 
-def many(connection: Connection, kind: type[R], query: Select[Any]) -> tuple[R, ...]:
-    """All rows of ``query`` as records; the columns are the record's fields, and others are ignored."""
-    rows = connection.execute(query)
+def many(connection: Connection, kind: type[R], query: Select[Any], **values: Any) -> tuple[R, ...]:
+    """All rows of ``query`` as records; the columns are the record's fields, and others are ignored.
+
+    Args:
+        connection: Where to ask.
+        kind: Kind of the records.
+        query: The query.
+        values: Values of its parameters.
+    """
+    rows = connection.execute(query, values)
     places = {name: place for place, name in enumerate(rows.keys()) if name in kind.model_fields}
     return tuple(kind.model_validate({name: row[place] for name, place in places.items()}) for row in rows)
 
@@ -67,9 +79,7 @@ def get_trial(connection: Connection, trial_id: str) -> Trial:
 
 def get_product(connection: Connection, campaign: str, iteration: int, step: Step) -> Product | None:
     """Product of a step in that iteration, or None."""
-    table = schema.products
-    query = select(table).where(table.c.campaign == campaign, table.c.iteration == iteration, table.c.step == step)
-    row = one(connection, query)
+    row = one(connection, _PRODUCT, campaign=campaign, iteration=iteration, step=step)
     return None if row is None else record_of(Product, row)
 
 
