@@ -31,7 +31,7 @@ from fieldcraft.flows.machinery.profiling import profiled, span
 from fieldcraft.flows.run import pause
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
-from fieldcraft.flows.steps.one_pass import Ref, directly, make_pass
+from fieldcraft.flows.steps.one_pass import Caller, Ref, directly, make_pass
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.physics.problems.branin import Branin
@@ -75,7 +75,7 @@ def ours(folder: Path, trials: int, dispatcher: str, *, prefect: bool) -> Cost:
     ledger = open_ledger(settings.ledger, create=True)
     created(ledger, campaign, Path("overhead.py"))
     ref = Ref(str(settings.home), "bench", ledger.acquire("bench").model_dump())
-    one_pass = partial(through_prefect, ref) if prefect else partial(make_pass, ref, directly)
+    one_pass = partial(make_pass, ref, as_tasks() if prefect else directly)
 
     def passes(until: Callable[[Any], bool]) -> float:
         """Passes until one is looked for; CPU seconds of waiting for simulations."""
@@ -88,25 +88,34 @@ def ours(folder: Path, trials: int, dispatcher: str, *, prefect: bool) -> Cost:
             waiting += time.process_time() - began
         return waiting
 
-    passes(lambda passed: passed.harvested > 0)
+    within(prefect)(lambda: passes(lambda passed: passed.harvested > 0))
     with profiled() as profile:
         began = time.process_time()
-        waiting = passes(lambda passed: passed.decision.finished is not None)
+        waiting = within(prefect)(lambda: passes(lambda passed: passed.decision.finished is not None))
         cpu, spent = time.process_time() - began - waiting, profile.data()
     waited = spent["parts"].pop("waiting", {"seconds": 0.0})["seconds"]
     parts = {name: part["seconds"] / trials for name, part in spent["parts"].items()}
     return Cost((spent["seconds"] - waited) / trials, cpu / trials, parts)
 
 
-def through_prefect(ref: Ref) -> Any:
-    """One pass as ``fieldcraft run`` makes it."""
-    from fieldcraft.flows.campaign import iterate
-    from fieldcraft.flows.steps.decide import Decision
-    from fieldcraft.flows.steps.one_pass import Passed
+def as_tasks() -> Caller:
+    """The caller that makes a task of Prefect's of each step, as ``fieldcraft run`` does."""
+    from fieldcraft.flows.campaign import through_prefect
 
-    with span("prefect"):
-        done = iterate(ref.name, ref.home, dict(ref.lease))
-    return Passed(**{**done, "decision": Decision(**done["decision"])})
+    return through_prefect
+
+
+def within(prefect: bool) -> Callable[[Callable[[], float]], float]:
+    """A call of a function in one flow of Prefect's, as ``fieldcraft run`` makes its passes, or a plain call."""
+    if not prefect:
+        return lambda function: function()
+    from fieldcraft.flows.campaign import in_one_flow
+
+    def call(function: Callable[[], float]) -> float:
+        with span("prefect"):
+            return in_one_flow("bench", function)
+
+    return call
 
 
 def rival(ask: Callable[[], tuple[Any, dict[str, float]]], tell: Callable[[Any, float], None], trials: int) -> Cost:
