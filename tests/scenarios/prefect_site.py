@@ -1,4 +1,7 @@
-"""A Prefect server with a process worker, as docs/operations.md sets them up, in one temporary folder."""
+"""A Prefect server with a process worker, as docs/operations.md sets them up, in one temporary folder.
+
+The worker's flow runs begin where imports are done (``warm_engine.py``), unless a deployment names another command.
+"""
 
 import os
 import shutil
@@ -16,12 +19,16 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import warm_start
 from prefect.workers.process import ProcessWorker
 
 from fieldcraft.storage.empty_databases import kept_of
 
 ROOT = Path(__file__).resolve().parents[2]
+WARM_ENGINE = ROOT / "tests" / "warm_engine.py"
 PASSWORD = "fieldcraft:of-this-test"
+# What keeps, deletes and acts on events, which nothing here asks for, is a fifth of a core.
+OF_EVENTS = ("CLEANUP_RECONCILER", "EVENT_LOGGER", "EVENT_PERSISTER", "REPOSSESSOR", "TRIGGERS")
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 PATIENCE_S = 300.0  # on a machine that others keep busy, too
 
@@ -135,7 +142,7 @@ def site(folder: Path, *, pool: str = "local", pages: bool = False, **more: str)
     """
     (folder / "prefect").mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "FIELDCRAFT"))}
-    environment |= _settings(folder, port := _free_port()) | more
+    environment |= _settings(folder, port := _free_port()) | {warm_start.NAMED: warm_start.served()} | more
     subprocess.run(
         [sys.executable, "-P", "-m", "fieldcraft.flows.machinery.prepare"],
         env=environment,
@@ -151,6 +158,7 @@ def site(folder: Path, *, pool: str = "local", pages: bool = False, **more: str)
         made = Site(folder / "runs", environment, api)
         until(lambda: _healthy(api), "the server to start")
         template = ProcessWorker.get_default_base_job_template()  # as ``prefect work-pool create`` sends it
+        template["variables"]["properties"]["command"]["default"] = f"{sys.executable} {WARM_ENGINE}"
         for name in ("local", "simulations", "gpu"):
             made.ask("/work_pools/", {"name": name, "type": "process", "base_job_template": template})
         done = made.command("prefect", "--no-prompt", "deploy", "--all")
@@ -201,6 +209,7 @@ def _settings(folder: Path, port: int) -> dict[str, str]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
+        **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in OF_EVENTS},
     }
 
 

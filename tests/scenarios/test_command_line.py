@@ -6,9 +6,11 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -19,7 +21,7 @@ from prefect_site import until
 
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.settings import settings_from
-from fieldcraft.storage.ledger import LeaseHeld, Ledger, LedgerBusy
+from fieldcraft.storage.ledger import LeaseHeld, Ledger
 from fieldcraft.storage.open_ledger import open_ledger
 
 HERE = Path(__file__).resolve().parent
@@ -109,8 +111,6 @@ def test_the_watch_would_have_seen_a_connection(tmp_path):
 
 
 def test_prefect_shows_a_run_with_all_its_steps(watched):
-    import sqlite3
-
     home, _, _ = watched
     with sqlite3.connect(home / "prefect" / "server" / "prefect.db") as connection:
         flows = connection.execute("SELECT name, state_type FROM flow_run").fetchall()
@@ -165,18 +165,30 @@ def test_a_server_killed_as_it_starts_a_run_that_is_stopped_and_a_clock_set_back
     assert ledger.pending() == () and left in ([], ["work"]), "of the training that was stopped"
 
 
-def stop(process: subprocess.Popen, home: Path) -> Ledger:
+def stop(process: subprocess.Popen | warm_start.Command, home: Path) -> Ledger:
     """Stop a run between two writes; it lives, so that nobody takes its campaign over unasked."""
     ledger = open_ledger(home / "ledger.sqlite")
     while True:
         process.send_signal(signal.SIGSTOP)
         until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, "it to be stopped")
+        if not writes(home):
+            break
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.02)
+    with pytest.raises(LeaseHeld, match=rf"'plate' is being worked on by pid {process.pid} .*--break-lease"):
+        ledger.acquire("plate")
+    return ledger
+
+
+def writes(home: Path) -> bool:
+    """Whether it was stopped amid a write, for which every other would wait."""
+    with closing(sqlite3.connect(home / "ledger.sqlite", timeout=0, isolation_level=None)) as connection:
         try:
-            with pytest.raises(LeaseHeld, match=rf"'plate' is being worked on by pid {process.pid} .*--break-lease"):
-                ledger.acquire("plate")
-            return ledger
-        except LedgerBusy:  # it was stopped amid a write, for which every other waits
-            process.send_signal(signal.SIGCONT)
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        connection.execute("ROLLBACK")
+        return False
 
 
 def served(process: subprocess.Popen) -> list[psutil.Process]:

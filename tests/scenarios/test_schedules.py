@@ -49,6 +49,8 @@ def prefect(tmp_path_factory):
             "local",
             "--param",
             "name=scheduled",
+            "--job-variable",
+            f"command={sys.executable} -m prefect.engine",
         )
         done = made.command("prefect", "--no-prompt", "deploy", *words, "--interval", "15")
         assert done.returncode == 0, done.stdout + done.stderr

@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import warm_start
 import xarray as xr
 from shelves import Bucket, Directory, bucket
 
@@ -45,14 +44,8 @@ def field(seed: int = 0, n: int = 6) -> xr.Dataset:
     )
 
 
-def child(*arguments: object, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", CHILD, *map(str, arguments)],
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def child(*arguments: object, **environment: str) -> warm_start.Command:
+    return warm_start.Command(["-c", CHILD, *map(str, arguments)], {**os.environ, **environment})
 
 
 def kill_at(point: str, *arguments: object) -> None:
