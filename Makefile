@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
 
 test: $(EXTRAS)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 quick: $(READY)
 	$(BIN)/fieldcraft compare studies/quick.yaml

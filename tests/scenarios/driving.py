@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,22 +17,20 @@ class Driver:
     def __init__(self, log: Path, cwd: Path | None = None) -> None:
         """Start it in a working directory; what it and its children complain of goes to the log."""
         self.log = log.open("w")
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", str(HERE / "driver.py")],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", warm_start.NAMED: warm_start.served()},
-            cwd=cwd,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.log,
-            text=True,
-        )
+        (asked, ask), (answer, answered) = os.pipe(), os.pipe()
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+        files = [asked, answered, self.log.fileno()]
+        self.process = warm_start.Warm(["-m", "scenarios.driver"], files, environment, str(cwd or Path.cwd()))
+        for given in (asked, answered):
+            os.close(given)
+        self.requests, self.answers = os.fdopen(ask, "w"), os.fdopen(answer)
 
     def run(self, file: Path, environment: Mapping[str, str], cwd: Path | None = None) -> int:
         """Run the campaign of a file until it ends or waits for a person; the exit status, negative for a signal."""
         request = {"file": str(file), "environment": dict(environment), "cwd": str(cwd or Path.cwd())}
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())["status"]
+        self.requests.write(json.dumps(request) + "\n")
+        self.requests.flush()
+        return json.loads(self.answers.readline())["status"]
 
     def said(self) -> str:
         """All it and its children have complained of."""
@@ -42,5 +38,7 @@ class Driver:
 
     def close(self) -> None:
         """Let it end."""
-        self.process.communicate()
+        self.requests.close()
+        self.process.wait()
+        self.answers.close()
         self.log.close()

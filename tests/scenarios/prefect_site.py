@@ -143,11 +143,8 @@ def site(folder: Path, *, pool: str = "local", pages: bool = False, **more: str)
     (folder / "prefect").mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "FIELDCRAFT"))}
     environment |= _settings(folder, port := _free_port()) | {warm_start.NAMED: warm_start.served()} | more
-    subprocess.run(
-        [sys.executable, "-P", "-m", "fieldcraft.flows.machinery.prepare"],
-        env=environment,
-        check=True,
-    )
+    if not kept_of("prefect").exists():
+        subprocess.run([sys.executable, "-P", "-m", "fieldcraft.flows.machinery.prepare"], env=environment, check=True)
     shutil.copy(kept_of("prefect"), folder / "prefect" / "prefect.db")  # as for a run: spares 18 s of migrations
     user, _, password = PASSWORD.partition(":")
     ui = () if pages else ("--no-ui",)

@@ -9,8 +9,6 @@ import json
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -198,13 +196,6 @@ def uninterrupted(folder, drivers):
         assert drive(driver, folder / "ended", FIELDCRAFT_POINTS_LOG=str(log), EXPORT_LATER="1") == 0
         points["new"], made["new"] = list(dict.fromkeys(log.read_text().split())), effects(log)
         log.unlink()
-        # MLflow's first migration takes seconds: every export begins with a migrated, empty store.
-        for home in (folder / "new", folder / "ended"):
-            (home / "mlflow").mkdir()
-        store = folder / "new" / "mlflow" / "mlflow.db"
-        migrate = [sys.executable, "-m", "mlflow", "db", "upgrade", f"sqlite:///{store}"]
-        subprocess.run(migrate, check=True, capture_output=True)
-        shutil.copy(store, folder / "ended" / "mlflow")
         copied(folder, "ended", "reference")
         assert drive(driver, folder / "reference", FIELDCRAFT_POINTS_LOG=str(log)) == 0
         points["ended"], made["ended"] = list(dict.fromkeys(log.read_text().split())), effects(log)
