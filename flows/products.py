@@ -4,12 +4,12 @@ A payload is JSON whose digest is kept, so a payload that was once written never
 the order in which they are written. A field with a default is one that an earlier version did not write.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Product
+from fieldcraft.storage.records import Product, digest_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -103,6 +103,26 @@ class Recommendation:
     constraints: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """The results that a model was trained on: all that counted when the latest of them had been recorded.
+
+    Args:
+        count: Number of results, one for each trial.
+        until: Greatest id of a result of the campaign at that time, whether or not it counted.
+        digest: Digest of the ids of the results, sorted.
+    """
+
+    count: int
+    until: int
+    digest: str
+
+    @classmethod
+    def of(cls, counting: Collection[int], until: int) -> "Seen":
+        """What names results by their ids."""
+        return cls(len(counting), until, digest_of(sorted(counting)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trained:
     """The step ``train``: a model, whose checkpoint the product refers to.
@@ -110,9 +130,10 @@ class Trained:
     Args:
         surrogate: Kind and options of the surrogate.
         data_digest: Digest of the training data.
-        trials: Ids of the trials in the training data.
-        results: Ids of the results in the training data; None in versions without corrections, where each trial had one
-            result.
+        seen: The results in the training data; None in versions that listed them.
+        trials: Ids of the trials in the training data, of a version that listed them.
+        results: Ids of the results in the training data, of a version that listed them; None in versions without
+            corrections, where each trial had one result.
         failed: Infeasible designs in the training data, by trial; None in versions without constraints.
         collocation: Digest of the collocation points; None for none.
         metrics: Metrics of the fit.
@@ -127,7 +148,8 @@ class Trained:
 
     surrogate: Mapping[str, Any] | None
     data_digest: str | None = None
-    trials: Sequence[str]
+    seen: Seen | None = None
+    trials: Sequence[str] = ()
     results: Sequence[int] | None = None
     failed: Mapping[str, Mapping[str, Any]] | None = None
     collocation: str | None = None
@@ -148,8 +170,11 @@ class Trained:
             KeyError: it lacks a field that every version writes.
         """
         told = product.payload
-        trained, recommended = told.get("trained"), told.get("recommended")
+        trained, recommended, seen = told.get("trained"), told.get("recommended"), told.get("seen")
+        if seen is None and "trials" not in told:
+            raise KeyError("trials")
         made = {
+            "seen": None if seen is None else _of(Seen, seen),
             "trained": None if trained is None else _of(Training, trained),
             "recommended": None if recommended is None else _of(Recommendation, recommended),
         }
@@ -157,8 +182,15 @@ class Trained:
 
     def payload(self) -> dict[str, Any]:
         """The payload of this record."""
-        parts = {"trained": self.trained, "recommended": self.recommended}
-        return _data(self) | {name: None if part is None else _data(part) for name, part in parts.items()}
+        parts = {"seen": self.seen, "trained": self.trained, "recommended": self.recommended}
+        told = _data(self) | {name: None if part is None else _data(part) for name, part in parts.items()}
+        listed = {"trials", "results"} if self.seen is not None else {"seen"}
+        return {name: value for name, value in told.items() if name not in listed}
+
+    @property
+    def count(self) -> int:
+        """Number of trials in the training data."""
+        return len(self.trials) if self.seen is None else self.seen.count
 
 
 @dataclass(frozen=True)

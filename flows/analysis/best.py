@@ -109,7 +109,7 @@ def _recommended(trained: Product | None, trials: Sequence[Trial | TrialSummary]
     return Recommended(
         trial,
         trained.iteration,
-        len(model.trials),
+        model.count,
         said.mean,
         said.sd,
         said.feasible,

@@ -157,14 +157,12 @@ def gather(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> Mate
 
 
 def _model(ledger: Ledger, campaign: str, iteration: int) -> Model:
-    """One model; its whole record, which names all its trials, is not kept in memory."""
+    """One model; its whole record is not kept in memory."""
     product = ledger.product(campaign, iteration, "train")
     assert product is not None  # the ledger has just named it, and never loses one
     made, reference = Trained.of(product), product.reference
     checkpoint = None if reference is None else reference.digest
-    return Model(
-        iteration, len(made.trials), made.seconds, (product.digest, made.data_digest, made.collocation, checkpoint)
-    )
+    return Model(iteration, made.count, made.seconds, (product.digest, made.data_digest, made.collocation, checkpoint))
 
 
 def _by_trial(trials: Sequence[Trial], records: Iterable[Of]) -> dict[str, tuple[Of, ...]]:

@@ -9,7 +9,7 @@ from fieldcraft.flows.results.as_run import design_sent, run_design
 from fieldcraft.flows.results.record import CheckedMeasurement, kept, persistently
 from fieldcraft.flows.text import remark
 from fieldcraft.flows.wiring.context import Site
-from fieldcraft.flows.wiring.observations import standing
+from fieldcraft.flows.wiring.observations import learnt_by, standing
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Product, Result, Trial, TrialState
 
@@ -106,10 +106,11 @@ def _counting(ledger: Ledger, trial_id: str) -> tuple[Trial, Result]:
 
 
 def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
+    results = ledger.results(trial.id)
     models = {
         product.iteration: product.digest
         for product in ledger.products(trial.campaign)
-        if product.step == "train" and _saw(product, old)
+        if product.step == "train" and _saw(product, old, results)
     }
     proposals = [
         other.id
@@ -119,10 +120,13 @@ def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
     return Corrected(trial.id, new.id, old.id, trial.outputs, models, tuple(proposals))
 
 
-def _saw(product: Product, old: Result) -> bool:
-    """True if a model was trained on a result. In versions without corrections a trial had one result."""
+def _saw(product: Product, old: Result, results: Sequence[Result]) -> bool:
+    """True if a model was trained on one of a trial's results. In versions without corrections a trial had one."""
     model = Trained.of(product)
-    return old.trial in model.trials if model.results is None else old.id in model.results
+    if model.seen is None and model.results is None:
+        return old.trial in model.trials
+    learnt = learnt_by(model, results).get(old.trial)
+    return learnt is not None and learnt.id == old.id
 
 
 def corrected_text(done: Corrected, outputs: str) -> str:

@@ -17,7 +17,7 @@ from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.machinery.stopwatch import Clock
-from fieldcraft.flows.products import Trained, Training
+from fieldcraft.flows.products import Seen, Trained, Training
 from fieldcraft.flows.rules.final_model import give_up, subject
 from fieldcraft.flows.steps.collocate import points_of
 from fieldcraft.flows.steps.leases import trainer_held
@@ -29,7 +29,7 @@ from fieldcraft.flows.wiring.observations import as_read, infeasible, observatio
 from fieldcraft.flows.wiring.tensors import as_dataset, as_state
 from fieldcraft.storage.fields import FieldError, load_group, save_group
 from fieldcraft.storage.ledger import LedgerError
-from fieldcraft.storage.records import FieldRef, Product, Result, TrialSummary
+from fieldcraft.storage.records import FieldRef, Product, TrialSummary
 
 if TYPE_CHECKING:
     import torch
@@ -49,13 +49,13 @@ class Lesson:
     Args:
         data: The data in the surrogate's form.
         trials: The trials with outputs, with their designs as run, by number.
-        results: The results with these outputs, in the same order.
+        seen: The results with these outputs.
         failed: Infeasible trials, by number.
     """
 
     data: "Observations"
     trials: Sequence[TrialSummary]
-    results: Sequence[Result]
+    seen: Seen
     failed: Sequence[TrialSummary]
 
 
@@ -148,10 +148,12 @@ def train_outside(home: str, name: str, iteration: int, data_digest: str, who: s
 
 def lesson_of(site: Site, iteration: int) -> Lesson:
     """Training data of an iteration's model, from the ledger's present state."""
-    results, trials = standing(site.ledger.campaign_results(site.name)), site.ledger.summaries(site.name)
-    seen, failed = as_read(trials, results), infeasible(trials)
-    data = observations(site.campaign, seen, points_of(site, iteration), [trial.actual for trial in failed])
-    return Lesson(data, seen, [results[trial.id] for trial in seen], failed)
+    results, trials = site.ledger.campaign_results(site.name), site.ledger.summaries(site.name)
+    counting = standing(results)
+    learnt, failed = as_read(trials, counting), infeasible(trials)
+    data = observations(site.campaign, learnt, points_of(site, iteration), [trial.actual for trial in failed])
+    until = max((result.id for result in results), default=0)
+    return Lesson(data, learnt, Seen.of([counting[trial.id].id for trial in learnt], until), failed)
 
 
 def _here(site: Site, iteration: int, lesson: Lesson, fallback: str | None) -> Product:
@@ -181,7 +183,7 @@ class _Model:
         product = site.ledger.note(site.name, self.iteration, "train", self.made.payload(), self.reference)
         self.unfinished.forget()
         told = {"metrics": self.made.metrics, "seconds": self.made.seconds}
-        tell("trained", iteration=self.iteration, trials=len(self.made.trials), **told)
+        tell("trained", iteration=self.iteration, trials=self.made.count, **told)
         return product
 
 
@@ -198,11 +200,11 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
     collocation = site.ledger.product(site.name, iteration, "collocate")
     points = collocation.reference if collocation else None
     surrogate, trained = site.campaign.spec.algorithm.surrogate, _trained(trainer, computing)
+    spent = clock.passed
     made = Trained(
         surrogate=surrogate.model_dump(mode="json") if surrogate else None,
         data_digest=data.digest,
-        trials=[result.trial for result in lesson.results],
-        results=[result.id for result in lesson.results],
+        seen=lesson.seen,
         failed={trial.id: dict(trial.actual) for trial in lesson.failed},
         collocation=points.digest if points else None,
         metrics={name: float(value) for name, value in posterior.metrics.items()},
@@ -217,7 +219,8 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
             site.campaign.objective.constraints,
             exact=not noisy_constraints(site.campaign.data, people=site.campaign.dispatcher.by_people),
         ),
-        **clock.passed,
+        seconds=spent["seconds"],
+        cpu_seconds=spent["cpu_seconds"],
     )
     return _Model(iteration, made, reference, partial)
 

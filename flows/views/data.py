@@ -197,7 +197,7 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
     model = ledger.product(trial.campaign, origin.model.iteration, "train") if origin.model else None
     points = ledger.product(trial.campaign, origin.model.iteration, "collocate") if origin.model else None
     lineage["model"] = model and _model(model, checkpoint_path, runs)
-    lineage["data"] = model and _data(origin, model)
+    lineage["data"] = model and _data(origin, model, ledger)
     lineage["collocation"] = points and _points(points)
     lineage["seed"] = {"seed": origin.seed, "address": [origin.iteration, origin.slot]}
     environment = Trained.of(model).environment if model else campaign.environment
@@ -232,13 +232,20 @@ def ranked(scores: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(scores.items(), key=lambda item: -item[1]))
 
 
-def _data(origin: Origin, model: Product) -> dict[str, Any]:
+def _data(origin: Origin, model: Product, ledger: Ledger) -> dict[str, Any]:
     """Training data of a model; models of the first version do not record the results of their trials."""
     made = Trained.of(model)
+    if made.seen is None:
+        results = None if made.results is None else list(made.results)
+        return {"digest": origin.data_digest, "trials": list(made.trials), "results": results}
+    from fieldcraft.flows.wiring.observations import learnt_by
+
+    numbers = {trial.id: trial.number for trial in ledger.summaries(model.campaign)}
+    learnt = sorted(learnt_by(made, ledger.campaign_results(model.campaign)).values(), key=lambda r: numbers[r.trial])
     return {
         "digest": origin.data_digest,
-        "trials": list(made.trials),
-        "results": None if made.results is None else list(made.results),
+        "trials": [result.trial for result in learnt],
+        "results": [result.id for result in learnt],
     }
 
 

@@ -9,7 +9,7 @@ from fieldcraft.flows.analysis.feasibility import is_infeasible
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.equations import physics_at
-from fieldcraft.storage.records import Product, Result, Trial, TrialState, TrialSummary
+from fieldcraft.storage.records import Product, Result, Trial, TrialState, TrialSummary, digest_of
 
 if TYPE_CHECKING:
     from fieldcraft.models.observations import Observations
@@ -42,18 +42,29 @@ def _with(trial: T, result: Result) -> T:
 def seen_by(product: Product, trials: Sequence[T], results: Iterable[Result]) -> list[T]:
     """Trials that a trained model saw, with the results that it saw, even if they were corrected since."""
     model = Trained.of(product)
-    if model.results is None:
+    if model.seen is None and model.results is None:
         named = set(model.trials)
         return [trial for trial in trials if trial.id in named]
-    seen = set(model.results)
-    return as_read(trials, {result.trial: result for result in results if result.id in seen})
+    return as_read(trials, learnt_by(model, results))
+
+
+def learnt_by(model: Trained, results: Iterable[Result]) -> dict[str, Result]:
+    """The results of a campaign that a model was trained on, by trial; not for versions without corrections."""
+    if model.seen is None:
+        listed = set(model.results or ())
+        return {result.trial: result for result in results if result.id in listed}
+    then = standing(result for result in results if result.id <= model.seen.until)
+    return {trial: result for trial, result in then.items() if result.verdict != "retraction"}
 
 
 def saw_all(product: Product, trials: Sequence[Trial | TrialSummary], counting: Collection[int]) -> bool:
     """True if a trained model saw every result that counts now (``Ledger.standing``) and every infeasible design."""
     model = Trained.of(product)
-    known, failed = set(model.results or ()), set(model.failed or ())
-    return known == set(counting) and failed == {trial.id for trial in trials if is_infeasible(trial)}
+    if set(model.failed or ()) != {trial.id for trial in trials if is_infeasible(trial)}:
+        return False
+    if model.seen is None:
+        return set(model.results or ()) == set(counting)
+    return model.seen.digest == digest_of(sorted(counting))
 
 
 def data_of(

@@ -17,7 +17,7 @@ FIRST = {  # as the first version noted a model
     "environment": {"commit": "c"},
     "seconds": 1.5,
 }
-TODAY = {
+LISTED = {  # as versions did that listed all trials
     "surrogate": {"kind": "exact_gp"},
     "data_digest": "d",
     "trials": ["small-0001"],
@@ -40,6 +40,12 @@ TODAY = {
     "seconds": 1.5,
     "cpu_seconds": 1.25,
 }
+SEEN = {
+    "surrogate": {"kind": "exact_gp"},
+    "data_digest": "d",
+    "seen": {"count": 1, "until": 3, "digest": "f"},
+    **{name: told for name, told in LISTED.items() if name not in ("surrogate", "data_digest", "trials", "results")},
+}
 
 
 def product(payload, step="train"):
@@ -51,8 +57,9 @@ def product(payload, step="train"):
     [
         (Collocated, "collocate", {"scheme": "sobol", "points": 64}),
         (Acquired, "acquire", {"designs": 2, "seconds": 0.5, "cpu_seconds": 0.25}),
-        (Trained, "train", TODAY),
-        (Trained, "train", TODAY | {"recommended": None, "surrogate": None}),
+        (Trained, "train", LISTED),
+        (Trained, "train", LISTED | {"recommended": None, "surrogate": None}),
+        (Trained, "train", SEEN),
     ],
 )
 def test_what_is_noted_is_what_was_read_to_the_byte(record, step, payload):
@@ -60,7 +67,7 @@ def test_what_is_noted_is_what_was_read_to_the_byte(record, step, payload):
 
 
 def test_the_parts_of_a_model_are_records_too():
-    model = Trained.of(product(TODAY))
+    model = Trained.of(product(LISTED))
     assert model.trained == Training(by="pass", host="h", device="cpu", threads=2, fallback=None)
     assert isinstance(model.recommended, Recommendation) and model.recommended.constraints["c1"]["sd"] == 0.25
 
@@ -78,10 +85,10 @@ def test_a_recommendation_of_before_constraints_is_of_a_feasible_design():
 
 
 def test_what_a_later_version_notes_besides_is_left_alone():
-    assert Trained.of(product({**TODAY, "mood": "good"})) == Trained.of(product(TODAY))
+    assert Trained.of(product({**LISTED, "mood": "good"})) == Trained.of(product(LISTED))
 
 
 @pytest.mark.parametrize("name", ["surrogate", "trials", "metrics", "environment", "seconds"])
 def test_a_model_that_lacks_what_every_version_notes_is_no_model(name):
     with pytest.raises(KeyError, match=name):
-        Trained.of(product({key: value for key, value in TODAY.items() if key != name}))
+        Trained.of(product({key: value for key, value in LISTED.items() if key != name}))

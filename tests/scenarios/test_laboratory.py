@@ -19,8 +19,10 @@ import pytest
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.jobs.dispatcher import NotSent
+from fieldcraft.flows.products import Trained
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
+from fieldcraft.flows.wiring.observations import learnt_by
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
 
@@ -150,7 +152,8 @@ def test_a_campaign_goes_through_a_laboratory(tmp_path, laboratory):
     assert "COMPLETED" in say("record", "bench-0002", "--value", "value=12.5", "--ran", "x1=7.5", "--sd", "value=0.5")
 
     assert one_pass().proposed == 2
-    assert ledger().product("bench", 1, "train").payload["trials"] == ["bench-0001", "bench-0002"]
+    learnt = learnt_by(Trained.of(ledger().product("bench", 1, "train")), ledger().campaign_results("bench"))
+    assert sorted(learnt) == ["bench-0001", "bench-0002"]
     corrected = json.loads(say("correct", "bench-0001", "--value", "value=3.15", "--reason", "a decimal", "--json"))
     assert list(corrected["models"]) == ["1"]
     assert corrected["proposals"] == ["bench-0003", "bench-0004"]

@@ -15,6 +15,7 @@ from fieldcraft.flows.analysis.best import best_data, best_of
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.machinery.progress import listening
 from fieldcraft.flows.notices.deliver import text_of
+from fieldcraft.flows.products import Trained
 from fieldcraft.flows.views.outcome import Ran
 from fieldcraft.flows.views.summary import summary_data, summary_text
 from fieldcraft.flows.views.text import status_text
@@ -44,7 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 def trained(ledger: Ledger) -> list[tuple[int, int]]:
     """Iteration of each model, and how many trials it saw."""
     models = [product for product in ledger.products("small") if product.step == "train"]
-    return [(model.iteration, len(model.payload["trials"])) for model in models]
+    return [(model.iteration, Trained.of(model).count) for model in models]
 
 
 def checkpoint(ledger: Ledger, iteration: int) -> str:

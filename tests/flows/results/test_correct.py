@@ -6,11 +6,12 @@ import pytest
 from bench import Bench, bench
 
 from fieldcraft.flows.files.tables import Measurement
+from fieldcraft.flows.products import Seen, Trained
 from fieldcraft.flows.results.correct import correct, retract
 from fieldcraft.flows.results.record import check_correction
 from fieldcraft.flows.steps import acquire, decide, train
 from fieldcraft.flows.wiring.context import Site, site_of
-from fieldcraft.flows.wiring.observations import observations, seen_by
+from fieldcraft.flows.wiring.observations import learnt_by, observations, seen_by
 
 CAMPAIGN = """\
 name: bench
@@ -72,8 +73,14 @@ def test_the_next_model_learns_what_counts_where_it_was_really_run(tmp_path, mon
     new = correct(site, check_correction(site, reading), "ana", "misread")
     retract(site, "bench-0003", "ana", "spilt")
     second = train.train(site, 2)
-    assert second.payload["trials"] == ["bench-0001", "bench-0002"]
-    assert second.payload["results"] == [made.ledger.results("bench-0001")[0].id, new.result]
+    results = made.ledger.campaign_results("bench")
+    learnt = learnt_by(Trained.of(second), results)
+    assert {trial: result.id for trial, result in learnt.items()} == {
+        "bench-0001": made.ledger.results("bench-0001")[0].id,
+        "bench-0002": new.result,
+    }
+    assert Trained.of(second).seen == Seen.of([result.id for result in learnt.values()], results[-1].id)
+    assert not {"trials", "results"} & second.payload.keys(), "a model names a count and a digest, and not every trial"
     seen = seen_by(second, site.ledger.trials("bench"), site.ledger.campaign_results("bench"))
     data = observations(site.campaign, seen, None)
     assert data.digest == second.payload["data_digest"] != first.payload["data_digest"]

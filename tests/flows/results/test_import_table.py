@@ -7,7 +7,9 @@ import pytest
 from bench import OVEN_CAMPAIGN, Bench, bench
 from small import SMALL
 
+from fieldcraft.flows.products import Seen, Trained
 from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.wiring.observations import seen_by
 from fieldcraft.storage.records import TrialState
 
 DATA = """\
@@ -141,8 +143,12 @@ def test_a_campaign_with_enough_data_begins_with_its_model(tmp_path, monkeypatch
     trial = made.ledger.trials("small")[-1]
     product = made.ledger.product("small", trial.iteration, "train")
     assert trial.origin.kind == "model"
-    assert product.payload["trials"] == ["small-0001", "small-0002"]
-    assert product.payload["results"] == [result.id for result in made.ledger.campaign_results("small")]
+    results = made.ledger.campaign_results("small")
+    assert Trained.of(product).seen == Seen.of([result.id for result in results], results[-1].id)
+    assert [trial.id for trial in seen_by(product, made.ledger.trials("small"), results)] == [
+        "small-0001",
+        "small-0002",
+    ]
 
 
 def test_a_campaign_that_has_ended_takes_no_data(finished):
