@@ -165,24 +165,22 @@ def _iterate(ledger: Any, fields: Any, campaign: Any, iteration: int, q: int, rn
 
 
 def _model(ledger: Any, name: str, iteration: int, reference: Any) -> Any:
+    from fieldcraft.flows.products import Recommendation, Seen, Trained
     from fieldcraft.storage.records import digest_of
 
-    seen = range(1, iteration * BATCH + 1)
-    payload = {
-        "surrogate": {"kind": "ignorant"},
-        "data_digest": digest_of(iteration),
-        "trials": [f"{name}-{n:04d}" for n in seen],
-        "results": list(seen),
-        "failed": {},
-        "collocation": None,
-        "metrics": {},
-        "remarks": {},
-        "curve": [{"step": n, "loss": 1.0 / (1 + n)} for n in range(100)],
-        "environment": {"commit": "none"},
-        "recommended": {"trial": f"{name}-0001", "mean": 1.0, "sd": 0.1},
-        "seconds": 1.0,
-    }
-    return ledger.note(name, iteration, "train", payload, reference)
+    trials = iteration * BATCH
+    made = Trained(
+        surrogate={"kind": "ignorant"},
+        data_digest=digest_of(iteration),
+        seen=Seen.of(range(1, trials + 1), trials),
+        failed={},
+        metrics={},
+        curve=[{"step": n, "loss": 1.0 / (1 + n)} for n in range(100)],
+        environment={"commit": "none"},
+        recommended=Recommendation(f"{name}-0001", 1.0, 0.1),
+        seconds=1.0,
+    )
+    return ledger.note(name, iteration, "train", made.payload(), reference)
 
 
 def _run(ledger: Any, fields: Any, campaign: Any, trial: Any, states: Any) -> None:
