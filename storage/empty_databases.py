@@ -40,7 +40,9 @@ def copied(source: Path, target: Path) -> None:
     """Copy a database that no process writes, atomically."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.copyfile(source, draft)
-    with suppress(FileExistsError):  # another process was faster, and may be using its own
-        os.link(draft, target)
-    draft.unlink()
+    try:
+        shutil.copyfile(source, draft)
+        with suppress(FileExistsError):  # another process was faster, and may be using its own
+            os.link(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -302,7 +302,7 @@ def test_a_command_that_meets_a_row_that_cannot_be_read_names_it_in_one_line(fin
     ("sql", "words"),
     [
         ("UPDATE trials SET origin = replace(origin, '\"kind\"', '\"kinb\"') WHERE number = 1", ("status",)),
-        ("UPDATE products SET payload = replace(payload, '\"trials\"', '\"trialt\"')", ("report", "small", "--html")),
+        ("UPDATE products SET payload = replace(payload, '\"seen\"', '\"seem\"')", ("report", "small", "--html")),
         ("UPDATE campaigns SET environment = replace(environment, '\"outputs\"', '\"outputt\"')", ("status",)),
     ],
 )

@@ -37,7 +37,7 @@ def test_the_files_are_to_the_byte_those_that_zarr_writes(values):
 
 
 def test_minus_zero_and_nan_are_kept_to_the_bit():
-    for values in (np.array([-0.0, 0.0]), np.array([np.nan]), np.array(-0.0), np.zeros(3)):
+    for values in (np.array([-0.0, 0.0]), np.array([np.nan]), np.array(-0.0), np.zeros(3), np.array(complex(0, -0.0))):
         content = Content.of(xr.Dataset({"u": (("x",)[: values.ndim], values)}))
         assert read(encoded(content))["u"].tobytes() == values.tobytes()
 
