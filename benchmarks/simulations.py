@@ -69,17 +69,21 @@ def as_job(local: Local, request: Mapping[str, Any]) -> float:
     outcome = local.poll(handle)
     if not isinstance(outcome, Finished):
         raise SystemExit(f"the simulation did not end well: {outcome}")
-    time.sleep(0.3)  # until its process has been waited for
+    psutil.wait_procs(simulating())  # what it took counts with its parent from then on
     with no_server():
         local.forget(key)
     return spent() - before
 
 
+def simulating() -> list[psutil.Process]:
+    """The processes of jobs, forked or begun."""
+    servers = [psutil.Process(server.child.pid) for server in forks._servers]
+    begun = [child for child in psutil.Process().children() if child not in servers]
+    return [*begun, *(child for server in servers for child in server.children())]
+
+
 def spent() -> float:
     """CPU seconds of the jobs that have ended, and of the server that forked some of them."""
-    for child in psutil.Process().children():  # an interpreter counts once it has been waited for
-        if child.status() == psutil.STATUS_ZOMBIE:
-            os.waitpid(child.pid, 0)
     mine = psutil.Process().cpu_times()
     servers = [psutil.Process(server.child.pid).cpu_times() for server in forks._servers]
     return sum(

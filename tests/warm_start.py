@@ -2,8 +2,8 @@
 
 ``python warm_start.py`` imports, and then forks for whoever asks: a process of its own in a session of its own, with
 the words, environment, folder and open files that it is given, which ends as any other Python does. It costs 0.1 s of
-CPU time, where a fresh interpreter takes 2 s for the server of simulations and 4 s for a pass. Prefect and MLflow,
-which read the environment as they are imported, are left to those who need them.
+CPU time, where a fresh interpreter takes 2 s for the server of simulations and 4 s for a pass. Prefect and MLflow read
+the environment as they are imported, so each process imports them itself.
 """
 
 import atexit

@@ -52,6 +52,13 @@ def test_an_array_of_several_chunks_is_left_to_zarr(monkeypatch, tmp_path):
     assert there.pop("manifest.json") and there == files
 
 
+def test_minus_zero_is_kept_in_arrays_of_several_chunks_too(monkeypatch):
+    monkeypatch.setattr(encoding, "CHUNK_BYTES", 64)
+    values = np.full((10, 4), complex(0, -0.0))
+    files = encoded(Content.of(xr.Dataset({"u": (("x", "y"), values)})))
+    assert sum("/c/" in name for name in files) == 10 and read(files)["u"].tobytes() == values.tobytes()
+
+
 def test_fields_of_one_form_have_their_own_values_and_attributes(tmp_path):
     for number, unit in enumerate(("K", "K", "m")):
         content = Content.of(xr.Dataset({"u": ("x", np.full(3, float(number)), {"units": unit})}, attrs={"n": number}))
