@@ -4,6 +4,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := $(VENV)/.extras
 
+# Bytecode is kept, whatever the environment says: tests begin hundreds of interpreters.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test quick shown guards browser gpu chaos check clean
 
 demo: $(READY)

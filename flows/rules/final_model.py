@@ -1,10 +1,14 @@
 """Records that the final model of a campaign with noisy results could not be trained; the campaign still ends."""
 
+from typing import TYPE_CHECKING
+
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.text import one_line
-from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import digest_of
+
+if TYPE_CHECKING:
+    from fieldcraft.flows.wiring.context import Site
 
 FAILED = "last training failed"  # the notice's event
 _LONGEST = 500  # characters of the reason that are kept
@@ -15,7 +19,7 @@ def subject(ledger: Ledger, name: str) -> str:
     return f"last training {digest_of(sorted(ledger.standing(name).values()))[:16]}"
 
 
-def give_up(site: Site, iteration: int, of: str, reason: str) -> None:
+def give_up(site: "Site", iteration: int, of: str, reason: str) -> None:
     """Record that the final model of a ``subject`` could not be trained, and why, as a notice."""
     said = {"iteration": iteration, "reason": one_line(reason)[:_LONGEST]}
     site.ledger.notify(site.name, FAILED, of, said)

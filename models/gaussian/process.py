@@ -5,15 +5,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from botorch.exceptions.warnings import InputDataWarning
-from botorch.models import SingleTaskGP
-from botorch.models.utils.gpytorch_modules import (
-    get_covar_module_with_dim_scaled_prior,
-    get_gaussian_likelihood_with_lognormal_prior,
-)
 from torch import Tensor
 
 from fieldcraft.models.feasibility.constrained import about_objective
@@ -24,6 +19,9 @@ from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel
 from fieldcraft.models.numerics.milestones import telling
 from fieldcraft.models.observations import Array, Scaling
 from fieldcraft.models.surrogate import Function, MomentsWithSlopes, Posterior
+
+if TYPE_CHECKING:
+    from botorch.models import SingleTaskGP
 
 _CONSTANT, _SCALES = "mean_module.raw_constant", "covar_module.raw_lengthscale"
 _NOISE = "likelihood.noise_covar.raw_noise"
@@ -198,7 +196,7 @@ class ExactPosterior:
         return self.fit.X.shape[1]
 
     @cached_property
-    def model(self) -> SingleTaskGP:
+    def model(self) -> "SingleTaskGP":
         """BoTorch's model of it in the unit cube: its inputs are (X + 1) / 2. Its parameters stay fixed."""
         model = build(self.fit.kernel, self.fit.X, self.fit.targets, self.fit.noise)
         with torch.no_grad():
@@ -309,8 +307,15 @@ def _path(posterior: ExactPosterior, rng: np.random.Generator) -> Function:
     return lambda X: constant + prior(X) + posterior.kernel(X, fit.X) @ weights
 
 
-def build(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None) -> SingleTaskGP:
+def build(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None) -> "SingleTaskGP":
     """A SingleTaskGP at its priors' modes, on X (n, d) and targets (n,), with known noise variance or None."""
+    from botorch.exceptions.warnings import InputDataWarning
+    from botorch.models import SingleTaskGP
+    from botorch.models.utils.gpytorch_modules import (
+        get_covar_module_with_dim_scaled_prior,
+        get_gaussian_likelihood_with_lognormal_prior,
+    )
+
     covariance = get_covar_module_with_dim_scaled_prior(ard_num_dims=X.shape[1], use_rbf_kernel=kernel == "rbf")
     if kernel != "rbf":
         covariance.nu = SMOOTHNESS[kernel]

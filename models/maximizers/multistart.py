@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from botorch.optim.batched_lbfgs_b import fmin_l_bfgs_b_batched
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
@@ -164,6 +163,8 @@ class Multistart:
 
         Each ends when an iteration gains less than ``accuracy``, relative to its value.
         """
+        from botorch.optim.batched_lbfgs_b import fmin_l_bfgs_b_batched
+
         free, (low, high), losses = ~place.fixed, place.space.bounds, place.scaled_losses(starts)
 
         def of_free(moved: Array, batch_indices: list[int]) -> tuple[Array, Array]:
