@@ -7,6 +7,7 @@ import select
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
+@cache
 def _parser() -> argparse.ArgumentParser:
     shared = _Parser(add_help=False)
     shared.add_argument("--json", action="store_true", help="print JSON")

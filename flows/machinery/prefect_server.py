@@ -134,19 +134,20 @@ class Server:
         import httpx
 
         url, began, slow = os.environ["PREFECT_API_URL"], time.monotonic(), False
-        while time.monotonic() < began + (START_S if self.child or slow else _REFUSED_S) and (
-            self.child is None or self.child.poll() is None
-        ):
-            try:
-                found = httpx.get(f"{url}/health", timeout=_LOOK_S, auth=self._auth())
-                if found.status_code == 200:
-                    return
-                slow = slow or found.status_code >= 500
-            except httpx.ReadTimeout:
-                slow = True
-            except httpx.HTTPError:
-                pass
-            time.sleep(0.05)
+        with httpx.Client(timeout=_LOOK_S, auth=self._auth()) as client:  # one: it reads all certificates
+            while time.monotonic() < began + (START_S if self.child or slow else _REFUSED_S) and (
+                self.child is None or self.child.poll() is None
+            ):
+                try:
+                    found = client.get(f"{url}/health")
+                    if found.status_code == 200:
+                        return
+                    slow = slow or found.status_code >= 500
+                except httpx.ReadTimeout:
+                    slow = True
+                except httpx.HTTPError:
+                    pass
+                time.sleep(0.05)
         if self.child is not None and self.child.poll() is not None:
             raise self._ended("before it answered")
         if self.child is not None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -160,11 +160,9 @@ def made_of(
     options = {key: value for key, value in component.items() if key != "kind"}
     if taken := sorted(given.keys() & options.keys()):
         raise InputError(f"{where}.{taken[0]}: unknown key {taken[0]!r}. Remove it.")
-    if "__pydantic_config__" not in vars(cls):
-        cls.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
     try:
         with at(where), asked(cls, "be made of these options"):
-            made = TypeAdapter(cls).validate_python({**given, **options})
+            made = _strict(cls).validate_python({**given, **options})
     except ValidationError as error:
         names = [*beside, *(name for name in _fields(cls) if name not in given)]
         known = {**given, **options}
@@ -175,6 +173,15 @@ def made_of(
     if faults:
         raise InputError(*faults)
     return made
+
+
+def _strict(cls: type[Any]) -> TypeAdapter[Any]:
+    """A maker of instances that refuses unknown keys, NaN and infinity; a class keeps its own."""
+    if "__fieldcraft_made_by__" not in vars(cls):
+        if "__pydantic_config__" not in vars(cls):
+            cls.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+        cls.__fieldcraft_made_by__ = TypeAdapter(cls)
+    return cast("TypeAdapter[Any]", vars(cls)["__fieldcraft_made_by__"])
 
 
 def _class(group: str, kind: object, plugins: Sequence[Path], where: str, also: Collection[str]) -> type[Any]:
