@@ -119,7 +119,7 @@ class Seen:
 
     @classmethod
     def of(cls, counting: Collection[int], until: int) -> "Seen":
-        """What names results by their ids."""
+        """The name of results, from their ids."""
         return cls(len(counting), until, digest_of(sorted(counting)))
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,7 +29,7 @@ ONLY_IN = {
     "prefect": ("flows/",),
     "distributed": ("flows/",),
     "mlflow": ("storage/trackers/",),
-    "zarr": ("storage/field_store/encoding.py", "storage/field_store/opened.py"),
+    "zarr": ("storage/field_store/decoding.py", "storage/field_store/encoding.py"),
     "sqlalchemy": ("storage/ledgers/",),
     "yaml": ("flows/",),
     "ax": ("models/rivals/",),
@@ -349,3 +350,12 @@ def test_every_public_name_is_what_a_type_checker_is_told_and_costs_nothing_befo
     assert told == fieldcraft.HOMES and len(told) > 30
     assert all(getattr(fieldcraft, name).__name__ == name for name in told if name != "Design")
     assert not loaded_after("import fieldcraft", tmp_path) & {"numpy", "torch", "xarray"}
+
+
+def test_every_test_file_is_run_or_has_a_target_of_its_own():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    run = [ROOT / place for place in (*settings["testpaths"], "tests/browser", "tests/gpu")]
+    files = set((ROOT / "tests").rglob("test_*.py"))
+    assert len(files) > 200 and not {file for file in files if not any(file.is_relative_to(place) for place in run)}
+    names = Counter(file.name for file in files)
+    assert not [name for name, n in names.items() if n > 1], "of two files of one name pytest runs one"

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldcraft.storage.field_store.content import Content
-from fieldcraft.storage.field_store.opened import GROUP
 from fieldcraft.storage.field_store.staging import seal, write_sealed
 
 if TYPE_CHECKING:
     import zarr
     from zarr.storage import MemoryStore
 
+GROUP, DESCRIPTION = "field.zarr", "zarr.json"
+"""Folder of the group, and file that describes an array or a group."""
 CHUNK_BYTES = 64 * 2**20
 """Most bytes of a chunk, far below the 2 GiB that one Blosc buffer can hold."""
 _LEVEL = 5
@@ -45,33 +46,40 @@ def _whole(content: Content) -> bool:
 
 
 def _files(content: Content) -> dict[str, bytes]:
-    """The files that zarr writes of arrays of one chunk each, in a fraction of its time.
-
-    Zarr itself writes what describes them, once for all fields of one form.
-    """
+    """The files that zarr writes of arrays of one chunk each, in a fraction of its time."""
     from numcodecs import blosc
 
-    arrays = {name: (dims, a.dtype.name, a.shape, attrs) for name, (dims, a, attrs) in content.variables.items()}
-    made = dict(_described(json.dumps([arrays, content.attrs])))
-    for name, (_, values, _) in content.variables.items():
+    made = {DESCRIPTION: _filled(_described(), attributes=content.attrs)}
+    for name, (dims, values, attrs) in content.variables.items():
+        chunks = {"name": "regular", "configuration": {"chunk_shape": _chunks(values.shape, values.itemsize)}}
+        of_its_own = {"shape": values.shape, "chunk_grid": chunks, "attributes": attrs}
+        of_its_own |= {"dimension_names": dims} if dims else {}
+        made[f"{name}/{DESCRIPTION}"] = _filled(_described(values.dtype.name, values.ndim), **of_its_own)
         if values.size:
-            chunk = "/".join((name, "c", *("0" for _ in values.shape)))
             little = values.astype(values.dtype.newbyteorder("<"), copy=False)
-            made[chunk] = blosc.compress(little, b"zstd", _LEVEL, blosc.SHUFFLE)
+            made[f"{name}/{only_chunk(values.ndim)}"] = blosc.compress(little, b"zstd", _LEVEL, blosc.SHUFFLE)
     return made
 
 
+def only_chunk(ndim: int) -> str:
+    """File of an array's first chunk, in the array's folder."""
+    return "/".join(("c", *("0" for _ in range(ndim))))
+
+
+def _filled(described: str, **own: Any) -> bytes:
+    return json.dumps(json.loads(described) | own, indent=2).encode()
+
+
 @lru_cache(maxsize=256)
-def _described(form: str) -> tuple[tuple[str, bytes], ...]:
-    """The files that describe a group and its arrays."""
-    arrays, attrs = json.loads(form)
+def _described(dtype: str | None = None, ndim: int = 0) -> str:
+    """The file by which zarr describes an array of one element, or a group where no type is given."""
 
     def describe(store: MemoryStore) -> None:
-        group = _group(store, attrs)
-        for name, (dims, dtype, shape, own) in arrays.items():
-            _array(group, name, dims, np.dtype(dtype), tuple(shape), own)
+        group = _group(store, {})
+        if dtype is not None:
+            _array(group, "one", [f"x{axis}" for axis in range(ndim)], np.dtype(dtype), (1,) * ndim, {})
 
-    return tuple(_by_zarr(describe).items())
+    return _by_zarr(describe)[DESCRIPTION if dtype is None else f"one/{DESCRIPTION}"].decode()
 
 
 def _by_zarr(write: Callable[[MemoryStore], None]) -> dict[str, bytes]:

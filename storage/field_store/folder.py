@@ -31,8 +31,8 @@ class Folder(Protocol):
     def check_sizes(self, manifest: Manifest) -> None:
         """Raise ``FieldDamaged`` for the first listed file that is missing or of another length."""
 
-    def source(self, manifest: Manifest, names: Collection[str]) -> Path | Mapping[str, bytes]:
-        """Return these files, after each was verified against its checksum: their directory, or their contents.
+    def contents(self, manifest: Manifest, names: Collection[str]) -> Mapping[str, bytes]:
+        """Contents of these files by name, each verified against its checksum.
 
         Raises:
             FieldDamaged: One is missing, truncated or altered.
@@ -65,13 +65,12 @@ class LocalFolder(Folder):
         staging.check_sizes(self.path, manifest)
 
     @override
-    def source(self, manifest: Manifest, names: Collection[str]) -> Path:
-        staging.check_sums(self.path, manifest, names)
-        return self.path
+    def contents(self, manifest: Manifest, names: Collection[str]) -> Mapping[str, bytes]:
+        return staging.contents(self.path, manifest, names)
 
     @override
     def check_all(self, manifest: Manifest) -> None:
-        staging.check_sums(self.path, manifest, manifest.files)
+        staging.check_sums(self.path, manifest)
         staging.check_extra(self.path, manifest)
 
 

@@ -27,7 +27,16 @@ from fieldcraft.storage.field_store.content import Content
 from fieldcraft.storage.field_store.encoding import encoded
 from fieldcraft.storage.field_store.folder import Folder, is_sound
 from fieldcraft.storage.field_store.objects import Objects
-from fieldcraft.storage.field_store.staging import MANIFEST, STAGING, Manifest, damaged, parsed, sealed
+from fieldcraft.storage.field_store.staging import (
+    MANIFEST,
+    STAGING,
+    Manifest,
+    damaged,
+    parsed,
+    require_size,
+    require_sound,
+    sealed,
+)
 from fieldcraft.storage.field_store.store import FieldStore
 from fieldcraft.storage.processes import boot, is_alive, start_time
 from fieldcraft.storage.records import FieldRef
@@ -75,30 +84,27 @@ class ObjectFolder(Folder):
         for name, expected in manifest.files.items():
             if name not in found:
                 raise damaged(self.url, name, "is missing")
-            if found[name] != expected.size:
-                problem = f"has {found[name]} bytes instead of {expected.size} (truncated or altered)"
-                raise damaged(self.url, name, problem)
+            require_size(self.url, name, found[name], expected)
 
     def sizes(self, manifest: Manifest) -> dict[str, int]:
         """Sizes in bytes of the objects of the writer whose field it is, by name."""
         return self.objects.sizes(f"{self.url}/{manifest.folder}")
 
     @override
-    def source(self, manifest: Manifest, names: Collection[str]) -> Mapping[str, bytes]:
+    def contents(self, manifest: Manifest, names: Collection[str]) -> Mapping[str, bytes]:
         found = {}
         for name in names:
             content = self.objects.get(f"{self.url}/{manifest.folder}/{name}")
             if content is None:
                 raise damaged(self.url, name, "is missing")
-            if hashlib.sha256(content).hexdigest() != manifest.files[name].sha256:
-                raise damaged(self.url, name, "does not have the checksum of the manifest (altered)")
+            require_sound(self.url, name, content, manifest.files[name])
             found[name] = content
         return found
 
     @override
     def check_all(self, manifest: Manifest) -> None:
         self.check_sizes(manifest)
-        self.source(manifest, manifest.files)
+        self.contents(manifest, manifest.files)
         if extra := sorted(self.sizes(manifest).keys() - manifest.files.keys()):
             raise damaged(self.url, extra[0], "is not in the manifest")
 

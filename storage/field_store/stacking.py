@@ -61,7 +61,7 @@ def stacked(fields: Mapping[str, Opened]) -> xr.Dataset:
         attrs = _shared([dict(member.arrays[name].attrs) for member in members])
         found[name] = xr.Variable(("trial", *first.dims(name)), data, attrs)
     dataset = first.dataset(found).assign_coords(trial=np.array(trials, dtype=object))
-    dataset.attrs = _shared([dict(member.group.attrs) for member in members])
+    dataset.attrs = _shared([dict(member.attrs) for member in members])
     dataset.attrs.pop("coordinates", None)
     return dataset
 

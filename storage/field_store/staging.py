@@ -195,16 +195,39 @@ def check_sizes(path: Path, manifest: Manifest) -> None:
             size = (path / name).stat().st_size
         except OSError as error:
             raise damaged(path, name, "is missing") from error
-        if size != expected.size:
-            raise damaged(path, name, f"has {size} bytes instead of {expected.size} (truncated or altered)")
+        require_size(path, name, size, expected)
 
 
-def check_sums(path: Path, manifest: Manifest, names: Collection[str]) -> None:
-    """Raise ``FieldDamaged`` for the first of the files ``names`` whose checksum differs."""
+def check_sums(path: Path, manifest: Manifest) -> None:
+    """Raise ``FieldDamaged`` for the first listed file whose checksum differs."""
     check_sizes(path, manifest)
+    for name in manifest.files:
+        contents(path, manifest, [name])
+
+
+def contents(path: Path, manifest: Manifest, names: Collection[str]) -> dict[str, bytes]:
+    """Contents of the files ``names``; raises ``FieldDamaged`` for the first whose checksum differs."""
+    found = {}
     for name in names:
-        if _sha256(path / name) != manifest.files[name].sha256:
-            raise damaged(path, name, "does not have the checksum of the manifest (altered)")
+        try:
+            found[name] = (path / name).read_bytes()
+        except OSError as error:
+            raise damaged(path, name, "is missing") from error
+        require_sound(path, name, found[name], manifest.files[name])
+    return found
+
+
+def require_sound(place: Path | str, name: str, content: bytes, expected: StoredFile) -> None:
+    """Raise ``FieldDamaged`` unless the content of a file is the listed one."""
+    require_size(place, name, len(content), expected)
+    if hashlib.sha256(content).hexdigest() != expected.sha256:
+        raise damaged(place, name, "does not have the checksum of the manifest (altered)")
+
+
+def require_size(place: Path | str, name: str, size: int, expected: StoredFile) -> None:
+    """Raise ``FieldDamaged`` unless the length of a file in bytes is the listed one."""
+    if size != expected.size:
+        raise damaged(place, name, f"has {size} bytes instead of {expected.size} (truncated or altered)")
 
 
 def check_extra(path: Path, manifest: Manifest) -> None:
@@ -217,7 +240,7 @@ def check_extra(path: Path, manifest: Manifest) -> None:
 def check_all(path: Path, digest: str) -> Manifest:
     """Manifest of a published directory, after all files were verified against it; else raises ``FieldDamaged``."""
     manifest = read_manifest(path, digest)
-    check_sums(path, manifest, manifest.files)
+    check_sums(path, manifest)
     check_extra(path, manifest)
     return manifest
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fieldcraft.storage.field_store.content import Content
+from fieldcraft.storage.field_store.encoding import GROUP
 from fieldcraft.storage.field_store.folder import Folder, LocalFolder, is_sound
-from fieldcraft.storage.field_store.opened import GROUP, Opened, load
+from fieldcraft.storage.field_store.opened import Opened, load
 from fieldcraft.storage.field_store.stacking import stacked
 from fieldcraft.storage.field_store.staging import FieldDamaged, FieldError, damaged, disk, staged
 from fieldcraft.storage.records import FieldRef

@@ -12,6 +12,8 @@ from fieldcraft.storage.field_store import encoding
 from fieldcraft.storage.field_store.content import DTYPES, Content
 from fieldcraft.storage.field_store.encoding import _by_zarr, _write, encoded, write
 
+ATTRIBUTES = {"solver": "direct", "of": {"é\u2028": [1, 2.5, None, True, '"\\\n']}, "none": [], "empty": {}}
+
 
 def by_zarr(content: Content) -> dict[str, bytes]:
     return {f"field.zarr/{name}": text for name, text in _by_zarr(lambda store: _write(store, content)).items()}
@@ -32,7 +34,7 @@ def read(files: dict[str, bytes]) -> dict[str, np.ndarray]:
 )
 def test_the_files_are_to_the_byte_those_that_zarr_writes(values):
     dims = tuple("xyz"[: values.ndim])
-    content = Content.of(xr.Dataset({"u": (dims, values, {"units": "K"}), "v": ((), 2.5)}, attrs={"solver": "direct"}))
+    content = Content.of(xr.Dataset({"u": (dims, values, {"units": "K"}), "v": ((), 2.5)}, attrs=ATTRIBUTES))
     assert encoded(content) == by_zarr(content)
 
 
