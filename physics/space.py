@@ -331,7 +331,13 @@ class SearchSpace:
                 return f"change it; with {name} = {value:.15g}, for one, it would be kept"
         return "change it"
 
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.names)
+
     def _check_names(self, design: Design) -> None:
+        if design.keys() == self._known:
+            return
         for name in design:
             self._variable(name)
         missing = [name for name in self.names if name not in design]
