@@ -49,12 +49,12 @@ def _files(content: Content) -> dict[str, bytes]:
     """The files that zarr writes of arrays of one chunk each, in a fraction of its time."""
     from numcodecs import blosc
 
-    made = {DESCRIPTION: _filled(_described(), attributes=content.attrs)}
+    made = {DESCRIPTION: _description(None, 0, json.dumps({"attributes": content.attrs}))}
     for name, (dims, values, attrs) in content.variables.items():
         chunks = {"name": "regular", "configuration": {"chunk_shape": _chunks(values.shape, values.itemsize)}}
         of_its_own = {"shape": values.shape, "chunk_grid": chunks, "attributes": attrs}
         of_its_own |= {"dimension_names": dims} if dims else {}
-        made[f"{name}/{DESCRIPTION}"] = _filled(_described(values.dtype.name, values.ndim), **of_its_own)
+        made[f"{name}/{DESCRIPTION}"] = _description(values.dtype.name, values.ndim, json.dumps(of_its_own))
         if values.size:
             little = values.astype(values.dtype.newbyteorder("<"), copy=False)
             made[f"{name}/{only_chunk(values.ndim)}"] = blosc.compress(little, b"zstd", _LEVEL, blosc.SHUFFLE)
@@ -66,13 +66,15 @@ def only_chunk(ndim: int) -> str:
     return "/".join(("c", *("0" for _ in range(ndim))))
 
 
-def _filled(described: str, **own: Any) -> bytes:
-    return json.dumps(json.loads(described) | own, indent=2).encode()
+@lru_cache(maxsize=1024)
+def _description(dtype: str | None, ndim: int, own: str) -> bytes:
+    """The file that describes an array, or a group where no type is given; what is ``own`` to it, as JSON."""
+    return json.dumps(json.loads(_described(dtype, ndim)) | json.loads(own), indent=2).encode()
 
 
 @lru_cache(maxsize=256)
-def _described(dtype: str | None = None, ndim: int = 0) -> str:
-    """The file by which zarr describes an array of one element, or a group where no type is given."""
+def _described(dtype: str | None, ndim: int) -> str:
+    """The file by which zarr describes an array of one element, or a group."""
 
     def describe(store: MemoryStore) -> None:
         group = _group(store, {})
