@@ -1,6 +1,7 @@
 """The command ``fieldcraft``. Every command takes ``--json``; an error is one line and exits with 2."""
 
 import argparse
+import gc
 import os
 import re
 import select
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         interrupted; 141 when the reader of the output has closed its end of the pipe.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    gc.set_threshold(200_000, 20, 100)  # what is imported is a million objects, and hardly any garbage
     warnings.filterwarnings("ignore", "`torch.jit.script`")  # of gpytorch's own use of it, which no user can change
     try:
         code = _done(words, "--json" in words)

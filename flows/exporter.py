@@ -1,9 +1,11 @@
 """The process that exports a run to MLflow meanwhile: ``python -m fieldcraft.flows.exporter HOME NAME``."""
 
+import gc
 import os
 
 if __name__ == "__main__":
     os.nice(10)  # the campaign comes first, before the imports below, too
+    gc.set_threshold(200_000, 20, 100)  # as the command that started it (``flows.cli``)
 
 import select
 import sys

@@ -7,6 +7,7 @@ the pipe to its parent closes (even if the parent was killed).
 """
 
 import asyncio
+import gc
 import logging
 import os
 import secrets
@@ -265,6 +266,7 @@ def migrated(database: Path) -> None:
 
 
 def _serve() -> None:
+    gc.set_threshold(200_000, 20, 100)  # as the command that started it (``flows.cli``)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)

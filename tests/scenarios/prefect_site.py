@@ -30,6 +30,8 @@ PASSWORD = "fieldcraft:of-this-test"
 # What keeps, deletes and acts on events, which nothing here asks for, is a fifth of a core.
 OF_EVENTS = ("CLEANUP_RECONCILER", "EVENT_LOGGER", "EVENT_PERSISTER", "REPOSSESSOR", "TRIGGERS")
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+# No connection is kept: the server closes idle ones, perhaps just as the next request is sent on it.
+_UNKEPT = httpx.Limits(max_keepalive_connections=0)
 PATIENCE_S = 300.0  # on a machine that others keep busy, too
 
 
@@ -149,7 +151,7 @@ def site(folder: Path, *, pool: str = "local", pages: bool = False, **more: str)
     user, _, password = PASSWORD.partition(":")
     ui = () if pages else ("--no-ui",)
     with (
-        httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=(user, password), timeout=20) as api,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=(user, password), timeout=20, limits=_UNKEPT) as api,
         _process(folder, environment, "server", "start", "--host", "127.0.0.1", "--port", str(port), *ui),
     ):
         made = Site(folder / "runs", environment, api)

@@ -136,7 +136,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
                 )
                 assert made.returncode == 0, made.stderr
                 user, password = environment["PREFECT_API_AUTH_STRING"].split(":", 1)
-                with httpx.Client(base_url=environment["PREFECT_API_URL"], auth=(user, password), timeout=30) as api:
+                url, limits = environment["PREFECT_API_URL"], httpx.Limits(max_keepalive_connections=0)
+                with httpx.Client(base_url=url, auth=(user, password), timeout=30, limits=limits) as api:
                     yield Deployed(
                         api,
                         environment,
