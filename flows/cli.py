@@ -1,7 +1,6 @@
 """The command ``fieldcraft``. Every command takes ``--json``; an error is one line and exits with 2."""
 
 import argparse
-import gc
 import os
 import re
 import select
@@ -25,6 +24,7 @@ from fieldcraft.flows.commands import (
 )
 from fieldcraft.flows.commands.shared import Command, complain, doubt, wait_for_people
 from fieldcraft.flows.errors import FieldcraftError, InputError, Unfinished
+from fieldcraft.flows.machinery.collecting import seldom
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.text import QUOTED, quoted, shown, suggestion
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         interrupted; 141 when the reader of the output has closed its end of the pipe.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    gc.set_threshold(200_000, 20, 100)  # what is imported is a million objects, and hardly any garbage
+    seldom()
     warnings.filterwarnings("ignore", "`torch.jit.script`")  # of gpytorch's own use of it, which no user can change
     try:
         code = _done(words, "--json" in words)

@@ -1,11 +1,12 @@
 """The process that exports a run to MLflow meanwhile: ``python -m fieldcraft.flows.exporter HOME NAME``."""
 
-import gc
 import os
+
+from fieldcraft.flows.machinery.collecting import as_usual, seldom
 
 if __name__ == "__main__":
     os.nice(10)  # the campaign comes first, before the imports below, too
-    gc.set_threshold(200_000, 20, 100)  # as the command that started it (``flows.cli``)
+    seldom()
 
 import select
 import sys
@@ -39,4 +40,5 @@ def _follow(settings: Settings, name: str) -> int:
 
 
 if __name__ == "__main__":
+    as_usual()
     raise SystemExit(_follow(settings_from(home=Path(sys.argv[1])), sys.argv[2]))

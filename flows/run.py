@@ -8,6 +8,7 @@ from pathlib import Path
 from fieldcraft.flows.errors import Unfinished
 from fieldcraft.flows.files.yaml_data import read_page
 from fieldcraft.flows.identity import ACTOR, AUTOMATIC
+from fieldcraft.flows.machinery.collecting import as_usual
 from fieldcraft.flows.machinery.prefect_server import Server, one_client, without_heartbeats
 from fieldcraft.flows.machinery.profiling import span
 from fieldcraft.flows.machinery.progress import Listener, listening, tell
@@ -65,6 +66,7 @@ def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) ->
         from fieldcraft.flows.campaign import in_one_flow, through_prefect
 
         server.ready()
+    as_usual()
     ref = Ref(str(campaign.settings.home), campaign.name, lease.model_dump())
 
     def some() -> Passed:

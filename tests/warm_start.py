@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from fieldcraft.flows.jobs import forks
+from fieldcraft.flows.machinery.collecting import as_usual, seldom
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORTED = (
@@ -159,8 +160,10 @@ def served() -> str:
 
 def _serve() -> dict[str, Any] | None:
     """Answer until standard input ends; in a child that is to run something, what that is."""
+    seldom()
     for name in IMPORTED:
         importlib.import_module(name)
+    as_usual()
     os.environ[NAMED] = name = f"fieldcraft-{os.getpid()}-{secrets.token_hex(8)}"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"\0{name}")

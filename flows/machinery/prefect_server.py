@@ -7,7 +7,6 @@ the pipe to its parent closes (even if the parent was killed).
 """
 
 import asyncio
-import gc
 import logging
 import os
 import secrets
@@ -22,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.machinery.collecting import as_usual, seldom
 from fieldcraft.storage.empty_databases import provide
 
 _UNUSED_SERVICES = (
@@ -266,7 +266,7 @@ def migrated(database: Path) -> None:
 
 
 def _serve() -> None:
-    gc.set_threshold(200_000, 20, 100)  # as the command that started it (``flows.cli``)
+    seldom()
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
@@ -274,6 +274,7 @@ def _serve() -> None:
     from prefect.server.api.server import create_app
 
     app = create_app()  # takes as long as the imports; it writes nothing before it serves
+    as_usual()
     if not os.read(0, 1):
         return  # the parent found something wrong and left
 

@@ -24,6 +24,7 @@ from typing import IO, Any, ParamSpec, TypeVar
 
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.jobs.job_folder import write_json
+from fieldcraft.flows.machinery.collecting import as_usual, seldom
 from fieldcraft.flows.run import awaited, pause
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
@@ -170,6 +171,7 @@ def _speaker(descriptor: int) -> Tell:
 
 def main() -> None:
     """Run cells until the input ends."""
+    seldom()
     tell = _speaker(os.dup(1))
     os.dup2(2, 1)
     orders = _orders(sys.stdin)
@@ -180,6 +182,7 @@ def main() -> None:
     torch.set_num_threads(1)
     meter = Meter()
     run = _flow(meter, tell)
+    as_usual()
     tell({"ready": True})
     with without_heartbeats():
         while True:
