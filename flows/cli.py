@@ -67,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         interrupted; 141 when the reader of the output has closed its end of the pipe.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    seldom()
+    if arguments is None:  # the process is this command's
+        seldom()
     warnings.filterwarnings("ignore", "`torch.jit.script`")  # of gpytorch's own use of it, which no user can change
     try:
         code = _done(words, "--json" in words)

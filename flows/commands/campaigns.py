@@ -107,8 +107,10 @@ def _iterate(options: argparse.Namespace, settings: Settings) -> int:
     with closing(Server(settings.home / "prefect")) as server, held_lease as lease:
         server.begin()
         from fieldcraft.flows.campaign import iterate
+        from fieldcraft.flows.machinery.collecting import as_usual
 
         server.ready()
+        as_usual()
         with server.answering(), without_heartbeats(), listening(display):
             passed = iterate(options.name, str(settings.home), lease.model_dump())
     decision = passed["decision"]

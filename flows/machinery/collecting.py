@@ -6,7 +6,7 @@ _USUAL = gc.get_threshold()
 
 
 def seldom() -> None:
-    """Collect seldom from now on, until ``as_usual``: imports take a quarter less time."""
+    """Collect seldom from now on: imports take a quarter less time. What makes passes calls ``as_usual`` before."""
     gc.set_threshold(200_000, 20, 100)
 
 

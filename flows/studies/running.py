@@ -12,6 +12,7 @@ import numpy as np
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.identity import acting
 from fieldcraft.flows.jobs.job_folder import write_json
+from fieldcraft.flows.machinery.collecting import as_usual
 from fieldcraft.flows.machinery.prefect_server import Server
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import parse
@@ -170,6 +171,7 @@ class Study:
         with closing(Server(self.folder.path / "prefect")) as server:
             server.begin()
             server.ready()
+            as_usual()
             return WorkerPool(self.folder, lock, self.parallel, budget).work(cells, listen)
 
     def _limit_reached(self) -> str:

@@ -10,11 +10,18 @@ from typing import Any
 import numpy as np
 import warm_start
 import xarray as xr
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 from shelves import Bucket, Directory, bucket
 
+from fieldcraft.storage.field_store.content import DTYPES
 from fieldcraft.storage.records import FieldRef
 
 Shelf = Directory | Bucket
+# Arrays of every type that a field may hold, of few values.
+ARRAYS = arrays.arrays(
+    st.sampled_from(sorted(DTYPES)).map(np.dtype), arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+)
 _names = count()
 
 

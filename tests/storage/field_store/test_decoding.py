@@ -7,13 +7,12 @@ import pytest
 import xarray as xr
 import zarr
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
+from stores import ARRAYS
 from zarr.codecs import BytesCodec, GzipCodec
 from zarr.storage import MemoryStore
 
 from fieldcraft.storage.field_store import decoding
-from fieldcraft.storage.field_store.content import DTYPES, Content
+from fieldcraft.storage.field_store.content import Content
 from fieldcraft.storage.field_store.decoding import Described, decoded
 from fieldcraft.storage.field_store.encoding import encoded
 
@@ -42,12 +41,7 @@ def by_zarr(values: np.ndarray, **how) -> dict[str, bytes]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    arrays.arrays(
-        st.sampled_from(sorted(DTYPES)).map(np.dtype),
-        arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
-    )
-)
+@given(ARRAYS)
 def test_every_array_comes_back_bit_for_bit_and_can_be_written_to(values):
     dims = tuple("xyz"[: values.ndim])
     files = files_of(Content.of(xr.Dataset({"u": (dims, values, {"units": "K"})})))

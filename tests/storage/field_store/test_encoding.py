@@ -4,12 +4,11 @@ import numpy as np
 import xarray as xr
 import zarr
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
+from stores import ARRAYS
 from zarr.storage import MemoryStore
 
 from fieldcraft.storage.field_store import encoding
-from fieldcraft.storage.field_store.content import DTYPES, Content
+from fieldcraft.storage.field_store.content import Content
 from fieldcraft.storage.field_store.encoding import _by_zarr, _write, encoded, write
 
 ATTRIBUTES = {"solver": "direct", "of": {"é\u2028": [1, 2.5, None, True, '"\\\n']}, "none": [], "empty": {}}
@@ -26,12 +25,7 @@ def read(files: dict[str, bytes]) -> dict[str, np.ndarray]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    arrays.arrays(
-        st.sampled_from(sorted(DTYPES)).map(np.dtype),
-        arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
-    )
-)
+@given(ARRAYS)
 def test_the_files_are_to_the_byte_those_that_zarr_writes(values):
     dims = tuple("xyz"[: values.ndim])
     content = Content.of(xr.Dataset({"u": (dims, values, {"units": "K"}), "v": ((), 2.5)}, attrs=ATTRIBUTES))
