@@ -251,6 +251,16 @@ class Result(Record):
     created: float
 
 
+class ResultSummary(NamedTuple):
+    """A result in brief, for telling which one counts and what it says. Its fields are those of ``Result``."""
+
+    id: int
+    trial: str
+    outputs: Mapping[str, float]
+    ran: Mapping[str, Level] | None
+    verdict: Verdict
+
+
 class Approval(Record):
     """Permission to run one revision of a trial, a stated number of times."""
 

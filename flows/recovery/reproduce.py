@@ -32,7 +32,7 @@ def remade(site: Site, product: Product) -> "xr.Dataset":
 
 def _trained(site: Site, product: Product) -> "xr.Dataset":
     name, iteration = site.name, product.iteration
-    seen = seen_by(product, site.ledger.trials(name), site.ledger.campaign_results(name))
+    seen = seen_by(product, site.ledger.summaries(name), site.ledger.result_summaries(name))
     data = data_of(site.campaign, product, seen, points_of(site, iteration))
     if data.digest != (saw := Trained.of(product).data_digest):
         raise ValueError(f"it saw the data {saw}, and the ledger has {data.digest} now")

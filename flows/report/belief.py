@@ -119,7 +119,7 @@ def believed(site: Site, best: Trial | TrialSummary, wanted: tuple[str, ...] = (
 
 def _restored(site: Site, product: Product) -> "tuple[Posterior, Observations]":
     assert product.reference is not None  # looked at by believed
-    seen = seen_by(product, site.ledger.summaries(site.name), site.ledger.campaign_results(site.name))
+    seen = seen_by(product, site.ledger.summaries(site.name), site.ledger.result_summaries(site.name))
     data = data_of(site.campaign, product, seen, points_of(site, product.iteration))
     return site.campaign.algorithm.restore(data, as_state(site.fields.read(product.reference))), data
 

@@ -18,15 +18,14 @@ def stop_reason(site: Site, known: Sequence[TrialSummary] | None = None) -> str 
         site: The campaign.
         known: All its trials, in brief; read from the ledger if left out and a rule is set.
     """
-    if not site.campaign.spec.stop.model_dump(exclude_none=True):
+    stop = site.campaign.spec.stop
+    if not stop.model_dump(exclude_none=True):
         return None
     trials = site.ledger.summaries(site.name) if known is None else known
-    return (
-        _target(site, trials)
-        or _no_improvement(site, trials)
-        or _failure_rate(site, trials)
-        or _certified_gap(site, trials)
-    )
+    if (reason := _target(site, trials)) is not None:
+        return reason
+    settled = _settled(site, trials) if stop.no_improvement is not None or stop.failure_rate is not None else []
+    return _no_improvement(site, trials, settled) or _failure_rate(site, settled) or _certified_gap(site, trials)
 
 
 def nothing_to_learn_from(campaign: Campaign, trials: Sequence[TrialSummary]) -> str | None:
@@ -59,7 +58,7 @@ def _target(site: Site, trials: Sequence[TrialSummary]) -> str | None:
     return f"target: a result of {best:g} reached {target:g}"
 
 
-def _no_improvement(site: Site, trials: Sequence[TrialSummary]) -> str | None:
+def _no_improvement(site: Site, trials: Sequence[TrialSummary], settled: Sequence[TrialSummary]) -> str | None:
     """Count the campaign's own completed trials since the best feasible result, in order of completion.
 
     Trials whose result was retracted do not count.
@@ -70,7 +69,7 @@ def _no_improvement(site: Site, trials: Sequence[TrialSummary]) -> str | None:
     objective = site.campaign.objective
     imported = [trial for trial in successful(trials) if trial.imported]
     sign, best, since = (1 if objective.maximize else -1), objective.best(imported), 0
-    for trial in _settled(site, trials):
+    for trial in settled:
         if trial.state is not TrialState.COMPLETED or _retracted(trial):
             continue
         value = objective.best([trial])
@@ -83,7 +82,7 @@ def _no_improvement(site: Site, trials: Sequence[TrialSummary]) -> str | None:
     return f"no improvement: {since} completed trials in a row were no better than the best result of {best:g}"
 
 
-def _failure_rate(site: Site, trials: Sequence[TrialSummary]) -> str | None:
+def _failure_rate(site: Site, settled: Sequence[TrialSummary]) -> str | None:
     """Count failures among the last settled trials.
 
     A trial that a person cancelled counts as neither failure nor success. A trial that is retried automatically is not
@@ -93,8 +92,7 @@ def _failure_rate(site: Site, trials: Sequence[TrialSummary]) -> str | None:
     if rule is None:
         return None
     again = {retry.trial.id for retry in retries(site.ledger, site.campaign.spec.dispatcher, site.name)}
-    settled = [trial for trial in _settled(site, trials) if trial.id not in again]
-    judged = [trial for trial in settled if _failed(trial) or trial.state is TrialState.COMPLETED]
+    judged = [t for t in settled if t.id not in again and (_failed(t) or t.state is TrialState.COMPLETED)]
     last = judged[-rule.over :]
     failed = sum(_failed(trial) for trial in last)
     if len(last) < rule.over or failed <= rule.above * rule.over:

@@ -59,7 +59,7 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     product = site.ledger.product(site.name, iteration, "train")
     assert product is not None and product.reference is not None  # the pass trains before it acquires
     campaign, trials = site.campaign, site.ledger.summaries(site.name)
-    seen = seen_by(product, trials, site.ledger.campaign_results(site.name))
+    seen = seen_by(product, trials, site.ledger.result_summaries(site.name))
     data = data_of(campaign, product, seen, points_of(site, iteration))
     state = as_state(site.fields.read(product.reference))
     pending = _unseen(campaign.space, trials, seen)
@@ -111,7 +111,7 @@ def _proven(certificate: "maximizer.Certificate", base: Origin, gain: float | No
 def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]]:
     """Designs (q, d) of the campaign's rival, which predicts nothing, with their origins."""
     campaign, trials = site.campaign, site.ledger.summaries(site.name)
-    seen = as_read(trials, standing(site.ledger.campaign_results(site.name)))
+    seen = as_read(trials, standing(site.ledger.result_summaries(site.name)))
     data = observations(campaign, seen, None, [trial.actual for trial in infeasible(trials)])
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
     X = campaign.algorithm.suggest(data, _unseen(campaign.space, trials, seen), campaign.space, q, rng)

@@ -148,7 +148,7 @@ def train_outside(home: str, name: str, iteration: int, data_digest: str, who: s
 
 def lesson_of(site: Site, iteration: int) -> Lesson:
     """Training data of an iteration's model, from the ledger's present state."""
-    results, trials = site.ledger.campaign_results(site.name), site.ledger.summaries(site.name)
+    results, trials = site.ledger.result_summaries(site.name), site.ledger.summaries(site.name)
     counting = standing(results)
     learnt, failed = as_read(trials, counting), infeasible(trials)
     data = observations(site.campaign, learnt, points_of(site, iteration), [trial.actual for trial in failed])

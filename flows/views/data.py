@@ -241,7 +241,7 @@ def _data(origin: Origin, model: Product, ledger: Ledger) -> dict[str, Any]:
     from fieldcraft.flows.wiring.observations import learnt_by
 
     numbers = {trial.id: trial.number for trial in ledger.summaries(model.campaign)}
-    learnt = sorted(learnt_by(made, ledger.campaign_results(model.campaign)).values(), key=lambda r: numbers[r.trial])
+    learnt = sorted(learnt_by(made, ledger.result_summaries(model.campaign)).values(), key=lambda r: numbers[r.trial])
     return {
         "digest": origin.data_digest,
         "trials": [result.trial for result in learnt],

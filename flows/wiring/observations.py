@@ -9,12 +9,13 @@ from fieldcraft.flows.analysis.feasibility import is_infeasible
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.equations import physics_at
-from fieldcraft.storage.records import Product, Result, Trial, TrialState, TrialSummary, digest_of
+from fieldcraft.storage.records import Product, Result, ResultSummary, Trial, TrialState, TrialSummary, digest_of
 
 if TYPE_CHECKING:
     from fieldcraft.models.observations import Observations
 
 T = TypeVar("T", Trial, TrialSummary)
+R = TypeVar("R", Result, ResultSummary)
 
 
 def successful(trials: Sequence[T]) -> list[T]:
@@ -22,24 +23,22 @@ def successful(trials: Sequence[T]) -> list[T]:
     return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs is not None]
 
 
-def standing(results: Iterable[Result]) -> dict[str, Result]:
+def standing(results: Iterable[R]) -> dict[str, R]:
     """The result that counts for each trial, by trial id: the last accepted one, or the retraction after it."""
     return {result.trial: result for result in results if result.verdict in ("accepted", "retraction")}
 
 
-def as_read(trials: Sequence[T], results: Mapping[str, Result]) -> list[T]:
+def as_read(trials: Sequence[TrialSummary], results: Mapping[str, ResultSummary]) -> list[TrialSummary]:
     """Trials with the outputs of these results, by number; a trial without a result, or retracted, is left out."""
     read = [(trial, results[trial.id]) for trial in trials if trial.id in results]
-    return [_with(trial, result) for trial, result in read if result.verdict != "retraction"]
+    return [
+        trial._replace(outputs=result.outputs, ran=result.ran)
+        for trial, result in read
+        if result.verdict != "retraction"
+    ]
 
 
-def _with(trial: T, result: Result) -> T:
-    if isinstance(trial, TrialSummary):
-        return trial._replace(outputs=result.outputs, ran=result.ran)
-    return trial.model_copy(update={"outputs": result.outputs, "field": result.field, "ran": result.ran})
-
-
-def seen_by(product: Product, trials: Sequence[T], results: Iterable[Result]) -> list[T]:
+def seen_by(product: Product, trials: Sequence[TrialSummary], results: Iterable[ResultSummary]) -> list[TrialSummary]:
     """Trials that a trained model saw, with the results that it saw, even if they were corrected since."""
     model = Trained.of(product)
     if model.seen is None and model.results is None:
@@ -48,7 +47,7 @@ def seen_by(product: Product, trials: Sequence[T], results: Iterable[Result]) ->
     return as_read(trials, learnt_by(model, results))
 
 
-def learnt_by(model: Trained, results: Iterable[Result]) -> dict[str, Result]:
+def learnt_by(model: Trained, results: Iterable[R]) -> dict[str, R]:
     """The results of a campaign that a model was trained on, by trial; not for versions without corrections."""
     if model.seen is None:
         listed = set(model.results or ())

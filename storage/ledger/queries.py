@@ -13,6 +13,7 @@ from fieldcraft.storage.records import (
     OutboxItem,
     Product,
     Result,
+    ResultSummary,
     Retriable,
     Spending,
     Step,
@@ -90,6 +91,9 @@ class Queries(Protocol):
 
     def campaign_results(self, campaign: str) -> tuple[Result, ...]:
         """All results of a campaign, oldest first, whatever their verdict."""
+
+    def result_summaries(self, campaign: str) -> tuple[ResultSummary, ...]:
+        """All results of a campaign in brief, oldest first; much cheaper than ``campaign_results``."""
 
     def spending(self, campaign: str) -> Spending:
         """Amounts that a campaign has spent and reserved."""

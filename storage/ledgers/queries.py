@@ -13,7 +13,7 @@ from typing_extensions import override
 from fieldcraft.storage.code import Code
 from fieldcraft.storage.ledger.errors import InvalidRecord, LedgerError, NotALedger, UnreadableRow
 from fieldcraft.storage.ledger.queries import Queries
-from fieldcraft.storage.ledgers.operations import audit, budget, codes, custody, leases, summaries
+from fieldcraft.storage.ledgers.operations import audit, budget, codes, custody, leases, remembered, summaries
 from fieldcraft.storage.ledgers.operations.results import stored_results
 from fieldcraft.storage.ledgers.tables import schema, unreadable
 from fieldcraft.storage.ledgers.tables.rows import get_campaign, get_product, get_trial, many, require_campaign
@@ -26,6 +26,7 @@ from fieldcraft.storage.records import (
     OutboxItem,
     Product,
     Result,
+    ResultSummary,
     Retriable,
     Spending,
     Step,
@@ -205,12 +206,12 @@ class SqlQueries(Queries):
     @override
     def summaries(self, campaign: str) -> tuple[TrialSummary, ...]:
         with self._of(campaign) as connection:
-            return summaries.summaries(connection, campaign)
+            return remembered.trials(connection, campaign)
 
     @override
     def settled(self, campaign: str) -> Mapping[str, int]:
         with self._of(campaign) as connection:
-            return summaries.settled(connection, campaign)
+            return remembered.settled(connection, campaign)
 
     @override
     def standing(self, campaign: str) -> Mapping[str, int]:
@@ -252,6 +253,11 @@ class SqlQueries(Queries):
     def campaign_results(self, campaign: str) -> tuple[Result, ...]:
         with self._of(campaign) as connection:
             return many(connection, Result, _RESULTS, campaign=campaign)
+
+    @override
+    def result_summaries(self, campaign: str) -> tuple[ResultSummary, ...]:
+        with self._of(campaign) as connection:
+            return remembered.results(connection, campaign)
 
     @override
     def spending(self, campaign: str) -> Spending:

@@ -11,7 +11,7 @@ from postgres_server import url_of
 
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import COUNTING, Grant, Limits, Origin, Proposal, Trial, TrialState, digest_of
+from fieldcraft.storage.records import COUNTING, SETTLED, Grant, Limits, Origin, Proposal, Trial, TrialState, digest_of
 
 BACKENDS: dict[str, Callable[[Path], Ledger]] = {
     "sqlite": lambda folder: open_ledger(folder / "ledger.db", create=True),
@@ -85,6 +85,18 @@ def trial_in(ledger: Ledger, state: TrialState, attempts: int = 2, iteration: in
     return trial
 
 
+def require_same_in_brief(ledger: Ledger, campaign: str) -> None:
+    """Compare what a process may have kept of earlier readings with what the ledger says in full now."""
+    events, trials, results = ledger.history(campaign), ledger.trials(campaign), ledger.campaign_results(campaign)
+    came = {e.trial: e.id for e in events if e.trial and e.after in SETTLED and e.before is not e.after}
+    assert ledger.settled(campaign) == came
+    for brief, full in ((ledger.summaries(campaign), trials), (ledger.result_summaries(campaign), results)):
+        assert [repr(one) for one in brief] == [
+            repr(type(one)(*(getattr(whole, name) for name in one._fields)))
+            for one, whole in zip(brief, full, strict=True)
+        ]
+
+
 def everything(ledger: Ledger) -> dict[str, Any]:
     """All that the ledger tells, without times: two ledgers with the same history are equal."""
     told: dict[str, Any] = {
@@ -92,6 +104,7 @@ def everything(ledger: Ledger) -> dict[str, Any]:
         "notices": [_timeless(notice.model_dump()) for notice in ledger.notices()],
     }
     for campaign in ledger.campaigns():
+        require_same_in_brief(ledger, campaign.name)
         told[campaign.name] = {
             "campaign": _timeless(campaign.model_dump()),
             "trials": [_timeless(trial.model_dump()) for trial in ledger.trials(campaign.name)],

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from ledgers import BACKENDS, S, begin, grant, proposal
+from ledgers import BACKENDS, S, begin, grant, proposal, require_same_in_brief
 from length import LONG
 
 from fieldcraft.storage.ledger import Ledger, LedgerError
@@ -190,7 +190,10 @@ def test_nothing_runs_without_a_live_approval_of_exactly_that_in_thousands_of_se
         except AssertionError as error:
             raise AssertionError(f"sequence {place} of shard {number}: {attempts}") from error
         staged += model.now.attempt > 0
+        if place % (sequences // 4) == 0:
+            require_same_in_brief(ledger, "heat")
         if spent:
             partner = model
     assert agree(ledger, partner)
+    require_same_in_brief(ledger, "heat")
     assert staged > sequences / 20  # the sequences come far enough to say something

@@ -4,7 +4,18 @@ import math
 from pathlib import Path
 
 import pytest
-from ledgers import BACKENDS, S, begin, correct, everything, finish_trial, proposal, step, trial_in
+from ledgers import (
+    BACKENDS,
+    S,
+    begin,
+    correct,
+    everything,
+    finish_trial,
+    proposal,
+    require_same_in_brief,
+    step,
+    trial_in,
+)
 
 from fieldcraft.storage.ledger import ForbiddenMove, InvalidRecord, Ledger, StaleTrial
 from fieldcraft.storage.records import FieldRef, Known, Trial, digest_of, result_digest
@@ -167,6 +178,20 @@ def test_all_readings_of_a_campaign_are_told_in_order(ledger):
         ("heat-0001", 1.5),
     ]
     assert ledger.campaign_results("other") == ()
+
+
+def test_trials_and_results_in_brief_are_what_they_are_in_full(ledger):
+    first, second = trial_in(ledger, S.RUNNING), trial_in(ledger, S.COMPLETED, iteration=1)
+    require_same_in_brief(ledger, "heat")  # from here on it is kept
+    correct(ledger, second, 3.5)
+    require_same_in_brief(ledger, "heat")
+    ledger.record(*_of(first), {"g": 0.1 + 0.2}, None, "ann", "person", {}, partial=True)
+    ledger.record(*_of(first), {"y": -0.0, "g": 5e-324}, None, "ann", "person", {}, ran={**OTHER, "x": 1 / 3})
+    ledger.move(trial_in(ledger, S.RUNNING, iteration=2).id, S.FAILED, (S.RUNNING, 4), "pass", "", failure="infeasible")
+    correct(ledger, ledger.trial(first.id), None)
+    ledger.adopt("heat", known(0.1, 0.2), "f" * 64, "table", "ann")
+    require_same_in_brief(ledger, "heat")
+    assert len(ledger.summaries("heat")) == 5 and len(ledger.result_summaries("heat")) == 7
 
 
 def known(*values: float) -> list[Known]:

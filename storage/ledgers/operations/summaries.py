@@ -1,20 +1,50 @@
 """Queries of a whole campaign that read only the columns they need, so that thousands of trials cost little."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select
+from sqlalchemy import JSON, Column, ColumnElement, Connection, Select, Text, bindparam, cast, func, or_, select
 
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import record_of
-from fieldcraft.storage.records import COUNTING, SETTLED, Retriable, Step, Trial, TrialState, TrialSummary
+from fieldcraft.storage.records import (
+    COUNTING,
+    SETTLED,
+    ResultSummary,
+    Retriable,
+    Step,
+    Trial,
+    TrialState,
+    TrialSummary,
+)
 
 
-def _summaries() -> Select[Any]:
+def _as_text(column: Column[Any]) -> ColumnElement[Any]:
+    """A column of JSON as its text, which ``_parsed`` reads; any other column as it is."""
+    return cast(column, Text).label(column.name) if isinstance(column.type, JSON) else column
+
+
+def _trials() -> Select[Any]:
     table = schema.trials
     imported = table.c.origin["kind"].as_string() == "imported"
-    columns = [imported.label(name) if name == "imported" else table.c[name] for name in TrialSummary._fields]
+    columns = [imported.label(name) if name == "imported" else _as_text(table.c[name]) for name in TrialSummary._fields]
     return select(*columns).where(table.c.campaign == bindparam("campaign")).order_by(table.c.number)
+
+
+def _results() -> Select[Any]:
+    table, trials = schema.results, schema.trials
+    query = select(*(_as_text(table.c[name]) for name in ResultSummary._fields))
+    query = query.join(trials, trials.c.id == table.c.trial).where(table.c.id > bindparam("after"))
+    return query.where(trials.c.campaign == bindparam("campaign")).order_by(table.c.id)
+
+
+def _settled() -> Select[Any]:
+    table = schema.events
+    moved = or_(table.c.before.is_(None), table.c.before != table.c.after)
+    came = (table.c.campaign == bindparam("campaign"), table.c.after.in_([state.value for state in SETTLED]), moved)
+    query = select(table.c.trial, func.max(table.c.id)).where(*came, table.c.id > bindparam("after"))
+    return query.group_by(table.c.trial)
 
 
 def _standing() -> Select[Any]:
@@ -39,14 +69,47 @@ def _retriable() -> Select[Any]:
 
 
 # Made once: to make a statement and the key under which it is compiled takes longer than to run it.
-_SUMMARIES, _STANDING, _RETRIABLE = _summaries(), _standing(), _retriable()
+_TRIALS, _RESULTS, _SETTLED, _STANDING, _RETRIABLE = _trials(), _results(), _settled(), _standing(), _retriable()
+_AMONG = _TRIALS.where(schema.trials.c.id.in_(bindparam("among", expanding=True)))
+_STATES = {state.value: state for state in TrialState}
+_decode = json.JSONDecoder().raw_decode  # ``json.loads`` takes three times as long, most of it for blanks around
 
 
-def summaries(connection: Connection, campaign: str) -> tuple[TrialSummary, ...]:
-    """All trials in brief, by number; see ``Ledger.summaries``."""
-    rows = connection.execute(_SUMMARIES, {"campaign": campaign})
-    place, states = TrialSummary._fields.index("state"), {state.value: state for state in TrialState}
-    return tuple(TrialSummary._make((*row[:place], states[row[place]], *row[place + 1 :])) for row in rows)
+def _parsed(text: str | None) -> Any:
+    if text is None:
+        return None
+    value, end = _decode(text)
+    if end != len(text):
+        raise ValueError(f"{text[end:]!r:.120} stands after the end of a value")
+    return value
+
+
+def trials(connection: Connection, campaign: str, among: Collection[str] | None = None) -> tuple[TrialSummary, ...]:
+    """Trials in brief, by number, all or those of these ids; see ``Ledger.summaries``."""
+    query, named = (_TRIALS, {}) if among is None else (_AMONG, {"among": sorted(among)})
+    rows = connection.execute(query, {"campaign": campaign, **named})
+    return tuple(
+        TrialSummary(
+            trial,
+            number,
+            iteration,
+            _STATES[state],
+            _parsed(design),
+            _parsed(ran),
+            _parsed(outputs),
+            *others,
+        )
+        for trial, number, iteration, state, design, ran, outputs, *others in rows
+    )
+
+
+def results(connection: Connection, campaign: str, after: int = 0) -> tuple[ResultSummary, ...]:
+    """Results in brief with an id above ``after``, oldest first; see ``Ledger.result_summaries``."""
+    rows = connection.execute(_RESULTS, {"campaign": campaign, "after": after})
+    return tuple(
+        ResultSummary(number, trial, _parsed(outputs), _parsed(ran), verdict)
+        for number, trial, outputs, ran, verdict in rows
+    )
 
 
 def extracts(connection: Connection, campaign: str, step: Step, keys: Sequence[str]) -> Mapping[int, Mapping[str, Any]]:
@@ -58,13 +121,10 @@ def extracts(connection: Connection, campaign: str, step: Step, keys: Sequence[s
     return {iteration: dict(zip(keys, values, strict=True)) for iteration, *values in rows}
 
 
-def settled(connection: Connection, campaign: str) -> Mapping[str, int]:
-    """Ids of the events that settled the trials; see ``Ledger.settled``."""
-    table = schema.events
-    moved = or_(table.c.before.is_(None), table.c.before != table.c.after)
-    came = and_(table.c.campaign == campaign, table.c.after.in_([state.value for state in SETTLED]), moved)
-    query = select(table.c.trial, func.max(table.c.id)).where(came).group_by(table.c.trial)
-    return {trial: event for trial, event in connection.execute(query)}
+def settled(connection: Connection, campaign: str, after: int = 0) -> Mapping[str, int]:
+    """Ids of the events above ``after`` that settled the trials; see ``Ledger.settled``."""
+    rows = connection.execute(_SETTLED, {"campaign": campaign, "after": after})
+    return {trial: event for trial, event in rows}
 
 
 def standing(connection: Connection, campaign: str) -> Mapping[str, int]:

@@ -81,7 +81,7 @@ def test_the_next_model_learns_what_counts_where_it_was_really_run(tmp_path, mon
     }
     assert Trained.of(second).seen == Seen.of([result.id for result in learnt.values()], results[-1].id)
     assert not {"trials", "results"} & second.payload.keys(), "a model names a count and a digest, and not every trial"
-    seen = seen_by(second, site.ledger.trials("bench"), site.ledger.campaign_results("bench"))
+    seen = seen_by(second, site.ledger.summaries("bench"), site.ledger.result_summaries("bench"))
     data = observations(site.campaign, seen, None)
     assert data.digest == second.payload["data_digest"] != first.payload["data_digest"]
     assert data.y.tolist() == [25.0, 300.0]

@@ -143,9 +143,9 @@ def test_a_campaign_with_enough_data_begins_with_its_model(tmp_path, monkeypatch
     trial = made.ledger.trials("small")[-1]
     product = made.ledger.product("small", trial.iteration, "train")
     assert trial.origin.kind == "model"
-    results = made.ledger.campaign_results("small")
+    results = made.ledger.result_summaries("small")
     assert Trained.of(product).seen == Seen.of([result.id for result in results], results[-1].id)
-    assert [trial.id for trial in seen_by(product, made.ledger.trials("small"), results)] == [
+    assert [trial.id for trial in seen_by(product, made.ledger.summaries("small"), results)] == [
         "small-0001",
         "small-0002",
     ]

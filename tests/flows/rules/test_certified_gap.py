@@ -66,7 +66,7 @@ def predicted(at: Site) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean and standard deviation of value over a dense grid, and the best mean at a trial; in the value's own unit."""
     product = at.ledger.product("small", 1, "train")
     assert product is not None and product.reference is not None
-    seen = seen_by(product, at.ledger.trials("small"), at.ledger.campaign_results("small"))
+    seen = seen_by(product, at.ledger.summaries("small"), at.ledger.result_summaries("small"))
     data = observations(at.campaign, seen, None)
     posterior = at.campaign.algorithm.restore(data, as_state(at.fields.read(product.reference)))
     grid = np.stack(np.meshgrid(*[np.linspace(-1, 1, 201)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ledgers import S, correct, require_same_in_brief, trial_in
 
 from fieldcraft.storage.ledger import (
     ForbiddenMove,
@@ -179,6 +180,24 @@ def test_a_campaign_is_not_taken_to_be_in_a_ledger_that_was_written_over_the_one
     with pytest.raises(UnknownCampaign, match=r"no campaign 'heat'\. Known: cold"):
         ledger.trials("heat")
     assert ledger.trials("cold") == ()
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_what_was_read_of_a_ledger_is_not_taken_for_what_one_written_over_it_says(path, tmp_path, more):
+    ledger = open_ledger(path)
+    for _ in range(3):
+        ledger.mend("heat", "test", "for more events than the other has", {})
+    require_same_in_brief(ledger, "heat")
+    other = open_ledger(tmp_path / "other.db", create=True)
+    trial_in(other, S.COMPLETED)
+    correct(other, other.trial("heat-0001"), 7.5)
+    for _ in range(len(ledger.history("heat")) + more - len(other.history("heat"))):
+        other.mend("heat", "test", "for as many events as the first has, or more", {})
+    assert len(other.history("heat")) == len(ledger.history("heat")) + more
+    sqlite.close_idle()
+    shutil.copyfile(tmp_path / "other.db", path)
+    assert ledger.summaries("heat")[0].outputs == {"y": 7.5}
+    require_same_in_brief(ledger, "heat")
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
@@ -414,6 +433,7 @@ def test_whoever_meets_a_row_that_cannot_be_read_is_told_which_and_nothing_is_ch
         lambda: ledger.history("heat"),
         lambda: ledger.results("heat-0001"),
         lambda: ledger.campaign_results("heat"),
+        lambda: ledger.result_summaries("heat"),
     ):
         with pytest.raises(UnreadableRow, match=told):
             read()
@@ -422,6 +442,17 @@ def test_whoever_meets_a_row_that_cannot_be_read_is_told_which_and_nothing_is_ch
     assert ledger.trial("heat-0001") == trial and ledger.spending("heat").trials == 1
     sqlite.close_idle()
     assert contents(path.parent) == before
+
+
+@pytest.mark.parametrize("after", [" {}", "}", ", 1", "\0"])
+def test_text_after_the_end_of_a_value_is_met_in_brief_too(path, after):
+    ledger = open_ledger(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE trials SET outputs = outputs || ? WHERE id = 'heat-0001'", (after,))
+        connection.execute("UPDATE results SET outputs = outputs || ? WHERE id = 1", (after,))
+    for read in (ledger.summaries, ledger.result_summaries):
+        with pytest.raises(UnreadableRow, match="heat-0001 of trials cannot be read: outputs: "):
+            read("heat")
 
 
 def test_a_file_whose_own_description_was_altered_is_no_ledger(path):
