@@ -48,7 +48,7 @@ FLOORS = {
         "collocation counting problem", "constrained formulas", "problems", "simulators",
     ),
     "models": (
-        "capability observations", "proposer surrogate", "acquisition linear numerics",
+        "capability observations", "proposer surrogate", "acquisition numerics", "linear",
         "feasibility maximizer networks rival selection", "constraint_rule gaussian rivals tangent",
         "certified physics_informed proposers scoring", "maximizers rules surrogates", "acquisitions", "constraints",
         "algorithm", "named_algorithm", "algorithms",

@@ -20,13 +20,13 @@ from functools import cached_property
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 from fieldcraft.models.feasibility.laplace import Laplace
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.length_scales import STATIONARY_SD, encoded_mean
+from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 
 _METRIC = "metric."

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize
 
+from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 
 Room = Callable[[Array], tuple[Array, Array]]

@@ -20,13 +20,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
-from scipy.optimize import minimize
 from scipy.spatial.distance import pdist, squareform
 
 from fieldcraft.models.gaussian.covariance import CORRELATIONS
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.length_scales import STATIONARY_SD, unit_mean
 from fieldcraft.models.numerics.milestones import ByDigest, beginning
+from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array, Observations
 
 # What L-BFGS-B is told where there is no finite density: it then shortens its step.

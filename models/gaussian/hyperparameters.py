@@ -3,12 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
 
+from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 Interval = tuple[float, float]
 
@@ -89,7 +92,7 @@ def likeliest(density: Density, starts: Array, trials: int, by: Halving = Halvin
         value, slope = density(flat)
         return (-value, -slope) if math.isfinite(value) else (_NEVER, np.zeros_like(slope))
 
-    def search(begin: Array, iterations: int) -> OptimizeResult:
+    def search(begin: Array, iterations: int) -> "OptimizeResult":
         options = {"maxiter": iterations, "ftol": by.accuracy}
         return minimize(negative, begin, jac=True, method="L-BFGS-B", bounds=density.bounds, options=options)
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
+from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 
 # Standardised targets: a noise below this share of their variance is rounding.

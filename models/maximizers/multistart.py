@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from fieldcraft.models.acquisition import BoundedScore, Score, ViolationScore
 from fieldcraft.models.feasibility.least_violation import least_violation
@@ -14,6 +13,7 @@ from fieldcraft.models.maximizer import Candidates
 from fieldcraft.models.maximizers._batch_slot import SLACK, BatchSlot, fixed_columns
 from fieldcraft.models.numerics.neighbours import neighbours
 from fieldcraft.models.numerics.point_sets import every_point, sobol_points, take
+from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 from fieldcraft.physics.space import SearchSpace
 

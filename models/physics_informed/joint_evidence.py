@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
+from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 from fieldcraft.models.physics_informed.functionals import JointRows
 from fieldcraft.models.physics_informed.joint_process import Covariance, Hyper, JointProcess

@@ -12,13 +12,13 @@ from functools import cached_property, lru_cache
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 from fieldcraft.models.linear.conditioning import marginal_slope
 from fieldcraft.models.linear.wide_sine import WideSine
 from fieldcraft.models.numerics.length_scales import TANGENT_SD
 from fieldcraft.models.numerics.milestones import ByDigest, beginning, thinned
+from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.tangent.features import Init, Perceptron, TangentFeatures, fixed, gram
 from fieldcraft.models.tangent.kernel import LEAST_NOISE, Hyperparameters, TangentKernel

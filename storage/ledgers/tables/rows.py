@@ -62,9 +62,16 @@ def get_campaign(connection: Connection, name: str) -> CampaignRecord:
 
 
 def require_campaign(connection: Connection, name: str) -> None:
-    """Raise ``UnknownCampaign`` unless there is a campaign of that name; its specification is not read."""
+    """Raise ``UnknownCampaign`` unless there is a campaign of that name; its specification is not read.
+
+    Campaigns are never deleted, so a database connection looks for each of them once.
+    """
+    seen = connection.info.setdefault("campaigns", set())
+    if name in seen:
+        return
     if connection.execute(_NAMED, {"campaign": name}).first() is None:
         get_campaign(connection, name)
+    seen.add(name)
 
 
 def get_trial(connection: Connection, trial_id: str) -> Trial:
