@@ -77,7 +77,7 @@ def _now(connection: Connection, campaign: str) -> _Known:
 
 
 def _since(connection: Connection, campaign: str, known: _Known, last: tuple[int, float]) -> _Known | None:
-    """What is known with the changes up to the event ``last``; None if it is of another ledger, or much has changed."""
+    """The campaign as of the event ``last``; None if it is of another ledger, or if much has changed."""
     events = connection.execute(_NEWS, {"campaign": campaign, "since": known.event[0]}).mappings().all()
     names = {event["trial"] for event in events[1:]} - {None}
     if not events or _named(events[0]) != known.event or len(names) > _FEW:
