@@ -10,6 +10,7 @@ import ast
 import hashlib
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ _PLACES = tuple(f"{_ROOT / name}{os.sep}" for name in _FOLLOWED)
 _OWN = "fieldcraft"  # what all our files together are called in brief
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement holds others
 _held: dict[str, str] = {}  # our files as this process first saw them, by name
+_texts: dict[Path, tuple[tuple[int, ...], bytes]] = {}  # what was read of a file, and its state then
+_AT_REST_S = 3.0  # after a change; before that another might leave a file's times as they are
 
 # Leading dots, the names after them, and what is taken from there.
 _Import = tuple[int, tuple[str, ...], tuple[str, ...]]
@@ -97,11 +100,33 @@ class Sources:
     def _text(self, file: Path) -> bytes:
         if file not in self._read:
             try:
-                self._read[file] = file.read_bytes()
+                self._read[file] = _content(file)
             except OSError as error:
                 problem = error.strerror or str(error)
                 raise InputError(f"{file}: cannot be read ({problem}). Check the file and your rights to it.") from None
         return self._read[file]
+
+
+def _content(file: Path) -> bytes:
+    """Content of a file, which is read again only where its state says that it was changed since.
+
+    The file is opened each time, so that a network file system shows its present state, and no program can set back the
+    time of the last change of that state (``st_ctime``).
+    """
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        about = os.fstat(descriptor)
+        state = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+        known = _texts.get(file)
+        if known is not None and known[0] == state:
+            return known[1]
+        with open(descriptor, "rb", closefd=False) as opened:
+            text = opened.read()
+    finally:
+        os.close(descriptor)
+    if time.time() - about.st_ctime > _AT_REST_S:
+        _texts[file] = state, text
+    return text
 
 
 @lru_cache(maxsize=64)

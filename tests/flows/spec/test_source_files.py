@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.spec import source_files
 from fieldcraft.flows.spec.registry import available
 from fieldcraft.flows.spec.source_files import NotApproved, Sources, brief, require_approved, require_held
 from fieldcraft.storage.code import Code
@@ -36,6 +38,10 @@ def write(folder: Path, **texts: str) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     return folder
+
+
+def digest_of_text(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def found(folder: Path) -> set[str]:
@@ -137,6 +143,30 @@ def test_a_changed_an_added_and_a_removed_file_each_make_another_code(tmp_path):
     added = Sources((tmp_path,)).of({"problems": "rod"}, {})
     assert changed.differing(added) == added.differing(changed) == ("problems/rod.py", "tables.py")
     assert len({before.digest, changed.digest, added.digest}) == 3
+
+
+def test_a_file_that_was_changed_a_moment_ago_is_read_each_time(tmp_path):
+    file = tmp_path / "cup.py"
+    for number in range(100):  # its time may be the same before and after a change
+        file.write_bytes(text := f"{number:09d}".encode())
+        first, second = source_files._content(file), source_files._content(file)
+        assert first == second == text and first is not second
+
+
+def test_a_file_at_rest_is_not_read_again_until_it_changes_whatever_its_dates_say(tmp_path, monkeypatch):
+    monkeypatch.setattr(source_files, "_AT_REST_S", 0.0)
+    (tmp_path / "problems").mkdir()
+    file = tmp_path / "problems" / "cup.py"
+    file.write_text("x = 1")
+    os.utime(file, ns=(0, 0))
+    while source_files._content(file) is not source_files._content(file):  # until the clock is past its change
+        pass
+    first = file.stat()
+    while file.stat().st_ctime_ns == first.st_ctime_ns:
+        file.write_text("x = 2")
+        os.utime(file, ns=(0, 0))
+    assert (file.stat().st_mtime_ns, file.stat().st_size) == (first.st_mtime_ns, first.st_size)
+    assert Sources([tmp_path]).of({"problems": "cup"}, {}).files["problems/cup.py"] == digest_of_text(file)
 
 
 def test_where_a_kind_is_not_here_the_directory_that_has_it_is_asked_for(tmp_path):
