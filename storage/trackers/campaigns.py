@@ -11,8 +11,8 @@ by outputs, ``best_so_far``, ``total.seconds`` and ``total.spent`` by number of 
     fieldcraft.identity   tells the campaign from another one of the same name on a shared server
 
 Exactly once: a run is looked up by its tags before it is made, every metric has the time at which the ledger says it
-came about (MLflow keeps one of identical points), and an item is marked as exported last. After a kill at any
-point the next export repeats what is missing, and the result is the same.
+came about (MLflow keeps one of identical points), and items are marked as exported last, at most 200 together. After a
+kill at any point the next export repeats what is missing, and the result is the same.
 """
 
 from __future__ import annotations
@@ -95,9 +95,10 @@ class Tracker:
                 session = _Session(client_of(self.uri), ledger.fenced(lease), self)
             while items := session.ledger.pending(campaign, ITEMS_PER_READ):
                 session.histories.clear()
-                for item in items:
-                    with tracking_errors(self.uri):
-                        run = session.show(item)
+                with tracking_errors(self.uri):
+                    runs = [session.show(item) for item in items]
+                    session.flush()
+                for item, run in zip(items, runs, strict=True):
                     commit_point("tracking.export.before")
                     session.ledger.exported(item.id, run)
                     commit_point("tracking.export.after")
@@ -153,6 +154,11 @@ class _Session:
             case "finish":
                 return self._finish(shown, CampaignRecord.model_validate(item.payload), item.created)
 
+    def flush(self) -> None:
+        """Write what is shown of many items together: the points of the campaigns' own runs and of the surrogates'."""
+        for shown in self.campaigns.values():
+            shown.flush()
+
     def _campaign(self, shown: CampaignRuns) -> str | None:
         campaign = shown.campaign
         return shown.log(
@@ -171,6 +177,8 @@ class _Session:
         (said, scores), results = about_model(origin.remarks, origin.scores), self._counting(trial)
         corrections = sum(result.trial == trial.id and result.replaces is not None for result in results)
         run = shown.run("trial", trial.id, trial.created)
+        points = [(name, value, trial.number) for name, value in (foreseen(origin) | scores).items()]
+        shown.keep(run, points, at=trial.created)
         shown.log(
             run,
             params=trial.design if shown.agrees(run, trial.design) else {},
@@ -178,8 +186,6 @@ class _Session:
             at=trial.updated,
             about={**about_trial(trial, corrections), **said},
         )
-        points = [(name, value, trial.number) for name, value in (foreseen(origin) | scores).items()]
-        shown.log(run, points, at=trial.created)
         shown.end(run, STATUS.get(trial.state, "KILLED"), trial.updated)
         if trial.state is TrialState.COMPLETED:
             self._progress(shown, trial, results)
@@ -191,7 +197,7 @@ class _Session:
         """Log the number of designs that were infeasible in themselves, by the number of results until then."""
         known, run = self._known(trial), shown.run("campaign", shown.campaign.name, shown.campaign.created)
         points = [("total.failed_infeasible", float(known.failed_by(trial.updated)), known.count(trial.updated))]
-        shown.log(run, points, at=trial.updated)
+        shown.keep(run, points, at=trial.updated)
 
     def _known(self, trial: Trial) -> ResultHistory:
         known = self.histories.get(trial.campaign) or ResultHistory.of(self.ledger, trial.campaign)
@@ -217,12 +223,12 @@ class _Session:
         standing = counted(objective, [each for each in now.values() if each], known.failed_by(trial.updated))
         found = {**measured(objective, values), **known.totals(now), **standing}
         metrics = [(name, value, step) for name, value in found.items()]
-        shown.log(shown.run("campaign", shown.campaign.name, shown.campaign.created), metrics=metrics, at=trial.updated)
+        shown.keep(shown.run("campaign", shown.campaign.name, shown.campaign.created), metrics, at=trial.updated)
         model, mean = trial.origin.model, trial.origin.mean
         as_foreseen = trial.revision == 1 and trial.ran is None  # else the prediction was for another design
         if values and model is not None and mean is not None and as_foreseen:
             held_out = [("held_out_error", abs(mean - values[objective.output]), trial.number)]
-            shown.log(shown.find("surrogate", f"{trial.campaign}-{model.iteration:04d}"), held_out, at=trial.updated)
+            shown.keep(shown.find("surrogate", f"{trial.campaign}-{model.iteration:04d}"), held_out, at=trial.updated)
 
     def _surrogate(self, shown: CampaignRuns, product: Product) -> str | None:
         payload = dict(product.payload)

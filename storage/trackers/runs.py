@@ -6,7 +6,7 @@ import logging
 import os
 import sqlite3
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,6 +33,10 @@ DEFAULTS = {  # a user's own values hold; a dead server must not stop a campaign
 }
 
 
+Point = tuple[str, float, int]
+"""A metric's name, value and step."""
+
+
 @dataclass
 class CampaignRuns:
     """Experiment of one campaign in MLflow (under its title, or else its name) and its runs, found or made."""
@@ -42,6 +46,8 @@ class CampaignRuns:
     uri: str
     title: str | None = None
     runs: dict[str, str | None] = field(default_factory=dict)
+    _new: set[str] = field(default_factory=set)  # runs made here, as long as they have no parameters
+    _kept: dict[str, list[Metric]] = field(default_factory=dict)  # what ``keep`` was given, by run
 
     @cached_property
     def identity(self) -> str:
@@ -90,6 +96,7 @@ class CampaignRuns:
             made = self.client.create_run(self.experiment, start_time=milliseconds(created), tags=tags, run_name=title)
             commit_point("tracking.run.after")
             found = self.runs[key] = str(made.info.run_id)
+            self._new.add(found)
         return found
 
     def _search(self, key: str) -> Any:
@@ -99,36 +106,54 @@ class CampaignRuns:
         found = self.client.search_runs([self.experiment], wanted, run_view_type=ViewType.ALL, max_results=1)
         return found[0] if found else None
 
+    def keep(self, run: str | None, metrics: Sequence[Point], at: float) -> None:
+        """Keep metrics (name, value, step) of the time ``at`` for the next ``log`` of the run, or for ``flush``."""
+        if run is not None and metrics:
+            self._kept.setdefault(run, []).extend(_metrics(metrics, at))
+
+    def flush(self) -> None:
+        """Write all metrics that were kept, one batch a run."""
+        for run in list(self._kept):
+            self.log(run)
+
     def log(
         self,
         run: str | None,
-        metrics: list[tuple[str, float, int]] | None = None,
+        metrics: Sequence[Point] = (),
         params: Mapping[str, Any] | None = None,
         about: Mapping[str, Any] | None = None,
         *,
         at: float = 0.0,
     ) -> str | None:
-        """Write metrics (name, value, step) of the time ``at``, parameters and tags (``about``) to a run."""
+        """Write metrics (name, value, step) of the time ``at``, parameters, tags (``about``) and kept metrics."""
         if run is None:
             return None
-        from mlflow.entities import Metric, Param, RunTag
+        from mlflow.entities import Param, RunTag
 
-        time = milliseconds(at)
-        points: list[Metric] = [Metric(safe_name(name), value, time, step) for name, value, step in metrics or ()]
+        points = [*self._kept.pop(run, ()), *_metrics(metrics, at)]
         texts = [Param(name, text) for name, text in parameters(params or {}).items()]
         labels = [RunTag(name, text) for name, text in tags(about or {}).items()]
+        if texts:
+            self._new.discard(run)
         self.client.log_batch(run, points, texts, labels)  # the client cuts it to what a server takes at once
         return run
 
     def agrees(self, run: str | None, params: Mapping[str, Any]) -> bool:
         """True if a run has no different values of ``params``; MLflow does not allow them to be changed."""
-        logged = {} if run is None else self.client.get_run(run).data.params
+        logged = {} if run is None or run in self._new else self.client.get_run(run).data.params
         return all(logged.get(name, text) == text for name, text in parameters(params).items())
 
     def end(self, run: str | None, status: str, at: float) -> None:
         """Close a run as ``FINISHED``, ``FAILED`` or ``KILLED`` at the time ``at``."""
         if run is not None:
             self.client.set_terminated(run, status, end_time=milliseconds(at))
+
+
+def _metrics(points: Sequence[Point], at: float) -> list[Metric]:
+    from mlflow.entities import Metric
+
+    time = milliseconds(at)
+    return [Metric(safe_name(name), value, time, step) for name, value, step in points]
 
 
 def require_mlflow() -> None:
