@@ -21,6 +21,7 @@ _EVENTS = select(schema.events.c.id, schema.events.c.created, schema.events.c.tr
 _LAST = _EVENTS.order_by(schema.events.c.id.desc()).limit(1)
 _NEWS = _EVENTS.where(schema.events.c.id >= bindparam("since")).order_by(schema.events.c.id)
 _FEW = 500  # of changed trials; above that all are read
+_CAMPAIGNS = 8  # of a ledger that are kept, the latest
 
 
 @dataclass(frozen=True)
@@ -98,5 +99,10 @@ def _named(event: RowMapping) -> tuple[int, float]:
 
 
 def _keep(connection: Connection, campaign: str, known: _Known) -> None:
-    if connection.dialect.name == "sqlite":
-        _known.setdefault(connection.engine, {})[campaign] = known
+    if connection.dialect.name != "sqlite":
+        return
+    kept = _known.setdefault(connection.engine, {})
+    kept.pop(campaign, None)
+    kept[campaign] = known
+    if len(kept) > _CAMPAIGNS:
+        kept.pop(next(iter(kept)), None)
