@@ -31,7 +31,7 @@ class Objective:
 
     def best_of(self, outputs: Iterable[Mapping[str, float]]) -> float | None:
         """Best value among ``outputs`` that satisfy the constraints, in the output's unit; None where none does."""
-        feasible = [each[self.output] for each in outputs if self.feasible(each)]
+        feasible = [each[self.output] for each in outputs if not self.constraints or self.feasible(each)]
         return (max if self.maximize else min)(feasible, default=None)
 
     def feasible(self, outputs: Mapping[str, float]) -> bool:

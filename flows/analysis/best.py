@@ -77,7 +77,8 @@ def best_trial(campaign: CampaignRecord, trials: Sequence[T]) -> T | None:
     """The completed, feasible trial with the best result; the first of equals."""
     objective = objective_of(campaign)
     sign = -1.0 if objective.maximize else 1.0
-    feasible = [t for t in trials if t.state is TrialState.COMPLETED and objective.best([t]) is not None]
+    done = (t for t in trials if t.state is TrialState.COMPLETED and t.outputs)
+    feasible = [t for t in done if not objective.constraints or objective.feasible(t.outputs or {})]
     return min(feasible, key=lambda t: sign * (t.outputs or {})[objective.output], default=None)
 
 

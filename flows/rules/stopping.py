@@ -70,11 +70,10 @@ def _no_improvement(site: Site, trials: Sequence[TrialSummary], settled: Sequenc
     imported = [trial for trial in successful(trials) if trial.imported]
     sign, best, since = (1 if objective.maximize else -1), objective.best(imported), 0
     for trial in settled:
-        if trial.state is not TrialState.COMPLETED or _retracted(trial):
+        if trial.state is not TrialState.COMPLETED or (outputs := trial.outputs) is None:
             continue
-        value = objective.best([trial])
-        if value is not None and (best is None or sign * (value - best) > 0):
-            best, since = value, 0
+        if objective.feasible(outputs) and (best is None or sign * (outputs[objective.output] - best) > 0):
+            best, since = outputs[objective.output], 0
         elif best is not None:
             since += 1
     if since < allowed:

@@ -65,7 +65,8 @@ def _retriable() -> Select[Any]:
     query = select(trials, *more).join(approvals, approvals.c.trial == trials.c.id)
     transient = (trials.c.state == TrialState.FAILED.value, trials.c.failure == "transient")
     query = query.where(trials.c.campaign == bindparam("campaign"), *transient, approvals.c.voided.is_(None))
-    return query.where(used < approvals.c.attempts).order_by(trials.c.number)
+    # By an expression: SQLite else takes the index that is in this order, and reads all trials for those that failed.
+    return query.where(used < approvals.c.attempts).order_by(trials.c.number + 0)
 
 
 # Made once: to make a statement and the key under which it is compiled takes longer than to run it.
@@ -75,9 +76,7 @@ _STATES = {state.value: state for state in TrialState}
 _decode = json.JSONDecoder().raw_decode  # ``json.loads`` takes three times as long, most of it for blanks around
 
 
-def _parsed(text: str | None) -> Any:
-    if text is None:
-        return None
+def _parsed(text: str) -> Any:
     value, end = _decode(text)
     if end != len(text):
         raise ValueError(f"{text[end:]!r:.120} stands after the end of a value")
@@ -87,7 +86,7 @@ def _parsed(text: str | None) -> Any:
 def trials(connection: Connection, campaign: str, among: Collection[str] | None = None) -> tuple[TrialSummary, ...]:
     """Trials in brief, by number, all or those of these ids; see ``Ledger.summaries``."""
     query, named = (_TRIALS, {}) if among is None else (_AMONG, {"among": sorted(among)})
-    rows = connection.execute(query, {"campaign": campaign, **named})
+    rows = connection.execute(query, {"campaign": campaign, **named}).all()
     return tuple(
         TrialSummary(
             trial,
@@ -95,8 +94,8 @@ def trials(connection: Connection, campaign: str, among: Collection[str] | None 
             iteration,
             _STATES[state],
             _parsed(design),
-            _parsed(ran),
-            _parsed(outputs),
+            None if ran is None else _parsed(ran),
+            None if outputs is None else _parsed(outputs),
             *others,
         )
         for trial, number, iteration, state, design, ran, outputs, *others in rows
@@ -105,9 +104,9 @@ def trials(connection: Connection, campaign: str, among: Collection[str] | None 
 
 def results(connection: Connection, campaign: str, after: int = 0) -> tuple[ResultSummary, ...]:
     """Results in brief with an id above ``after``, oldest first; see ``Ledger.result_summaries``."""
-    rows = connection.execute(_RESULTS, {"campaign": campaign, "after": after})
+    rows = connection.execute(_RESULTS, {"campaign": campaign, "after": after}).all()
     return tuple(
-        ResultSummary(number, trial, _parsed(outputs), _parsed(ran), verdict)
+        ResultSummary(number, trial, _parsed(outputs), None if ran is None else _parsed(ran), verdict)
         for number, trial, outputs, ran, verdict in rows
     )
 
