@@ -95,14 +95,19 @@ class Tracker:
                 session = _Session(client_of(self.uri), ledger.fenced(lease), self)
             while items := session.ledger.pending(campaign, ITEMS_PER_READ):
                 session.histories.clear()
-                with tracking_errors(self.uri):
-                    runs = [session.show(item) for item in items]
-                    session.flush()
-                for item, run in zip(items, runs, strict=True):
-                    commit_point("tracking.export.before")
-                    session.ledger.exported(item.id, run)
-                    commit_point("tracking.export.after")
-                    count += 1
+                runs = dict[int, str | None]()
+                try:
+                    with tracking_errors(self.uri):
+                        for item in items:
+                            runs[item.id] = session.show(item)
+                finally:  # an item that MLflow refuses keeps none before it from being exported
+                    with tracking_errors(self.uri):
+                        session.flush()
+                    for number, run in runs.items():
+                        commit_point("tracking.export.before")
+                        session.ledger.exported(number, run)
+                        commit_point("tracking.export.after")
+                        count += 1
         finally:
             ledger.release(lease)
         return count

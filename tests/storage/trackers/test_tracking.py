@@ -553,6 +553,21 @@ def test_a_run_that_a_person_deleted_stays_deleted(ledger: Ledger, tracker: Trac
     assert set(shown(uri)) == {"trial:heat-0001"}
 
 
+def test_an_item_that_mlflow_refuses_keeps_none_before_it_from_being_shown(
+    ledger: Ledger, tracker: Tracker, uri: str
+) -> None:
+    create(ledger)
+    complete(ledger, start(ledger, propose(ledger, 0, 1.0)[0]), temperature=9.0)
+    create(ledger, "other")
+    client = mlflow.tracking.MlflowClient(uri)
+    client.delete_experiment(client.create_experiment("other"))
+    for _ in range(2):
+        with pytest.raises(TrackingError, match="'other' .* was deleted"):
+            tracker.export(ledger)
+        assert [item.campaign for item in ledger.pending()] == ["other"]
+        assert values(shown(uri)["campaign:heat"], "best_so_far") == [(1, 9.0)]
+
+
 def test_a_deleted_experiment_is_an_error_that_says_how_to_restore_it(
     ledger: Ledger, tracker: Tracker, uri: str
 ) -> None:
