@@ -562,7 +562,7 @@ def test_an_item_that_mlflow_refuses_keeps_none_before_it_from_being_shown(
     client = mlflow.tracking.MlflowClient(uri)
     client.delete_experiment(client.create_experiment("other"))
     for _ in range(2):
-        with pytest.raises(TrackingError, match="'other' .* was deleted"):
+        with pytest.raises(TrackingError, match=r"'other' .* was deleted"):
             tracker.export(ledger)
         assert [item.campaign for item in ledger.pending()] == ["other"]
         assert values(shown(uri)["campaign:heat"], "best_so_far") == [(1, 9.0)]
