@@ -16,7 +16,10 @@ _LONGEST = 500  # characters of the reason that are kept
 
 def subject(ledger: Ledger, name: str) -> str:
     """Key of the notice on a final training; it changes with the results, for instance after a correction."""
-    return f"last training {digest_of(sorted(ledger.standing(name).values()))[:16]}"
+    from fieldcraft.flows.wiring.observations import counting  # NumPy, for which `status` does not wait
+
+    numbers = sorted(result.id for result in counting(ledger.result_summaries(name)).values())
+    return f"last training {digest_of(numbers)[:16]}"
 
 
 def give_up(site: "Site", iteration: int, of: str, reason: str) -> None:

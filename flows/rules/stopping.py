@@ -114,7 +114,7 @@ def _certified_gap(site: Site, trials: Sequence[TrialSummary]) -> str | None:
     model = site.ledger.product(site.name, latest, "train")
     if gain is None or gain > allowed or model is None:
         return None
-    if not saw_all(model, trials, site.ledger.standing(site.name).values()):
+    if not saw_all(model, trials, site.ledger.result_summaries(site.name)):
         return None
     return (
         f"certified gap: in iteration {latest} no design can be expected to improve on the best believed value by more "

@@ -32,7 +32,7 @@ _OWN = "fieldcraft"  # what all our files together are called in brief
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement holds others
 _held: dict[str, str] = {}  # our files as this process first saw them, by name
 _texts: dict[Path, tuple[tuple[int, ...], bytes]] = {}  # what was read of a file, and its state then
-_AT_REST_S = 3.0  # after a change; before that another might leave a file's times as they are
+_AT_REST_S = 3.0  # since the last change; one that follows sooner may leave a file's times as they are
 
 # Leading dots, the names after them, and what is taken from there.
 _Import = tuple[int, tuple[str, ...], tuple[str, ...]]

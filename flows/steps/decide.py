@@ -128,7 +128,7 @@ def _untrained(site: Site, trials: tuple[TrialSummary, ...], trained: Product | 
         return False
     if not campaign.learns(len(_counted(trials))):
         return False
-    return trained is None or not saw_all(trained, trials, site.ledger.standing(site.name).values())
+    return trained is None or not saw_all(trained, trials, site.ledger.result_summaries(site.name))
 
 
 def _finished(site: Site, reason: str) -> Decision:

@@ -1,6 +1,6 @@
 """Observations of a surrogate: the results that it learns from, or has seen, as arrays."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -28,6 +28,11 @@ def standing(results: Iterable[R]) -> dict[str, R]:
     return {result.trial: result for result in results if result.verdict in ("accepted", "retraction")}
 
 
+def counting(results: Iterable[R]) -> dict[str, R]:
+    """The results that count now, by trial id; trials whose result was retracted are left out."""
+    return {trial: result for trial, result in standing(results).items() if result.verdict != "retraction"}
+
+
 def as_read(trials: Sequence[TrialSummary], results: Mapping[str, ResultSummary]) -> list[TrialSummary]:
     """Trials with the outputs of these results, by number; a trial without a result, or retracted, is left out."""
     read = [(trial, results[trial.id]) for trial in trials if trial.id in results]
@@ -52,18 +57,18 @@ def learnt_by(model: Trained, results: Iterable[R]) -> dict[str, R]:
     if model.seen is None:
         listed = set(model.results or ())
         return {result.trial: result for result in results if result.id in listed}
-    then = standing(result for result in results if result.id <= model.seen.until)
-    return {trial: result for trial, result in then.items() if result.verdict != "retraction"}
+    return counting(result for result in results if result.id <= model.seen.until)
 
 
-def saw_all(product: Product, trials: Sequence[Trial | TrialSummary], counting: Collection[int]) -> bool:
-    """True if a trained model saw every result that counts now (``Ledger.standing``) and every infeasible design."""
+def saw_all(product: Product, trials: Sequence[TrialSummary], results: Iterable[ResultSummary]) -> bool:
+    """True if a trained model saw every result that counts now, and every infeasible design."""
     model = Trained.of(product)
     if set(model.failed or ()) != {trial.id for trial in trials if is_infeasible(trial)}:
         return False
+    now = sorted(result.id for result in counting(results).values())
     if model.seen is None:
-        return set(model.results or ()) == set(counting)
-    return model.seen.digest == digest_of(sorted(counting))
+        return sorted(set(model.results or ())) == now
+    return model.seen.digest == digest_of(now)
 
 
 def data_of(

@@ -68,9 +68,6 @@ class Queries(Protocol):
     def settled(self, campaign: str) -> Mapping[str, int]:
         """Ids of the events that brought trials into their settled state, by trial; a later id is a later time."""
 
-    def standing(self, campaign: str) -> Mapping[str, int]:
-        """Id of the result that counts, by trial; trials whose result was retracted are left out."""
-
     def corrected(self, campaign: str) -> frozenset[str]:
         """Trials of which a result was corrected or retracted."""
 

@@ -216,11 +216,6 @@ class SqlQueries(Queries):
             return remembered.settled(connection, campaign)
 
     @override
-    def standing(self, campaign: str) -> Mapping[str, int]:
-        with self._of(campaign) as connection:
-            return summaries.standing(connection, campaign)
-
-    @override
     def corrected(self, campaign: str) -> frozenset[str]:
         with self._of(campaign) as connection:
             return summaries.corrected(connection, campaign)

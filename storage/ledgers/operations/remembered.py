@@ -53,7 +53,9 @@ def trials(connection: Connection, campaign: str) -> tuple[TrialSummary, ...]:
 def settled(connection: Connection, campaign: str) -> Mapping[str, int]:
     """Ids of the events that settled the trials; see ``Ledger.settled``."""
     known = _now(connection, campaign)
-    found = summaries.settled(connection, campaign) if known.settled is None else known.settled
+    if known.settled is not None:
+        return known.settled
+    found = summaries.settled(connection, campaign)
     _keep(connection, campaign, replace(known, settled=found))
     return found
 
@@ -61,7 +63,9 @@ def settled(connection: Connection, campaign: str) -> Mapping[str, int]:
 def results(connection: Connection, campaign: str) -> tuple[ResultSummary, ...]:
     """All results in brief, oldest first; see ``Ledger.result_summaries``."""
     known = _now(connection, campaign)
-    found = summaries.results(connection, campaign) if known.results is None else known.results
+    if known.results is not None:
+        return known.results
+    found = summaries.results(connection, campaign)
     _keep(connection, campaign, replace(known, results=found))
     return found
 

@@ -9,7 +9,6 @@ from sqlalchemy import JSON, Column, ColumnElement, Connection, Select, Text, bi
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import record_of
 from fieldcraft.storage.records import (
-    COUNTING,
     SETTLED,
     ResultSummary,
     Retriable,
@@ -47,13 +46,6 @@ def _settled() -> Select[Any]:
     return query.group_by(table.c.trial)
 
 
-def _standing() -> Select[Any]:
-    table, trials = schema.results, schema.trials
-    query = select(table.c.trial, table.c.id, table.c.verdict).join(trials, trials.c.id == table.c.trial)
-    counting = table.c.verdict.in_(COUNTING)
-    return query.where(trials.c.campaign == bindparam("campaign"), counting).order_by(table.c.id)
-
-
 def _retriable() -> Select[Any]:
     trials, approvals, events = schema.trials, schema.approvals, schema.events
     of_trial = events.c.trial == trials.c.id
@@ -70,7 +62,7 @@ def _retriable() -> Select[Any]:
 
 
 # Made once: to make a statement and the key under which it is compiled takes longer than to run it.
-_TRIALS, _RESULTS, _SETTLED, _STANDING, _RETRIABLE = _trials(), _results(), _settled(), _standing(), _retriable()
+_TRIALS, _RESULTS, _SETTLED, _RETRIABLE = _trials(), _results(), _settled(), _retriable()
 _AMONG = _TRIALS.where(schema.trials.c.id.in_(bindparam("among", expanding=True)))
 _STATES = {state.value: state for state in TrialState}
 _decode = json.JSONDecoder().raw_decode  # ``json.loads`` takes three times as long, most of it for blanks around
@@ -124,13 +116,6 @@ def settled(connection: Connection, campaign: str, after: int = 0) -> Mapping[st
     """Ids of the events above ``after`` that settled the trials; see ``Ledger.settled``."""
     rows = connection.execute(_SETTLED, {"campaign": campaign, "after": after})
     return {trial: event for trial, event in rows}
-
-
-def standing(connection: Connection, campaign: str) -> Mapping[str, int]:
-    """Ids of the results that count; see ``Ledger.standing``."""
-    rows = connection.execute(_STANDING, {"campaign": campaign})
-    last = {trial: (number, verdict) for trial, number, verdict in rows}
-    return {trial: number for trial, (number, verdict) in last.items() if verdict != "retraction"}
 
 
 def corrected(connection: Connection, campaign: str) -> frozenset[str]:

@@ -43,4 +43,4 @@ def test_what_a_model_saw_is_found_again_after_corrections_retractions_and_late_
         assert learnt_by(made, history) == then
         product = Product(campaign="b", iteration=1, step="train", payload=made.payload(), reference=None, created=0.0)
         now = [r.id for r in standing(history).values() if r.verdict != "retraction"]
-        assert saw_all(product, (), now) == (sorted(now) == sorted(r.id for r in then.values()))
+        assert saw_all(product, (), history) == (sorted(now) == sorted(r.id for r in then.values()))
