@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from fieldcraft.physics.operators import LinearEquation as LinearEquation
     from fieldcraft.physics.operators import LinearSystem as LinearSystem
     from fieldcraft.physics.operators import System as System
+    from fieldcraft.physics.parametric.statement import Condition as Condition
+    from fieldcraft.physics.parametric.statement import Field as Field
+    from fieldcraft.physics.parametric.statement import ParametricEquation as ParametricEquation
+    from fieldcraft.physics.parametric.statement import no_flux as no_flux
     from fieldcraft.physics.problem import Infeasible as Infeasible
     from fieldcraft.physics.problem import Optimum as Optimum
     from fieldcraft.physics.problem import Output as Output
@@ -69,6 +73,7 @@ _NAMES = {
     "physics.constraints": ("LinearConstraint", "LinearEquality", "QuadraticConstraint"),
     "physics.domain": ("Axis", "Domain"),
     "physics.operators": ("Equation", "LinearEquation", "LinearSystem", "System"),
+    "physics.parametric.statement": ("Condition", "Field", "ParametricEquation", "no_flux"),
     "physics.problem": ("Infeasible", "Optimum", "Output", "Problem", "Simulator", "Transient"),
     "physics.space": ("Design", "SearchSpace"),
     "physics.variables": ("Categorical", "Continuous", "Integer"),

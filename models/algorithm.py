@@ -19,8 +19,8 @@ from fieldcraft.models.gaussian.exact_results import through_results
 from fieldcraft.models.maximizer import SAME, Candidates, Maximizer
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.numerics.neighbours import neighbours
-from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.proposer import Proposer
+from fieldcraft.models.observations import Array, Emulator, Observations
+from fieldcraft.models.proposer import Proposer, TakesEmulators
 from fieldcraft.models.rival import Rival
 from fieldcraft.models.surrogate import Posterior, Report, Surrogate, no_report
 from fieldcraft.physics.space import SearchSpace
@@ -69,7 +69,14 @@ class Algorithm:
             )
 
     def begin(
-        self, space: SearchSpace, start: int, q: int, rng: np.random.Generator, taken: Array | None = None
+        self,
+        space: SearchSpace,
+        start: int,
+        q: int,
+        rng: np.random.Generator,
+        taken: Array | None = None,
+        emulators: tuple[Emulator, ...] = (),
+        maximize: bool = False,
     ) -> Array:
         """The next q designs of the initial sequence, encoded, shape (q, d).
 
@@ -80,11 +87,16 @@ class Algorithm:
             rng: The only source of randomness.
             taken: Encoded designs, shape (k, d), that must not be given. Each of them, and each design that the
                 sequence repeats, is replaced by the nearest free one. None for no such rule.
+            emulators: Cheap predictions of the objective and of each constraint, for a sequence that begins with them.
+            maximize: True if the objective is maximised.
 
         Raises:
-            ValueError: the space has too few designs left.
+            ValueError: the space has too few designs left, or the sequence needs emulators and there are none.
         """
-        X = self.initial.propose(space, start, q, rng)
+        initial = self.initial
+        if emulators and isinstance(initial, TakesEmulators):
+            initial = initial.given(emulators, maximize=maximize)
+        X = initial.propose(space, start, q, rng)
         return X if taken is None else _distinct(X, taken, space, rng)
 
     def fit(

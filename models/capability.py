@@ -20,6 +20,8 @@ class Capability(StrEnum):
 
     EQUATION = "equation"
     """An equation for the objective, without which a surrogate cannot be fitted; of the problem."""
+    EMULATOR = "emulator"
+    """A cheap prediction of the outputs of any design; of the problem."""
     EXACT = "exact"
     """Posteriors that are exact Gaussian processes; of a surrogate."""
     GROUPED = "grouped"
@@ -59,7 +61,9 @@ class TakesSomeSpaces(Protocol):
 
 # Flags that classes from before there were capabilities declare true instead; ``constrained`` of a rule is a method.
 _PROVIDED_BEFORE = {
-    each.value: each for each in Capability if each not in (Capability.EQUATION, Capability.SCALED, Capability.BOX)
+    each.value: each
+    for each in Capability
+    if each not in (Capability.EQUATION, Capability.EMULATOR, Capability.SCALED, Capability.BOX)
 }
 _REQUIRED_BEFORE = {
     "needs_physics": Capability.EQUATION,

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -85,6 +85,21 @@ class Physics:
         return np.asarray(np.asarray(X, dtype=np.float64) * self.half + self.center)
 
 
+@dataclass(frozen=True, eq=False)
+class Emulator:
+    """A cheap prediction of one output of a design, such as that of a coarse mesh; it may be wrong.
+
+    Args:
+        predict: Function from encoded designs X (n, d) to the output in its unit, shape (n,), each by itself. Raises
+            ValueError if there is no finite prediction for one of them.
+        jitter: Standard deviation, in the output's unit, of an error that changes from design to design without order,
+            as a maximum over the cells of a mesh has; 0 where there is none or it is not known.
+    """
+
+    predict: Callable[[Array], Array]
+    jitter: float = 0.0
+
+
 @dataclass(frozen=True)
 class Scaling:
     """The map between results y (physical) and targets t (standardised, minimised): y = mean + sign * sd * t.
@@ -145,6 +160,8 @@ class Observations:
         columns: The encoded coordinates of each variable, by its name; empty where each coordinate is a variable. They
             belong to the search space, which is in the campaign's digest; they are not part of this one.
         space: Search space; None for all of [-1, 1]^d. It is not part of the digest either.
+        emulators: Cheap predictions of the objective and of each constraint, in this order; empty where there are none.
+            They are code of the problem, which is in the campaign's digest; they are not part of this one.
 
     Raises:
         ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
@@ -162,6 +179,7 @@ class Observations:
     failed: Array = field(default_factory=lambda: np.empty((0, 0)))
     columns: Mapping[str, slice] = field(default_factory=dict)
     space: SearchSpace | None = None
+    emulators: tuple[Emulator, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _frozen(self.X))
@@ -235,6 +253,7 @@ class Observations:
             images=self.images,
             columns=self.columns,
             space=self.space,
+            emulators=self.emulators[k + 1 : k + 2],
         )
 
     @cached_property

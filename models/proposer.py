@@ -1,10 +1,10 @@
 """Protocol of a proposer: designs that need no data."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from fieldcraft.models.observations import Array
+from fieldcraft.models.observations import Array, Emulator
 from fieldcraft.physics.space import SearchSpace
 
 
@@ -19,6 +19,20 @@ class Proposer(Protocol):
 
         Raises:
             ValueError: start < 0 or q < 1.
+        """
+        ...
+
+
+@runtime_checkable
+class TakesEmulators(Protocol):
+    """A proposer whose designs rest on the problem's emulators; it requires the capability EMULATOR."""
+
+    def given(self, emulators: tuple[Emulator, ...], *, maximize: bool) -> Proposer:
+        """The proposer that asks these emulators.
+
+        Args:
+            emulators: Of the objective and of each constraint, at least one.
+            maximize: True if the objective is maximised.
         """
         ...
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.operators import Equation, System
+from fieldcraft.physics.parametric.grid import Grid
+from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
 from fieldcraft.physics.space import Design, SearchSpace
 
 if TYPE_CHECKING:
@@ -98,6 +100,65 @@ class Problem(ABC):
         Results that use such an equation are reported apart. False if the physics is known independently.
         """
         return False
+
+    @property
+    def parametric(self) -> ParametricEquation | None:
+        """The equation of the fields of a design, of which the design is a parameter; None if none is stated.
+
+        With ``functional`` it makes a cheap prediction of the outputs, from which surrogates learn (``emulate``).
+        """
+        return None
+
+    def functional(self, fields: Mapping[str, Array], axes: Mapping[str, Array], designs: Numbers) -> Array | None:
+        """The outputs of n designs, computed from their fields as ``evaluate`` does; None if that is not stated.
+
+        Args:
+            fields: The fields of ``parametric`` at the centres of equal cells, each (n, *cells), by name.
+            axes: Centres of the cells along each axis, in its unit, by name.
+            designs: Values of the variables, each (n, 1), by name.
+
+        Returns:
+            Outputs in their units, shape (n, outputs).
+        """
+        return None
+
+    def emulate(self, designs: Numbers) -> Array | None:
+        """Cheap predictions of the outputs of n designs; None if there are none.
+
+        By default from the stated equation, solved on its coarse grid. A problem with another cheap model, even a poor
+        one, overrides this: what the model says is corrected by the results.
+
+        Args:
+            designs: Values of the variables, each (n, 1), by name; all variables are continuous.
+
+        Returns:
+            Outputs in their units, shape (n, outputs).
+
+        Raises:
+            ValueError: the equation cannot be solved for one of the designs.
+        """
+        return None if self.parametric is None else self.on_grid(designs, self.parametric.cells)
+
+    def on_grid(self, designs: Numbers, cells: tuple[int, ...]) -> Array | None:
+        """The outputs of n designs by the stated equation, solved on so many cells along each axis (see ``emulate``).
+
+        Raises:
+            ValueError: no equation is stated, or it cannot be solved for one of the designs.
+        """
+        from fieldcraft.physics.parametric.finite_differences import solved
+
+        stated = self.parametric
+        if stated is None:
+            raise ValueError(f"{type(self).__name__} states no equation of its fields: give it a `parametric`.")
+        return self.functional(solved(stated, designs, cells), Grid(stated.domain, cells).centres, designs)
+
+    @property
+    def emulated(self) -> bool:
+        """True if there are cheap predictions: of a stated equation or by an ``emulate`` of its own."""
+        cls = type(self)
+        if cls.emulate is not Problem.emulate:
+            return True
+        return self.parametric is not None and cls.functional is not Problem.functional
 
     @property
     def sd(self) -> float | None:

@@ -44,13 +44,14 @@ RUN_TEXT = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "s
 # Floors, the ground first: a folder, or a file beside the folders, imports from lower floors alone.
 FLOORS = {
     "physics": (
-        "variables", "images", "constraints", "geometry functions", "space", "domain", "operators",
+        "variables", "images", "constraints", "geometry functions", "space", "domain", "operators", "parametric",
         "collocation counting problem", "constrained formulas", "problems", "simulators",
     ),
     "models": (
         "capability observations", "proposer surrogate", "acquisition numerics", "linear",
         "feasibility maximizer networks rival selection", "constraint_rule gaussian rivals tangent",
-        "certified physics_informed proposers scoring", "maximizers rules surrogates", "acquisitions", "constraints",
+        "certified emulation physics_informed scoring", "maximizers rules surrogates", "acquisitions proposers",
+        "constraints",
         "algorithm", "named_algorithm", "algorithms",
     ),
     "storage": (

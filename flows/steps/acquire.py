@@ -12,6 +12,7 @@ from fieldcraft.flows.products import Acquired, Trained
 from fieldcraft.flows.steps.collocate import points_of
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.flows.wiring.observations import as_read, data_of, infeasible, observations, seen_by, standing
+from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.physics.space import Design, SearchSpace
@@ -34,7 +35,10 @@ def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
     rng = stream(site.campaign.spec.seed, 0, Use.INITIAL)
     campaign, designs = site.campaign, [trial.design for trial in trials]
     taken = None if campaign.noisy else _encoded(campaign.space, designs)
-    X = campaign.algorithm.begin(campaign.space, proposed, q, rng, taken)
+    emulators = emulators_of(campaign.problem, campaign.space)
+    X = campaign.algorithm.begin(
+        campaign.space, proposed, q, rng, taken, emulators, maximize=campaign.objective.maximize
+    )
     origin = _origin(site, iteration, "initial", trials)
     return _propose(site, iteration, X, [origin] * len(X))
 

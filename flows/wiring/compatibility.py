@@ -9,7 +9,8 @@ from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.tables import OWN_COLUMNS, readable
 from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
-from fieldcraft.flows.wiring.equations import require_equation
+from fieldcraft.flows.wiring.physics.emulators import no_emulator
+from fieldcraft.flows.wiring.physics.equations import require_equation
 from fieldcraft.models.capability import Capability, TakesSomeSpaces, provided, required
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
@@ -98,6 +99,7 @@ def require_fit(campaign: "Campaign") -> None:
     faults = Faults()
     for require in (
         require_equation,
+        partial(_require, "emulator"),
         _require_space_of_rival,
         _require_groups,
         partial(_require, "exactness"),
@@ -128,6 +130,22 @@ class _Need:
 
 
 _NEEDS = {  # of each topic the first need that is not met is told
+    "emulator": (
+        _Need(
+            "surrogate",
+            Capability.EMULATOR,
+            "problem",
+            "algorithm.surrogate: {surrogate!r} needs an emulator of the outputs, and {emulatorless}. Use auto or "
+            "exact_gp.",
+        ),
+        _Need(
+            "start.proposer",
+            Capability.EMULATOR,
+            "problem",
+            "algorithm.start.proposer: {proposer!r} begins with the best design by an emulator of the outputs, and "
+            "{emulatorless}. Use sobol.",
+        ),
+    ),
     "groups": (
         _Need(
             "acquisition",
@@ -240,6 +258,8 @@ def _required(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
     """Capabilities that the algorithm's words, the problem and the stop rule need, by word."""
     words = campaign.algorithm
     return {
+        "surrogate": required(words.surrogate),
+        "start.proposer": required(words.initial),
         "acquisition": required(words.acquisition),
         "maximizer": required(words.maximizer),
         "groups": frozenset({Capability.SEPARABLE}),
@@ -254,13 +274,15 @@ def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
     """Capabilities that the algorithm's words and the problem have, by word; all of them where a word is absent."""
     words, everything = campaign.algorithm, frozenset(Capability)
     own, unknown = words.constraints.surrogate, _unknown(campaign)
+    lacking = frozenset({Capability.OF_MOMENTS} if unknown else ())
+    lacking |= frozenset({Capability.EMULATOR} if no_emulator(campaign.problem, campaign.space) else ())
     learner = own if words.surrogate is None else words.constraints.learner(words.surrogate)
     return {
         "surrogate": provided(words.surrogate),
         "acquisition": everything if words.acquisition is None else provided(words.acquisition),
         "maximizer": provided(words.maximizer),
         "peer": everything if words.peer is None else provided(words.peer),
-        "problem": everything - {Capability.OF_MOMENTS} if unknown else everything,
+        "problem": everything - lacking,
         "constraints": frozenset(),
         "learner": provided(learner) if unknown else everything,
     }
@@ -282,6 +304,8 @@ def _named(campaign: "Campaign") -> Mapping[str, Any]:
     return {
         **kinds,
         "outputs": ", ".join(_unknown(campaign)),
+        "proposer": part.start.proposer.kind,
+        "emulatorless": no_emulator(campaign.problem, campaign.space),
         "gap": campaign.spec.stop.certified_gap,
         "proofless": proofless,
     }

@@ -8,7 +8,8 @@ import numpy as np
 from fieldcraft.flows.analysis.feasibility import is_infeasible
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
-from fieldcraft.flows.wiring.equations import physics_at
+from fieldcraft.flows.wiring.physics.emulators import emulators_of
+from fieldcraft.flows.wiring.physics.equations import physics_at
 from fieldcraft.storage.records import Product, Result, ResultSummary, Trial, TrialState, TrialSummary, digest_of
 
 if TYPE_CHECKING:
@@ -120,4 +121,5 @@ def observations(
         images=campaign.space.images,
         columns=campaign.space.columns,
         space=campaign.space,
+        emulators=emulators_of(campaign.problem, campaign.space),
     )

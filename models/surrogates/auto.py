@@ -16,6 +16,7 @@ from fieldcraft.models.selection.contest import Chosen, Contest
 from fieldcraft.models.selection.predictive_score import score
 from fieldcraft.models.surrogate import Report, Surrogate, no_report
 from fieldcraft.models.surrogates.additive_gp import AdditiveGP
+from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
@@ -24,6 +25,7 @@ _KNOWN: Mapping[str, Surrogate] = {
     "exact_gp": ExactGP(restarts=0),
     "additive_gp": AdditiveGP(),
     "sampled_linear": SampledLinear(),
+    "emulated_gp": EmulatedGP(restarts=0),
     "physics_informed/basis": PhysicsInformed(engine="basis"),
     "physics_informed/kernel": PhysicsInformed(engine="kernel"),
     "physics_informed/ntk": PhysicsInformed(engine="ntk"),
@@ -55,8 +57,9 @@ class Auto:
 
     Args:
         candidates: Names of surrogates, with the engine after a slash; empty for exact_gp, additive_gp and
-            sampled_linear, and with an equation physics_informed/basis and physics_informed/kernel too (both learn from
-            a linear one, basis from one for the objective alone, in few variables).
+            sampled_linear, with an emulator of the outputs emulated_gp, and with an equation for the objective
+            physics_informed/basis and physics_informed/kernel too (both learn from a linear one, basis from one for
+            the objective alone, in few variables).
         folds: Refits of a candidate without a closed form, at least 2.
 
     Raises:
@@ -81,7 +84,7 @@ class Auto:
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capability EQUATION if all candidates need an equation; else nothing."""
+        """Capabilities that all candidates need, such as EQUATION; mostly none."""
         each = [required(_KNOWN[name]) for name in self.candidates]
         return frozenset.intersection(*each) if each else frozenset()
 
@@ -154,7 +157,8 @@ class Auto:
     def _names(self, data: Observations) -> tuple[str, ...]:
         if self.candidates:
             return self.candidates
-        return _ALWAYS if data.physics is None else (*_ALWAYS, *_EQUATION)
+        emulated = ("emulated_gp",) if data.emulators else ()
+        return (*_ALWAYS, *emulated, *(() if data.physics is None else _EQUATION))
 
 
 @lru_cache(maxsize=64)

@@ -1,12 +1,18 @@
 """Two chips on a cooled plate: where to put them so that the hottest place is as cool as can be."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.physics.domain import Axis, Domain
+from fieldcraft.physics.formulas import exponential
 from fieldcraft.physics.functions.cosines import CosineSeries, cosine_coefficients, frequencies
+from fieldcraft.physics.operators import LinearEquation, Values
+from fieldcraft.physics.parametric.statement import Field, Numbers, ParametricEquation, no_flux
 from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
 from fieldcraft.physics.space import Continuous, Design, SearchSpace
 
@@ -77,6 +83,37 @@ class Chips(Problem):
     def ambient(self) -> float:
         """T_a, in degC."""
         return 25.0
+
+    @property
+    def parametric(self) -> ParametricEquation:
+        """The plate's equation in W/m^2, over x and y in mm; a coarse grid has cells of 5 mm, a chip's spread is 6."""
+        domain = Domain(tuple(Axis(axis, 0.0, side, "mm") for axis, side in zip("xy", _SIDES, strict=True)))
+        return ParametricEquation(
+            domain=domain,
+            fields=(Field("temperature", "degC"),),
+            equation=self._equation,
+            conditions=no_flux("temperature", domain),
+            cells=(24, 16),
+        )
+
+    def _equation(self, design: Numbers) -> LinearEquation:
+        """h T - k t (T_xx + T_yy) = q + h T_a, with derivatives by mm."""
+        conduction = -1e6 * self.conductance
+
+        def source(points: Values) -> Values:
+            return self.exchange * self.ambient + sum(
+                power
+                * _density(points[:, 0], design[f"x{i}"], _SIDES[0])
+                * _density(points[:, 1], design[f"y{i}"], _SIDES[1])
+                for i, power in enumerate(_POWERS, start=1)
+            )
+
+        return LinearEquation(self.exchange, (0.0, 0.0), ((conduction, 0.0), (0.0, conduction)), source)
+
+    def functional(self, fields: Mapping[str, Array], axes: Mapping[str, Array], designs: Numbers) -> Array:
+        """The temperature of the hottest cell of each design, in degC, shape (n, 1)."""
+        temperature = fields["temperature"]
+        return np.asarray(temperature.reshape(len(temperature), -1).max(axis=1, keepdims=True))
 
     def heating(self, design: Design, x: Array, y: Array) -> Array:
         """q in W/m^2 at the centres x (n,) and y (m,), in mm, of equal cells that cover the plate; shape (n, m).
@@ -157,6 +194,22 @@ def _centres(design: Design) -> tuple[tuple[float, float], ...]:
 
 def _bell(s: Array, centre: float) -> Array:
     return np.asarray(np.exp(-(((s - centre) / _SPREAD) ** 2) / 2))
+
+
+def _density(s: Values, centre: Values, side: float) -> Values:
+    """A Gaussian in 1/m at places s in mm, cut off at the ends of a side and scaled to the integral 1."""
+    reach = _SPREAD * math.sqrt(2)
+    inside = _error_function((side - centre) / reach) + _error_function(centre / reach)
+    return 1e3 * 2 / (inside * _SPREAD * math.sqrt(2 * math.pi)) * exponential(-(((s - centre) / reach) ** 2))
+
+
+def _error_function(values: Values) -> Values:
+    """erf of a number, a numpy array or a torch tensor."""
+    if hasattr(values, "erf"):
+        return values.erf()
+    from scipy.special import erf
+
+    return erf(values)
 
 
 def _bell_coefficients(centre: float, side: float, modes: int) -> Array:

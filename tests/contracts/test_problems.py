@@ -8,6 +8,7 @@ from kinds import is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.physics.operators import Jet, System
 from fieldcraft.physics.problem import Problem
+from fieldcraft.physics.simulators.stated_equation import StatedEquation
 
 PACKAGE = "fieldcraft.physics.problems"
 
@@ -128,3 +129,40 @@ def test_what_an_oracle_states_is_an_equation(problem):
 
 def test_a_known_standard_deviation_is_positive(problem):
     assert problem.sd is None or (np.isfinite(problem.sd) and problem.sd > 0)
+
+
+def stated(problem, n=4, seed=2):
+    """n designs of a problem, and their values, each (n, 1), by name."""
+    designs = problem.space.decode(problem.space.sample(n, np.random.default_rng(seed)))
+    return designs, {name: np.array([[design[name]] for design in designs]) for name in problem.space.names}
+
+
+def test_outputs_of_stored_fields_are_those_of_the_functional(problem):
+    if problem.parametric is None:
+        assert type(problem).functional is Problem.functional
+        return
+    designs, together = stated(problem)
+    cells = problem.parametric.cells
+    fields = [StatedEquation(cells[0]).run(problem, design, None) for design in designs]
+    read = [list(problem.evaluate(design, each).values()) for design, each in zip(designs, fields, strict=True)]
+    stacked = {
+        field.name: np.stack([each[field.name].values for each in fields]) for field in problem.parametric.fields
+    }
+    axes = {name: fields[0][name].values for name in problem.parametric.domain.names}
+    found = problem.functional(stacked, axes, together)
+    assert found.shape == (len(designs), len(problem.outputs))
+    np.testing.assert_allclose(found, read, rtol=1e-9)
+    np.testing.assert_allclose(problem.emulate(together), read, rtol=1e-9)
+
+
+def test_what_is_emulated_comes_nearer_to_the_truth_with_the_mesh(problem):
+    assert problem.emulated == (problem.parametric is not None or type(problem).emulate is not Problem.emulate)
+    if problem.parametric is None:
+        return
+    _, together = stated(problem, n=20)
+    truth = problem.exact(np.hstack(list(together.values())))
+    coarse, fine = (
+        np.abs(problem.on_grid(together, tuple(factor * n for n in problem.parametric.cells))[:, 0] - truth)
+        for factor in (1, 4)
+    )
+    assert np.median(fine) < 0.2 * np.median(coarse) < 0.02 * np.std(truth)

@@ -5,6 +5,9 @@ import pytest
 import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
+from fieldcraft.models.capability import Capability, required
+from fieldcraft.models.observations import Emulator
+from fieldcraft.models.proposer import TakesEmulators
 from fieldcraft.physics.space import Categorical, Continuous, Integer, LinearConstraint, LinearEquality, SearchSpace
 
 PACKAGE = "fieldcraft.models.proposers"
@@ -24,8 +27,20 @@ def proposer(request):
     return public_class(PACKAGE, request.param)()
 
 
+def bowl(X):
+    return (X**2).sum(axis=1)
+
+
 def propose(proposer, start, q, seed=4):
-    return proposer.propose(SPACE, start, q, np.random.default_rng(seed))
+    made = given(proposer)
+    return made.propose(SPACE, start, q, np.random.default_rng(seed))
+
+
+def given(proposer):
+    """The proposer, with an emulator if it asks for one."""
+    asks = isinstance(proposer, TakesEmulators)
+    assert asks == (Capability.EMULATOR in required(proposer))
+    return proposer.given((Emulator(bowl),), maximize=False) if asks else proposer
 
 
 def test_a_proposer_is_one_public_frozen_dataclass(proposer):
@@ -60,7 +75,7 @@ def test_designs_reach_every_level_and_both_ends(proposer):
 
 
 def test_shares_of_a_mixture_add_up_to_the_whole_and_none_is_favoured(proposer):
-    X = (proposer.propose(MIXTURE, 0, 256, np.random.default_rng(4)) + 1) / 2
+    X = (given(proposer).propose(MIXTURE, 0, 256, np.random.default_rng(4)) + 1) / 2
     np.testing.assert_allclose(X.sum(axis=1), 1.0, rtol=0, atol=1e-12)
     # Uniform: each of the six has the mean 1/6 and a standard deviation of 0.141; uncertainty goes further out.
     assert np.abs(X.mean(axis=0) - 1 / 6).max() < 4 * 0.2 / 16

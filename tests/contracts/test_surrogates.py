@@ -7,7 +7,7 @@ import pytest
 import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
-from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.observations import Emulator, Observations, Physics
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.physics.operators import laplace
 
@@ -53,9 +53,15 @@ def harmonic(X):
     return x**2 - y**2 + x * y + 50
 
 
+def emulator(sign=1):
+    """An emulator that misses a part of the truth."""
+    return Emulator(lambda X: sign * (harmonic(X) - X[:, 0] * X[:, 1]), jitter=0.01)
+
+
 def observations(**changes):
     physics = Physics(equation=laplace(2), points=POINTS, center=CENTER, half=HALF)
     known = {"X": X, "y": harmonic(X), "maximize": False, "noise_sd": 0.1, "physics": physics}
+    known |= {"emulators": (emulator(),)}
     return Observations(**(known | changes))
 
 
@@ -113,7 +119,7 @@ def test_the_same_seed_gives_the_same_posterior_bit_for_bit(surrogate, posterior
 
 
 def test_maximising_is_minimising_the_negative(surrogate, posterior):
-    other = fit(surrogate, observations(y=-DATA.y, maximize=True))
+    other = fit(surrogate, observations(y=-DATA.y, maximize=True, emulators=(emulator(-1),)))
     for a, b in zip(posterior.mean_var(Z), other.mean_var(Z), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
 

@@ -82,5 +82,7 @@ def test_the_words_that_come_with_the_package_name_capabilities_alone():
 
 
 def test_a_capability_that_there_is_not_is_told():
-    with pytest.raises(ValueError, match=r"^requires names 'exatc', which is no capability: name equation, exact, gro"):
+    with pytest.raises(
+        ValueError, match=r"^requires names 'exatc', which is no capability: name equation, emulator, exact, gro"
+    ):
         require_known(type("Mistyped", (), {"requires": {"exatc"}})())

@@ -1,0 +1,150 @@
+"""The emulators of a campaign: cheap predictions of its outputs, for encoded designs."""
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldcraft.models.capability import Capability, required
+from fieldcraft.physics.problem import Problem
+from fieldcraft.physics.space import Continuous, SearchSpace
+
+if TYPE_CHECKING:
+    from fieldcraft.flows.wiring.campaign import Campaign
+    from fieldcraft.models.observations import Emulator
+
+# Designs whose fields are computed together.
+_BLOCK = 1024
+# Designs at which a mesh's jitter is measured, how far each is moved in encoded coordinates, and the seed.
+_PROBES, _MOVE, _SEED = 256, 0.1, 5
+
+
+@dataclass(frozen=True, eq=False)
+class _Outputs:
+    """Predictions of all outputs; those of the last designs are kept, for one output after the other asks for them.
+
+    Args:
+        problem: The problem.
+        center: Middle of each variable's interval, shape (d,), in physical units.
+        half: Half length of each variable's interval, shape (d,), in physical units.
+        cells: Cells of a grid for the stated equation; None for the problem's ``emulate``.
+    """
+
+    problem: Problem
+    center: np.ndarray
+    half: np.ndarray
+    cells: tuple[int, ...] | None = None
+    _last: dict[bytes, np.ndarray] = field(default_factory=dict, repr=False)
+
+    def at(self, X: np.ndarray) -> np.ndarray:
+        """All outputs at encoded designs X (n, d), shape (n, outputs)."""
+        key = X.tobytes()
+        if key not in self._last:
+            found = np.vstack([self._some(X[first : first + _BLOCK]) for first in range(0, len(X), _BLOCK)])
+            self._last.clear()
+            self._last[key] = found
+        return self._last[key]
+
+    def one(self, number: int, X: np.ndarray) -> np.ndarray:
+        """One output at encoded designs X (n, d), shape (n,)."""
+        return self.at(X)[:, number]
+
+    def _some(self, X: np.ndarray) -> np.ndarray:
+        physical = X * self.half + self.center
+        designs = {name: physical[:, [i]] for i, name in enumerate(self.problem.space.names)}
+        found = self.problem.emulate(designs) if self.cells is None else self.problem.on_grid(designs, self.cells)
+        values = np.empty(0) if found is None else np.asarray(found, dtype=np.float64)
+        expected = (len(X), len(self.problem.outputs))
+        if values.shape != expected:
+            raise ValueError(
+                f"The emulator of {type(self.problem).__name__} gave an array of the shape {values.shape} for {len(X)} "
+                f"designs: it must be {expected}, one column for each output."
+            )
+        bad = np.argwhere(~np.isfinite(values))
+        if len(bad):
+            row, column = (int(i) for i in bad[0])
+            design = ", ".join(f"{name} {float(value[row, 0]):g}" for name, value in designs.items())
+            raise ValueError(
+                f"The emulator of {type(self.problem).__name__} predicts {values[row, column]} for "
+                f"{self.problem.outputs[column].name!r} at {design}: it must be finite for every design of the space."
+            )
+        return values
+
+
+@lru_cache(maxsize=8)
+def emulators_of(problem: Problem, space: SearchSpace) -> "tuple[Emulator, ...]":
+    """Emulators of the objective and of each constraint, in this order; empty where there are none.
+
+    Raises:
+        ValueError: an emulator gives no finite prediction.
+    """
+    if no_emulator(problem, space) is not None:
+        return ()
+    from fieldcraft.models.observations import Emulator
+
+    low, high = np.array([[v.low, v.high] for v in space.variables if isinstance(v, Continuous)]).T
+    outputs = _Outputs(problem, (low + high) / 2, (high - low) / 2)
+    jitter = _jitter(outputs, space)
+    return tuple(Emulator(partial(outputs.one, number), float(sd)) for number, sd in enumerate(jitter))
+
+
+def _jitter(outputs: _Outputs, space: SearchSpace) -> np.ndarray:
+    """Standard deviation (outputs,) of what a mesh adds from design to design without order; 0 for other models.
+
+    The difference D of two meshes that hardly differ changes slowly with the design, but for this. The variance of
+    D(x + v) - 2 D(x) + D(x - v), for moves v of about a cell, is 12 times that of either's. The median of its size,
+    times 1.48, stands for its standard deviation, since a few designs may be extreme.
+    """
+    if not by_equation(outputs.problem):
+        return np.zeros(len(outputs.problem.outputs))
+    assert outputs.problem.parametric is not None
+    finer = replace(outputs, cells=tuple(n + 1 for n in outputs.problem.parametric.cells), _last={})
+    rng = np.random.default_rng(_SEED)
+    X = space.sample(_PROBES, rng)
+    move = _MOVE * rng.choice([-1.0, 1.0], X.shape)
+    X = np.clip(X, -1 + _MOVE, 1 - _MOVE)
+    three = np.vstack([X + move, X, X - move])
+    ahead, here, behind = np.split(outputs.at(three) - finer.at(three), 3)
+    return np.asarray(1.48 * np.median(np.abs(ahead - 2 * here + behind), axis=0) / np.sqrt(12))
+
+
+def by_equation(problem: Problem) -> bool:
+    """True if the emulator is the stated equation on a coarse grid."""
+    return problem.parametric is not None and type(problem).emulate is Problem.emulate
+
+
+def no_emulator(problem: Problem, space: SearchSpace) -> str | None:
+    """Reason why a problem's outputs have no emulator; None if they have."""
+    if not problem.emulated:
+        return "the problem has none (`parametric` with `functional`, or `emulate`)"
+    others = [variable.name for variable in space.variables if not isinstance(variable, Continuous)]
+    if others:
+        return f"that of the problem takes continuous variables alone, and {', '.join(others)} are others"
+    return None
+
+
+def told(campaign: "Campaign") -> str | None:
+    """Use of a problem's emulator by a campaign, or the reason why there is none; None if it has no emulator."""
+    problem, words = campaign.problem, campaign.algorithm
+    if not problem.emulated:
+        return None
+    source = "its own cheap model"
+    if by_equation(problem) and problem.parametric is not None:
+        fields = ", ".join(each.name for each in problem.parametric.fields)
+        cells = " x ".join(map(str, problem.parametric.cells))
+        source = f"the equation of {fields}, solved on {cells} cells"
+    said = f"problem {campaign.spec.problem.kind!r} has an emulator ({source})"
+    if (reason := no_emulator(problem, campaign.space)) is not None:
+        return f"{said}, and it is not used: {reason}."
+    part = campaign.spec.algorithm
+    users = []
+    if Capability.EMULATOR in required(words.initial):
+        users.append("the first design is the best by it")
+    if Capability.EMULATOR in required(words.surrogate):
+        users.append("the surrogate emulated_gp learns the difference to it")
+    elif part.surrogate is not None and part.surrogate.kind == "auto":
+        users.append("auto tries emulated_gp, which learns the difference to it")
+    if not users:
+        return f"{said}, and it is not used: {part.in_words} learns from results alone. emulated and auto use it."
+    return f"{said}: {'; '.join(users)}."

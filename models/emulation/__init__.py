@@ -1,0 +1,1 @@
+"""Learning from cheap predictions of the outputs, which an emulator gives for any design."""

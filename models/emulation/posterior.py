@@ -1,0 +1,229 @@
+"""Posterior of results as a multiple of an emulator's predictions plus a Gaussian process, over a few such multiples.
+
+y(x) = rho y_c(x) + delta(x), with delta a Gaussian process (Kennedy and O'Hagan, 2000). The factor rho is one of a few
+fixed ones, or uncertain, rho ~ N(m, s^2): then s^2 y_c(x) y_c(x') joins the covariance of delta. The belief is the
+mixture of these. With the log density l_ki of result i under factor k given the other results, factor k has a weight in
+proportion to exp(sum_i l_ki).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.emulation.slopes import emulated
+from fieldcraft.models.gaussian.process import ExactPosterior
+from fieldcraft.models.linear.conditioning import Factor, leave_one_out
+from fieldcraft.models.linear.fourier_features import FourierFeatures
+from fieldcraft.models.observations import Emulator, Scaling
+from fieldcraft.models.surrogate import Function
+
+# Log density of a target that a prediction misses by a thousandth: more tells no factor from another.
+_MOST = -math.log(1e-3 * math.sqrt(2 * math.pi))
+# Random Fourier features of the prior of a draw.
+_PATH_FEATURES = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Multiple:
+    """Beliefs about the targets, given the predictions, for one factor.
+
+    Args:
+        rho: The factor, or its prior mean.
+        spread: Its prior standard deviation; 0 if it is fixed.
+        process: Kernel, hyper-parameters and designs (n, d) of delta.
+        unit: Standard deviation of delta, in targets.
+        noise: Variance of a result about it, in such units.
+        jitter: The part of that noise, as a standard deviation in targets, that belongs to the design: a result that is
+            read without noise has it too.
+        predictions: The emulator's predictions at these designs, in targets, shape (n,).
+        targets: The results there, shape (n,).
+        weight: Share of this factor in the mixture.
+    """
+
+    rho: float
+    spread: float
+    process: ExactPosterior
+    unit: float
+    noise: float
+    jitter: float
+    predictions: Tensor
+    targets: Tensor
+    weight: float = 1.0
+
+    def mean_var(self, X: Tensor, predictions: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (c,) and variance (c,) of the target at X (c, d) with these predictions (c,)."""
+        slope = self._slope(predictions)
+        cross = self._cross(X, slope)
+        variance = self._factor.variance(1 + slope.square(), cross)
+        mean = self.rho * predictions + self.unit * (self._constant + self._weights @ cross)
+        return mean, self.unit**2 * variance + self.jitter**2
+
+    def log_predictive(self) -> Tensor:
+        """log density of each target given the others, shape (n,)."""
+        own = leave_one_out(self._factor, self._left - self._constant) - math.log(self.unit)
+        return own.detach().clamp_max(_MOST)
+
+    @property
+    def factor_mean(self) -> float:
+        """Posterior mean of rho."""
+        return self.rho + self.spread * float(self._slope(self.predictions) @ self._weights)
+
+    def drawn(self, rng: np.random.Generator) -> "_Path":
+        """A function drawn by Matheron's rule, as for an exact process (``models.gaussian.process.pathwise``)."""
+        X = self.process.fit.X
+        phi = FourierFeatures.drawn(self.process.fit.kernel, self.process.length_scales, _PATH_FEATURES, rng)
+        prior = phi.combined(torch.from_numpy(rng.standard_normal(2 * len(phi.frequencies))))
+        step = float(rng.standard_normal())
+        error = math.sqrt(self.noise) * torch.from_numpy(rng.standard_normal(len(X)))
+        with torch.no_grad():
+            before = prior(X) + step * self._slope(self.predictions)
+            weights = self._factor.solve(self._left - self._constant - before - error)
+        return _Path(self, prior, step, weights)
+
+    def believed(self, X: Tensor, predictions: Tensor) -> "Multiple":
+        """The same, had X (k, d) with these predictions (k,) been read at the mean; the weight stays."""
+        with torch.no_grad():
+            mean, _ = self.mean_var(X, predictions)
+        fit = self.process.fit
+        # Only kernel, hyper-parameters and designs of the process are asked for.
+        grown = replace(fit, X=torch.cat([fit.X, X]), targets=torch.cat([fit.targets, torch.zeros_like(mean)]))
+        return replace(
+            self,
+            process=replace(self.process, fit=grown, known_factor=None),
+            predictions=torch.cat([self.predictions, predictions]),
+            targets=torch.cat([self.targets, mean]),
+        )
+
+    def _slope(self, predictions: Tensor) -> Tensor:
+        """Feature of the uncertain part of rho, in units of delta, shape (c,)."""
+        return self.spread / self.unit * predictions
+
+    def _cross(self, X: Tensor, slope: Tensor) -> Tensor:
+        """Prior covariance of the results' designs and X (c, d), shape (n, c)."""
+        return self.process.kernel(self.process.fit.X, X) + self._slope(self.predictions)[:, None] * slope
+
+    @cached_property
+    def _left(self) -> Tensor:
+        """Targets less rho times the predictions, in units of delta, shape (n,)."""
+        return (self.targets - self.rho * self.predictions) / self.unit
+
+    @cached_property
+    def _factor(self) -> Factor:
+        with torch.no_grad():
+            slope = self._slope(self.predictions)
+            return Factor.of(self._cross(self.process.fit.X, slope), self.noise)
+
+    @cached_property
+    def _constant(self) -> float:
+        """The best constant, 1^T S^-1 r / 1^T S^-1 1, in units of delta."""
+        solved = self._factor.solve(torch.stack([self._left, torch.ones_like(self._left)], dim=1)).sum(0)
+        return float(solved[0] / solved[1])
+
+    @cached_property
+    def _weights(self) -> Tensor:
+        """S^-1 (r - constant), shape (n,)."""
+        return self._factor.solve(self._left - self._constant)
+
+
+@dataclass(frozen=True, eq=False)
+class _Path:
+    """One drawn function, of a design and its prediction."""
+
+    of: Multiple
+    prior: Function
+    step: float
+    weights: Tensor
+
+    def at(self, X: Tensor, predictions: Tensor) -> Tensor:
+        """Its value at X (c, d) with these predictions (c,), in targets, shape (c,)."""
+        of, slope = self.of, self.of._slope(predictions)
+        delta = of._constant + self.prior(X) + self.step * slope + self.weights @ of._cross(X, slope)
+        return of.rho * predictions + of.unit * delta
+
+
+@dataclass(frozen=True, eq=False)
+class EmulatedPosterior:
+    """Mixture over the factors of an emulator.
+
+    Args:
+        multiples: Beliefs for each factor, with their weights.
+        emulator: The predictions, in the results' unit.
+        scaling: Map between targets and results.
+        densities: log density of each target given the others, under each factor, shape (k, n).
+        kept: Its state.
+    """
+
+    multiples: tuple[Multiple, ...]
+    emulator: Emulator
+    scaling: Scaling
+    densities: Tensor
+    kept: Mapping[str, Tensor]
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Mean factor of the mixture; size and noise of the likeliest delta, in targets, and its length scales."""
+        likeliest = max(self.multiples, key=lambda each: each.weight)
+        own = likeliest.process.metrics
+        return {
+            "rho": sum(each.weight * each.factor_mean for each in self.multiples),
+            "difference_sd": likeliest.unit,
+            "noise_sd": math.sqrt(likeliest.noise) * likeliest.unit,
+            **{name: value for name, value in own.items() if name.startswith("length_scale_")},
+        }
+
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """Shares of the belief that rest on multiples of the emulator, and on the results alone."""
+        shares = [
+            f"{each.weight:.2g} on {f'{each.factor_mean:.3g} times it' if each.rho else 'the results alone'}"
+            for each in self.multiples
+        ]
+        return {"emulator": ", ".join(shares)}
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) of the noise-free target at X (n, d): those of the mixture."""
+        predictions = self._predicted(X)
+        found = [each.mean_var(X, predictions) for each in self.multiples]
+        weights = torch.tensor([each.weight for each in self.multiples], dtype=X.dtype)
+        means, variances = (torch.stack(part) for part in zip(*found, strict=True))
+        mean = weights @ means
+        return mean, weights @ (variances + (means - mean).square())
+
+    def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
+        """q functions, each of one factor drawn by its weight."""
+        weights = np.array([each.weight for each in self.multiples])
+        chosen = rng.choice(len(weights), size=q, p=weights / weights.sum())
+        return [self._function(self.multiples[k].drawn(rng)) for k in chosen]
+
+    def fantasize(self, X: Tensor) -> "EmulatedPosterior":
+        """The posterior as if X (k, d) had been read at the mean, under each factor at its own; weights stay."""
+        points = X.detach()
+        predictions = self._predicted(points)
+        return replace(self, multiples=tuple(each.believed(points, predictions) for each in self.multiples))
+
+    def log_predictive(self) -> Tensor:
+        """log density of each target given the others, shape (n,), under factors weighted by the others alone."""
+        others = torch.log_softmax(self.densities.sum(1, keepdim=True) - self.densities, dim=0)
+        return torch.logsumexp(others + self.densities, dim=0)
+
+    def state(self) -> dict[str, Tensor]:
+        """The predictions at the results, and the hyper-parameters of each process."""
+        return dict(self.kept)
+
+    def _function(self, path: _Path) -> Function:
+        return lambda X: path.at(X, self._predicted(X))
+
+    def _predicted(self, X: Tensor) -> Tensor:
+        """Predictions at X (n, d), in targets, shape (n,)."""
+        return self.scaling.sign * (emulated(self.emulator, X) - self.scaling.mean) / self.scaling.sd
+
+
+def weighted(multiples: tuple[Multiple, ...], densities: Tensor) -> tuple[Multiple, ...]:
+    """The same, weighted by the log densities (k, n) of the results under each."""
+    weights = torch.softmax(densities.sum(1), dim=0).tolist()
+    return tuple(replace(each, weight=weight) for each, weight in zip(multiples, weights, strict=True))

@@ -1,0 +1,156 @@
+"""Gaussian process on the difference between results and an emulator's predictions (Kennedy and O'Hagan, 2000)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.capability import Capability
+from fieldcraft.models.emulation.posterior import EmulatedPosterior, Multiple, weighted
+from fieldcraft.models.gaussian.process import ExactPosterior
+from fieldcraft.models.linear.fourier_features import Kernel
+from fieldcraft.models.numerics.digests import refuse_other_data, stamped
+from fieldcraft.models.numerics.states import named, part
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.surrogate import Report, no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+
+_PREDICTIONS = "predictions"
+_MOST = 5000
+# Results below which a straight line through them and the predictions says nothing.
+_LEAST_FOR_LINE = 4
+# Prior standard deviation of an uncertain factor, about 1.
+_SPREAD = 1.0
+# Prior of the difference's variance: as if so many differences of this size, in targets, had been seen.
+_PRIOR_COUNT, _PRIOR_SHARE = 2.0, 0.05
+# Largest share of the difference's size that an emulator's jitter takes.
+_MOST_JITTER = 0.95
+
+
+@dataclass(frozen=True)
+class EmulatedGP:
+    """Results as rho times the emulator's prediction plus a Gaussian process, for rho of 0, of 1, and about 1.
+
+    The third, from four results on, has rho ~ N(1, 1). The three are weighted by how well each predicts every result
+    from the others. A useless emulator is given the factor 0, with which it has no effect; a good one leaves little for
+    the process to learn.
+
+    Args:
+        kernel: Covariance of the difference, "matern52", "matern32", "matern12" or "rbf".
+        noise: Of the difference: "fitted", or "known": taken from ``Observations.noise_sd``. A coarse mesh makes the
+            difference jump a little from design to design, which counts as noise.
+        restarts: Fits from parameters drawn from their priors, beside the one from the priors' modes.
+
+    Raises:
+        ValueError: restarts is negative.
+    """
+
+    uses_physics: ClassVar[bool] = False
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.EMULATOR})
+
+    kernel: Kernel = "matern52"
+    noise: Literal["fitted", "known"] = "fitted"
+    restarts: int = 2
+
+    def __post_init__(self) -> None:
+        self._process()
+
+    def fit(
+        self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
+    ) -> EmulatedPosterior:
+        """Fit a process for each factor (see Surrogate.fit). A fit takes seconds at most: ``start`` is not needed.
+
+        Raises:
+            ValueError: the problem has no emulator, it gives no finite prediction for a design, there are more than
+                5,000 trials, or a process cannot be fitted.
+        """
+        if not data.emulators:
+            raise ValueError(
+                "The problem has no emulator and surrogate emulated_gp needs one: state its equation (`parametric` and "
+                "`functional`) or a cheap model (`emulate`), or use surrogate exact_gp."
+            )
+        if len(data) > _MOST:
+            raise ValueError(f"There are {len(data)} trials, and emulated_gp takes {_MOST}: use exact_gp or auto.")
+        predictions = data.emulators[0].predict(data.X)
+        processes = [self._process().fit(each, rng, None, no_report) for each in _differences(data, predictions)]
+        made = _posterior(data, predictions, processes)
+        report(1, made.metrics, made.state)
+        return made
+
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> EmulatedPosterior:
+        """The posterior whose state this was (see Surrogate.restore)."""
+        refuse_other_data(data, state)
+        predictions = state[_PREDICTIONS].numpy()
+        processes = [
+            self._process().restore(each, part(state, f"{number}."))
+            for number, each in enumerate(_differences(data, predictions))
+        ]
+        return _posterior(data, predictions, processes)
+
+    def _process(self) -> ExactGP:
+        return ExactGP(kernel=self.kernel, noise=self.noise, restarts=self.restarts, n_exact=_MOST)
+
+
+def _lines(data: Observations, predictions: Array) -> list[float]:
+    """0, 1 and, if there are enough results, the slope of their least-squares line over the predictions (n,).
+
+    Sums are exactly rounded: a machine that restores a state must find the same slope.
+    """
+    spread = predictions - math.fsum(predictions) / len(predictions)
+    square = math.fsum(spread**2)
+    slope = math.fsum(spread * data.y) / square if square > 0 else 0.0
+    return [0.0, 1.0, slope][: 3 if len(data) >= _LEAST_FOR_LINE else 2]
+
+
+def _differences(data: Observations, predictions: Array) -> list[Observations]:
+    """Results less these multiples of the predictions (n,); each gives the hyper-parameters of one process."""
+    return [
+        Observations(
+            data.X,
+            data.y - line * predictions,
+            data.maximize,
+            data.noise_sd,
+            images=data.images,
+            columns=data.columns,
+            space=data.space,
+        )
+        for line in _lines(data, predictions)
+    ]
+
+
+def _size(rho: float, spread: float, difference: Observations, data: Observations) -> float:
+    """Standard deviation of the difference in targets: for a rho of 0 that of the results.
+
+    Few differences may all be small by chance. Their variance has an inverse chi-square prior, and a line that was
+    fitted to them takes a degree of freedom.
+    """
+    own = 0.0 if difference.constant else difference.scaling.sd / data.scaling.sd
+    if rho == 0:
+        return own or 1.0
+    n = len(data)
+    free = n - 1 - (spread > 0)
+    return math.sqrt((_PRIOR_COUNT * _PRIOR_SHARE**2 + (n - 1) * own**2) / (_PRIOR_COUNT + free))
+
+
+def _posterior(data: Observations, predictions: Array, processes: Sequence[object]) -> EmulatedPosterior:
+    """The mixture of the fitted processes."""
+    told, targets = torch.tensor(data.scaling.to_target(predictions)), torch.tensor(data.targets)
+    multiples, state = [], stamped(data) | {_PREDICTIONS: torch.tensor(predictions)}
+    factors = ((0.0, 0.0), (1.0, 0.0), (1.0, _SPREAD))
+    for number, ((rho, spread), process, difference) in enumerate(
+        zip(factors, processes, _differences(data, predictions), strict=False)
+    ):
+        assert isinstance(process, ExactPosterior)
+        size = _size(rho, spread, difference, data)
+        jitter = min(abs(rho) * data.emulators[0].jitter / data.scaling.sd, _MOST_JITTER * size)
+        unit = math.sqrt(size**2 - jitter**2)
+        noise = max(process.noise_variance * size**2, jitter**2) / unit**2
+        multiples.append(Multiple(rho, spread, process, unit, noise, jitter, told, targets))
+        state |= named(f"{number}.", process.state())
+    densities = torch.stack([each.log_predictive() for each in multiples])
+    shared = weighted(tuple(multiples), densities)
+    return EmulatedPosterior(shared, data.emulators[0], data.scaling, densities, state)

@@ -1,0 +1,1 @@
+"""Physics with the design as a parameter: the equation of a problem's fields, and its solution on a grid."""

@@ -1,0 +1,110 @@
+"""Statement of a problem's physics: the equation of its fields over a domain, with the design as a parameter."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fieldcraft.physics.domain import Domain
+from fieldcraft.physics.operators import Coefficient, LinearEquation, LinearSystem, Values
+
+Numbers = Mapping[str, Values]
+"""Values of a design's variables, in physical units, by name: numbers for one design, and (n, 1) for n designs."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A physical quantity over the domain.
+
+    Args:
+        name: Its name, also that of the variable in a simulation's dataset.
+        unit: Physical unit; empty for a pure number.
+    """
+
+    name: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The condition a u + b du/dn = g on one side of the domain, with the outward normal n.
+
+    A value is a = 1, b = 0 (the default); a flux is a = 0, b = 1; both together are Robin's condition.
+
+    Args:
+        field: Name of the field u.
+        axis: Name of the axis that crosses the side.
+        end: The side: the axis's lower or upper end.
+        right: g, in the unit that a and b give it: a number, or a function of the points (n, d) of the side.
+        value: a.
+        slope: b; a derivative is by the axis in its own unit.
+
+    Raises:
+        ValueError: a number that is not finite, or a = b = 0.
+    """
+
+    field: str
+    axis: str
+    end: Literal["low", "high"]
+    right: Coefficient = 0.0
+    value: float = 1.0
+    slope: float = 0.0
+
+    def __post_init__(self) -> None:
+        numbers = (self.value, self.slope, 0.0 if callable(self.right) else self.right)
+        if not np.all(np.isfinite(numbers)) or self.value == self.slope == 0:
+            raise ValueError(
+                f"The condition on {self.field!r} at the {self.end} end of {self.axis!r} is {self.value:g} u + "
+                f"{self.slope:g} du/dn = {self.right}: give finite numbers, and a value or a slope that is not 0."
+            )
+
+
+def no_flux(field: str, domain: Domain) -> tuple[Condition, ...]:
+    """du/dn = 0 on every side of a domain: no flux of a field across its boundary."""
+    ends: tuple[Literal["low", "high"], ...] = ("low", "high")
+    return tuple(Condition(field, axis, end, value=0.0, slope=1.0) for axis in domain.names for end in ends)
+
+
+@dataclass(frozen=True)
+class ParametricEquation:
+    """Linear equations, in steady state, of the fields of a design.
+
+    Args:
+        domain: The box over which the fields live.
+        fields: The fields, in the order in which a ``LinearSystem`` has them.
+        equation: Function from a design to its equation. It is asked for one design, of numbers, and for n designs at
+            once, of (n, 1); a coefficient or right-hand side then gives (n, p) at p points. What depends on the design
+            is a function of the points; a number is the same for all designs.
+        conditions: Conditions on the boundary. Along each axis there are two for each field, on one side or on both.
+        cells: Cells of a coarse grid along each axis, on which a solution is cheap and its outputs still tell good
+            designs from bad ones.
+
+    Raises:
+        ValueError: a name that occurs twice or is unknown, or a wrong number of conditions along an axis.
+    """
+
+    domain: Domain
+    fields: tuple[Field, ...]
+    equation: Callable[[Numbers], LinearEquation | LinearSystem]
+    conditions: tuple[Condition, ...]
+    cells: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        names = [field.name for field in self.fields]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"An equation has the fields {names}: give at least one, and each its own name.")
+        for condition in self.conditions:
+            if condition.field not in names or condition.axis not in self.domain.names:
+                raise ValueError(
+                    f"A condition names the field {condition.field!r} and the axis {condition.axis!r}: the fields are "
+                    f"{', '.join(names)} and the axes {', '.join(self.domain.names)}."
+                )
+        given = Counter(condition.axis for condition in self.conditions)
+        for axis in self.domain.names:
+            if given[axis] != 2 * len(names):
+                raise ValueError(
+                    f"Across the axis {axis!r} there are {given[axis]} conditions for the fields {', '.join(names)}: "
+                    f"give {2 * len(names)}, two for each field."
+                )

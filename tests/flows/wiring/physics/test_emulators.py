@@ -1,0 +1,226 @@
+"""Emulators in campaigns: who uses one, what is refused, and what a trial's origin says of it."""
+
+import json
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from small import finish
+
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.physics.emulators import emulators_of, no_emulator
+from fieldcraft.models.observations import Observations
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.problems.branin import Branin
+from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
+from fieldcraft.physics.problems.chips import Chips
+from fieldcraft.physics.space import Continuous, Integer, SearchSpace
+from fieldcraft.storage.open_ledger import open_ledger
+
+BAR = {
+    "name": "bar",
+    "seed": 4,
+    "sense": "minimize",
+    "problem": {"kind": "cantilever_profile"},
+    "simulator": {"kind": "stated_equation", "cells": 100},
+    "algorithm": {"kind": "emulated"},
+    "dispatcher": {"kind": "inline"},
+    "budget": {"trials": 7},
+}
+CHEAP = '''
+"""A formula whose own cheap model is wrong by a factor."""
+
+from dataclasses import dataclass
+
+from fieldcraft import Continuous, Output, Problem, SearchSpace
+
+
+@dataclass(frozen=True)
+class Hill(Problem):
+    @property
+    def space(self):
+        return SearchSpace((Continuous("x", -1.0, 3.0),))
+
+    @property
+    def outputs(self):
+        return (Output("height", "m"),)
+
+    def emulate(self, designs):
+        return 2 * (designs["x"] - 1.1) ** 2
+
+    def function(self, design):
+        return {"height": (design["x"] - 1.0) ** 2}
+'''
+
+
+def wired(tmp_path, **changes):
+    return wire(parse({**BAR, **changes}, "bar.yaml"), settings_from({}, home=tmp_path))
+
+
+def note(tmp_path, capsys, **changes):
+    file = tmp_path / "bar.yaml"
+    file.write_text(yaml.safe_dump({**BAR, **changes}))
+    assert main(["check", str(file), "--json", "--home", str(tmp_path)]) == 0
+    return json.loads(capsys.readouterr().out)["note"]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        (
+            "emulated",
+            "'cantilever_profile' has an emulator (the equation of deflection, moment, solved on 10 cells): the first "
+            "design is the best by it; the surrogate emulated_gp learns the difference to it.",
+        ),
+        ("auto", "solved on 10 cells): auto tries emulated_gp, which learns the difference to it."),
+        ("gp_ei", "and it is not used: exact_gp x log_ei x multistart learns from results alone."),
+    ],
+)
+def test_check_says_who_uses_the_emulator(algorithm, said, tmp_path, capsys):
+    assert said in note(tmp_path, capsys, algorithm={"kind": algorithm})
+
+
+def test_check_says_nothing_where_there_is_no_emulator(tmp_path, capsys):
+    branin = {"problem": {"kind": "branin"}, "simulator": {"kind": "function"}, "algorithm": {"kind": "auto"}}
+    assert note(tmp_path, capsys, **branin) is None
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        (
+            {"kind": "emulated"},
+            r"algorithm.surrogate: 'emulated_gp' needs an emulator of the outputs, and the problem has",
+        ),
+        (
+            {"kind": "gp_ei", "start": {"n": 5, "proposer": {"kind": "emulated"}}},
+            r"algorithm.start.proposer: 'emulated' begins with the best design by an emulator.*Use sobol",
+        ),
+    ],
+)
+def test_a_problem_without_an_emulator_is_refused(algorithm, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        wired(tmp_path, problem={"kind": "branin"}, simulator={"kind": "function"}, algorithm=algorithm)
+
+
+def test_an_emulator_takes_continuous_variables_alone():
+    class Counted(CantileverProfile):
+        @property
+        def space(self):
+            return SearchSpace((Continuous("x", 0.0, 1.0), Integer("n", 1, 5)))
+
+    assert "takes continuous variables alone, and n are others" in no_emulator(Counted(), Counted().space)
+    assert emulators_of(Counted(), Counted().space) == ()
+    assert emulators_of(Branin(), Branin().space) == ()
+
+
+def test_predictions_are_those_of_the_problem_at_decoded_designs():
+    problem = Chips()
+    X = problem.space.sample(5, np.random.default_rng(0))
+    (emulator,) = emulators_of(problem, problem.space)
+    designs = {name: np.array([[design[name]] for design in problem.space.decode(X)]) for name in problem.space.names}
+    np.testing.assert_allclose(emulator.predict(X), problem.emulate(designs)[:, 0], rtol=1e-12)
+    narrowed = problem.space.narrowed({"x1": [40.0, 50.0]})
+    (inner,) = emulators_of(problem, narrowed)
+    np.testing.assert_allclose(inner.predict(narrowed.encode(narrowed.decode(X))), inner.predict(X))
+    assert np.ptp(inner.predict(X)) != np.ptp(emulator.predict(X))
+
+
+def test_the_jitter_of_a_mesh_is_about_its_error_where_that_is_without_order():
+    """On 24 x 16 cells the hottest cell misses the plate's hottest place by 0.15 K (sd), from one place to the next."""
+    problem = Chips()
+    (emulator,) = emulators_of(problem, problem.space)
+    X = problem.space.sample(150, np.random.default_rng(1))
+    error = emulator.predict(X) - problem.exact(np.array([list(each.values()) for each in problem.space.decode(X)]))
+    assert emulator.jitter == pytest.approx(error.std(), rel=0.5)
+    (smooth,) = emulators_of(CantileverProfile(), CantileverProfile().space)
+    assert smooth.jitter < 0.05 * CantileverProfile().sd
+
+
+class Faulty(Problem):
+    """An emulator that gives what it is told to."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    space = SearchSpace((Continuous("x", 0.0, 2.0),))
+    outputs = (Output("height"),)
+
+    def emulate(self, designs):
+        return self.answer(designs["x"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda x: x[:, 0], r"gave an array of the shape \(3,\) for 3 designs: it must be \(3, 1\)"),
+        (lambda x: None, r"gave an array of the shape \(0,\) for 3 designs"),
+        (lambda x: np.where(x > 1, np.nan, x), "predicts nan for 'height' at x 2: it must be finite for every design"),
+    ],
+)
+def test_predictions_that_cannot_be_are_refused_with_the_design(answer, message):
+    problem = Faulty(answer)
+    (emulator,) = emulators_of(problem, problem.space)
+    with pytest.raises(ValueError, match=message):
+        emulator.predict(np.array([[-1.0], [0.0], [1.0]]))
+
+
+def test_a_campaign_begins_with_the_emulators_best_design_and_tells_how_it_is_trusted(tmp_path):
+    file = tmp_path / "bar.yaml"
+    file.write_text(yaml.safe_dump(BAR))
+    finish(file, tmp_path / "home")
+    trials = open_ledger(settings_from({}, tmp_path / "home").ledger).trials("bar")
+    values = [trial.outputs["compliance"] for trial in trials]
+    assert len(values) == 7 and [trial.origin.kind for trial in trials] == ["initial"] * 3 + ["model"] * 4
+    best = CantileverProfile().optimum("minimize")
+    assert values[0] < 1.01 * best.value < min(values[1:3])
+    told = trials[-1].origin
+    assert "times it" in told.remarks["emulator"] and told.algorithm == "emulated_gp x log_ei x multistart"
+
+
+def test_a_problem_of_a_plugin_may_have_a_cheap_model_of_its_own(tmp_path, monkeypatch, capsys):
+    plugins = tmp_path / "plugins"
+    (plugins / "problems").mkdir(parents=True)
+    (plugins / "problems" / "hill.py").write_text(textwrap.dedent(CHEAP))
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(plugins))
+    hill = {"problem": {"kind": "hill"}, "simulator": {"kind": "function"}, "budget": {"trials": 8}}
+    assert "has an emulator (its own cheap model): the first design" in note(tmp_path, capsys, **hill)
+    file = tmp_path / "bar.yaml"
+    finish(file, tmp_path / "home", plugins)
+    trials = open_ledger(settings_from({}, tmp_path / "home").ledger).trials("bar")
+    assert trials[0].design["x"] == pytest.approx(1.1, abs=1e-4)
+    assert min(abs(trial.design["x"] - 1.0) for trial in trials) < 0.02
+
+
+class Two(Problem):
+    """An objective and a constraint."""
+
+    space = SearchSpace((Continuous("x", 0.0, 2.0),))
+    outputs = (Output("height"), Output("excess"))
+
+    def emulate(self, designs):
+        return np.hstack([designs["x"], 10 * designs["x"]])
+
+
+def test_each_constraint_has_the_emulator_of_its_own_output():
+    emulators = emulators_of(Two(), Two.space)
+    X = np.array([[-1.0], [0.5]])
+    data = Observations(X, [1.0, 2.0], maximize=False, constraints=[[3.0], [4.0]], emulators=emulators)
+    np.testing.assert_allclose(data.emulators[0].predict(X), [0.0, 1.5])
+    (own,) = data.constraint(0).emulators
+    np.testing.assert_allclose(own.predict(X), [0.0, 15.0])
+
+
+def test_campaign_files_of_emulated_problems_are_ready(tmp_path):
+    root = Path(__file__).resolve().parents[4] / "campaigns"
+    for name in ("chips-emulated", "cantilever"):
+        campaign = wire(
+            parse(yaml.safe_load((root / f"{name}.yaml").read_text()), name), settings_from({}, home=tmp_path)
+        )
+        assert campaign.spec.algorithm.named.kind == "emulated"

@@ -1,0 +1,198 @@
+"""Learning from cheap predictions: what the mixture believes, and how it weights its factors."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fieldcraft.models.emulation.slopes import STEP, emulated, with_slopes
+from fieldcraft.models.observations import Emulator, Observations
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.auto import Auto
+from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+
+RNG = np.random.default_rng(2)
+X = RNG.uniform(-1, 1, (14, 3))
+Z = RNG.uniform(-1, 1, (200, 3))
+
+
+def wild(X):
+    """A function that 14 results do not determine."""
+    return 10 + 4 * np.sin(5 * X[:, 0]) * np.cos(4 * X[:, 1]) + 3 * np.cos(6 * X[:, 2])
+
+
+def bias(X):
+    return 0.3 * X[:, 0] - 0.2 * X[:, 1] ** 2
+
+
+def noise(X):
+    """Another function of no relation to the first."""
+    return 5 * np.sin(7 * X[:, 1] + 3 * X[:, 2]) - 20
+
+
+def data(emulator, y=None, X=X, jitter=0.0, **changes):
+    known = {"maximize": False, "emulators": (Emulator(emulator, jitter),)}
+    return Observations(X, wild(X) if y is None else y, **(known | changes))
+
+
+def fit(data, surrogate=None):
+    return (surrogate or EmulatedGP(restarts=0)).fit(data, np.random.default_rng(0), None, no_report)
+
+
+def predicted(posterior, Z=Z):
+    mean, variance = posterior.mean_var(torch.tensor(Z))
+    return posterior.scaling.to_physical(mean.numpy()), posterior.scaling.sd * np.sqrt(variance.numpy())
+
+
+def rmse(posterior, truth=wild):
+    return math.sqrt(np.mean((predicted(posterior)[0] - truth(Z)) ** 2))
+
+
+def shares(posterior):
+    return [each.weight for each in posterior.multiples]
+
+
+def test_a_biased_emulator_is_corrected_and_beats_the_results_alone():
+    posterior = fit(data(lambda X: wild(X) + bias(X)))
+    alone = rmse(fit(data(wild), ExactGP()))
+    biased = math.sqrt(np.mean(bias(Z) ** 2))
+    assert rmse(posterior) < 0.4 * biased and alone > 3 * biased
+    mean, sd = predicted(posterior)
+    assert 0.85 < np.mean(np.abs(mean - wild(Z)) < 2 * sd) <= 1.0
+    assert sum(shares(posterior)[1:]) > 0.999
+    assert "on the results alone" in posterior.remarks["emulator"]
+
+
+def test_the_factor_of_an_emulator_on_another_scale_is_found():
+    posterior = fit(data(lambda X: 2.5 * wild(X) - 40))
+    assert posterior.metrics["rho"] == pytest.approx(0.4, abs=0.02)
+    assert shares(posterior)[2] > 0.999 and rmse(posterior) < 0.2
+
+
+@pytest.mark.parametrize("emulator", [noise, lambda X: np.full(len(X), 3.0)], ids=["unrelated", "constant"])
+def test_a_useless_emulator_leaves_what_the_results_say(emulator):
+    posterior, alone = fit(data(emulator)), fit(data(emulator), ExactGP(restarts=0))
+    apart = (predicted(posterior)[0] - predicted(alone)[0]) / predicted(alone)[1]
+    assert np.abs(apart).max() < 0.5
+    assert rmse(posterior) < 1.05 * rmse(alone)
+
+
+def test_an_exact_emulator_leaves_a_small_doubt_everywhere():
+    mean, sd = predicted(fit(data(wild)))
+    np.testing.assert_allclose(mean, wild(Z), atol=1e-6)
+    assert 0 < sd.max() < 0.05 * np.std(wild(Z))
+
+
+def test_jitter_is_doubted_at_every_design_and_not_learnt():
+    def jittery(X):
+        return wild(X) + 0.3 * np.sqrt(2) * np.sin(400 * X @ [1.0, 2.0, 3.0])
+
+    told, untold = fit(data(jittery, jitter=0.3)), fit(data(jittery))
+    (mean, sd), (_, silent) = predicted(told), predicted(untold)
+    assert sd.min() > 0.25 and silent.min() < 0.15
+    assert 0.9 < np.mean(np.abs(mean - wild(Z)) < 2 * sd) <= 1.0
+    assert rmse(told) < 1.05 * 0.3
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_few_results_are_enough(n):
+    posterior = fit(data(lambda X: wild(X) + bias(X), X=X[:n]))
+    assert len(posterior.multiples) == (2 if n < 4 else 3) and sum(shares(posterior)) == pytest.approx(1)
+    mean, sd = predicted(posterior)
+    assert np.isfinite(mean).all() and (sd > 0).all()
+    assert torch.isfinite(posterior.log_predictive()).all()
+
+
+def test_moments_are_those_of_the_draws():
+    posterior = fit(data(lambda X: 0.5 * wild(X) + 2 * bias(X), X=X[:6]))
+    points = torch.tensor(Z[:5])
+    functions = posterior.draw(4000, np.random.default_rng(1))
+    values = torch.stack([function(points) for function in functions])
+    mean, variance = posterior.mean_var(points)
+    assert (values.mean(0) - mean).abs().max() < 4 * float(variance.max().sqrt()) / math.sqrt(4000)
+    # The features of the prior leave an error of some percent.
+    np.testing.assert_allclose(values.var(0), variance, rtol=0.15)
+    assert min(shares(posterior)) < 0.1 < max(shares(posterior))
+
+
+def test_the_density_of_a_result_given_the_others_is_that_of_a_fit_without_it():
+    """At the same hyper-parameters, by leaving out one row of each process."""
+    posterior = fit(data(lambda X: wild(X) + bias(X)))
+    for each, found in zip(posterior.multiples, posterior.densities, strict=True):
+        i, n = 5, len(X)
+        others = [j for j in range(n) if j != i]
+        S = each.process.kernel(torch.tensor(X), torch.tensor(X)) + each.noise * torch.eye(n)
+        slope = each.spread / each.unit * each.predictions
+        S = (S + slope[:, None] * slope).numpy()
+        r = ((each.targets - each.rho * each.predictions) / each.unit).numpy()
+        solved = np.linalg.solve(S, np.stack([r, np.ones(n)], axis=1)).sum(0)
+        r = r - solved[0] / solved[1]
+        gain = np.linalg.solve(S[np.ix_(others, others)], S[others, i])
+        mean, variance = gain @ r[others], S[i, i] - gain @ S[others, i]
+        density = -0.5 * (math.log(2 * math.pi * variance) + (r[i] - mean) ** 2 / variance) - math.log(each.unit)
+        assert float(found[i]) == pytest.approx(density, abs=1e-6)
+
+
+def test_the_mixture_is_judged_by_weights_from_the_other_results():
+    posterior = fit(data(lambda X: wild(X) + bias(X), X=X[:6]))
+    densities = posterior.densities.numpy()
+    for i, found in enumerate(posterior.log_predictive().numpy()):
+        evidence = np.exp(np.delete(densities, i, axis=1).sum(1))
+        assert found == pytest.approx(math.log(evidence @ np.exp(densities[:, i]) / evidence.sum()), abs=1e-9)
+
+
+def test_auto_takes_a_good_emulator_and_leaves_a_useless_one():
+    good, useless = fit(data(lambda X: wild(X) + bias(X)), Auto()), fit(data(noise), Auto())
+    assert good.remarks["chosen"] == "emulated_gp" and "emulator" in good.remarks
+    assert good.metrics["score.emulated_gp"] > max(
+        good.metrics[f"score.{each}"] for each in ("exact_gp", "additive_gp")
+    )
+    # With nothing to learn from it, the mixture is exact_gp but for its cost.
+    assert useless.metrics["score.emulated_gp"] < useless.metrics["score.exact_gp"] + 1.0
+    without = fit(Observations(X, wild(X), maximize=False), Auto())
+    assert "score.emulated_gp" not in without.metrics
+
+
+def test_a_state_holds_the_predictions_so_that_another_machine_restores_it():
+    known = data(lambda X: wild(X) + bias(X))
+    posterior = fit(known)
+    rounded = data(lambda X: (wild(X) + bias(X)) * (1 + 1e-15))
+    restored = EmulatedGP(restarts=0).restore(rounded, posterior.state())
+    np.testing.assert_allclose(predicted(restored)[0], predicted(posterior)[0], rtol=1e-12)
+
+
+def test_gradients_of_predictions_are_central_differences_within_the_box():
+    asked = []
+
+    def cubic(X):
+        asked.append(X)
+        return X[:, 0] ** 3 + X[:, 0] * X[:, 1]
+
+    points = np.array([[0.5, -0.3], [1.0, -1.0]])
+    values, slopes = with_slopes(Emulator(cubic), points)
+    np.testing.assert_allclose(values, [0.125 - 0.15, 0.0])
+    np.testing.assert_allclose(slopes[0], [0.75 - 0.3, 0.5], atol=STEP**2 * 1.1)
+    np.testing.assert_allclose(slopes[1], [3.0 - 1.0, 1.0], atol=4 * STEP)  # one-sided at the bounds
+    assert np.abs(asked[0]).max() <= 1.0
+    X = torch.tensor(points, requires_grad=True)
+    (gradient,) = torch.autograd.grad(emulated(Emulator(cubic), X).sum(), X)
+    np.testing.assert_array_equal(gradient.numpy(), slopes)
+
+
+@pytest.mark.parametrize(
+    ("observations", "message"),
+    [
+        (lambda: Observations(X, wild(X), maximize=False), "has no emulator and surrogate emulated_gp needs one"),
+        (lambda: data(wild, X=np.zeros((5001, 2)) + np.arange(5001)[:, None] / 5001, y=np.zeros(5001)), "takes 5000"),
+    ],
+)
+def test_data_it_cannot_learn_from_are_refused(observations, message):
+    with pytest.raises(ValueError, match=message):
+        fit(observations())
+
+
+def test_a_negative_number_of_restarts_is_refused():
+    with pytest.raises(ValueError, match="restarts is -1"):
+        EmulatedGP(restarts=-1)
