@@ -193,12 +193,53 @@ class Problem(ABC):
     def evaluate(self, design: Design, fields: "xr.Dataset") -> dict[str, float]:
         """The outputs of a design, computed from a simulation's fields.
 
-        By default each output is read from the scalar variable of its name.
+        By default each output is read from the scalar variable of its name. If there is none of them, and the problem
+        states fields, ``functional`` computes the outputs from those.
 
         Raises:
-            ValueError: such a variable is missing, or is not a single number.
+            ValueError: such a variable or field is missing, or has other dimensions or places.
         """
-        return {output.name: _scalar(output.name, fields) for output in self.outputs}
+        names = [output.name for output in self.outputs]
+        stated = self.parametric
+        if stated is None or any(name in fields for name in names):
+            return {name: _scalar(name, fields) for name in names}
+        told, axes = _stated_fields(stated, fields)
+        try:
+            found = self.functional(told, axes, {name: np.array([[value]]) for name, value in design.items()})
+        except KeyError as error:
+            raise _missing(error.args[0], stated, fields) from None
+        if found is None:
+            raise ValueError(
+                f"The simulation gave none of {', '.join(names)}, and {type(self).__name__} has no `functional` that "
+                "reads them from the fields: give it one, or override evaluate()."
+            )
+        return dict(zip(names, (float(value) for value in found[0]), strict=True))
+
+
+def _stated_fields(stated: ParametricEquation, fields: "xr.Dataset") -> tuple[dict[str, Array], dict[str, Array]]:
+    """Stated fields of one simulation, each (1, *cells), and the centres of its cells along each axis, by name."""
+    names = stated.domain.names
+    given = [each.name for each in stated.fields if each.name in fields and set(fields[each.name].dims) == set(names)]
+    if not given:
+        raise _missing(stated.fields[0].name, stated, fields)
+    grid = Grid(stated.domain, tuple(fields.sizes[name] for name in names))
+    for axis, spacing in zip(names, grid.spacing, strict=True):
+        if axis not in fields.coords or not np.allclose(fields[axis], grid.centres[axis], rtol=0, atol=1e-6 * spacing):
+            raise ValueError(
+                f"The places along {axis!r} in the simulation are not the centres of equal cells over the domain: "
+                "interpolate the fields to such cells, or override evaluate() in the problem."
+            )
+    arrays = {name: np.asarray(fields[name].transpose(*names).values[None], dtype=np.float64) for name in given}
+    return arrays, dict(grid.centres)
+
+
+def _missing(name: str, stated: ParametricEquation, fields: "xr.Dataset") -> ValueError:
+    axes = ", ".join(stated.domain.names)
+    given = ", ".join(f"{key} ({', '.join(map(str, each.dims))})" for key, each in fields.data_vars.items())
+    return ValueError(
+        f"The simulation gave no field {name!r} with the dimensions {axes}; it gave {given or 'nothing'}. Let it write "
+        "that field, or the outputs themselves as scalar variables."
+    )
 
 
 def _scalar(name: str, fields: "xr.Dataset") -> float:

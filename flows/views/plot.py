@@ -1,42 +1,56 @@
 """``fieldcraft plot``: one picture of a campaign, from the ledger and the field store."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fieldcraft.flows.analysis.best import best_trial
+from fieldcraft.flows.analysis.emulated_fields import Beside, beside
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.views.charts import new_figure, over_field, progress
+from fieldcraft.flows.views.charts import BEST, INK, heat_map, labelled, new_figure, over_field, progress
 from fieldcraft.flows.views.export import require_place
 from fieldcraft.flows.views.regret import optimum_of
 from fieldcraft.flows.wiring.build import rewire
+from fieldcraft.physics.problem import Problem
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import CampaignRecord, Trial
 
 
 def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Path) -> None:
-    """Draw the best result by trial and, where designs are places in a field of two dimensions, the trials over it.
+    """Draw the best result by trial, and the field of the best trial where one can be drawn.
+
+    Where designs are places in a field of two dimensions, the trials are drawn over it. Where the problem states the
+    equation of its fields, the best trial's field is drawn beside the emulator's, and so is their difference.
 
     Raises:
         InputError: the file's ending is not one of a picture, or its folder is not there.
     """
     require_place(file)
     trials = ledger.trials(campaign.name)
-    field = field_of_places(settings, campaign, trials)
-    panels = 1 if field is None else 2
-    figure = new_figure(5.5 * panels, 4.4)
-    ending = file.suffix.lstrip(".").lower()
-    if ending not in figure.canvas.get_supported_filetypes():
-        raise InputError(f"{file}: a picture cannot be written as {file.suffix!r}. Name a .png, .svg or .pdf file.")
-    axes = figure.subplots(1, panels, squeeze=False)[0]
     wired = rewire(campaign.spec, settings, algorithm=False)
     known = optimum_of(wired)
     optimum = None if known is None else known.value
+    panels: list[Callable[[Any], None]] = [lambda axis: progress(axis, campaign, trials, optimum)]
+    field = field_of_places(settings, campaign, trials)
     if field is not None:
-        over_field(axes[0], campaign, trials, field, optimum)
-    progress(axes[-1], campaign, trials, optimum)
+        panels.insert(0, lambda axis: over_field(axis, campaign, trials, field, optimum))
+    if (twice := _beside_emulator(settings, wired.problem, campaign, trials)) is not None:
+        panels += _against_emulator(twice)
+    rows = 2 if len(panels) > 3 else 1
+    columns = -(-len(panels) // rows)
+    figure = new_figure(5.5 * columns, 4.4 * rows)
+    ending = file.suffix.lstrip(".").lower()
+    if ending not in figure.canvas.get_supported_filetypes():
+        raise InputError(f"{file}: a picture cannot be written as {file.suffix!r}. Name a .png, .svg or .pdf file.")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis, panel in zip(axes, panels, strict=False):
+        panel(axis)
+    for axis in axes[len(panels) :]:
+        axis.set_axis_off()
     figure.suptitle(f"{campaign.name}: {wired.spec.algorithm.in_words}")
     figure.savefig(file, dpi=130, format=ending)
 
@@ -53,3 +67,47 @@ def field_of_places(settings: Settings, campaign: CampaignRecord, trials: Sequen
     dataset = fields_at(settings.fields).read(best.field)
     found = [v for v in dataset.data_vars.values() if v.ndim == 2 and set(map(str, v.dims)) <= names]
     return found[0] if found else None
+
+
+def _beside_emulator(
+    settings: Settings, problem: Problem, campaign: CampaignRecord, trials: Sequence[Trial]
+) -> Beside | None:
+    """The best trial's field beside the emulator's; None where there is none to draw."""
+    best = best_trial(campaign, trials)
+    if best is None or best.field is None or problem.parametric is None or len(problem.parametric.cells) > 2:
+        return None
+    return beside(problem, best.actual, fields_at(settings.fields).read(best.field))
+
+
+def _against_emulator(twice: Beside) -> list[Callable[[Any], None]]:
+    """Panels of a field by the emulator and by the simulation: maps and their difference, or lines."""
+    label, (along, *others) = labelled(twice.name, twice.unit), twice.axes
+    axes = [labelled(name, twice.units[name]) for name in twice.axes]
+    if not others:
+
+        def lines(axis: Any) -> None:
+            axis.plot(twice.axes[along], twice.simulated, "-", color=INK, label="simulation")
+            axis.plot(twice.axes[along], twice.emulated, "o", color=BEST, mfc="none", label="emulator")
+            axis.set(xlabel=axes[0], ylabel=label, title="best trial")
+            axis.legend()
+
+        return [lines]
+    both = np.concatenate([twice.emulated.ravel(), twice.simulated.ravel()])
+    ends = float(both.min()), float(both.max())
+    apart = twice.simulated - twice.emulated
+    most = float(np.abs(apart).max()) or 1.0
+
+    def mapped(values: np.ndarray, title: str, text: str, limits: tuple[float, float], colours: str) -> Any:
+        def panel(axis: Any) -> None:
+            heat_map(axis, list(twice.axes.values()), values, text, limits=limits, colours=colours)
+            axis.set(xlabel=axes[0], ylabel=axes[1], title=f"best trial: {title}")
+            if len(set(twice.units.values())) == 1:
+                axis.set_aspect("equal")
+
+        return panel
+
+    return [
+        mapped(twice.emulated, "emulator", label, ends, "inferno"),
+        mapped(twice.simulated, "simulation", label, ends, "inferno"),
+        mapped(apart, "simulation - emulator", label, (-most, most), "RdBu_r"),
+    ]

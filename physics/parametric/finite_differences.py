@@ -6,7 +6,7 @@ beyond the cell u_1 at the distance h, a (u_g + u_1) / 2 + b (u_g - u_1) / h = g
 together, so that one end of a field may have two conditions and the other none.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Condition, Numbers, ParametricEquation
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
     from scipy.sparse.linalg import SuperLU
 
 Array = NDArray[np.float64]
@@ -33,59 +34,88 @@ _ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
-class _Matrix:
-    """A matrix for each of n designs, by its entries; those at one place add up.
+class _Pattern:
+    """Places of the entries of a square matrix; those at one place add up.
 
     Args:
         size: Number of rows and of columns.
         rows: Row of each entry, shape (entries,).
         columns: Column of each entry, shape (entries,).
-        values: Values, shape (n, entries); n is 1 if all designs have the same.
+        weights: Factor of each entry, shape (entries,).
+        cells: Cell of the coefficient by which each entry is multiplied, among those of all terms, or -1 for none.
     """
 
     size: int
     rows: Indices
     columns: Indices
-    values: Array
+    weights: Array
+    cells: Indices
 
-    @classmethod
-    def of(cls, size: int, parts: Sequence[tuple[Indices, Indices, Array]]) -> "_Matrix":
-        """The matrix of these rows, columns (entries,) and values (n or 1, entries)."""
-        rows, columns, values = zip(*parts, strict=True)
-        n = max(len(each) for each in values)
-        together = np.hstack([np.broadcast_to(each, (n, each.shape[1])) for each in values])
-        return cls(size, np.concatenate(rows), np.concatenate(columns), together)
+    def values(self, coefficients: Array) -> Array:
+        """Entries (n, entries) for coefficients (n, terms * N)."""
+        alone = np.ones((len(coefficients), 1))
+        return np.hstack([coefficients, alone])[:, self.cells] * self.weights
 
-    def solve(self, right: Array) -> Array:
-        """Solutions (n, size) for right-hand sides (n or 1, size).
+    def solve(self, values: Array, right: Array) -> Array:
+        """Solutions (n, size) for entries (n or 1, entries) and right-hand sides (n or 1, size).
 
         Raises:
             ValueError: a matrix is singular.
         """
-        if len(self.values) == 1:
-            places = self.rows.tobytes(), self.columns.tobytes()
-            return np.asarray(_factors(self.size, *places, self.values.tobytes()).solve(right.T.copy()).T)
-        right = np.broadcast_to(right, (len(self.values), self.size))
-        return self._many_small(right) if self.size <= _DENSE else self._one_by_one(right)
-
-    def _one_by_one(self, right: Array) -> Array:
-        each = zip(self.values, right, strict=True)
-        return np.array([_factored(self.size, self.rows, self.columns, values).solve(b) for values, b in each])
-
-    def _many_small(self, right: Array) -> Array:
-        from scipy.sparse import csr_matrix
-
-        _factored(self.size, self.rows, self.columns, self.values[0])  # refuses what has no unique solution
-        entries = len(self.rows)
-        shape = (entries, self.size**2)
-        dense = csr_matrix((np.ones(entries), (np.arange(entries), self.rows * self.size + self.columns)), shape)
+        if len(values) == 1:
+            return np.asarray(_factors(self, values.tobytes()).solve(right.T.copy()).T)
+        right = np.broadcast_to(right, (len(values), self.size))
+        if self.size > _DENSE:
+            return np.array([self.factored(each).solve(b) for each, b in zip(values, right, strict=True)])
+        self.factored(values[0])  # refuses what has no unique solution
         solved = np.empty(right.shape)
         step = max(1, _BLOCK // self.size**2)
         for first in range(0, len(right), step):
             some = slice(first, first + step)
-            matrices = (self.values[some] @ dense).reshape(-1, self.size, self.size)
+            matrices = (values[some] @ self._dense).reshape(-1, self.size, self.size)
             solved[some] = np.linalg.solve(matrices, right[some, :, None])[..., 0]
         return solved
+
+    def factored(self, values: Array) -> "SuperLU":
+        """Factors of the matrix of entries (entries,).
+
+        Raises:
+            ValueError: it is singular.
+        """
+        from scipy.sparse import csc_matrix
+        from scipy.sparse.linalg import splu
+
+        try:
+            factors = splu(csc_matrix((values, (self.rows, self.columns)), (self.size, self.size)))
+            pivots = np.abs(factors.U.diagonal())
+            singular = not pivots.min() > _ROUNDING * pivots.max()
+        except RuntimeError:
+            singular = True
+        if singular:
+            raise ValueError(
+                "The stated equation has no unique solution on its grid: give conditions that fix its fields, such as "
+                "a value on one side."
+            )
+        return factors
+
+    @cached_property
+    def _dense(self) -> "csr_matrix":
+        """Entries to dense matrices, row by row, shape (entries, size^2)."""
+        from scipy.sparse import csr_matrix
+
+        entries = len(self.rows)
+        places = self.rows * self.size + self.columns
+        return csr_matrix((np.ones(entries), (np.arange(entries), places)), (entries, self.size**2))
+
+
+@dataclass(frozen=True)
+class _Term:
+    """Place of a coefficient: row and column of its block, and axis and order of its derivative."""
+
+    equation: int
+    field: int
+    axis: int
+    order: int
 
 
 @dataclass(frozen=True)
@@ -122,11 +152,19 @@ class Discretisation:
                 f"There are {len(blocks)} equations of {len(blocks[0])} fields, and {self.fields} fields are stated: "
                 "give one equation for each field."
             )
-        right = self._right(equation)
-        solutions = self._left(blocks).solve(right)
+        terms = [
+            (_Term(e, f, axis, order), self._at(coefficient))
+            for e, line in enumerate(blocks)
+            for f, block in enumerate(line)
+            for coefficient, axis, order in (() if block is None else _terms(block))
+        ]
+        n = max(len(at) for _, at in terms)
+        coefficients = np.hstack([np.broadcast_to(at, (n, self.cells)) for _, at in terms])
+        pattern = self._pattern(tuple(term for term, _ in terms))
+        solutions = pattern.solve(pattern.values(coefficients), self._right(equation))
         return solutions.reshape(len(solutions), self.fields, -1)[:, :, : self.cells]
 
-    @property
+    @cached_property
     def cells(self) -> int:
         """Number N of cells."""
         return len(self.grid.points)
@@ -135,49 +173,45 @@ class Discretisation:
     def _padded(self) -> Indices:
         """Numbers of the unknowns of one field, ghosts after cells, on the grid with its ring; corners have none."""
         shape = tuple(n + 2 for n in self.grid.cells)
-        edge = sum(
-            np.isin(np.arange(n), (0, n - 1)).reshape([-1 if i == axis else 1 for i in range(len(shape))]).astype(int)
-            for axis, n in enumerate(shape)
-        ) + np.zeros(shape, dtype=int)
+        edges = np.zeros(shape, dtype=int)
+        for axis in range(len(shape)):
+            np.moveaxis(edges, axis, 0)[[0, -1]] += 1
         padded = np.full(shape, -1)
-        padded[edge == 0] = np.arange(self.cells)
-        padded[edge == 1] = self.cells + np.arange(np.count_nonzero(edge == 1))
+        padded[edges == 0] = np.arange(self.cells)
+        padded[edges == 1] = self.cells + np.arange(np.count_nonzero(edges == 1))
         return padded
 
-    @property
+    @cached_property
     def _unknowns(self) -> int:
         """Unknowns of one field."""
         return int(self._padded.max()) + 1
 
-    def _shifted(self, axis: int, by: int) -> Indices:
-        """Numbers of the unknowns beside each cell along an axis, shape (N,)."""
-        inner = [slice(1, -1)] * len(self.grid.cells)
-        inner[axis] = slice(1 + by, self._padded.shape[axis] - 1 + by)
-        return self._padded[tuple(inner)].ravel()
+    @cached_property
+    def _patterns(self) -> dict[tuple[_Term, ...], _Pattern]:
+        """Patterns that were asked for, by their terms."""
+        return {}
 
-    def _stencil(self, axis: int | None, order: int) -> list[tuple[Indices, float]]:
-        """Unknowns (N,) and weights of a derivative of one order, 0 to 2, along an axis."""
-        if axis is None:
-            return [(self._shifted(0, 0), 1.0)]
-        h = self.grid.spacing[axis]
-        weights = {-1: -0.5 / h, 1: 0.5 / h} if order == 1 else {-1: 1 / h**2, 0: -2 / h**2, 1: 1 / h**2}
-        return [(self._shifted(axis, by), weight) for by, weight in weights.items()]
-
-    def _left(self, blocks: tuple[tuple[LinearEquation | None, ...], ...]) -> _Matrix:
-        """The rows of the equations, and after them those of the conditions."""
-        parts = []
-        cells = np.arange(self.cells)
-        for e, line in enumerate(blocks):
-            for f, block in enumerate(line):
-                for coefficient, axis, order in () if block is None else _terms(block):
-                    at = self._at(coefficient)
-                    for beside, weight in self._stencil(axis, order):
-                        parts.append((e * self.cells + cells, f * self._unknowns + beside, weight * at))
-        return _Matrix.of(self.fields * self._unknowns, [*parts, *self._boundary])
+    def _pattern(self, terms: tuple[_Term, ...]) -> _Pattern:
+        """The rows of the equations with these terms, and after them those of the conditions."""
+        if terms not in self._patterns:
+            cells = np.arange(self.cells)
+            parts = [
+                (
+                    term.equation * self.cells + cells,
+                    term.field * self._unknowns + self._shifted(term.axis, by),
+                    np.full(self.cells, weight),
+                    number * self.cells + cells,
+                )
+                for number, term in enumerate(terms)
+                for by, weight in _stencil(self.grid.spacing[term.axis], term.order)
+            ]
+            rows, columns, weights, of = (np.concatenate(each) for each in zip(*parts, *self._boundary, strict=True))
+            self._patterns[terms] = _Pattern(self.fields * self._unknowns, rows, columns, weights, of)
+        return self._patterns[terms]
 
     @cached_property
-    def _boundary(self) -> list[tuple[Indices, Indices, Array]]:
-        """Rows, columns and values (1, entries) of the conditions."""
+    def _boundary(self) -> list[tuple[Indices, Indices, Array, Indices]]:
+        """Rows, columns and weights of the conditions, whose entries no coefficient multiplies."""
         found, first = [], self.fields * self.cells
         for field, condition in self.conditions:
             axis = self.grid.domain.names.index(condition.axis)
@@ -186,8 +220,15 @@ class Discretisation:
             first += len(ghosts)
             across = condition.slope / self.grid.spacing[axis]
             for unknowns, weight in ((ghosts, condition.value / 2 + across), (beside, condition.value / 2 - across)):
-                found.append((rows, field * self._unknowns + unknowns, np.full((1, len(rows)), weight)))
+                columns = field * self._unknowns + unknowns
+                found.append((rows, columns, np.full(len(rows), weight), np.full(len(rows), -1)))
         return found
+
+    def _shifted(self, axis: int, by: int) -> Indices:
+        """Numbers of the unknowns beside each cell along an axis, shape (N,)."""
+        inner = [slice(1, -1)] * len(self.grid.cells)
+        inner[axis] = slice(1 + by, self._padded.shape[axis] - 1 + by)
+        return self._padded[tuple(inner)].ravel()
 
     def _layer(self, axis: int, at: int) -> Indices:
         """Numbers of the unknowns of one field in a layer across an axis, its rim left out."""
@@ -201,18 +242,20 @@ class Discretisation:
         sources = equation.sources(points) if isinstance(equation, LinearSystem) else (equation.source(points),)
         given = [_finite(np.atleast_2d(source)) for source in sources]
         n = max(len(each) for each in given)
-        side = self.cells * len(given)
-        beyond = np.concatenate([_given(self.grid, condition) for _, condition in self.conditions])
-        right = np.empty((n, side + len(beyond)))
-        right[:, side:] = beyond
-        for e, each in enumerate(given):
-            right[:, e * self.cells : (e + 1) * self.cells] = each
-        return right
+        beyond = np.broadcast_to(self._beyond, (n, len(self._beyond)))
+        return np.hstack([*(np.broadcast_to(each, (n, self.cells)) for each in given), beyond])
+
+    @cached_property
+    def _beyond(self) -> Array:
+        """Right-hand sides of the conditions, face by face."""
+        return np.concatenate([_given(self.grid, condition) for _, condition in self.conditions])
 
     def _at(self, coefficient: Coefficient) -> Array:
         """A coefficient at the cells, shape (n, N), n = 1 if it is the same for all designs."""
-        found = coefficient(self.grid.points) if callable(coefficient) else coefficient
-        return _finite(np.broadcast_to(np.atleast_2d(found), (len(np.atleast_2d(found)), self.cells)))
+        if not callable(coefficient):
+            return np.full((1, self.cells), coefficient)
+        found = np.atleast_2d(coefficient(self.grid.points))
+        return _finite(np.broadcast_to(found, (len(found), self.cells)))
 
 
 def solved(stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...]) -> dict[str, Array]:
@@ -238,9 +281,18 @@ def _given(grid: Grid, condition: Condition) -> Array:
     return _finite(np.broadcast_to(right(points) if callable(right) else right, len(points)))
 
 
-def _terms(block: LinearEquation) -> Iterator[tuple[Coefficient, int | None, int]]:
+def _stencil(h: float, order: int) -> tuple[tuple[int, float], ...]:
+    """Neighbours along an axis of spacing h, and their weights in a derivative of one order, 0 to 2."""
+    return (
+        ((0, 1.0),),
+        ((-1, -0.5 / h), (1, 0.5 / h)),
+        ((-1, 1 / h**2), (0, -2 / h**2), (1, 1 / h**2)),
+    )[order]
+
+
+def _terms(block: LinearEquation) -> Iterator[tuple[Coefficient, int, int]]:
     """Coefficients of a block that do not vanish, with the axis and the order of their derivative."""
-    found: list[tuple[Coefficient, int | None, int]] = [(block.zeroth, None, 0)]
+    found = [(block.zeroth, 0, 0)]
     found += [(b, axis, 1) for axis, b in enumerate(block.first)]
     found += [(row[axis], axis, 2) for axis, row in enumerate(block.second)]
     mixed = [a for i, row in enumerate(block.second) for j, a in enumerate(row) if i != j]
@@ -263,33 +315,10 @@ def _finite(values: Any) -> Array:
     return found
 
 
-def _factored(size: int, rows: Indices, columns: Indices, values: Array) -> "SuperLU":
-    """Factors of one matrix.
-
-    Raises:
-        ValueError: it is singular.
-    """
-    from scipy.sparse import csc_matrix
-    from scipy.sparse.linalg import splu
-
-    try:
-        factors = splu(csc_matrix((values, (rows, columns)), (size, size)))
-        pivots = np.abs(factors.U.diagonal())
-        singular = not pivots.min() > _ROUNDING * pivots.max()
-    except RuntimeError:
-        singular = True
-    if singular:
-        raise ValueError(
-            "The stated equation has no unique solution on its grid: give conditions that fix its fields, such as a "
-            "value on one side."
-        )
-    return factors
-
-
 @lru_cache(maxsize=8)
-def _factors(size: int, rows: bytes, columns: bytes, values: bytes) -> "SuperLU":
-    row, column = (np.frombuffer(each, dtype=np.intp) for each in (rows, columns))
-    return _factored(size, row, column, np.frombuffer(values))
+def _factors(pattern: _Pattern, values: bytes) -> "SuperLU":
+    """Factors of a matrix that many right-hand sides have in common."""
+    return pattern.factored(np.frombuffer(values))
 
 
 @lru_cache(maxsize=16)

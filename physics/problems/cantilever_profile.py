@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +10,7 @@ from fieldcraft.physics.domain import Axis, Domain
 from fieldcraft.physics.operators import LinearEquation, LinearSystem, Values
 from fieldcraft.physics.parametric.statement import Condition, Field, Numbers, ParametricEquation
 from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
-from fieldcraft.physics.space import Continuous, Design, LinearEquality, SearchSpace
-
-if TYPE_CHECKING:
-    import xarray as xr
+from fieldcraft.physics.space import Continuous, LinearEquality, SearchSpace
 
 Array = NDArray[np.float64]
 
@@ -77,20 +73,6 @@ class CantileverProfile(Problem):
     def functional(self, fields: Mapping[str, Array], axes: Mapping[str, Array], designs: Numbers) -> Array:
         """The work of the load on each design's ``deflection``, in J, shape (n, 1)."""
         return np.asarray(_LOAD * _LENGTH * fields["deflection"].mean(axis=1, keepdims=True))
-
-    def evaluate(self, design: Design, fields: "xr.Dataset") -> dict[str, float]:
-        """The work of the load on the field ``deflection`` (x), in J, or ``compliance`` as it is.
-
-        Raises:
-            ValueError: neither of them, or a field with other dimensions.
-        """
-        if "compliance" in fields:
-            return super().evaluate(design, fields)
-        if "deflection" not in fields or fields["deflection"].dims != ("x",):
-            raise ValueError(
-                "The simulation gave no field 'deflection' with the dimension x: use the simulator stated_equation."
-            )
-        return {"compliance": _LOAD * _LENGTH * float(fields["deflection"].mean())}
 
     def exact(self, points: Array) -> Array:
         """The compliance without mesh, in J, of the designs (n, 5) in mm, shape (n,): the integral of M^2 / (E I)."""

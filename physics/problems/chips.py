@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +14,6 @@ from fieldcraft.physics.operators import LinearEquation, Values
 from fieldcraft.physics.parametric.statement import Field, Numbers, ParametricEquation, no_flux
 from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
 from fieldcraft.physics.space import Continuous, Design, SearchSpace
-
-if TYPE_CHECKING:
-    import xarray as xr
-
 
 Array = NDArray[np.float64]
 
@@ -164,20 +159,6 @@ class Chips(Problem):
         if sense == "maximize":
             return None
         return Optimum(dict(_BEST), float(self.exact(np.array([list(_BEST.values())]))[0]))
-
-    def evaluate(self, design: Design, fields: "xr.Dataset") -> dict[str, float]:
-        """The temperature of the hottest cell of the field ``temperature`` (x, y), or ``max_temperature`` as it is.
-
-        Raises:
-            ValueError: neither of them, or a field with other dimensions.
-        """
-        if "max_temperature" in fields:
-            return super().evaluate(design, fields)
-        if "temperature" not in fields or set(fields["temperature"].dims) != {"x", "y"}:
-            raise ValueError(
-                "The simulation gave no field 'temperature' with the dimensions x and y: use the simulator chips."
-            )
-        return {"max_temperature": float(fields["temperature"].max())}
 
 
 def _centres(design: Design) -> tuple[tuple[float, float], ...]:

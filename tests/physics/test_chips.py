@@ -234,7 +234,7 @@ def test_a_cosine_series_finds_the_higher_of_two_summits_between_samples():
         (lambda: Chips().evaluate(LISTED, xr.Dataset({"heat": 1.0})), "gave no field 'temperature' with the dim"),
         (
             lambda: Chips().evaluate(LISTED, simulated(LISTED).mean("x")),
-            "gave no field 'temperature' with the dimensions x and y: use the simulator chips",
+            r"no field 'temperature' with the dimensions x, y; it gave temperature \(y\), heating \(y\)\. Let it write",
         ),
     ],
 )

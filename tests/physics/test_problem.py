@@ -8,7 +8,11 @@ import xarray as xr
 
 from fieldcraft.physics.problem import Output, Problem, Simulator
 from fieldcraft.physics.problems.branin import Branin
+from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
+from fieldcraft.physics.simulators.stated_equation import StatedEquation
 from fieldcraft.physics.space import Continuous, SearchSpace
+
+BAR = {"d1": 30.0, "d2": 25.0, "d3": 20.0, "d4": 15.0, "d5": 10.0}
 
 
 @dataclass(frozen=True)
@@ -71,3 +75,48 @@ def test_branins_optima_bound_its_values():
     assert 290 < values.max() < worst.value
     assert values.std() == pytest.approx(Branin().sd, rel=0.02)
     assert best.value == Branin().function(best.design)["value"] == pytest.approx(0.397887358, abs=5e-10)
+
+
+def deflected(**changes):
+    """A cantilever's field as a simulator may give it."""
+    fields = StatedEquation(20).run(CantileverProfile(), BAR, np.random.default_rng(0))
+    return fields.assign(**changes)
+
+
+def test_outputs_are_read_from_the_stated_fields_or_as_they_are():
+    read = CantileverProfile().evaluate(BAR, deflected())["compliance"]
+    assert read == pytest.approx(500 * float(deflected()["deflection"].mean()), rel=1e-12)
+    assert CantileverProfile().evaluate(BAR, deflected().drop_vars("moment"))["compliance"] == read
+    assert CantileverProfile().evaluate(BAR, deflected(compliance=((), 2.5))) == {"compliance": 2.5}
+
+
+class Silent(CantileverProfile):
+    """States fields and does not say what is read from them."""
+
+    functional = Problem.functional
+
+
+@pytest.mark.parametrize(
+    ("problem", "fields", "message"),
+    [
+        (
+            CantileverProfile(),
+            lambda: xr.Dataset({"tip": 1.0}),
+            r"no field 'deflection' with the dimensions x; it gave tip",
+        ),
+        (CantileverProfile(), lambda: xr.Dataset(), "it gave nothing"),
+        (CantileverProfile(), lambda: deflected().drop_vars("deflection"), "no field 'deflection'.*gave moment"),
+        (CantileverProfile(), lambda: deflected().isel(x=slice(1, None)), "along 'x'.*not the centres of equal cells"),
+        (CantileverProfile(), lambda: deflected().drop_vars("x"), "along 'x'.*not the centres of equal cells"),
+        (Silent(), deflected, "none of compliance, and Silent has no `functional`"),
+    ],
+)
+def test_fields_that_tell_no_outputs_are_refused(problem, fields, message):
+    with pytest.raises(ValueError, match=message):
+        problem.evaluate(BAR, fields())
+
+
+def test_a_grid_without_an_equation_is_refused():
+    with pytest.raises(ValueError, match="Branin states no equation of its fields: give it a `parametric`"):
+        Branin().on_grid({}, (4,))
+    assert Branin().emulate({}) is None and not Silent().emulated

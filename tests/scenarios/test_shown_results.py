@@ -176,6 +176,35 @@ def test_the_misses_that_are_said_are_those_of_the_stored_benchmark():
     }
 
 
+EMULATED = {
+    "chips: 24 x 16 cells": "chips",
+    "the same, exchange 30% low": "chips, h 30% low",
+    "the same, conductivity 20% low": "chips, k 20% low",
+    "the same, both low": "chips, both low",
+    "chips: 12 x 8 cells": "chips, 12 x 8 cells",
+    "chips: an unrelated function": "chips, useless",
+    "cantilever: 10 cells": "cantilever",
+    "cantilever: an unrelated function": "cantilever, useless",
+}
+
+
+def test_the_table_of_emulators_is_that_of_the_stored_benchmark():
+    data = results("benchmarks/results/emulated")
+    cases = {case["case"]: case for case in data["cases"]}
+    rows = {row["emulator"]: row for row in table("docs/fields.md", "emulator | emulated")}
+    assert (data["seeds"], data["limit"]) == (5, 40) and rows.keys() == EMULATED.keys()
+    for said, name in EMULATED.items():
+        for method in ("emulated", "sobol start", "gp_ei"):
+            runs = [str(run["runs"] or "-") for run in cases[name].get(method, [])]
+            assert rows[said][method] == ", ".join(runs)
+        predicted = cases[name]["emulated_gp of 12"]
+        assert agrees(rows[said]["error of 12 results"], median(predicted["error"]))
+        assert agrees(rows[said]["held"], median(predicted["held"]))
+    alone = [median(cases[name]["exact_gp of 12"]["error"]) for name in ("chips", "cantilever")]
+    found = re.search(r"The results alone have an error of\s+(\S+) K and (\S+) J", text_of("docs/fields.md"))
+    assert found is not None and all(agrees(*pair) for pair in zip(found.groups(), alone, strict=True))
+
+
 def test_the_readme_names_every_campaign_file_and_every_study():
     readme = text_of("README.md")
     files = [*ROOT.glob("campaigns/*.yaml"), *ROOT.glob("studies/*.yaml")]

@@ -26,12 +26,14 @@ class _Outputs:
 
     Args:
         problem: The problem.
+        names: Names of its variables.
         center: Middle of each variable's interval, shape (d,), in physical units.
         half: Half length of each variable's interval, shape (d,), in physical units.
         cells: Cells of a grid for the stated equation; None for the problem's ``emulate``.
     """
 
     problem: Problem
+    names: tuple[str, ...]
     center: np.ndarray
     half: np.ndarray
     cells: tuple[int, ...] | None = None
@@ -52,7 +54,7 @@ class _Outputs:
 
     def _some(self, X: np.ndarray) -> np.ndarray:
         physical = X * self.half + self.center
-        designs = {name: physical[:, [i]] for i, name in enumerate(self.problem.space.names)}
+        designs = {name: physical[:, [i]] for i, name in enumerate(self.names)}
         found = self.problem.emulate(designs) if self.cells is None else self.problem.on_grid(designs, self.cells)
         values = np.empty(0) if found is None else np.asarray(found, dtype=np.float64)
         expected = (len(X), len(self.problem.outputs))
@@ -84,7 +86,7 @@ def emulators_of(problem: Problem, space: SearchSpace) -> "tuple[Emulator, ...]"
     from fieldcraft.models.observations import Emulator
 
     low, high = np.array([[v.low, v.high] for v in space.variables if isinstance(v, Continuous)]).T
-    outputs = _Outputs(problem, (low + high) / 2, (high - low) / 2)
+    outputs = _Outputs(problem, space.names, (low + high) / 2, (high - low) / 2)
     jitter = _jitter(outputs, space)
     return tuple(Emulator(partial(outputs.one, number), float(sd)) for number, sd in enumerate(jitter))
 

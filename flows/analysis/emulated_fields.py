@@ -1,0 +1,62 @@
+"""The field of a simulation beside the one that the problem's stated equation gives on its coarse grid."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldcraft.physics.parametric.grid import Grid
+from fieldcraft.physics.problem import Problem
+from fieldcraft.physics.space import Design
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """One field twice, at the centres of the coarse cells.
+
+    Args:
+        name: Name of the field.
+        unit: Its unit.
+        axes: Centres along each axis, by name.
+        units: Unit of each axis.
+        emulated: The field by the equation on the coarse grid, shape (cells along each axis).
+        simulated: The simulation's field, interpolated linearly, of the same shape.
+    """
+
+    name: str
+    unit: str
+    axes: Mapping[str, np.ndarray]
+    units: Mapping[str, str]
+    emulated: np.ndarray
+    simulated: np.ndarray
+
+
+def beside(problem: Problem, design: Design, fields: "xr.Dataset") -> Beside | None:
+    """The first stated field that a simulation gave, beside its emulation; None where there is none.
+
+    Raises:
+        ValueError: the equation cannot be solved for this design.
+    """
+    from fieldcraft.physics.parametric.finite_differences import solved
+
+    stated = problem.parametric
+    if stated is None:
+        return None
+    names = stated.domain.names
+    for field in stated.fields:
+        if field.name in fields and set(fields[field.name].dims) == set(names):
+            centres = Grid(stated.domain, stated.cells).centres
+            found = fields[field.name].interp({name: centres[name] for name in names})
+            return Beside(
+                name=field.name,
+                unit=field.unit,
+                axes=centres,
+                units={axis.name: axis.unit for axis in stated.domain.axes},
+                emulated=solved(stated, design, stated.cells)[field.name][0],
+                simulated=np.asarray(found.transpose(*names), dtype=np.float64),
+            )
+    return None
