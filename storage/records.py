@@ -129,7 +129,8 @@ class Known(Record):
 
     design: Mapping[str, Level]  # physical units; what was run
     outputs: Mapping[str, Number]  # in the outputs' units
-    details: Mapping[str, Any] = {}  # where it came from (file, line), uncertainties, remarks
+    field: FieldRef | None = None  # the field that they were read from, where it is in the store
+    details: Mapping[str, Any] = {}  # where it came from (file, line, trial), uncertainties, remarks
 
 
 class Grant(Record):

@@ -1,4 +1,4 @@
-"""Commands to enter results: record, correct, retract; and import, for earlier measurements."""
+"""Commands to enter results: record, correct, retract; and import and retarget, for earlier ones."""
 
 import argparse
 from collections.abc import Sequence
@@ -40,6 +40,9 @@ def add(command: Add) -> None:
     import_.add_argument(
         "--map", action="append", default=[], metavar="COLUMN=NAME", help="a column that bears another name"
     )
+    retarget = command("retarget", _retarget, "begin a campaign with the stored fields of another, read anew")
+    retarget.add_argument("name", metavar="NAME", help="campaign whose fields are read")
+    retarget.add_argument("file", type=Path, metavar="FILE.yaml", help="campaign file with the new target")
 
 
 def _measured(parser: argparse.ArgumentParser) -> None:
@@ -165,4 +168,21 @@ def _import(options: argparse.Namespace, settings: Settings) -> int:
     span = f"{len(done.trials)} trials, {done.trials[0]} to {done.trials[-1]}"
     said = "imported" if done.anew else "this very file was imported before; nothing was changed:"
     show(options.json, asdict(done), lambda: f"{done.campaign}: {said} {span}.")
+    return 0
+
+
+def _retarget(options: argparse.Namespace, settings: Settings) -> int:
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.results.retarget import retarget
+
+    by = acting(settings, "operate").name
+    done = retarget(settings, options.name, options.file, by)
+
+    def text() -> str:
+        span = f": {done.trials[0]} to {done.trials[-1]}" if done.trials else ""
+        lines = [f"{done.campaign}: {len(done.trials)} trials of {done.source} read anew, no simulation{span}."]
+        lines += [f"left out: {trial}, {reason}" for trial, reason in done.left.items()]
+        return "\n".join(lines)
+
+    show(options.json, asdict(done), text)
     return 0

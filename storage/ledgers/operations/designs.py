@@ -76,10 +76,10 @@ def adopt(
 def _adopt_one(
     connection: Connection, owner: CampaignRecord, number: int, known: Known, origin: Origin, by: str
 ) -> None:
-    values = {"design": known.design, "origin": origin, "outputs": known.outputs, "cost": 0.0}
+    values = {"design": known.design, "origin": origin, "outputs": known.outputs, "field": known.field, "cost": 0.0}
     state = TrialState.COMPLETED
     trial = insert_trial(connection, owner, number, origin.iteration, origin.slot, state=state, **values)
-    given = GivenResult(known.outputs, None, None, "import", known.details)
+    given = GivenResult(known.outputs, known.field, None, "import", known.details)
     result = new_result(trial, trial.attempt, given, by)
     result = append(connection, result.model_copy(update={"verdict": "accepted"}))
     details = {"result": result.id, "verdict": result.verdict, "digest": result.digest}
