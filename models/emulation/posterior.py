@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fieldcraft.models.emulation.slopes import emulated
+from fieldcraft.models.emulation.slopes import emulated, with_slopes
+from fieldcraft.models.gaussian.covariance import CORRELATIONS, pulled, scaled_squares
 from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.linear.conditioning import Factor, leave_one_out
 from fieldcraft.models.linear.fourier_features import FourierFeatures
-from fieldcraft.models.observations import Emulator, Scaling
-from fieldcraft.models.surrogate import Function
+from fieldcraft.models.observations import Array, Emulator, Scaling
+from fieldcraft.models.surrogate import Function, MomentsWithSlopes
 
 # Log density of a target that a prediction misses by a thousandth: more tells no factor from another.
 _MOST = -math.log(1e-3 * math.sqrt(2 * math.pi))
@@ -62,6 +63,37 @@ class Multiple:
         variance = self._factor.variance(1 + slope.square(), cross)
         mean = self.rho * predictions + self.unit * (self._constant + self._weights @ cross)
         return mean, self.unit**2 * variance + self.jitter**2
+
+    def moment_slopes(self, X: Tensor, predictions: Array, slopes: Array) -> MomentsWithSlopes:
+        """Mean and variance at X (c, d) with predictions (c,) of these gradients (c, d), and their gradients by X.
+
+        As ``ExactPosterior.moment_slopes``; with f(x) the feature of rho, the prior variance is 1 + f(x)^2 and the
+        covariance with a result k(x) + f(x) f.
+        """
+        scales, fit = self.process.length_scales.numpy(), self.process.fit
+        x, trained = X.detach().numpy() / scales, fit.X.numpy() / scales
+        values, by_square = CORRELATIONS[fit.kernel](scaled_squares(x, trained))
+        known = self._slope(self.predictions).numpy()
+        here, by_here = self.spread / self.unit * predictions, self.spread / self.unit * slopes
+        cross = values + here[:, None] * known
+        half = self._factor.half_solve(torch.from_numpy(cross).mT)
+        solved = torch.linalg.solve_triangular(self._factor.lower.mT, half, upper=True).numpy().T
+        weights = self._weights.numpy()
+
+        def along(factors: Array) -> Array:
+            """Gradient of the sum over the results of these factors (n,) or (c, n) times the covariance."""
+            own = pulled(by_square * factors, x, trained) / scales
+            return np.asarray(own + (factors @ known)[..., None] * by_here)
+
+        variance = 1 + here**2 - (half.numpy() ** 2).sum(axis=0)
+        by_variance = 2 * here[:, None] * by_here - 2 * along(solved)
+        by_variance[variance < 0] = 0
+        return MomentsWithSlopes(
+            self.rho * predictions + self.unit * (self._constant + cross @ weights),
+            self.unit**2 * np.maximum(variance, 0) + self.jitter**2,
+            self.rho * slopes + self.unit * along(weights),
+            self.unit**2 * by_variance,
+        )
 
     def log_predictive(self) -> Tensor:
         """log density of each target given the others, shape (n,)."""
@@ -193,6 +225,21 @@ class EmulatedPosterior:
         means, variances = (torch.stack(part) for part in zip(*found, strict=True))
         mean = weights @ means
         return mean, weights @ (variances + (means - mean).square())
+
+    def moment_slopes(self, X: Tensor) -> MomentsWithSlopes:
+        """Mean and variance at X (n, d) with their gradients, those of the predictions by differences."""
+        predicted, slopes = with_slopes(self.emulator, X.detach().numpy())
+        factor = self.scaling.sign / self.scaling.sd
+        predictions, slopes = factor * (predicted - self.scaling.mean), factor * slopes
+        at = [each.moment_slopes(X, predictions, slopes) for each in self.multiples]
+        weights = np.array([each.weight for each in self.multiples])
+        mean, by_mean = weights @ [each.mean for each in at], np.tensordot(weights, [each.by_mean for each in at], 1)
+        apart = [each.mean - mean for each in at]
+        variances = [each.variance + gap**2 for each, gap in zip(at, apart, strict=True)]
+        by_variances = [
+            each.by_variance + 2 * gap[:, None] * (each.by_mean - by_mean) for each, gap in zip(at, apart, strict=True)
+        ]
+        return MomentsWithSlopes(mean, weights @ variances, by_mean, np.tensordot(weights, by_variances, 1))
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions, each of one factor drawn by its weight."""

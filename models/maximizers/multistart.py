@@ -134,7 +134,9 @@ class Multistart:
         if place.bounded is not None:
             ends = self._keep_within(place, place.bounded, starts)
         elif place.space.constraints:
-            ends = np.array([self._ascend_constrained(place, x) for x in starts])
+            together = np.array([self._ascend_constrained(place, x, _FIRST_ACCURACY) for x in starts])
+            leaders = together[np.argsort(-place.values(place.space.repair(together)), kind="stable")[:_LEADERS]]
+            ends = np.vstack([together, *(self._ascend_constrained(place, x, _FULL_ACCURACY)[None] for x in leaders)])
         else:
             together = self._ascend(place, starts, _FIRST_ACCURACY)
             leaders = together[np.argsort(-place.values(together), kind="stable")[:_LEADERS]]
@@ -145,7 +147,9 @@ class Multistart:
         """Points reached from starts (s, d) under the bounds of a score: all by a penalty, the best also by SLSQP."""
         together = starts if place.space.constraints else self._ascend(place, starts, _FIRST_ACCURACY)
         leaders = together[np.argsort(-place.values(together, _NEAR), kind="stable")[:_LEADERS]]
-        return np.vstack([together, *(self._ascend_constrained(place, x, bounded)[None] for x in leaders)])
+        return np.vstack(
+            [together, *(self._ascend_constrained(place, x, _FULL_ACCURACY, bounded)[None] for x in leaders)]
+        )
 
     def _ascend_further(self, place: BatchSlot, leaders: Array) -> Array:
         """Points reached from the best starts (l, d), first one first: over the kinks of a violation, by gradients."""
@@ -186,7 +190,9 @@ class Multistart:
         )
         return np.asarray(np.clip(ends, *_box(place.space, starts)))
 
-    def _ascend_constrained(self, place: BatchSlot, start: Array, bounded: BoundedScore | None = None) -> Array:
+    def _ascend_constrained(
+        self, place: BatchSlot, start: Array, accuracy: float, bounded: BoundedScore | None = None
+    ) -> Array:
         """SLSQP from one start (d,) under the known constraints and the bounds of a score; (d,)."""
         lower, upper = _box(place.space, start)
         kept = _known(place.space, start)
@@ -206,7 +212,7 @@ class Multistart:
             method="SLSQP",
             bounds=np.stack([lower, upper], axis=1),
             constraints=kept,
-            options={"maxiter": self.max_iterations, "ftol": 1e-12},
+            options={"maxiter": self.max_iterations, "ftol": accuracy},
         )
         return np.asarray(np.clip(found.x, lower, upper))
 

@@ -117,6 +117,21 @@ def test_moments_are_those_of_the_draws():
     assert min(shares(posterior)) < 0.1 < max(shares(posterior))
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("n", [3, 14])
+def test_moments_have_their_gradients_in_closed_form(n, maximize):
+    known = data(lambda X: 0.7 * wild(X) + bias(X), X=X[:n], maximize=maximize, jitter=0.2)
+    posterior = fit(known).fantasize(torch.tensor(Z[50:52]))
+    points = torch.tensor(Z[:6], requires_grad=True)
+    at = posterior.moment_slopes(points)
+    for values, slopes, found in zip(
+        posterior.mean_var(points), (at.by_mean, at.by_variance), (at.mean, at.variance), strict=True
+    ):
+        np.testing.assert_allclose(found, values.detach(), rtol=1e-10, atol=1e-12)
+        (gradient,) = torch.autograd.grad(values.sum(), points, retain_graph=True)
+        np.testing.assert_allclose(slopes, gradient, rtol=1e-8, atol=1e-10)
+
+
 def test_the_density_of_a_result_given_the_others_is_that_of_a_fit_without_it():
     """At the same hyper-parameters, by leaving out one row of each process."""
     posterior = fit(data(lambda X: wild(X) + bias(X)))
