@@ -92,12 +92,19 @@ class Emulator:
     Args:
         predict: Function from encoded designs X (n, d) to the output in its unit, shape (n,), each by itself. Raises
             ValueError if there is no finite prediction for one of them.
-        jitter: Standard deviation, in the output's unit, of an error that changes from design to design without order,
-            as a maximum over the cells of a mesh has; 0 where there is none or it is not known.
+        measured: Function that measures ``jitter``; None if the predictions have none.
     """
 
     predict: Callable[[Array], Array]
-    jitter: float = 0.0
+    measured: Callable[[], float] | None = None
+
+    @cached_property
+    def jitter(self) -> float:
+        """Standard deviation, in the output's unit, of an error that changes from design to design without order.
+
+        A maximum over the cells of a coarse mesh has such an error.
+        """
+        return 0.0 if self.measured is None else self.measured()
 
 
 @dataclass(frozen=True)

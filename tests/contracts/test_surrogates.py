@@ -55,7 +55,7 @@ def harmonic(X):
 
 def emulator(sign=1):
     """An emulator that misses a part of the truth."""
-    return Emulator(lambda X: sign * (harmonic(X) - X[:, 0] * X[:, 1]), jitter=0.01)
+    return Emulator(lambda X: sign * (harmonic(X) - X[:, 0] * X[:, 1]), lambda: 0.01)
 
 
 def observations(**changes):

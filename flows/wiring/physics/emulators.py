@@ -1,11 +1,13 @@
 """The emulators of a campaign: cheap predictions of its outputs, for encoded designs."""
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.models.capability import Capability, required
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import Continuous, SearchSpace
@@ -55,7 +57,13 @@ class _Outputs:
     def _some(self, X: np.ndarray) -> np.ndarray:
         physical = X * self.half + self.center
         designs = {name: physical[:, [i]] for i, name in enumerate(self.names)}
-        found = self.problem.emulate(designs) if self.cells is None else self.problem.on_grid(designs, self.cells)
+        try:
+            with asked(type(self.problem), "predict its outputs"):
+                found = (
+                    self.problem.emulate(designs) if self.cells is None else self.problem.on_grid(designs, self.cells)
+                )
+        except InputError as error:
+            raise ValueError(str(error)) from error
         values = np.empty(0) if found is None else np.asarray(found, dtype=np.float64)
         expected = (len(X), len(self.problem.outputs))
         if values.shape != expected:
@@ -73,42 +81,42 @@ class _Outputs:
             )
         return values
 
+    def jitter(self, number: int) -> float:
+        """Standard deviation of what a mesh adds to one output from design to design without order."""
+        return float(self._jitters[number])
+
+    @cached_property
+    def _jitters(self) -> np.ndarray:
+        """Jitter (outputs,) of the stated equation on its coarse grid.
+
+        The difference D of two meshes that hardly differ changes slowly with the design, but for this. The variance of
+        D(x + v) - 2 D(x) + D(x - v), for moves v of about a cell, is 12 times that of either's. The median of its
+        size, times 1.48, stands for its standard deviation, since a few designs may be extreme.
+        """
+        assert self.problem.parametric is not None  # else there is no mesh
+        finer = replace(self, cells=tuple(n + 1 for n in self.problem.parametric.cells), _last={})
+        rng = np.random.default_rng(_SEED)
+        X = np.clip(self.problem.space.sample(_PROBES, rng), -1 + _MOVE, 1 - _MOVE)
+        move = _MOVE * rng.choice([-1.0, 1.0], X.shape)
+        three = np.vstack([X + move, X, X - move])
+        ahead, here, behind = np.split(self.at(three) - finer.at(three), 3)
+        return np.asarray(1.48 * np.median(np.abs(ahead - 2 * here + behind), axis=0) / np.sqrt(12))
+
 
 @lru_cache(maxsize=8)
 def emulators_of(problem: Problem, space: SearchSpace) -> "tuple[Emulator, ...]":
-    """Emulators of the objective and of each constraint, in this order; empty where there are none.
-
-    Raises:
-        ValueError: an emulator gives no finite prediction.
-    """
+    """Emulators of the objective and of each constraint, in this order; empty where there are none."""
     if no_emulator(problem, space) is not None:
         return ()
     from fieldcraft.models.observations import Emulator
 
     low, high = np.array([[v.low, v.high] for v in space.variables if isinstance(v, Continuous)]).T
     outputs = _Outputs(problem, space.names, (low + high) / 2, (high - low) / 2)
-    jitter = _jitter(outputs, space)
-    return tuple(Emulator(partial(outputs.one, number), float(sd)) for number, sd in enumerate(jitter))
-
-
-def _jitter(outputs: _Outputs, space: SearchSpace) -> np.ndarray:
-    """Standard deviation (outputs,) of what a mesh adds from design to design without order; 0 for other models.
-
-    The difference D of two meshes that hardly differ changes slowly with the design, but for this. The variance of
-    D(x + v) - 2 D(x) + D(x - v), for moves v of about a cell, is 12 times that of either's. The median of its size,
-    times 1.48, stands for its standard deviation, since a few designs may be extreme.
-    """
-    if not by_equation(outputs.problem):
-        return np.zeros(len(outputs.problem.outputs))
-    assert outputs.problem.parametric is not None
-    finer = replace(outputs, cells=tuple(n + 1 for n in outputs.problem.parametric.cells), _last={})
-    rng = np.random.default_rng(_SEED)
-    X = space.sample(_PROBES, rng)
-    move = _MOVE * rng.choice([-1.0, 1.0], X.shape)
-    X = np.clip(X, -1 + _MOVE, 1 - _MOVE)
-    three = np.vstack([X + move, X, X - move])
-    ahead, here, behind = np.split(outputs.at(three) - finer.at(three), 3)
-    return np.asarray(1.48 * np.median(np.abs(ahead - 2 * here + behind), axis=0) / np.sqrt(12))
+    meshed = by_equation(problem)
+    return tuple(
+        Emulator(partial(outputs.one, number), partial(outputs.jitter, number) if meshed else None)
+        for number in range(len(problem.outputs))
+    )
 
 
 def by_equation(problem: Problem) -> bool:

@@ -33,7 +33,7 @@ def noise(X):
 
 
 def data(emulator, y=None, X=X, jitter=0.0, **changes):
-    known = {"maximize": False, "emulators": (Emulator(emulator, jitter),)}
+    known = {"maximize": False, "emulators": (Emulator(emulator, lambda: jitter),)}
     return Observations(X, wild(X) if y is None else y, **(known | changes))
 
 

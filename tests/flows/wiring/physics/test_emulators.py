@@ -1,6 +1,7 @@
 """Emulators in campaigns: who uses one, what is refused, and what a trial's origin says of it."""
 
 import json
+import re
 import textwrap
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 from small import finish
 
 from fieldcraft.flows.cli import main
-from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import wire
@@ -224,3 +225,27 @@ def test_campaign_files_of_emulated_problems_are_ready(tmp_path):
             parse(yaml.safe_load((root / f"{name}.yaml").read_text()), name), settings_from({}, home=tmp_path)
         )
         assert campaign.spec.algorithm.named.kind == "emulated"
+
+
+BROKEN = CHEAP.replace("return 2 * (designs", "return 2 / 0 * (designs")
+
+
+@pytest.mark.parametrize("algorithm", ["gp_ei", "auto", "emulated"])
+def test_a_cheap_model_that_fails_is_told_and_does_not_stop_who_can_do_without(algorithm, tmp_path, monkeypatch):
+    plugins = tmp_path / "plugins"
+    (plugins / "problems").mkdir(parents=True)
+    (plugins / "problems" / "hill.py").write_text(textwrap.dedent(BROKEN))
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(plugins))
+    hill = {"problem": {"kind": "hill"}, "simulator": {"kind": "function"}, "budget": {"trials": 6}}
+    file = tmp_path / "bar.yaml"
+    file.write_text(yaml.safe_dump({**BAR, **hill, "algorithm": {"kind": algorithm}}))
+    said = r"problems/hill\.py, line 20: Hill cannot predict its outputs: ZeroDivisionError: division by zero"
+    if algorithm == "emulated":
+        with pytest.raises(FieldcraftError, match=said):
+            finish(file, tmp_path / "home", plugins)
+        return
+    finish(file, tmp_path / "home", plugins)
+    trials = open_ledger(settings_from({}, tmp_path / "home").ledger).trials("bar")
+    told = trials[-1].origin.remarks.get("out.emulated_gp")
+    assert len(trials) == 6 and (told is None) == (algorithm == "gp_ei")
+    assert told is None or re.search(said, told)
