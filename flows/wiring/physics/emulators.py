@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Designs whose fields are computed together.
 _BLOCK = 1024
-# Designs at which a mesh's jitter is measured, how far each is moved in encoded coordinates, and the seed.
+# Designs at which a mesh's jitter is measured, how far each is moved in encoded coordinates at most, and the seed.
 _PROBES, _MOVE, _SEED = 256, 0.1, 5
 
 
@@ -89,18 +89,22 @@ class _Outputs:
     def _jitters(self) -> np.ndarray:
         """Jitter (outputs,) of the stated equation on its coarse grid.
 
-        The difference D of two meshes that hardly differ changes slowly with the design, but for this. The variance of
-        D(x + v) - 2 D(x) + D(x - v), for moves v of about a cell, is 12 times that of either's. The median of its
-        size, times 1.48, stands for its standard deviation, since a few designs may be extreme.
+        The difference D of two meshes that hardly differ has the jitter j of both, and a smooth part. So the variance
+        of D(x + v) - 2 D(x) + D(x - v) is 12 j^2 and a part that grows with v^4, which two sizes of v tell apart. The
+        median of its size, times 1.48, stands for its standard deviation, since a few designs may be extreme.
         """
         assert self.problem.parametric is not None  # else there is no mesh
         finer = replace(self, cells=tuple(n + 1 for n in self.problem.parametric.cells), _last={})
         rng = np.random.default_rng(_SEED)
         X = np.clip(self.problem.space.sample(_PROBES, rng), -1 + _MOVE, 1 - _MOVE)
         move = _MOVE * rng.choice([-1.0, 1.0], X.shape)
-        three = np.vstack([X + move, X, X - move])
-        ahead, here, behind = np.split(self.at(three) - finer.at(three), 3)
-        return np.asarray(1.48 * np.median(np.abs(ahead - 2 * here + behind), axis=0) / np.sqrt(12))
+
+        def variance(v: np.ndarray) -> np.ndarray:
+            three = np.vstack([X + v, X, X - v])
+            ahead, here, behind = np.split(self.at(three) - finer.at(three), 3)
+            return np.asarray((1.48 * np.median(np.abs(ahead - 2 * here + behind), axis=0)) ** 2 / 12)
+
+        return np.sqrt(np.maximum((16 * variance(move / 2) - variance(move)) / 15, 0.0))
 
 
 @lru_cache(maxsize=8)
