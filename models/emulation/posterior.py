@@ -242,7 +242,7 @@ class EmulatedPosterior:
         return MomentsWithSlopes(mean, weights @ variances, by_mean, np.tensordot(weights, by_variances, 1))
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
-        """q functions, each of one factor drawn by its weight."""
+        """q functions, each of one factor drawn by its weight; none has the jitter, which no function of designs is."""
         weights = np.array([each.weight for each in self.multiples])
         chosen = rng.choice(len(weights), size=q, p=weights / weights.sum())
         return [self._function(self.multiples[k].drawn(rng)) for k in chosen]

@@ -205,6 +205,20 @@ def test_the_table_of_emulators_is_that_of_the_stored_benchmark():
     assert found is not None and all(agrees(*pair) for pair in zip(found.groups(), alone, strict=True))
 
 
+def test_the_table_of_emulated_studies_is_that_of_the_stored_study():
+    data = results("studies/results/fields")
+    problems = {problem["problem"]: problem["rows"] for problem in data["problems"]}
+    rows = table("docs/fields.md", "problem | emulated")
+    assert [row["problem"] for row in rows] == list(problems) and len(data["cells"]) == 55
+    assert {cell["state"] for cell in data["cells"]} == {"finished"}
+    for row in rows:
+        known = {each["algorithm"]: (each["mean"], each["error"]) for each in problems[row["problem"]]}
+        assert {name for name, cell in row.items() if cell} == {"problem", *known}
+        for name, (mean, error) in known.items():
+            said = row[name].removesuffix(")").split(" (")
+            assert agrees(said[0], mean) and agrees(said[1], error)
+
+
 def test_the_readme_names_every_campaign_file_and_every_study():
     readme = text_of("README.md")
     files = [*ROOT.glob("campaigns/*.yaml"), *ROOT.glob("studies/*.yaml")]
