@@ -104,7 +104,7 @@ class _Outputs:
             ahead, here, behind = np.split(self.at(three) - finer.at(three), 3)
             return np.asarray((1.48 * np.median(np.abs(ahead - 2 * here + behind), axis=0)) ** 2 / 12)
 
-        return np.sqrt(np.maximum((16 * variance(move / 2) - variance(move)) / 15, 0.0))
+        return np.asarray(np.sqrt(np.maximum((16 * variance(move / 2) - variance(move)) / 15, 0.0)))
 
 
 @lru_cache(maxsize=8)
