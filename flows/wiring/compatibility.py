@@ -139,6 +139,13 @@ _NEEDS = {  # of each topic the first need that is not met is told
             "exact_gp.",
         ),
         _Need(
+            "constraints.surrogate",
+            Capability.EMULATOR,
+            "problem",
+            "algorithm.constraints.surrogate: {constraints_surrogate!r} needs an emulator of the outputs, and "
+            "{emulatorless}. Use exact_gp.",
+        ),
+        _Need(
             "start.proposer",
             Capability.EMULATOR,
             "problem",

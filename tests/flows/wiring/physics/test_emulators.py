@@ -100,6 +100,10 @@ def test_check_says_nothing_where_there_is_no_emulator(tmp_path, capsys):
             r"algorithm.surrogate: 'emulated_gp' needs an emulator of the outputs, and the problem has",
         ),
         (
+            {"kind": "cei", "constraints": {"surrogate": {"kind": "emulated_gp"}}},
+            r"algorithm.constraints.surrogate: 'emulated_gp' needs an emulator of the outputs, and the problem has",
+        ),
+        (
             {"kind": "gp_ei", "start": {"n": 5, "proposer": {"kind": "emulated"}}},
             r"algorithm.start.proposer: 'emulated' begins with the best design by an emulator.*Use sobol",
         ),
