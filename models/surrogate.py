@@ -162,6 +162,16 @@ class Informed(Protocol):
 
 
 @runtime_checkable
+class TakesEmulator(Protocol):
+    """A surrogate that may also learn from ``Observations.emulators``."""
+
+    @property
+    def uses_emulator(self) -> bool:
+        """True if it does where the problem has an emulator."""
+        ...
+
+
+@runtime_checkable
 class TakesSomeEquations(Protocol):
     """A surrogate that uses physics but cannot learn from every equation; campaigns with another are refused."""
 

@@ -137,7 +137,8 @@ class Problem(ABC):
         Raises:
             ValueError: the equation cannot be solved for one of the designs.
         """
-        return None if self.parametric is None else self.on_grid(designs, self.parametric.cells)
+        stated = self.parametric
+        return None if stated is None else self._solved(stated, designs, stated.cells)
 
     def on_grid(self, designs: Numbers, cells: tuple[int, ...]) -> Array | None:
         """The outputs of n designs by the stated equation, solved on so many cells along each axis (see ``emulate``).
@@ -145,20 +146,24 @@ class Problem(ABC):
         Raises:
             ValueError: no equation is stated, or it cannot be solved for one of the designs.
         """
-        from fieldcraft.physics.parametric.finite_differences import solved
-
         stated = self.parametric
         if stated is None:
             raise ValueError(f"{type(self).__name__} states no equation of its fields: give it a `parametric`.")
+        return self._solved(stated, designs, cells)
+
+    def _solved(self, stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...]) -> Array | None:
+        from fieldcraft.physics.parametric.finite_differences import solved
+
         return self.functional(solved(stated, designs, cells), Grid(stated.domain, cells).centres, designs)
 
     @property
-    def emulated(self) -> bool:
-        """True if there are cheap predictions: of a stated equation or by an ``emulate`` of its own."""
+    def emulator(self) -> Literal["own", "equation"] | None:
+        """Source of the cheap predictions: its own ``emulate``, or the stated equation; None if there are none."""
         cls = type(self)
         if cls.emulate is not Problem.emulate:
-            return True
-        return self.parametric is not None and cls.functional is not Problem.functional
+            return "own"
+        stated = self.parametric is not None and cls.functional is not Problem.functional
+        return "equation" if stated else None
 
     @property
     def sd(self) -> float | None:

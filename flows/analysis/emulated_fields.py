@@ -36,7 +36,7 @@ class Beside:
 
 
 def beside(problem: Problem, design: Design, fields: "xr.Dataset") -> Beside | None:
-    """The first stated field that a simulation gave, beside its emulation; None where there is none.
+    """The first stated field that a simulation gave, beside its emulation; None if no equation emulates.
 
     Raises:
         ValueError: the equation cannot be solved for this design.
@@ -44,7 +44,7 @@ def beside(problem: Problem, design: Design, fields: "xr.Dataset") -> Beside | N
     from fieldcraft.physics.parametric.finite_differences import solved
 
     stated = problem.parametric
-    if stated is None:
+    if stated is None or problem.emulator != "equation":
         return None
     names = stated.domain.names
     for field in stated.fields:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import Row, Table, level, number, read_bytes, table_of
+from fieldcraft.flows.results.adopt import adopt
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted, shown
@@ -60,14 +61,8 @@ def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[st
     before = [trial for trial in imported if trial.origin.data_digest == digest]
     if before:
         return Imported(campaign.name, tuple(trial.id for trial in before), False)
-    if ended is not None:
-        raise InputError(f"Campaign {campaign.name!r} has ended ({ended}). Give the file another name to start anew.")
-    lease = ledger.acquire(campaign.name)
-    try:
-        trials = ledger.fenced(lease).adopt(campaign.name, known, digest, f"import of {data.name}", by)
-    finally:
-        ledger.release(lease, done=False)  # no pass was made
-    return Imported(campaign.name, tuple(trial.id for trial in trials), True)
+    trials = adopt(ledger, campaign.name, ended, known, digest, f"import of {data.name}", by)
+    return Imported(campaign.name, trials, True)
 
 
 def _require_names(campaign: Campaign, renamed: Mapping[str, str]) -> None:

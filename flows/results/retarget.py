@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.results.adopt import adopt
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import quoted
 from fieldcraft.flows.wiring.campaign import Campaign
@@ -74,15 +75,9 @@ def retarget(settings: Settings, source: str, file: Path, by: str) -> Retargeted
     ended = created(ledger, campaign, file)
     if not found:
         return Retargeted(campaign.name, source, (), left)
-    if ended is not None:
-        raise InputError(f"Campaign {campaign.name!r} has ended ({ended}). Give the file another name to start anew.")
     digest = digest_of([one.model_dump(mode="json") for one in found])
-    lease = ledger.acquire(campaign.name)
-    try:
-        trials = ledger.fenced(lease).adopt(campaign.name, found, digest, f"fields of {source}", by)
-    finally:
-        ledger.release(lease, done=False)  # no pass was made
-    return Retargeted(campaign.name, source, tuple(trial.id for trial in trials), left)
+    trials = adopt(ledger, campaign.name, ended, found, digest, f"fields of {source}", by)
+    return Retargeted(campaign.name, source, trials, left)
 
 
 def _told(units: Mapping[str, str]) -> str:

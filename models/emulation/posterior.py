@@ -21,10 +21,9 @@ from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.linear.conditioning import Factor, leave_one_out
 from fieldcraft.models.linear.fourier_features import FourierFeatures
 from fieldcraft.models.observations import Array, Emulator, Scaling
+from fieldcraft.models.selection.predictive_score import MOST
 from fieldcraft.models.surrogate import Function, MomentsWithSlopes
 
-# Log density of a target that a prediction misses by a thousandth: more tells no factor from another.
-_MOST = -math.log(1e-3 * math.sqrt(2 * math.pi))
 # Random Fourier features of the prior of a draw.
 _PATH_FEATURES = 1024
 
@@ -98,7 +97,7 @@ class Multiple:
     def log_predictive(self) -> Tensor:
         """log density of each target given the others, shape (n,)."""
         own = leave_one_out(self._factor, self._left - self._constant) - math.log(self.unit)
-        return own.detach().clamp_max(_MOST)
+        return own.detach().clamp_max(MOST)
 
     @property
     def factor_mean(self) -> float:

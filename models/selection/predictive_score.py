@@ -11,7 +11,8 @@ from fieldcraft.models.surrogate import LeaveOneOut, Posterior, Surrogate, no_re
 
 # Nobody is to win by digits that no design depends on: a prediction counts as no better than one of this error.
 LEAST_SD = 1e-3
-_MOST = -math.log(LEAST_SD * math.sqrt(2 * math.pi))
+MOST = -math.log(LEAST_SD * math.sqrt(2 * math.pi))
+"""Log density of a target that is predicted with that error; more tells no surrogate from another."""
 _FEWEST = 3
 # Noise variances of a target among which the one that suits held-out results best is looked for.
 _NOISES = np.logspace(-8, 1, 91)
@@ -42,7 +43,7 @@ def score(
     if not np.all(np.isfinite(densities)):
         bad = int(np.flatnonzero(~np.isfinite(densities))[0])
         raise ValueError(f"The predictive density of trial {bad} is {densities[bad]}: this surrogate cannot be judged.")
-    return float(np.minimum(densities, _MOST).sum())
+    return float(np.minimum(densities, MOST).sum())
 
 
 def _held_out(surrogate: Surrogate, data: Observations, folds: int, rng: np.random.Generator) -> Array:

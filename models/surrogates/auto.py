@@ -83,6 +83,11 @@ class Auto:
         return not self.candidates or any(_KNOWN[name].uses_physics for name in self.candidates)
 
     @property
+    def uses_emulator(self) -> bool:
+        """True if a candidate learns from an emulator."""
+        return not self.candidates or "emulated_gp" in self.candidates
+
+    @property
     def requires(self) -> frozenset[Capability]:
         """Capabilities that all candidates need, such as EQUATION; mostly none."""
         each = [required(_KNOWN[name]) for name in self.candidates]

@@ -50,6 +50,7 @@ class EmulatedGP:
     """
 
     uses_physics: ClassVar[bool] = False
+    uses_emulator: ClassVar[bool] = True
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.EMULATOR})
 
     kernel: Kernel = "matern52"
@@ -76,8 +77,9 @@ class EmulatedGP:
         if len(data) > _MOST:
             raise ValueError(f"There are {len(data)} trials, and emulated_gp takes {_MOST}: use exact_gp or auto.")
         predictions = data.emulators[0].predict(data.X)
-        processes = [self._process().fit(each, rng, None, no_report) for each in _differences(data, predictions)]
-        made = _posterior(data, predictions, processes)
+        differences = _differences(data, predictions)
+        processes = [self._process().fit(each, rng, None, no_report) for each in differences]
+        made = _posterior(data, predictions, differences, processes)
         report(1, made.metrics, made.state)
         return made
 
@@ -85,11 +87,11 @@ class EmulatedGP:
         """The posterior whose state this was (see Surrogate.restore)."""
         refuse_other_data(data, state)
         predictions = state[_PREDICTIONS].numpy()
+        differences = _differences(data, predictions)
         processes = [
-            self._process().restore(each, part(state, f"{number}."))
-            for number, each in enumerate(_differences(data, predictions))
+            self._process().restore(each, part(state, f"{number}.")) for number, each in enumerate(differences)
         ]
-        return _posterior(data, predictions, processes)
+        return _posterior(data, predictions, differences, processes)
 
     def _process(self) -> ExactGP:
         return ExactGP(kernel=self.kernel, noise=self.noise, restarts=self.restarts, n_exact=_MOST)
@@ -136,14 +138,14 @@ def _size(rho: float, spread: float, difference: Observations, data: Observation
     return math.sqrt((_PRIOR_COUNT * _PRIOR_SHARE**2 + (n - 1) * own**2) / (_PRIOR_COUNT + free))
 
 
-def _posterior(data: Observations, predictions: Array, processes: Sequence[object]) -> EmulatedPosterior:
+def _posterior(
+    data: Observations, predictions: Array, differences: Sequence[Observations], processes: Sequence[object]
+) -> EmulatedPosterior:
     """The mixture of the fitted processes."""
     told, targets = torch.tensor(data.scaling.to_target(predictions)), torch.tensor(data.targets)
     multiples, state = [], stamped(data) | {_PREDICTIONS: torch.tensor(predictions)}
     factors = ((0.0, 0.0), (1.0, 0.0), (1.0, _SPREAD))
-    for number, ((rho, spread), process, difference) in enumerate(
-        zip(factors, processes, _differences(data, predictions), strict=False)
-    ):
+    for number, ((rho, spread), process, difference) in enumerate(zip(factors, processes, differences, strict=False)):
         assert isinstance(process, ExactPosterior)
         size = _size(rho, spread, difference, data)
         jitter = min(abs(rho) * data.emulators[0].jitter / data.scaling.sd, _MOST_JITTER * size)

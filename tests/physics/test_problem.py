@@ -119,4 +119,4 @@ def test_fields_that_tell_no_outputs_are_refused(problem, fields, message):
 def test_a_grid_without_an_equation_is_refused():
     with pytest.raises(ValueError, match="Branin states no equation of its fields: give it a `parametric`"):
         Branin().on_grid({}, (4,))
-    assert Branin().emulate({}) is None and not Silent().emulated
+    assert Branin().emulate({}) is None and Silent().emulator is None

@@ -8,6 +8,7 @@ import numpy as np
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.contracts import asked
+from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.models.capability import Capability, required
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import Continuous, SearchSpace
@@ -28,16 +29,12 @@ class _Outputs:
 
     Args:
         problem: The problem.
-        names: Names of its variables.
-        center: Middle of each variable's interval, shape (d,), in physical units.
-        half: Half length of each variable's interval, shape (d,), in physical units.
+        space: Space of real variables that encodes the designs.
         cells: Cells of a grid for the stated equation; None for the problem's ``emulate``.
     """
 
     problem: Problem
-    names: tuple[str, ...]
-    center: np.ndarray
-    half: np.ndarray
+    space: SearchSpace
     cells: tuple[int, ...] | None = None
     _last: dict[bytes, np.ndarray] = field(default_factory=dict, repr=False)
 
@@ -55,8 +52,9 @@ class _Outputs:
         return self.at(X)[:, number]
 
     def _some(self, X: np.ndarray) -> np.ndarray:
-        physical = X * self.half + self.center
-        designs = {name: physical[:, [i]] for i, name in enumerate(self.names)}
+        middle, half = self._box
+        physical = X * half + middle
+        designs = {name: physical[:, [i]] for i, name in enumerate(self.space.names)}
         try:
             with asked(type(self.problem), "predict its outputs"):
                 found = (
@@ -81,6 +79,10 @@ class _Outputs:
             )
         return values
 
+    @cached_property
+    def _box(self) -> tuple[np.ndarray, np.ndarray]:
+        return middle_and_half(self.space)
+
     def jitter(self, number: int) -> float:
         """Standard deviation of what a mesh adds to one output from design to design without order."""
         return float(self._jitters[number])
@@ -96,7 +98,7 @@ class _Outputs:
         assert self.problem.parametric is not None  # else there is no mesh
         finer = replace(self, cells=tuple(n + 1 for n in self.problem.parametric.cells), _last={})
         rng = np.random.default_rng(_SEED)
-        X = np.clip(self.problem.space.sample(_PROBES, rng), -1 + _MOVE, 1 - _MOVE)
+        X = np.clip(self.space.sample(_PROBES, rng), -1 + _MOVE, 1 - _MOVE)
         move = _MOVE * rng.choice([-1.0, 1.0], X.shape)
 
         def variance(v: np.ndarray) -> np.ndarray:
@@ -114,23 +116,17 @@ def emulators_of(problem: Problem, space: SearchSpace) -> "tuple[Emulator, ...]"
         return ()
     from fieldcraft.models.observations import Emulator
 
-    low, high = np.array([[v.low, v.high] for v in space.variables if isinstance(v, Continuous)]).T
-    outputs = _Outputs(problem, space.names, (low + high) / 2, (high - low) / 2)
-    meshed = by_equation(problem)
+    outputs = _Outputs(problem, space)
+    meshed = problem.emulator == "equation"
     return tuple(
         Emulator(partial(outputs.one, number), partial(outputs.jitter, number) if meshed else None)
         for number in range(len(problem.outputs))
     )
 
 
-def by_equation(problem: Problem) -> bool:
-    """True if the emulator is the stated equation on a coarse grid."""
-    return problem.parametric is not None and type(problem).emulate is Problem.emulate
-
-
 def no_emulator(problem: Problem, space: SearchSpace) -> str | None:
     """Reason why a problem's outputs have no emulator; None if they have."""
-    if not problem.emulated:
+    if problem.emulator is None:
         return "the problem has none (`parametric` with `functional`, or `emulate`)"
     others = [variable.name for variable in space.variables if not isinstance(variable, Continuous)]
     if others:
@@ -140,25 +136,27 @@ def no_emulator(problem: Problem, space: SearchSpace) -> str | None:
 
 def told(campaign: "Campaign") -> str | None:
     """Use of a problem's emulator by a campaign, or the reason why there is none; None if it has no emulator."""
+    from fieldcraft.models.surrogate import TakesEmulator
+
     problem, words = campaign.problem, campaign.algorithm
-    if not problem.emulated:
+    if problem.emulator is None:
         return None
-    source = "its own cheap model"
-    if by_equation(problem) and problem.parametric is not None:
-        fields = ", ".join(each.name for each in problem.parametric.fields)
-        cells = " x ".join(map(str, problem.parametric.cells))
+    source, stated = "its own cheap model", problem.parametric
+    if problem.emulator == "equation" and stated is not None:
+        fields, cells = ", ".join(each.name for each in stated.fields), " x ".join(map(str, stated.cells))
         source = f"the equation of {fields}, solved on {cells} cells"
     said = f"problem {campaign.spec.problem.kind!r} has an emulator ({source})"
     if (reason := no_emulator(problem, campaign.space)) is not None:
         return f"{said}, and it is not used: {reason}."
     part = campaign.spec.algorithm
-    users = []
-    if Capability.EMULATOR in required(words.initial):
-        users.append("the first design is the best by it")
-    if Capability.EMULATOR in required(words.surrogate):
-        users.append("the surrogate emulated_gp learns the difference to it")
-    elif part.surrogate is not None and part.surrogate.kind == "auto":
-        users.append("auto tries emulated_gp, which learns the difference to it")
+    users = ["the first design is the best by it"] if Capability.EMULATOR in required(words.initial) else []
+    learners = {"surrogate": (part.surrogate, words.surrogate)}
+    if len(problem.outputs) > 1:
+        learners["constraints' surrogate"] = (part.constraints.surrogate, words.constraints.surrogate)
+    for who, (named, surrogate) in learners.items():
+        if named is not None and isinstance(surrogate, TakesEmulator) and surrogate.uses_emulator:
+            does = "learns" if Capability.EMULATOR in required(surrogate) else "may learn"
+            users.append(f"the {who} {named.kind} {does} the difference to it")
     if not users:
         return f"{said}, and it is not used: {part.in_words} learns from results alone. emulated and auto use it."
     return f"{said}: {'; '.join(users)}."

@@ -21,8 +21,13 @@ def physics_at(equation: Equation | System, space: SearchSpace, points: np.ndarr
     """Physics of an equation over a space of real variables, imposed at points of shape (r, d) in physical units."""
     from fieldcraft.models.observations import Physics
 
+    return Physics(equation, points, *middle_and_half(space))
+
+
+def middle_and_half(space: SearchSpace) -> tuple[np.ndarray, np.ndarray]:
+    """Middle and half length of each variable's interval, each (d,), in physical units; of real variables alone."""
     low, high = np.array([[v.low, v.high] for v in space.variables if isinstance(v, Continuous)]).T
-    return Physics(equation, points, (low + high) / 2, (high - low) / 2)
+    return (low + high) / 2, (high - low) / 2
 
 
 def require_equation(campaign: "Campaign") -> None:

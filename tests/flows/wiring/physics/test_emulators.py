@@ -79,12 +79,16 @@ def note(tmp_path, capsys, **changes):
             "'cantilever_profile' has an emulator (the equation of deflection, moment, solved on 10 cells): the first "
             "design is the best by it; the surrogate emulated_gp learns the difference to it.",
         ),
-        ("auto", "solved on 10 cells): auto tries emulated_gp, which learns the difference to it."),
+        ("auto", "solved on 10 cells): the surrogate auto may learn the difference to it."),
+        ("auto without it", "and it is not used: auto x log_ei x multistart learns from results alone."),
         ("gp_ei", "and it is not used: exact_gp x log_ei x multistart learns from results alone."),
     ],
 )
 def test_check_says_who_uses_the_emulator(algorithm, said, tmp_path, capsys):
-    assert said in note(tmp_path, capsys, algorithm={"kind": algorithm})
+    chosen = {"kind": algorithm}
+    if algorithm == "auto without it":
+        chosen = {"kind": "auto", "surrogate": {"candidates": ["exact_gp", "additive_gp"]}}
+    assert said in note(tmp_path, capsys, algorithm=chosen)
 
 
 def test_check_says_nothing_where_there_is_no_emulator(tmp_path, capsys):
@@ -189,12 +193,17 @@ def test_a_campaign_begins_with_the_emulators_best_design_and_tells_how_it_is_tr
     assert "times it" in told.remarks["emulator"] and told.algorithm == "emulated_gp x log_ei x multistart"
 
 
-def test_a_problem_of_a_plugin_may_have_a_cheap_model_of_its_own(tmp_path, monkeypatch, capsys):
+def hilly(tmp_path, monkeypatch, program):
+    """A plug-in directory with the problem hill, and what a campaign file says of it."""
     plugins = tmp_path / "plugins"
     (plugins / "problems").mkdir(parents=True)
-    (plugins / "problems" / "hill.py").write_text(textwrap.dedent(CHEAP))
+    (plugins / "problems" / "hill.py").write_text(textwrap.dedent(program))
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(plugins))
-    hill = {"problem": {"kind": "hill"}, "simulator": {"kind": "function"}, "budget": {"trials": 8}}
+    return plugins, {"problem": {"kind": "hill"}, "simulator": {"kind": "function"}, "budget": {"trials": 8}}
+
+
+def test_a_problem_of_a_plugin_may_have_a_cheap_model_of_its_own(tmp_path, monkeypatch, capsys):
+    plugins, hill = hilly(tmp_path, monkeypatch, CHEAP)
     assert "has an emulator (its own cheap model): the first design" in note(tmp_path, capsys, **hill)
     file = tmp_path / "bar.yaml"
     finish(file, tmp_path / "home", plugins)
@@ -236,11 +245,7 @@ BROKEN = CHEAP.replace("return 2 * (designs", "return 2 / 0 * (designs")
 
 @pytest.mark.parametrize("algorithm", ["gp_ei", "auto", "emulated"])
 def test_a_cheap_model_that_fails_is_told_and_does_not_stop_who_can_do_without(algorithm, tmp_path, monkeypatch):
-    plugins = tmp_path / "plugins"
-    (plugins / "problems").mkdir(parents=True)
-    (plugins / "problems" / "hill.py").write_text(textwrap.dedent(BROKEN))
-    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(plugins))
-    hill = {"problem": {"kind": "hill"}, "simulator": {"kind": "function"}, "budget": {"trials": 6}}
+    plugins, hill = hilly(tmp_path, monkeypatch, BROKEN)
     file = tmp_path / "bar.yaml"
     file.write_text(yaml.safe_dump({**BAR, **hill, "algorithm": {"kind": algorithm}}))
     said = r"problems/hill\.py, line 20: Hill cannot predict its outputs: ZeroDivisionError: division by zero"
@@ -251,5 +256,5 @@ def test_a_cheap_model_that_fails_is_told_and_does_not_stop_who_can_do_without(a
     finish(file, tmp_path / "home", plugins)
     trials = open_ledger(settings_from({}, tmp_path / "home").ledger).trials("bar")
     told = trials[-1].origin.remarks.get("out.emulated_gp")
-    assert len(trials) == 6 and (told is None) == (algorithm == "gp_ei")
+    assert len(trials) == 8 and (told is None) == (algorithm == "gp_ei")
     assert told is None or re.search(said, told)
