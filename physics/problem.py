@@ -4,6 +4,7 @@ A file in ``physics/problems`` or ``physics/simulators``, or in a directory that
 holds one public frozen dataclass deriving from one of these is a new kind, named after the file.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 Array = NDArray[np.float64]
+# Cells at most on which a coarse field is read.
+_READ = 10_000
 Sense = Literal["maximize", "minimize"]
 
 
@@ -125,7 +128,8 @@ class Problem(ABC):
     def emulate(self, designs: Numbers) -> Array | None:
         """Cheap predictions of the outputs of n designs; None if there are none.
 
-        By default from the stated equation, solved on its coarse grid. A problem with another cheap model, even a poor
+        By default from the stated equation, solved on its coarse grid, whose fields ``functional`` reads on a finer one
+        to which they are interpolated: the highest place of a field may lie between coarse cells. A problem with another cheap model, even a poor
         one, overrides this: what the model says is corrected by the results.
 
         Args:
@@ -153,8 +157,11 @@ class Problem(ABC):
 
     def _solved(self, stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...]) -> Array | None:
         from fieldcraft.physics.parametric.finite_differences import solved
+        from fieldcraft.physics.parametric.transfer import interpolated
 
-        return self.functional(solved(stated, designs, cells), Grid(stated.domain, cells).centres, designs)
+        finer = _finer(cells)
+        fields = {name: interpolated(values, finer) for name, values in solved(stated, designs, cells).items()}
+        return self.functional(fields, Grid(stated.domain, finer).centres, designs)
 
     @property
     def emulator(self) -> Literal["own", "equation"] | None:
@@ -219,6 +226,12 @@ class Problem(ABC):
                 "reads them from the fields: give it one, or override evaluate()."
             )
         return dict(zip(names, (float(value) for value in found[0]), strict=True))
+
+
+def _finer(cells: tuple[int, ...]) -> tuple[int, ...]:
+    """Cells along each axis on which the fields of a coarse grid are read: at most four for each, and not too many."""
+    factor = int((_READ / math.prod(cells)) ** (1 / len(cells)))
+    return tuple(max(1, min(4, factor)) * n for n in cells)
 
 
 def _stated_fields(stated: ParametricEquation, fields: "xr.Dataset") -> tuple[dict[str, Array], dict[str, Array]]:
