@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.space import ImageColumns as ImageColumns
 from fieldcraft.physics.space import SearchSpace
@@ -169,6 +170,8 @@ class Observations:
         space: Search space; None for all of [-1, 1]^d. It is not part of the digest either.
         emulators: Cheap predictions of the objective and of each constraint, in this order; empty where there are none.
             They are code of the problem, which is in the campaign's digest; they are not part of this one.
+        snapshots: Fields that the runs of these trials left; None where the surrogate does not ask for them, or where
+            a trial has none. Their digests are part of this one.
 
     Raises:
         ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
@@ -187,6 +190,7 @@ class Observations:
     columns: Mapping[str, slice] = field(default_factory=dict)
     space: SearchSpace | None = None
     emulators: tuple[Emulator, ...] = ()
+    snapshots: Snapshots | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _frozen(self.X))
@@ -203,6 +207,11 @@ class Observations:
             raise ValueError(
                 f"Collocation points have {self.physics.points.shape[1]} coordinates and designs {self.X.shape[1]}: "
                 "the equation's domain must have one axis for each encoded design variable."
+            )
+        if self.snapshots is not None and len(self.snapshots.values) != len(self.X):
+            raise ValueError(
+                f"There are the fields of {len(self.snapshots.values)} trials and the designs of {len(self.X)}: give "
+                "the fields of every trial, or none."
             )
         self._check_constraints()
         for image in self.images:
@@ -261,6 +270,7 @@ class Observations:
             columns=self.columns,
             space=self.space,
             emulators=self.emulators[k + 1 : k + 2],
+            snapshots=self.snapshots and replace(self.snapshots, output=k + 1),
         )
 
     @cached_property
@@ -302,6 +312,9 @@ class Observations:
             parts["failed"] = self.failed
         if self.images:
             parts["images"] = np.array([[image.first, *image.shape] for image in self.images], dtype=np.float64)
+        if self.snapshots is not None:
+            told = np.frombuffer(bytes.fromhex("".join(self.snapshots.digests)), dtype=np.uint8)
+            parts["snapshots"] = told.astype(np.float64)
         for name, array in parts.items():
             sha.update(f"|{name}{array.shape}|".encode())
             # Adding zero turns -0.0 into 0.0: equal data must have equal digests.

@@ -172,6 +172,16 @@ class TakesEmulator(Protocol):
 
 
 @runtime_checkable
+class TakesFields(Protocol):
+    """A surrogate that may also learn from ``Observations.snapshots``."""
+
+    @property
+    def uses_fields(self) -> bool:
+        """True if it does where the problem states the fields."""
+        ...
+
+
+@runtime_checkable
 class TakesSomeEquations(Protocol):
     """A surrogate that uses physics but cannot learn from every equation; campaigns with another are refused."""
 

@@ -4,7 +4,6 @@ A file in ``physics/problems`` or ``physics/simulators``, or in a directory that
 holds one public frozen dataclass deriving from one of these is a new kind, named after the file.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 
 Array = NDArray[np.float64]
-# Cells at most on which a coarse field is read.
-_READ = 10_000
 Sense = Literal["maximize", "minimize"]
 
 
@@ -128,9 +125,9 @@ class Problem(ABC):
     def emulate(self, designs: Numbers) -> Array | None:
         """Cheap predictions of the outputs of n designs; None if there are none.
 
-        By default from the stated equation, solved on its coarse grid, whose fields ``functional`` reads on a finer one
-        to which they are interpolated: the highest place of a field may lie between coarse cells. A problem with another cheap model, even a poor
-        one, overrides this: what the model says is corrected by the results.
+        By default from the stated equation, solved on its coarse grid. ``functional`` reads the fields on a finer one,
+        to which they are interpolated: the highest place of a field may lie between coarse cells. A problem with
+        another cheap model, even a poor one, overrides this: what the model says is corrected by the results.
 
         Args:
             designs: Values of the variables, each (n, 1), by name; all variables are continuous.
@@ -157,11 +154,11 @@ class Problem(ABC):
 
     def _solved(self, stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...]) -> Array | None:
         from fieldcraft.physics.parametric.finite_differences import solved
-        from fieldcraft.physics.parametric.transfer import interpolated
+        from fieldcraft.physics.parametric.transfer import carried, finer
 
-        finer = _finer(cells)
-        fields = {name: interpolated(values, finer) for name, values in solved(stated, designs, cells).items()}
-        return self.functional(fields, Grid(stated.domain, finer).centres, designs)
+        read = finer(cells)
+        fields = {name: carried(values, read) for name, values in solved(stated, designs, cells).items()}
+        return self.functional(fields, Grid(stated.domain, read).centres, designs)
 
     @property
     def emulator(self) -> Literal["own", "equation"] | None:
@@ -215,7 +212,7 @@ class Problem(ABC):
         stated = self.parametric
         if stated is None or any(name in fields for name in names):
             return {name: _scalar(name, fields) for name in names}
-        told, axes = _stated_fields(stated, fields)
+        told, axes = stated_fields(stated, fields)
         try:
             found = self.functional(told, axes, {name: np.array([[value]]) for name, value in design.items()})
         except KeyError as error:
@@ -228,14 +225,12 @@ class Problem(ABC):
         return dict(zip(names, (float(value) for value in found[0]), strict=True))
 
 
-def _finer(cells: tuple[int, ...]) -> tuple[int, ...]:
-    """Cells along each axis on which the fields of a coarse grid are read: at most four for each, and not too many."""
-    factor = int((_READ / math.prod(cells)) ** (1 / len(cells)))
-    return tuple(max(1, min(4, factor)) * n for n in cells)
+def stated_fields(stated: ParametricEquation, fields: "xr.Dataset") -> tuple[dict[str, Array], dict[str, Array]]:
+    """Stated fields of one simulation, each (1, *cells), and the centres of its cells along each axis, by name.
 
-
-def _stated_fields(stated: ParametricEquation, fields: "xr.Dataset") -> tuple[dict[str, Array], dict[str, Array]]:
-    """Stated fields of one simulation, each (1, *cells), and the centres of its cells along each axis, by name."""
+    Raises:
+        ValueError: it has none of them, or its places are not the centres of equal cells over the domain.
+    """
     names = stated.domain.names
     given = [each.name for each in stated.fields if each.name in fields and set(fields[each.name].dims) == set(names)]
     if not given:

@@ -200,6 +200,7 @@ class TrialSummary(NamedTuple):
     spent: float
     seconds: float
     imported: bool
+    field: Digest | None  # of the accepted result's stored field
 
     @property
     def actual(self) -> Mapping[str, Level]:
@@ -260,6 +261,7 @@ class ResultSummary(NamedTuple):
     outputs: Mapping[str, float]
     ran: Mapping[str, Level] | None
     verdict: Verdict
+    field: Digest | None  # of its stored field
 
 
 class Approval(Record):

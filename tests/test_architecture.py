@@ -48,7 +48,7 @@ FLOORS = {
         "collocation counting problem", "constrained formulas", "problems", "simulators",
     ),
     "models": (
-        "capability observations", "proposer surrogate", "acquisition numerics", "linear",
+        "capability snapshots", "observations", "proposer surrogate", "acquisition numerics", "linear",
         "feasibility maximizer networks rival selection", "constraint_rule gaussian rivals tangent",
         "certified emulation physics_informed scoring", "maximizers rules surrogates", "acquisitions proposers",
         "constraints",

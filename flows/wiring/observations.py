@@ -10,6 +10,7 @@ from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.equations import physics_at
+from fieldcraft.flows.wiring.physics.snapshots import snapshots_of, uses_fields
 from fieldcraft.storage.records import Product, Result, ResultSummary, Trial, TrialState, TrialSummary, digest_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def as_read(trials: Sequence[TrialSummary], results: Mapping[str, ResultSummary]
     """Trials with the outputs of these results, by number; a trial without a result, or retracted, is left out."""
     read = [(trial, results[trial.id]) for trial in trials if trial.id in results]
     return [
-        trial._replace(outputs=result.outputs, ran=result.ran)
+        trial._replace(outputs=result.outputs, ran=result.ran, field=result.field)
         for trial, result in read
         if result.verdict != "retraction"
     ]
@@ -122,4 +123,12 @@ def observations(
         columns=campaign.space.columns,
         space=campaign.space,
         emulators=emulators_of(campaign.problem, campaign.space),
+        snapshots=snapshots_of(campaign, [_field(trial) for trial in done]) if uses_fields(campaign) else None,
     )
+
+
+def _field(trial: Trial | TrialSummary) -> str | None:
+    """Digest of a trial's stored field."""
+    if isinstance(trial, TrialSummary):
+        return trial.field
+    return None if trial.field is None else trial.field.digest

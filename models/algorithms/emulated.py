@@ -10,13 +10,13 @@ _START = 5
 
 @dataclass(frozen=True)
 class Emulated(OnePreset):
-    """emulated_gp x log_ei x multistart, after the emulator's best design and four Sobol designs."""
+    """emulated_field x log_ei x multistart, after the emulator's best design and four Sobol designs."""
 
     def words(self, dimension: int, batch: int) -> Words:
         """See NamedAlgorithm.words."""
         return {
             "start": {"proposer": {"kind": "emulated"}, "n": _START},
-            "surrogate": {"kind": "emulated_gp"},
+            "surrogate": {"kind": "emulated_field"},
             "acquisition": {"kind": "log_ei"},
             "maximizer": dict(MULTISTART),
         }

@@ -8,7 +8,7 @@ proportion to exp(sum_i l_ki).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -187,6 +187,7 @@ class EmulatedPosterior:
         scaling: Map between targets and results.
         densities: log density of each target given the others, under each factor, shape (k, n).
         kept: Its state.
+        notes: Remarks of the surrogate that chose to learn so.
     """
 
     multiples: tuple[Multiple, ...]
@@ -194,6 +195,7 @@ class EmulatedPosterior:
     scaling: Scaling
     densities: Tensor
     kept: Mapping[str, Tensor]
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -214,7 +216,7 @@ class EmulatedPosterior:
             f"{each.weight:.2g} on {f'{each.factor_mean:.3g} times it' if each.rho else 'the results alone'}"
             for each in self.multiples
         ]
-        return {"emulator": ", ".join(shares)}
+        return {"emulator": ", ".join(shares), **self.notes}
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the noise-free target at X (n, d): those of the mixture."""
@@ -227,7 +229,7 @@ class EmulatedPosterior:
 
     def moment_slopes(self, X: Tensor) -> MomentsWithSlopes:
         """Mean and variance at X (n, d) with their gradients, those of the predictions by differences."""
-        predicted, slopes = with_slopes(self.emulator, X.detach().numpy())
+        predicted, slopes = with_slopes(self.emulator.predict, X.detach().numpy())
         factor = self.scaling.sign / self.scaling.sd
         predictions, slopes = factor * (predicted - self.scaling.mean), factor * slopes
         at = [each.moment_slopes(X, predictions, slopes) for each in self.multiples]

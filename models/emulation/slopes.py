@@ -1,5 +1,6 @@
-"""Gradients of an emulator, by central differences."""
+"""Gradients of what is computed without them, by central differences."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,39 +10,48 @@ from torch import Tensor
 from fieldcraft.models.observations import Array, Emulator
 
 STEP = 1e-4
-"""Half the distance of two designs whose predictions give a derivative, in encoded coordinates."""
+"""Half the distance of two designs whose values give a derivative, in encoded coordinates."""
+
+Computed = Callable[[Array], Array]
+"""Function of encoded designs (n, d) with values (n,) or (n, r)."""
 
 
-def with_slopes(emulator: Emulator, X: Array) -> tuple[Array, Array]:
-    """Predictions at X (n, d), shape (n,), and their gradients by X, shape (n, d), from 2 d more predictions each.
+def with_slopes(computed: Computed, X: Array) -> tuple[Array, Array]:
+    """Values at X (n, d), shape (n, ...), and their gradients by X, shape (n, d, ...), from 2 d more values each.
 
     Designs beyond -1 and 1 are not asked for; those beyond known constraints are, by ``STEP`` at most.
     """
     n, d = X.shape
     moves = STEP * np.eye(d)
     ahead, behind = np.minimum(X[:, None] + moves, 1.0), np.maximum(X[:, None] - moves, -1.0)
-    found = emulator.predict(np.vstack([X, ahead.reshape(-1, d), behind.reshape(-1, d)]))
-    rise = found[n : n + n * d] - found[n + n * d :]
+    found = computed(np.vstack([X, ahead.reshape(-1, d), behind.reshape(-1, d)]))
+    rise = (found[n : n + n * d] - found[n + n * d :]).reshape(n, d, *found.shape[1:])
     width = np.einsum("ijj->ij", ahead - behind)
-    return found[:n], rise.reshape(n, d) / width
+    return found[:n], rise / width.reshape(n, d, *(1 for _ in found.shape[1:]))
+
+
+def differentiable(computed: Computed, X: Tensor) -> Tensor:
+    """Values at X (n, d), shape (n,) or (n, r), differentiable in X."""
+    if X.requires_grad and torch.is_grad_enabled():
+        found: Tensor = _Computed.apply(X, computed)  # type: ignore[no-untyped-call]
+        return found
+    return torch.from_numpy(computed(X.detach().numpy()))
 
 
 def emulated(emulator: Emulator, X: Tensor) -> Tensor:
     """Predictions at X (n, d), shape (n,), differentiable in X."""
-    if X.requires_grad and torch.is_grad_enabled():
-        found: Tensor = _Emulated.apply(X, emulator)  # type: ignore[no-untyped-call]
-        return found
-    return torch.from_numpy(emulator.predict(X.detach().numpy()))
+    return differentiable(emulator.predict, X)
 
 
-class _Emulated(torch.autograd.Function):
+class _Computed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, X: Tensor, emulator: Emulator) -> Tensor:
-        values, slopes = with_slopes(emulator, X.detach().numpy())
+    def forward(ctx: Any, X: Tensor, computed: Computed) -> Tensor:
+        values, slopes = with_slopes(computed, X.detach().numpy())
         ctx.save_for_backward(torch.from_numpy(slopes))
         return torch.from_numpy(values)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (slopes,) = ctx.saved_tensors
-        return gradients[0][:, None] * slopes, None
+        by_value = gradients[0].reshape(len(slopes), 1, -1)
+        return (by_value * slopes.reshape(*slopes.shape[:2], -1)).sum(-1), None

@@ -69,7 +69,7 @@ class _Depth:
 
     def value_and_grad(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """The score (n,) at X (n, d) with its gradients (n, d)."""
-        values, slopes = with_slopes(self.emulators[0], X.detach().numpy())
+        values, slopes = with_slopes(self.emulators[0].predict, X.detach().numpy())
         return torch.from_numpy(-self.sign * values), torch.from_numpy(-self.sign * slopes)
 
 

@@ -16,6 +16,7 @@ from fieldcraft.models.selection.contest import Chosen, Contest
 from fieldcraft.models.selection.predictive_score import score
 from fieldcraft.models.surrogate import Report, Surrogate, no_report
 from fieldcraft.models.surrogates.additive_gp import AdditiveGP
+from fieldcraft.models.surrogates.emulated_field import EmulatedField
 from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
@@ -26,11 +27,13 @@ _KNOWN: Mapping[str, Surrogate] = {
     "additive_gp": AdditiveGP(),
     "sampled_linear": SampledLinear(),
     "emulated_gp": EmulatedGP(restarts=0),
+    "emulated_field": EmulatedField(),
     "physics_informed/basis": PhysicsInformed(engine="basis"),
     "physics_informed/kernel": PhysicsInformed(engine="kernel"),
     "physics_informed/ntk": PhysicsInformed(engine="ntk"),
     "physics_informed/trained": PhysicsInformed(engine="trained"),
 }
+_EMULATED = frozenset({"emulated_gp", "emulated_field"})
 _ALWAYS = ("exact_gp", "additive_gp", "sampled_linear")
 _EQUATION = ("physics_informed/basis", "physics_informed/kernel")
 # Candidates whose fits take seconds at most. Above 50 trials they are judged at milestones only, by so many trials.
@@ -57,9 +60,9 @@ class Auto:
 
     Args:
         candidates: Names of surrogates, with the engine after a slash; empty for exact_gp, additive_gp and
-            sampled_linear, with an emulator of the outputs emulated_gp, and with an equation for the objective
-            physics_informed/basis and physics_informed/kernel too (both learn from a linear one, basis from one for
-            the objective alone, in few variables).
+            sampled_linear, with an emulator of the outputs emulated_gp (and with the stored fields of its equation
+            emulated_field), and with an equation for the objective physics_informed/basis and physics_informed/kernel
+            too (both learn from a linear one, basis from one for the objective alone, in few variables).
         folds: Refits of a candidate without a closed form, at least 2.
 
     Raises:
@@ -85,7 +88,12 @@ class Auto:
     @property
     def uses_emulator(self) -> bool:
         """True if a candidate learns from an emulator."""
-        return not self.candidates or "emulated_gp" in self.candidates
+        return not self.candidates or not _EMULATED.isdisjoint(self.candidates)
+
+    @property
+    def uses_fields(self) -> bool:
+        """True if a candidate learns from stored fields."""
+        return not self.candidates or "emulated_field" in self.candidates
 
     @property
     def requires(self) -> frozenset[Capability]:
@@ -163,7 +171,8 @@ class Auto:
         if self.candidates:
             return self.candidates
         emulated = ("emulated_gp",) if data.emulators else ()
-        return (*_ALWAYS, *emulated, *(() if data.physics is None else _EQUATION))
+        fields = () if data.snapshots is None else ("emulated_field",)
+        return (*_ALWAYS, *emulated, *fields, *(() if data.physics is None else _EQUATION))
 
 
 @lru_cache(maxsize=64)

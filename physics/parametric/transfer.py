@@ -1,32 +1,40 @@
 """Fields carried from one grid of equal cells over a domain to another: finer by interpolation, coarser by averages."""
 
-from collections.abc import Callable
+import math
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+# Cells at most of a grid on which fields of many designs are read or kept.
+_MOST = 10_000
 
 
-def interpolated(values: Array, cells: tuple[int, ...]) -> Array:
-    """Fields (n, *coarse cells) at the centres of so many cells along each axis, by cubic splines; (n, *cells).
+def carried(values: Array, cells: tuple[int, ...]) -> Array:
+    """Fields (n, *given cells) on so many cells along each axis, shape (n, *cells).
 
-    Beyond the outermost centres the last pieces go on. An axis of fewer than four cells has splines of lower degree.
+    Along an axis of more cells than were given they are interpolated by cubic splines (of lower degree through fewer
+    than four cells), whose last pieces go on beyond the outermost centres. Along one of fewer they are means over each
+    cell, by the lengths that overlap.
     """
-    return _carried(values, cells, _splines)
-
-
-def averaged(values: Array, cells: tuple[int, ...]) -> Array:
-    """Means of fields (n, *fine cells) over each of fewer cells, by the lengths that overlap; shape (n, *cells)."""
-    return _carried(values, cells, _overlaps)
-
-
-def _carried(values: Array, cells: tuple[int, ...], matrix: Callable[[int, int], Array]) -> Array:
     for axis, (given, asked) in enumerate(zip(values.shape[1:], cells, strict=True), start=1):
         if given != asked:
-            values = np.moveaxis(np.tensordot(values, matrix(given, asked), (axis, 1)), -1, axis)
+            matrix = (_splines if given < asked else _overlaps)(given, asked)
+            values = np.moveaxis(np.tensordot(values, matrix, (axis, 1)), -1, axis)
     return values
+
+
+def finer(cells: tuple[int, ...]) -> tuple[int, ...]:
+    """Cells along each axis on which the fields of a coarse grid are read: four for each, unless they are too many."""
+    factor = int((_MOST / math.prod(cells)) ** (1 / len(cells)))
+    return tuple(max(1, min(4, factor)) * n for n in cells)
+
+
+def fewer(cells: tuple[int, ...]) -> tuple[int, ...]:
+    """Cells along each axis on which many fields are kept: as many as there are, unless they are too many."""
+    share = min(1.0, (_MOST / math.prod(cells)) ** (1 / len(cells)))
+    return tuple(max(2, int(share * n)) for n in cells)
 
 
 @lru_cache(maxsize=64)

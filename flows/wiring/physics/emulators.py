@@ -1,5 +1,7 @@
 """The emulators of a campaign: cheap predictions of its outputs, for encoded designs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
@@ -55,13 +57,8 @@ class _Outputs:
         middle, half = self._box
         physical = X * half + middle
         designs = {name: physical[:, [i]] for i, name in enumerate(self.space.names)}
-        try:
-            with asked(type(self.problem), "predict its outputs"):
-                found = (
-                    self.problem.emulate(designs) if self.cells is None else self.problem.on_grid(designs, self.cells)
-                )
-        except InputError as error:
-            raise ValueError(str(error)) from error
+        with explained(self.problem, "predict its outputs"):
+            found = self.problem.emulate(designs) if self.cells is None else self.problem.on_grid(designs, self.cells)
         values = np.empty(0) if found is None else np.asarray(found, dtype=np.float64)
         expected = (len(X), len(self.problem.outputs))
         if values.shape != expected:
@@ -109,6 +106,21 @@ class _Outputs:
         return np.asarray(np.sqrt(np.maximum((16 * variance(move / 2) - variance(move)) / 15, 0.0)))
 
 
+@contextmanager
+def explained(problem: Problem, what: str) -> Iterator[None]:
+    """Turn an error of a plug-in's code within the block into a ValueError with its file and line.
+
+    Args:
+        problem: The problem whose code it is; errors of a built-in kind are left as they are.
+        what: Task of the code, for the error.
+    """
+    try:
+        with asked(type(problem), what):
+            yield
+    except InputError as error:
+        raise ValueError(str(error)) from error
+
+
 @lru_cache(maxsize=8)
 def emulators_of(problem: Problem, space: SearchSpace) -> "tuple[Emulator, ...]":
     """Emulators of the objective and of each constraint, in this order; empty where there are none."""
@@ -136,7 +148,7 @@ def no_emulator(problem: Problem, space: SearchSpace) -> str | None:
 
 def told(campaign: "Campaign") -> str | None:
     """Use of a problem's emulator by a campaign, or the reason why there is none; None if it has no emulator."""
-    from fieldcraft.models.surrogate import TakesEmulator
+    from fieldcraft.models.surrogate import TakesEmulator, TakesFields
 
     problem, words = campaign.problem, campaign.algorithm
     if problem.emulator is None:
@@ -156,7 +168,8 @@ def told(campaign: "Campaign") -> str | None:
     for who, (named, surrogate) in learners.items():
         if named is not None and isinstance(surrogate, TakesEmulator) and surrogate.uses_emulator:
             does = "learns" if Capability.EMULATOR in required(surrogate) else "may learn"
-            users.append(f"the {who} {named.kind} {does} the difference to it")
+            fields = problem.emulator == "equation" and isinstance(surrogate, TakesFields) and surrogate.uses_fields
+            users.append(f"the {who} {named.kind} {does} the difference to it{', field by field' if fields else ''}")
     if not users:
         return f"{said}, and it is not used: {part.in_words} learns from results alone. emulated and auto use it."
     return f"{said}: {'; '.join(users)}."

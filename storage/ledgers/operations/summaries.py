@@ -20,7 +20,10 @@ from fieldcraft.storage.records import (
 
 
 def _as_text(column: Column[Any]) -> ColumnElement[Any]:
-    """A column of JSON as its text, which ``_parsed`` reads; any other column as it is."""
+    """A column of JSON as its text, which ``_parsed`` reads, a field's as its digest; any other column as it is."""
+    if column.name == "field":
+        digest: ColumnElement[Any] = column["digest"].as_string()
+        return digest.label(column.name)
     return cast(column, Text).label(column.name) if isinstance(column.type, JSON) else column
 
 
@@ -98,8 +101,8 @@ def results(connection: Connection, campaign: str, after: int = 0) -> tuple[Resu
     """Results in brief with an id above ``after``, oldest first; see ``Ledger.result_summaries``."""
     rows = connection.execute(_RESULTS, {"campaign": campaign, "after": after}).all()
     return tuple(
-        ResultSummary(number, trial, _parsed(outputs), None if ran is None else _parsed(ran), verdict)
-        for number, trial, outputs, ran, verdict in rows
+        ResultSummary(number, trial, _parsed(outputs), None if ran is None else _parsed(ran), *others)
+        for number, trial, outputs, ran, *others in rows
     )
 
 

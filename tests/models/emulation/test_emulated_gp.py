@@ -186,7 +186,7 @@ def test_gradients_of_predictions_are_central_differences_within_the_box():
         return X[:, 0] ** 3 + X[:, 0] * X[:, 1]
 
     points = np.array([[0.5, -0.3], [1.0, -1.0]])
-    values, slopes = with_slopes(Emulator(cubic), points)
+    values, slopes = with_slopes(cubic, points)
     np.testing.assert_allclose(values, [0.125 - 0.15, 0.0])
     np.testing.assert_allclose(slopes[0], [0.75 - 0.3, 0.5], atol=STEP**2 * 1.1)
     np.testing.assert_allclose(slopes[1], [3.0 - 1.0, 1.0], atol=4 * STEP)  # one-sided at the bounds

@@ -7,7 +7,7 @@ from fieldcraft.physics.domain import Axis, Domain
 from fieldcraft.physics.operators import LinearEquation
 from fieldcraft.physics.parametric.finite_differences import solved
 from fieldcraft.physics.parametric.statement import Field, ParametricEquation, no_flux
-from fieldcraft.physics.parametric.transfer import averaged, interpolated
+from fieldcraft.physics.parametric.transfer import carried, fewer, finer
 
 
 def centres(n):
@@ -19,20 +19,20 @@ def test_a_cubic_is_interpolated_exactly_along_each_axis():
         x, y = centres(nx)[:, None], centres(ny)
         return np.stack([x**3 - 2 * y**2 + x * y, 4 * y**3 - x])
 
-    found = interpolated(field(5, 4), (11, 12))
+    found = carried(field(5, 4), (11, 12))
     np.testing.assert_allclose(found, field(11, 12), atol=1e-13)
 
 
 @pytest.mark.parametrize(("given", "power"), [(3, 2), (2, 1)])
 def test_few_cells_have_splines_of_lower_degree(given, power):
-    found = interpolated(centres(given)[None] ** power, (6,))
+    found = carried(centres(given)[None] ** power, (6,))
     np.testing.assert_allclose(found[0], centres(6) ** power, atol=1e-14)
 
 
 def test_a_peak_between_cells_is_seen_to_fourth_order():
     def error(n):
         field = np.cos(2 * np.pi * (centres(n) - 0.5))  # its top lies between two centres, and on one of 99
-        return abs(interpolated(field[None], (99,)).max() - 1)
+        return abs(carried(field[None], (99,)).max() - 1)
 
     assert error(8) / error(16) > 12
     assert error(16) < 1e-4 < 1 - np.cos(np.pi / 16)
@@ -41,21 +41,27 @@ def test_a_peak_between_cells_is_seen_to_fourth_order():
 def test_averages_keep_the_integral_and_know_that_of_a_line():
     rng = np.random.default_rng(3)
     field = rng.standard_normal((2, 9, 10))
-    found = averaged(field, (4, 10))
+    found = carried(field, (4, 10))
     assert found.shape == (2, 4, 10)
     np.testing.assert_allclose(found.mean(axis=(1, 2)), field.mean(axis=(1, 2)), atol=1e-14)
-    np.testing.assert_allclose(averaged(centres(12)[None], (4,))[0], centres(4), atol=1e-15)
+    np.testing.assert_allclose(carried(centres(12)[None], (4,))[0], centres(4), atol=1e-15)
 
 
 def test_the_same_cells_are_the_same_field():
     field = np.random.default_rng(1).standard_normal((3, 5, 6))
-    np.testing.assert_array_equal(interpolated(field, (5, 6)), field)
-    np.testing.assert_array_equal(averaged(field, (5, 6)), field)
+    np.testing.assert_array_equal(carried(field, (5, 6)), field)
+
+
+def test_grids_for_many_designs_have_few_cells():
+    assert finer((24, 16)) == (96, 64) and finer((10,)) == (40,)
+    assert finer((60, 50)) == (60, 50) and finer((20, 20, 20)) == (20, 20, 20)
+    assert fewer((96, 64)) == (96, 64)
+    assert fewer((1000, 1000)) == (100, 100) and fewer((4_000_000,)) == (10_000,)
 
 
 def test_a_source_narrower_than_a_cell_enters_nearly_whole_wherever_it_lies():
-    # u - u'' = q without flux: the integral of u is that of q, which is 1. By Poisson's summation the centres of cells of
-    # length 1 are wrong by 2 exp(-2 pi^2 spread^2) at most, and two Gauss points by |cos(pi / sqrt(3))| of that.
+    # u - u'' = q without flux: the integral of u is that of q, which is 1. By Poisson's summation the centres of cells
+    # of length 1 are wrong by 2 exp(-2 pi^2 spread^2) at most, and two Gauss points by |cos(pi / sqrt(3))| of that.
     line = Domain((Axis("x", 0.0, 10.0),))
     spread = 0.4
 

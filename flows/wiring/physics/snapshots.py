@@ -1,0 +1,125 @@
+"""The stored fields of a campaign's trials, on one grid, for a surrogate that learns from them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldcraft.flows.wiring.physics.emulators import explained, no_emulator
+from fieldcraft.flows.wiring.physics.equations import middle_and_half
+from fieldcraft.physics.parametric.grid import Grid
+from fieldcraft.physics.parametric.statement import ParametricEquation
+from fieldcraft.physics.parametric.transfer import carried, fewer
+from fieldcraft.physics.problem import Problem, stated_fields
+from fieldcraft.physics.space import SearchSpace
+from fieldcraft.storage.fields import fields_at
+from fieldcraft.storage.records import FieldRef
+
+if TYPE_CHECKING:
+    from fieldcraft.flows.wiring.campaign import Campaign
+    from fieldcraft.models.snapshots import Snapshots
+
+# Fields that a process keeps, each on a grid of at most some thousand cells.
+_KEPT = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class _OnGrid:
+    """The stated equation and the functional of a problem, on the grid of its snapshots.
+
+    Args:
+        problem: The problem.
+        stated: Its statement.
+        space: Space of real variables that encodes the designs.
+        names: The fields, in the order of the snapshots.
+        cells: Cells along each axis.
+    """
+
+    problem: Problem
+    stated: ParametricEquation
+    space: SearchSpace
+    names: tuple[str, ...]
+    cells: tuple[int, ...]
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Fields of encoded designs X (k, d) by the equation on its coarse grid, shape (k, fields, cells)."""
+        from fieldcraft.physics.parametric.finite_differences import solved
+
+        with explained(self.problem, "solve its equation"):
+            found = solved(self.stated, self._designs(X), self.stated.cells)
+        return np.stack([carried(found[name], self.cells).reshape(len(X), -1) for name in self.names], axis=1)
+
+    def read(self, fields: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """All outputs of fields (k, fields, cells) of encoded designs X (k, d), shape (k, outputs)."""
+        told = {name: fields[:, i].reshape(len(X), *self.cells) for i, name in enumerate(self.names)}
+        centres = Grid(self.stated.domain, self.cells).centres
+        with explained(self.problem, "read its outputs"):
+            return np.asarray(self.problem.functional(told, centres, self._designs(X)), dtype=np.float64)
+
+    def _designs(self, X: np.ndarray) -> dict[str, np.ndarray]:
+        middle, half = middle_and_half(self.space)
+        physical = X * half + middle
+        return {name: physical[:, [i]] for i, name in enumerate(self.space.names)}
+
+
+def uses_fields(campaign: "Campaign") -> bool:
+    """True if a campaign's surrogate, or that of its constraints, may learn from stored fields."""
+    from fieldcraft.models.surrogate import TakesFields
+
+    words = campaign.algorithm
+    learners = (words.surrogate, words.constraints.surrogate if len(campaign.problem.outputs) > 1 else None)
+    return any(isinstance(each, TakesFields) and each.uses_fields for each in learners)
+
+
+def snapshots_of(campaign: "Campaign", digests: Sequence[str | None]) -> "Snapshots | None":
+    """The fields of trials, with these digests of their stored datasets, on the grid of the first of them.
+
+    A field of very many cells is kept on fewer, as their means; fields on other grids are carried to that grid.
+
+    Returns:
+        None where the problem states no equation of its fields, it is not the emulator, or a trial left no field from
+        which the outputs can be read, or another kind of field than the first.
+
+    Raises:
+        storage.fields.FieldError: a stored field is missing or damaged.
+    """
+    problem, space = campaign.problem, campaign.space
+    stated, known = problem.parametric, [each for each in digests if each is not None]
+    if stated is None or problem.emulator != "equation" or no_emulator(problem, space) is not None:
+        return None
+    if not known or len(known) < len(digests):
+        return None
+    from fieldcraft.models.snapshots import Snapshots
+
+    place = campaign.settings.fields
+    first = _stored(place, known[0], problem, None)
+    if not first:
+        return None
+    grid = _OnGrid(problem, stated, space, tuple(first), next(iter(first.values())).shape)
+    fields = [_stored(place, digest, problem, grid.cells) for digest in known]
+    if any(tuple(each) != grid.names for each in fields):
+        return None
+    values = np.stack([[field.ravel() for field in each.values()] for each in fields])
+    return Snapshots(values, tuple(known), grid.predict, grid.read)
+
+
+@lru_cache(maxsize=_KEPT)
+def _stored(
+    place: Path | str, digest: str, problem: Problem, cells: tuple[int, ...] | None
+) -> Mapping[str, np.ndarray]:
+    """Stated fields of one stored dataset on so many cells, or on its own, or on fewer if these are very many.
+
+    Empty if the outputs cannot be read from it, since its places are others or it holds none of the fields.
+    """
+    stated = problem.parametric
+    assert stated is not None  # else nothing is read
+    # A field is found by its digest alone.
+    dataset = fields_at(place).read(FieldRef(digest=digest, size=0))
+    try:
+        found, _ = stated_fields(stated, dataset)
+    except ValueError:
+        return {}
+    return {name: carried(values, cells or fewer(values.shape[1:]))[0] for name, values in found.items()}

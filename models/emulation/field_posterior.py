@@ -1,0 +1,183 @@
+"""Posterior of an output that is read from a field: an emulator's field plus modes with uncertain coefficients.
+
+F(x) = rho C(x) + m + sum_k c_k(x) V_k + rest, with C the emulator's field, rho a factor for each kind of field, m the
+mean of the differences F - rho C that were seen, V_k their leading modes (proper orthogonal decomposition by snapshots:
+Sirovich, 1987) and c_k a Gaussian process each. The output J(F) is followed to second order in each coefficient: with
+J+ and J- read one standard deviation s_k ahead and behind in c_k, a_k = (J+ - J-) / 2 and b_k = (J+ + J-) / 2 - J,
+
+    mean = J + sum_k b_k + shift,    variance = sum_k (a_k^2 + 2 b_k^2) + rest.
+
+It is exact where J is a sum of quadratic functions of the coefficients. Shift and rest are what the errors of the
+results left out one by one ask for: what no mode represents has no coefficient.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.emulation.slopes import differentiable, with_slopes
+from fieldcraft.models.gaussian.process import ExactPosterior
+from fieldcraft.models.observations import Array, Scaling
+from fieldcraft.models.selection.predictive_score import MOST
+from fieldcraft.models.snapshots import Snapshots
+from fieldcraft.models.surrogate import Function, MomentsWithSlopes
+
+# Numbers of the fields of many designs that are alive at once.
+_BLOCK = 500_000
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """Modes of the differences that were seen, with their uncertain coefficients.
+
+    Args:
+        factors: What the emulator's fields are multiplied by, shape (fields,).
+        offset: Mean difference, shape (fields, cells).
+        modes: Shape (K, fields, cells).
+        processes: Posterior of each coefficient, K.
+    """
+
+    factors: Array
+    offset: Array
+    modes: Array
+    processes: tuple[ExactPosterior, ...]
+
+    def coefficients(self, X: Array) -> tuple[Array, Array]:
+        """Means and standard deviations of the coefficients at X (n, d), each (n, K)."""
+        points = torch.from_numpy(X)
+        with torch.no_grad():
+            found = [each.mean_var(points) for each in self.processes]
+        return self._physical([mean for mean, _ in found], [variance for _, variance in found], len(X))
+
+    def left_out(self, n: int) -> tuple[Array, Array]:
+        """The same at the n designs that were seen, for each without its own field (R. and W., 2006, section 5.4.2)."""
+        means, variances = [], []
+        for each in self.processes:
+            precision = each.factor.inverse_diagonal()
+            means.append(each.fit.targets - each.factor.solve(each.fit.targets - each.constant) / precision)
+            variances.append(1 / precision)
+        return self._physical(means, variances, n)
+
+    def fields(self, emulated: Array, coefficients: Array) -> Array:
+        """Fields (n, fields, cells) for the emulator's and coefficients (n, K)."""
+        return np.asarray(self.factors[:, None] * emulated + self.offset + np.tensordot(coefficients, self.modes, 1))
+
+    def _physical(self, means: list[Tensor], variances: list[Tensor], n: int) -> tuple[Array, Array]:
+        if not means:
+            return np.empty((n, 0)), np.empty((n, 0))
+        scales = [each.scaling for each in self.processes]
+        mean = [scale.to_physical(each.numpy()) for scale, each in zip(scales, means, strict=True)]
+        sd = [scale.sd * each.clamp_min(0).sqrt().numpy() for scale, each in zip(scales, variances, strict=True)]
+        return np.stack(mean, axis=1), np.stack(sd, axis=1)
+
+
+def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
+    """Mean and variance (n,) of the output at X (n, d), in its unit, for coefficients of this mean and sd (n, K)."""
+    means, variances = np.empty(len(X)), np.empty(len(X))
+    step = max(1, _BLOCK // basis.offset.size)
+    for first in range(0, len(X), step):
+        some = slice(first, first + step)
+        at, spread = X[some], sd[some]
+        fields = basis.fields(snapshots.predict(at), mean[some])
+        here = snapshots.outputs(fields, at)
+        bend, square = np.zeros(len(at)), np.zeros(len(at))
+        for k, mode in enumerate(basis.modes):
+            move = spread[:, k, None, None] * mode
+            ahead, behind = snapshots.outputs(fields + move, at), snapshots.outputs(fields - move, at)
+            curved = (ahead + behind) / 2 - here
+            bend += curved
+            square += ((ahead - behind) / 2) ** 2 + 2 * curved**2
+        means[some], variances[some] = here + bend, square
+    return means, variances
+
+
+@dataclass(frozen=True, eq=False)
+class FieldPosterior:
+    """Beliefs about an output through the field that it is read from.
+
+    Args:
+        snapshots: Fields that were seen, the emulator's, and how the output is read.
+        basis: Modes and the processes of their coefficients.
+        scaling: Map between targets and results.
+        shift: Mean error of the results left out, in targets.
+        rest: Variance of what no mode represents, in targets.
+        densities: log density of each target given the others, shape (n,).
+        missed: Root mean square error of the results left out, in targets.
+        kept: Its state.
+    """
+
+    snapshots: Snapshots
+    basis: Basis
+    scaling: Scaling
+    shift: float
+    rest: float
+    densities: Tensor
+    missed: float
+    kept: Mapping[str, Tensor]
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Modes, error of the results left out one by one, and standard deviation of what no mode represents."""
+        return {"modes": len(self.basis.modes), "left_out_error": self.missed, "rest_sd": math.sqrt(self.rest)}
+
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """Number of fields and modes that the belief rests on."""
+        return {"fields": f"{len(self.snapshots.values)} fields less the emulator's, in {len(self.basis.modes)} modes"}
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) of the target at X (n, d)."""
+        both = differentiable(self._moments, X)
+        return both[:, 0], both[:, 1]
+
+    def moment_slopes(self, X: Tensor) -> MomentsWithSlopes:
+        """Mean and variance at X (n, d) with their gradients, by differences."""
+        values, slopes = with_slopes(self._moments, X.detach().numpy())
+        return MomentsWithSlopes(values[:, 0], values[:, 1], slopes[..., 0], slopes[..., 1])
+
+    def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
+        """q functions: the outputs of fields whose coefficients are drawn; none has what no mode represents."""
+        drawn = [each.draw(q, rng) for each in self.basis.processes]
+        return [self._function([paths[i] for paths in drawn]) for i in range(q)]
+
+    def fantasize(self, X: Tensor) -> "FieldPosterior":
+        """The posterior as if fields of the mean coefficients had been seen at X (k, d)."""
+        processes = tuple(each.fantasize(X.detach()) for each in self.basis.processes)
+        return replace(self, basis=replace(self.basis, processes=processes))
+
+    def log_predictive(self) -> Tensor:
+        """log density of each target given the others, at this basis and these hyper-parameters, shape (n,)."""
+        return self.densities
+
+    def state(self) -> dict[str, Tensor]:
+        """The coefficients and the weights of the modes, and the hyper-parameters of each process."""
+        return dict(self.kept)
+
+    def _moments(self, X: Array) -> Array:
+        """Mean and variance in targets at X (n, d), shape (n, 2)."""
+        mean, variance = followed(self.snapshots, self.basis, X, *self.basis.coefficients(X))
+        return np.stack([self.scaling.to_target(mean) + self.shift, variance / self.scaling.sd**2 + self.rest], axis=1)
+
+    def _function(self, paths: list[Function]) -> Function:
+        def at(X: Array) -> Array:
+            points = torch.from_numpy(X)
+            with torch.no_grad():
+                drawn = [
+                    each.scaling.to_physical(path(points).numpy())
+                    for each, path in zip(self.basis.processes, paths, strict=True)
+                ]
+            coefficients = np.stack(drawn, axis=1) if drawn else np.empty((len(X), 0))
+            mean, _ = followed(self.snapshots, self.basis, X, coefficients, np.zeros_like(coefficients))
+            return self.scaling.to_target(mean) + self.shift
+
+        return lambda X: differentiable(at, X)
+
+
+def densities(errors: Array, variances: Array) -> Tensor:
+    """log N(error; 0, variance), each (n,), at most that of a prediction that is as good as exact."""
+    found = -0.5 * (np.log(2 * np.pi * variances) + errors**2 / variances)
+    return torch.from_numpy(np.minimum(found, MOST))

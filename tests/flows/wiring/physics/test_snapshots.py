@@ -1,0 +1,138 @@
+"""Stored fields in campaigns: who learns from them, on which grid, and what stands in where there are none."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+import yaml
+from small import finish
+
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.observations import observations
+from fieldcraft.flows.wiring.physics.snapshots import snapshots_of
+from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
+from fieldcraft.physics.simulators.stated_equation import StatedEquation
+from fieldcraft.storage.fields import FieldError, fields_at
+from fieldcraft.storage.open_ledger import open_ledger
+
+BAR = {
+    "name": "bar",
+    "seed": 4,
+    "sense": "minimize",
+    "problem": {"kind": "cantilever_profile"},
+    "simulator": {"kind": "stated_equation", "cells": 100},
+    "algorithm": {"kind": "emulated"},
+    "dispatcher": {"kind": "inline"},
+    "budget": {"trials": 7},
+}
+PROBLEM = CantileverProfile()
+DESIGNS = PROBLEM.space.decode(PROBLEM.space.sample(5, np.random.default_rng(3)))
+
+
+def wired(home, **changes):
+    return wire(parse({**BAR, **changes}, "bar.yaml"), settings_from({}, home=home))
+
+
+def stored(campaign, fields):
+    store = fields_at(campaign.settings.fields)
+    return [store.write("bar", each).digest for each in fields]
+
+
+def simulated(cells, designs=DESIGNS):
+    return [StatedEquation(cells).run(PROBLEM, design, np.random.default_rng(0)) for design in designs]
+
+
+def outputs(fields, designs=DESIGNS):
+    return np.array(
+        [PROBLEM.evaluate(design, each)["compliance"] for design, each in zip(designs, fields, strict=True)]
+    )
+
+
+def encoded(campaign, designs=DESIGNS):
+    return campaign.space.encode(designs)
+
+
+@pytest.mark.parametrize("algorithm", ["emulated", "auto"])
+def test_a_campaign_learns_from_its_stored_fields(algorithm, tmp_path):
+    file = tmp_path / "bar.yaml"
+    file.write_text(yaml.safe_dump({**BAR, "algorithm": {"kind": algorithm}}))
+    finish(file, tmp_path / "home")
+    campaign, ledger = (
+        wired(tmp_path / "home", algorithm={"kind": algorithm}),
+        open_ledger(settings_from({}, tmp_path / "home").ledger),
+    )
+    trials = ledger.trials("bar")
+    said = trials[-1].origin.remarks
+    if algorithm == "emulated":
+        assert said["fields"].startswith("6 fields less the emulator's, in ")
+    else:
+        assert "emulated_field" in trials[-1].origin.scores
+    data = observations(campaign, trials, None)
+    assert data.snapshots.digests == tuple(trial.field.digest for trial in trials)
+    read = data.snapshots.outputs(data.snapshots.values, data.X)
+    np.testing.assert_allclose(read, data.y, rtol=1e-9)
+    others = observations(wired(tmp_path / "home", algorithm={"kind": "gp_ei"}), trials, None)
+    assert others.snapshots is None and others.digest != data.digest
+
+
+def test_the_emulators_fields_are_read_on_the_cells_of_the_runs(tmp_path):
+    campaign = wired(tmp_path)
+    runs = simulated(100)
+    found = snapshots_of(campaign, stored(campaign, runs))
+    X = encoded(campaign)
+    assert found.values.shape == found.predict(X).shape == (5, 2, 100)
+    # The coarse grid has 10 cells and errors of some percent.
+    apart = np.abs(found.predict(X) - found.values).max(axis=(0, 2)) / np.abs(found.values).max(axis=(0, 2))
+    assert (apart < 0.1).all()
+    np.testing.assert_allclose(found.outputs(found.values, X), outputs(runs), rtol=1e-9)
+
+
+def test_fields_on_other_cells_are_carried_to_those_of_the_first(tmp_path):
+    campaign = wired(tmp_path)
+    runs = [simulated(cells, [design])[0] for cells, design in zip((100, 60, 250, 100, 200), DESIGNS, strict=True)]
+    found = snapshots_of(campaign, stored(campaign, runs))
+    assert found.values.shape == (5, 2, 100)
+    np.testing.assert_allclose(found.outputs(found.values, encoded(campaign)), outputs(runs), rtol=2e-3)
+
+
+def test_a_field_of_very_many_cells_is_kept_as_means_over_few(tmp_path):
+    campaign = wired(tmp_path)
+    runs = simulated(25_000)
+    found = snapshots_of(campaign, stored(campaign, runs))
+    assert found.values.shape == (5, 2, 10_000)
+    np.testing.assert_allclose(found.outputs(found.values, encoded(campaign)), outputs(runs), rtol=1e-6)
+
+
+def test_without_a_field_of_every_trial_there_are_none(tmp_path):
+    campaign = wired(tmp_path)
+    runs = simulated(100)
+    digests = stored(campaign, runs)
+    assert snapshots_of(campaign, digests) is not None
+    assert snapshots_of(campaign, []) is None
+    assert snapshots_of(campaign, [*digests[:2], None]) is None
+    axis = next(iter(PROBLEM.parametric.domain.names))
+    crooked = runs[0].assign_coords({axis: runs[0][axis] * 0.9})
+    foreign = xr.Dataset({"compliance": ((), 1.0, {"units": "J"})})
+    fewer = runs[0].drop_vars(PROBLEM.parametric.fields[1].name)
+    for other in stored(campaign, [crooked, foreign, fewer]):
+        assert snapshots_of(campaign, [*digests[:2], other]) is None
+
+
+def test_a_missing_field_is_told(tmp_path):
+    with pytest.raises(FieldError, match="ffffffffffff"):
+        snapshots_of(wired(tmp_path), ["f" * 64])
+
+
+def test_check_says_that_fields_teach(tmp_path, capsys):
+    for algorithm, said in {
+        "emulated": "the surrogate emulated_field learns the difference to it, field by field.",
+        "auto": "the surrogate auto may learn the difference to it, field by field.",
+    }.items():
+        file = tmp_path / "bar.yaml"
+        file.write_text(yaml.safe_dump({**BAR, "algorithm": {"kind": algorithm}}))
+        assert main(["check", str(file), "--json", "--home", str(tmp_path)]) == 0
+        assert said in json.loads(capsys.readouterr().out)["note"]
