@@ -60,7 +60,7 @@ def checked_outputs(
         InputError: an output, a stated field or an axis is in another unit than the problem's, or is not finite; the
             problem cannot read its outputs; or one of them differs from the given one by more than ``REL`` and ``ABS``.
     """
-    _require_units(problem, fields)
+    require_units(problem, fields)
     _require_finite(problem, fields)
     outputs = _evaluated(problem, design, fields)
     for name, value in outputs.items():
@@ -74,7 +74,12 @@ def checked_outputs(
     return outputs
 
 
-def _require_units(problem: Problem, fields: "xr.Dataset") -> None:
+def require_units(problem: Problem, fields: "xr.Dataset") -> None:
+    """Accept a field whose outputs, stated fields and axes are in the problem's units; none stated is the problem's.
+
+    Raises:
+        InputError: one is in another unit. Nothing is converted.
+    """
     stated = problem.parametric
     known = {output.name: output.unit for output in problem.outputs}
     if stated is not None:
