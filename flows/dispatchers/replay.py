@@ -35,7 +35,7 @@ class Replay:
     Args:
         place: The campaign; its wall time is not needed.
         campaign: Name of a campaign in the same ledger.
-        file: Name of a CSV file in the folder of records.
+        file: Name of a CSV file in the folder of records. Its column ``field`` may name files of fields beside it.
         noisy: True if the recorded results are noisy, so that the best one may be a lucky one. Each recorded result is
             then used without its field: outputs that a problem evaluates from a field have none of the measurement's
             noise.
