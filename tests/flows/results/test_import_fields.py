@@ -255,6 +255,34 @@ def test_a_column_of_another_name_holds_the_fields_where_it_is_mapped(bar, tmp_p
     assert all(trial.field is not None for trial in bar.ledger.trials("bar"))
 
 
+NAMED = '''\
+"""Branin of a magnet: the output is called a field."""
+from dataclasses import dataclass
+
+from fieldcraft.physics.problem import Output
+from fieldcraft.physics.problems.branin import Branin
+
+
+@dataclass(frozen=True)
+class Magnet(Branin):
+    """See the test."""
+
+    @property
+    def outputs(self):
+        return (Output("field", "T"),)
+'''
+
+
+def test_a_column_that_is_an_output_names_no_files(tmp_path, monkeypatch):
+    magnet = bench(tmp_path, SMALL.replace("branin", "magnet"), monkeypatch)
+    (tmp_path / "plugins" / "problems" / "magnet.py").write_text(NAMED)
+    (tmp_path / "data.csv").write_text("x1,x2,field [T]\n0.5,1,20.5\n")
+    status, _, error = magnet.run("import", magnet.file, tmp_path / "data.csv")
+    assert status == 0, error
+    (trial,) = magnet.ledger.trials("small")
+    assert (trial.outputs, trial.field) == ({"field": 20.5}, None)
+
+
 def test_a_laboratorys_campaign_begins_with_fields_and_the_outputs_that_they_lack(tmp_path, monkeypatch):
     oven = bench(tmp_path, OVEN_CAMPAIGN, monkeypatch)
     whole = {"strength": ((), 30.5, {"units": "MPa"}), "porosity": ((), -1.0, {"units": "%"})}
