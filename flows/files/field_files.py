@@ -33,12 +33,15 @@ def named_field(table: Path, named: str, place: str, within: Path | None) -> Pat
         InputError: it lies outside, or no path can be so.
     """
     path = table.parent / named
+    if within is None:
+        return path
     try:
-        inside = within is None or path.resolve().is_relative_to(within.resolve())
+        folder = within.resolve()
+        inside = path.resolve().is_relative_to(folder)
     except (OSError, ValueError) as error:
         raise InputError(f"{place}: the field file {quoted(named)} cannot be ({error}). Name a file.") from None
     if not inside:
-        raise InputError(f"{place}: the field file {quoted(named)} lies outside {within}. Put it beside the table.")
+        raise InputError(f"{place}: the field file {quoted(named)} lies outside {folder}. Put it beside the table.")
     return path
 
 
