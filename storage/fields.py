@@ -40,6 +40,7 @@ __all__ = [
     "FieldError",
     "FieldStore",
     "Sweep",
+    "content_digest",
     "fields_at",
     "load_group",
     "save_group",
@@ -57,6 +58,15 @@ def fields_at(place: Path | str) -> FieldStore:
     if isinstance(place, str) and "://" in place:
         return ObjectStore(place)
     return DirectoryStore(Path(place))
+
+
+def content_digest(dataset: xr.Dataset) -> str:
+    """SHA-256 of a dataset's content, the address that ``FieldStore.write`` gives it; nothing is stored.
+
+    Raises:
+        FieldError: The dataset cannot be stored.
+    """
+    return Content.of(dataset).digest
 
 
 def save_group(path: Path, dataset: xr.Dataset, written: float | None = None) -> None:

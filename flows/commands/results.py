@@ -36,7 +36,8 @@ def add(command: Add) -> None:
     retract.add_argument("--reason", required=True, help="why")
     import_ = command("import", _import, "warm-start a campaign with measurements from before")
     import_.add_argument("file", type=Path, metavar="FILE.yaml", help="campaign file; created where it is not there")
-    import_.add_argument("data", type=Path, metavar="DATA.csv", help="a column for each variable and output")
+    told = "a column for each variable and output; a column 'field' names files of fields beside it"
+    import_.add_argument("data", type=Path, metavar="DATA.csv", help=told)
     import_.add_argument(
         "--map", action="append", default=[], metavar="COLUMN=NAME", help="a column that bears another name"
     )

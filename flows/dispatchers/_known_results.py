@@ -9,6 +9,7 @@ from pathlib import Path
 from fieldcraft.flows.analysis.feasibility import is_infeasible
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.field_files import COLUMN, named_field
 from fieldcraft.flows.files.tables import unguarded
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import Dispatch
@@ -30,7 +31,8 @@ class KnownResult:
         design: The design that was run; in a table its numbers are text, too.
         outputs: The measured outputs; empty where the design was infeasible.
         units: Units of the outputs; empty where none are recorded.
-        stored: The fields from which the outputs were evaluated; None where there are none.
+        stored: The fields in the store from which the outputs were evaluated; None where there are none.
+        file: The file of the fields that a row names; None where it names none. The outputs may then be empty.
         infeasible: True if there is no result because the design itself is infeasible.
     """
 
@@ -39,6 +41,7 @@ class KnownResult:
     outputs: Mapping[str, float]
     units: Mapping[str, str] = field(default_factory=dict)
     stored: FieldRef | None = None
+    file: Path | None = None
     infeasible: bool = False
 
     @property
@@ -91,8 +94,8 @@ def nearest(records: Sequence[KnownResult], design: Design) -> KnownResult | Non
 def campaign_records(settings: Settings, name: str) -> tuple[KnownResult, ...]:
     """The results of a campaign of the ledger, and its infeasible designs, by number.
 
-    A record has fields only where a pass evaluated its outputs from them; results that a person recorded count as
-    recorded.
+    A record has fields only where its outputs were evaluated from them, by a pass or an import; results that a person
+    recorded count as recorded.
 
     Raises:
         InputError: there is no such campaign.
@@ -105,7 +108,7 @@ def campaign_records(settings: Settings, name: str) -> tuple[KnownResult, ...]:
         )
     units = {output["name"]: output["unit"] for output in known[name].environment["outputs"]}
     kind = None if by_people(known[name]) else Dispatch.model_validate(known[name].spec.get("dispatcher", {})).kind
-    read = {each.trial for each in standing(ledger.campaign_results(name)).values() if each.source == kind}
+    read = {each.trial for each in standing(ledger.campaign_results(name)).values() if each.source in (kind, "import")}
     found = (_of_trial(trial, units, trial.field if trial.id in read else None) for trial in ledger.trials(name))
     return tuple(record for record in found if record is not None)
 
@@ -121,14 +124,17 @@ def _of_trial(trial: Trial, units: Mapping[str, str], stored: FieldRef | None) -
 def table_records(settings: Settings, file: str) -> tuple[KnownResult, ...]:
     """The results in a table of the operator's folder of records, by row; rows without a result are left out.
 
+    A column ``field`` names the file of a row's fields, by a path relative to the table.
+
     Raises:
-        InputError: the folder is not set, the file is not in it, cannot be read, or is no such table.
+        InputError: the folder is not set, the file is not in it, cannot be read, or is no such table, or it names a
+            field outside its own folder.
     """
     path = _within(settings.records, file)
     try:
         with path.open(newline="", encoding="utf-8") as table:
             rows = csv.DictReader(table)
-            found = [_of_row(_plain(row), f"row {number}") for number, row in enumerate(rows, 2)]
+            found = [_of_row(path, _plain(row), f"row {number}") for number, row in enumerate(rows, 2)]
     except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
         raise InputError(
             f"dispatcher.file: {path} cannot be used ({error}). Give a table that 'fieldcraft export' wrote."
@@ -156,7 +162,7 @@ def _plain(row: Mapping[str, str]) -> dict[str, str]:
     return {key: unguarded(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
 
 
-def _of_row(row: Mapping[str, str], name: str) -> KnownResult | None:
+def _of_row(table: Path, row: Mapping[str, str], name: str) -> KnownResult | None:
     """The result in a row; None where it has none, or where that was retracted.
 
     Raises:
@@ -165,19 +171,20 @@ def _of_row(row: Mapping[str, str], name: str) -> KnownResult | None:
     if None in row.values() or None in row:
         raise ValueError(f"{name} has not as many cells as the header")
     asked, outputs = _group(row, "design."), _group(row, "output.")
-    if not asked or not outputs:
+    if not asked or not (outputs or COLUMN in row):
         raise ValueError("it has no columns design.NAME or no columns output.NAME")
     ran = {key: value for key, value in _group(row, "ran.").items() if value}
     known, design = row.get("trial") or name, {**asked, **ran}
     if row.get("state") == "FAILED" and row.get("feasible") == "no":
         return KnownResult(known, design, {}, infeasible=True)
-    if row.get("state", "COMPLETED") != "COMPLETED" or row.get("corrected") == "retracted" or "" in outputs.values():
+    named = row.get(COLUMN)
+    given = {key: float(value) for key, value in outputs.items() if value}
+    if row.get("state", "COMPLETED") != "COMPLETED" or row.get("corrected") == "retracted":
         return None
-    return KnownResult(
-        known,
-        design,
-        {key: float(value) for key, value in outputs.items()},
-    )
+    if not named:
+        return KnownResult(known, design, given) if given and given.keys() == outputs.keys() else None
+    file = named_field(table, named, f"dispatcher.file: {table}: {name}", table.parent)
+    return KnownResult(known, design, given, file=file)
 
 
 def _group(row: Mapping[str, str], prefix: str) -> dict[str, str]:

@@ -1,16 +1,21 @@
 """Recorded results in the place of new experiments: only designs that were tried before have an answer, at once.
 
 The records are a campaign of the same ledger, whose fields are then reused, or a table as ``fieldcraft export`` writes
-it in the folder that the operator's setting ``FIELDCRAFT_RECORDS`` names. A process reads them once. Nothing runs and
-nothing is kept on the disk: a handle holds the design, and each call looks it up.
+it in the folder that the operator's setting ``FIELDCRAFT_RECORDS`` names; its column ``field`` names files of fields
+beside it. A process reads the records once. Nothing runs and nothing is kept on the disk: a handle holds the design,
+and each call looks it up.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fieldcraft.flows.dispatchers._known_results import KnownResult, campaign_records, nearest, same, table_records
-from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.errors import InputError, at
+from fieldcraft.flows.files.field_files import read_field
+from fieldcraft.flows.files.field_outputs import outputs_of_file
+from fieldcraft.flows.files.tables import level
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Outcome, Place
 from fieldcraft.flows.text import quoted
 from fieldcraft.storage.fields import FieldDamaged, fields_at
@@ -30,7 +35,7 @@ class Replay:
     Args:
         place: The campaign; its wall time is not needed.
         campaign: Name of a campaign in the same ledger.
-        file: Name of a CSV file in the folder of records.
+        file: Name of a CSV file in the folder of records. Its column ``field`` may name files of fields beside it.
         noisy: True if the recorded results are noisy, so that the best one may be a lucky one. Each recorded result is
             then used without its field: outputs that a problem evaluates from a field have none of the measurement's
             noise.
@@ -55,10 +60,21 @@ class Replay:
     def require(self, problem: "Problem") -> None:
         """Accept records that have the problem's variables and outputs, these in the problem's units.
 
+        Every field file is read, one at a time. It must be one of the problem's, and agree with the outputs beside it.
+
         Raises:
             InputError: they lack one, or cannot be read; says which.
         """
         self._check(tuple(problem.space.names), {output.name: output.unit for output in problem.outputs})
+        for record in self._records:
+            if (file := self._file(record)) is not None:
+                with at(f"dispatcher: {record.name} of {self._source}"):
+                    design = {v.name: level(v, str(record.design[v.name]), v.name) for v in problem.space.variables}
+                    outputs_of_file(problem, design, file, record.outputs)
+
+    def _file(self, record: KnownResult) -> Path | None:
+        """The file of a record's fields, unless its noisy outputs count instead."""
+        return None if self.noisy else record.file
 
     def _check(self, names: tuple[str, ...], units: dict[str, str]) -> None:
         if not self._records:
@@ -67,8 +83,11 @@ class Replay:
             if missing := [name for name in names if name not in record.design]:
                 raise InputError(f"dispatcher: {self._source} has no variable {missing[0]!r}, which the problem has.")
             for name, unit in units.items():
-                if record.outputs and name not in record.outputs:
-                    raise InputError(f"dispatcher: {self._source} has no output {name!r}, which the problem has.")
+                answered = record.infeasible or self._file(record) is not None
+                if name not in record.outputs and not answered:
+                    raise InputError(
+                        f"dispatcher: {record.name} of {self._source} has no output {name!r}, which the problem has."
+                    )
                 if record.units.get(name, unit) != unit:
                     raise InputError(
                         f"dispatcher: {self._source} has {name!r} in {record.units[name]!r}, and the problem has it in "
@@ -124,12 +143,15 @@ class Replay:
 
         Raises:
             FieldDamaged: nothing was recorded, or the fields have changed since they were recorded.
+            InputError: the file of the fields is gone or damaged.
         """
         import xarray as xr
 
         record = self._record(handle)
         if record is None or record.infeasible:
             raise FieldDamaged(f"{handle['key']} has no fields: {self._source} holds no result of its design.")
+        if (file := self._file(record)) is not None:
+            return read_field(file)
         if record.stored is not None and not self.noisy:
             return fields_at(self.place.settings.fields).read(record.stored)
         units = handle["outputs"]

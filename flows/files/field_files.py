@@ -10,9 +10,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.text import quoted
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+COLUMN = "field"
+"""Column of a table that names a line's field."""
+
+
+def named_field(table: Path, named: str, place: str, within: Path | None) -> Path:
+    """The file of a field that a table names by a path relative to its own folder.
+
+    Args:
+        table: The table.
+        named: The path, as it stands there.
+        place: File and line, for errors.
+        within: Folder that the file must lie in, once links are followed; None for anywhere.
+
+    Raises:
+        InputError: it lies outside, or no path can be so.
+    """
+    path = table.parent / named
+    if within is None:
+        return path
+    try:
+        folder = within.resolve()
+        inside = path.resolve().is_relative_to(folder)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{place}: the field file {quoted(named)} cannot be ({error}). Name a file.") from None
+    if not inside:
+        raise InputError(f"{place}: the field file {quoted(named)} lies outside {folder}. Put it beside the table.")
+    return path
 
 
 def read_field(file: Path) -> "xr.Dataset":

@@ -1,6 +1,6 @@
 """Adoption of results from elsewhere as completed trials of a campaign."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.storage.ledger import Ledger
@@ -8,7 +8,7 @@ from fieldcraft.storage.records import Known
 
 
 def adopt(
-    ledger: Ledger, campaign: str, ended: str | None, known: Sequence[Known], digest: str, source: str, by: str
+    ledger: Ledger, campaign: str, ended: str | None, known: Iterable[Known], digest: str, source: str, by: str
 ) -> tuple[str, ...]:
     """Adopt results all or none, under the lease of a pass; returns the ids of their trials.
 
@@ -16,7 +16,7 @@ def adopt(
         ledger: The ledger.
         campaign: Name of the campaign.
         ended: Reason why it has ended; None if it has not.
-        known: The results.
+        known: The results; made under the lease, so that nobody sweeps the fields that are stored for them.
         digest: SHA-256 of their source.
         source: The source in words.
         by: Person who asks.
@@ -29,7 +29,7 @@ def adopt(
         raise InputError(f"Campaign {campaign!r} has ended ({ended}). Give the file another name to start anew.")
     lease = ledger.acquire(campaign)
     try:
-        trials = ledger.fenced(lease).adopt(campaign, known, digest, source, by)
+        trials = ledger.fenced(lease).adopt(campaign, list(known), digest, source, by)
     finally:
         ledger.release(lease, done=False)  # no pass was made
     return tuple(trial.id for trial in trials)

@@ -2,11 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.errors import InputError, at
+from fieldcraft.flows.files.field_files import COLUMN, named_field, read_field
+from fieldcraft.flows.files.field_outputs import outputs_of_file
 from fieldcraft.flows.files.tables import Row, Table, level, number, read_bytes, table_of
 from fieldcraft.flows.results.adopt import adopt
 from fieldcraft.flows.settings import Settings
@@ -16,6 +19,7 @@ from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.campaign_file import read
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.physics.space import SpaceError
+from fieldcraft.storage.fields import FieldStore, content_digest, fields_at
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Known
 
@@ -35,40 +39,65 @@ class Imported:
     anew: bool
 
 
+@dataclass(frozen=True)
+class _Line:
+    """One checked line of a table.
+
+    Args:
+        place: File and line, for errors.
+        known: Its measurement, without the field.
+        file: File of its field; None without one.
+        digest: Digest of the field's content; empty without one.
+    """
+
+    place: str
+    known: Known
+    file: Path | None = None
+    digest: str = ""
+
+
 def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[str, str], by: str) -> Imported:
     """Import the lines of a table as completed trials; the campaign is created if it does not exist.
+
+    Every line is checked before anything is written. Of the fields, one at a time is in memory.
 
     Args:
         settings: Settings of the stores.
         file: Campaign file.
-        data: CSV with a column for each variable and each output.
-        renamed: Columns that stand for variables or outputs of other names.
+        data: CSV with a column for each variable and each output. A column ``field`` names a line's field by a path
+            relative to the table, and then the outputs may be left out.
+        renamed: Columns that stand for variables, outputs or ``field`` and have other names.
         by: Person who imports.
 
     Raises:
-        InputError: a column is missing or in another unit, a value is missing, not finite or outside the space, or
-            the campaign has ended. Names line and column; nothing was imported.
+        InputError: a column is missing or in another unit, a value is missing, not finite or outside the space, a
+            field is none of the problem's or says other outputs than its line, or the campaign has ended. Names line
+            and column; nothing was imported.
+        storage.fields.FieldError: the disk refused a field. Nothing was imported; the fields before it are orphans,
+            which ``fieldcraft repair`` removes.
         storage.ledger.LeaseHeld: a pass is under way, which would propose without these measurements.
     """
     campaign = read(file, settings)
     _require_names(campaign, renamed)
     raw = read_bytes(data)  # once: what is adopted is what the digest is of
-    known = _known(campaign, table_of(data, raw, renamed))
-    digest = _digest(raw, renamed)
+    lines = _lines(campaign, table_of(data, raw, renamed))
+    digest = _digest(raw, renamed, [line.digest for line in lines])
     ledger = open_ledger(settings.ledger, create=True)
     ended = created(ledger, campaign, file)
     imported = [trial for trial in ledger.trials(campaign.name) if trial.origin.kind == "imported"]
     before = [trial for trial in imported if trial.origin.data_digest == digest]
     if before:
         return Imported(campaign.name, tuple(trial.id for trial in before), False)
+    fields = fields_at(settings.fields)
+    known = (_stored(line, fields) for line in lines)
     trials = adopt(ledger, campaign.name, ended, known, digest, f"import of {data.name}", by)
     return Imported(campaign.name, trials, True)
 
 
 def _require_names(campaign: Campaign, renamed: Mapping[str, str]) -> None:
-    """Accept the renamed columns if each stands for a variable or an output."""
+    """Accept the renamed columns if each stands for a variable, an output or the fields."""
     outputs = [output.name for output in campaign.problem.outputs]
-    known = [*campaign.problem.space.names, *outputs, *(f"{name} sd" for name in outputs)]
+    known = [*campaign.problem.space.names, *outputs, *(f"{name} sd" for name in outputs), COLUMN]
     for column, name in renamed.items():
         if name not in known:
             raise InputError(
@@ -77,44 +106,74 @@ def _require_names(campaign: Campaign, renamed: Mapping[str, str]) -> None:
             )
 
 
-def _digest(raw: bytes, renamed: Mapping[str, str]) -> str:
-    """SHA-256 of a table and of the names given to its columns."""
+def _digest(raw: bytes, renamed: Mapping[str, str], fields: Sequence[str]) -> str:
+    """SHA-256 of a table, of the names given to its columns and of the digests of its fields."""
     understood = json.dumps(dict(renamed), sort_keys=True).encode() if renamed else b""
-    return hashlib.sha256(raw + understood).hexdigest()
+    return hashlib.sha256(raw + understood + (json.dumps(fields).encode() if any(fields) else b"")).hexdigest()
 
 
-def _known(campaign: Campaign, table: Table) -> list[Known]:
-    """The measurements of a table, one a line."""
-    units = campaign.problem.space.units
-    units |= {output.name: output.unit for output in campaign.problem.outputs}
-    for name in units:
+def _lines(campaign: Campaign, table: Table) -> list[_Line]:
+    """The lines of a table, checked with their fields."""
+    variables = campaign.problem.space.units
+    outputs = {output.name: output.unit for output in campaign.problem.outputs}
+    with_fields = COLUMN in table.units and COLUMN not in variables | outputs
+    for name in variables if with_fields else variables | outputs:
         if name not in table.units:
             hint = suggestion(name, list(table.units))
             raise InputError(
                 f"{table.file}: no column {name!r}.{hint} Columns: {', '.join(table.units)}. '--map COLUMN={name}' "
                 "names another; nothing was imported."
             )
-    table.require_units({**units, **{f"{output.name} sd": output.unit for output in campaign.problem.outputs}})
+    table.require_units({**variables, **outputs, **{f"{name} sd": unit for name, unit in outputs.items()}})
     if not table.rows:
         raise InputError(f"{table.file}: holds no line below the header. Nothing was imported.")
-    return [_measured(campaign, table, row, set(units)) for row in table.rows]
+    return [_checked(campaign, table, row, row.cells[COLUMN] if with_fields else "") for row in table.rows]
 
 
-def _measured(campaign: Campaign, table: Table, row: Row, required: set[str]) -> Known:
-    for name in required:
-        if not row.cells[name]:
-            raise InputError(f"{row.place}: {name} is empty. Fill it in or remove the line; nothing was imported.")
-    design = {v.name: level(v, row.cells[v.name], f"{row.place}: {v.name}") for v in campaign.problem.space.variables}
+def _checked(campaign: Campaign, table: Table, row: Row, named: str) -> _Line:
+    """A line, its outputs read from the field that it names, where it names one."""
+    variables = campaign.problem.space.variables
+    names = [output.name for output in campaign.problem.outputs]
+    for name in [variable.name for variable in variables] + ([] if named else names):
+        if not row.cells.get(name):
+            remedy = f"Fill it in{', name a field' if name in names else ''} or remove the line"
+            raise InputError(f"{row.place}: {name} is empty. {remedy}; nothing was imported.")
+    design = {v.name: level(v, row.cells[v.name], f"{row.place}: {v.name}") for v in variables}
     try:
         campaign.space.check(design)
     except SpaceError as error:
         raise InputError(f"{row.place}: {error} Nothing was imported.") from None
-    outputs = {o.name: number(row.cells[o.name], f"{row.place}: {o.name}") for o in campaign.problem.outputs}
+    outputs = {name: number(cell, f"{row.place}: {name}") for name in names if (cell := row.cells.get(name))}
+    details = _details(table, row, names, {*design, *names})
+    if not named:
+        return _Line(row.place, Known(design=design, outputs=outputs, details=details))
+    file = named_field(table.file, named, row.place, table.file.parent)
+    with at(row.place):
+        outputs, digest = outputs_of_file(campaign.problem, design, file, outputs)
+    return _Line(row.place, Known(design=design, outputs=outputs, details=details), file, digest)
+
+
+def _details(table: Table, row: Row, outputs: Sequence[str], known: Set[str]) -> dict[str, Any]:
+    """Place of a line, standard deviations of its outputs, and the cells of columns that are not known."""
     sd = {
         name: number(cell, f"{row.place}: {name} sd") for name in outputs if (cell := row.cells.get(f"{name} sd", ""))
     }
     if bad := next((name for name, value in sd.items() if value < 0), None):
         raise InputError(f"{row.place}: {bad} sd is {sd[bad]:g}. Give it as a positive number; nothing was imported.")
-    rest = {n: cell for n, cell in row.cells.items() if cell and n not in required and n.removesuffix(" sd") not in sd}
+    rest = {n: cell for n, cell in row.cells.items() if cell and n not in known and n.removesuffix(" sd") not in sd}
     details = {"place": f"{table.file.name}{row.place.removeprefix(str(table.file))}", "sd": sd, "columns": rest}
-    return Known(design=design, outputs=outputs, details={name: value for name, value in details.items() if value})
+    return {name: value for name, value in details.items() if value}
+
+
+def _stored(line: _Line, fields: FieldStore) -> Known:
+    """The measurement of a checked line, its field stored.
+
+    Raises:
+        InputError: the file has changed since it was checked.
+    """
+    if line.file is None:
+        return line.known
+    dataset = read_field(line.file)
+    if content_digest(dataset) != line.digest:
+        raise InputError(f"{line.place}: {line.file} changed meanwhile. Nothing was imported: do it again.")
+    return line.known.model_copy(update={"field": fields.write("import", dataset)})

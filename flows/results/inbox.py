@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.field_files import named_field
 from fieldcraft.flows.files.tables import (
     OWN_COLUMNS,
     Measurement,
@@ -33,7 +34,7 @@ from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.webhooks import NotDelivered
 from fieldcraft.flows.results.record import NotYet, Recorded, check, kept, known_trial, record
 from fieldcraft.flows.spec.base import faults_of, no_truth
-from fieldcraft.flows.text import HUGE, one_line, quoted
+from fieldcraft.flows.text import HUGE, one_line
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.storage.failpoints import commit_point
@@ -230,16 +231,7 @@ def _named(trial: str | None, key: str | None, place: str) -> tuple[str, str | N
 
 
 def _field(named: str | None, file: Path, place: str, within: Path | None) -> Path | None:
-    if named is None:
-        return None
-    path = file.parent / named
-    try:
-        inside = within is None or path.resolve().is_relative_to(within.resolve())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{place}: the field file {quoted(named)} cannot be ({error}). Name a file.") from None
-    if not inside:
-        raise InputError(f"{place}: the field file {quoted(named)} lies outside {within}. Put it beside the table.")
-    return path
+    return None if named is None else named_field(file, named, place, within)
 
 
 def collect(site: Site, dispatcher: Ordering) -> int:

@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.errors import FieldcraftError, InputError, at
 from fieldcraft.flows.files.field_files import read_field
+from fieldcraft.flows.files.field_outputs import require_units
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.as_run import design_sent, run_design, said_to_be_run, unusual
@@ -168,6 +169,9 @@ def _sound(site: Site, trial: Trial, measurement: Measurement, attempt: int) -> 
     ran = run_design(site.campaign, trial, sent, site.ledger.results(trial.id), attempt, said)
     warnings = unusual(site.campaign, trial, ran, where) if said and ran else ()
     dataset = None if measurement.field is None else read_field(measurement.field)
+    if dataset is not None:
+        with at(f"{where}{trial.id}"):
+            require_units(site.campaign.problem, dataset)
     values = _values(site.campaign, measurement.values, f"{where}{trial.id}", "value")
     _values(site.campaign, measurement.sd, f"{where}{trial.id}", "standard deviation")
     amounts = {"cost": measurement.cost, "seconds": measurement.seconds}

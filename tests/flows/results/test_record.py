@@ -189,6 +189,17 @@ def test_a_field_without_the_outputs_needs_the_values_beside_it(oven, tmp_path):
     assert oven.ledger.trial("oven-0001").field is not None
 
 
+def test_a_field_in_another_unit_than_the_problems_is_refused(oven, tmp_path):
+    given = field(tmp_path, strength=41.5, porosity=-0.25)
+    given["strength"].attrs["units"] = "GPa"
+    given.to_netcdf(tmp_path / "map.nc", engine="scipy")
+    for values in ((), ("--value", "strength=41.5", "--value", "porosity=-0.25")):
+        status, _, error = oven.run("record", "oven-0001", "--field", tmp_path / "map.nc", *values)
+        assert status == 2
+        assert "oven-0001: 'strength' of the field is in 'GPa', and the problem has it in 'MPa'" in error
+    assert oven.ledger.trial("oven-0001").state is RUNNING
+
+
 def test_a_file_that_is_no_field_is_refused(oven, tmp_path):
     (tmp_path / "map.nc").write_text("x,y\n1,2\n")
     status, _, error = oven.run("record", "oven-0001", "--field", tmp_path / "map.nc")
