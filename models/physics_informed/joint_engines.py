@@ -77,7 +77,8 @@ class JointModel:
 
 def _refuse_memory(data: Observations, physics: Physics, memory_gb: float) -> None:
     n, rows, fields = len(data), fact_rows(physics), 1 + len(system_of(physics).sizes)
-    what = f"Conditioning on {n} trials and {rows} rows of the equation"
+    of = "the equation and its known sides" if physics.sides else "the equation"
+    what = f"Conditioning on {n} trials and {rows} rows of {of}"
     remedy = "take fewer collocation points"
     refuse_memory(_COPIES * fields * (n + rows) ** 2, memory_gb, what, remedy)
 

@@ -55,7 +55,7 @@ class LShape(Problem):
     @property
     def sd(self) -> float:
         """Standard deviation of the height over the L."""
-        return 0.25959
+        return 0.25953
 
     def exact(self, points: Array) -> Array:
         """f at the points (n, 2), NaN in the notch; shape (n,)."""
