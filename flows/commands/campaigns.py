@@ -34,10 +34,8 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
     campaign = campaign_on(page, settings)
     with page.told():
         warned = " ".join(filter(None, (trial_warning(campaign), warning(campaign)))) or None
-        noted = (
-            " ".join(filter(None, (equations.unused(campaign), equations.told(campaign), emulators.told(campaign))))
-            or None
-        )
+        notes = equations.unused(campaign), equations.told(campaign), emulators.told(campaign)
+        noted = " ".join(filter(None, notes)) or None
     kept = [str(constraint) for constraint in campaign.space.constraints]
     data: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "spec": campaign.data}
     data |= {"constraints": kept, "warning": warned, "note": noted}

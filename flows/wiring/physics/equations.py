@@ -31,15 +31,19 @@ def _side(domain: Domain, condition: Condition, points: np.ndarray) -> "KnownSid
     """A condition at points (m, d) of its side.
 
     Raises:
-        ValueError: its right-hand side is not one finite number for each point.
+        ValueError: its right-hand side is not one finite number, or one for each point.
     """
     from fieldcraft.models.observations import KnownSide
 
     normal = np.zeros(len(domain.axes))
     normal[domain.names.index(condition.axis)] = -1.0 if condition.end == "low" else 1.0
-    right = condition.right(points) if callable(condition.right) else condition.right
-    told = np.broadcast_to(np.asarray(right, dtype=np.float64), (len(points),))
-    return KnownSide(points, normal, told, condition.value, condition.slope)
+    right = np.asarray(condition.right(points) if callable(condition.right) else condition.right, dtype=np.float64)
+    if right.shape not in ((), (len(points),)):
+        raise ValueError(
+            f"The right-hand side of the condition at the {condition.end} end of {condition.axis!r} has the shape "
+            f"{right.shape} for {len(points)} points: it must be one number, or one for each point."
+        )
+    return KnownSide(points, normal, np.broadcast_to(right, (len(points),)), condition.value, condition.slope)
 
 
 def middle_and_half(space: SearchSpace) -> tuple[np.ndarray, np.ndarray]:
