@@ -40,6 +40,39 @@ def _refuse_non_finite(array: Array, name: str, remedy: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
+class KnownSide:
+    """The condition a f + b df/dn = g at points of one side of the equation's domain.
+
+    Args:
+        points: Shape (m, d), in physical units.
+        normal: Outward unit normal, shape (d,).
+        right: g at the points, shape (m,).
+        value: a.
+        slope: b; a derivative is by the axis in its own unit.
+
+    Raises:
+        ValueError: shapes disagree, a value is not finite, or a = b = 0.
+    """
+
+    points: Array
+    normal: Array
+    right: Array
+    value: float = 1.0
+    slope: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("points", "normal", "right"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+            _refuse_non_finite(getattr(self, name), f"KnownSide.{name}", "check the problem's conditions.")
+        m, d = self.points.shape
+        if self.normal.shape != (d,) or self.right.shape != (m,) or self.value == self.slope == 0:
+            raise ValueError(
+                f"points {self.points.shape}, normal {self.normal.shape}, right {self.right.shape}, value {self.value} "
+                f"and slope {self.slope} do not fit: give points (m, d), normal (d,), right (m,) and not both 0."
+            )
+
+
+@dataclass(frozen=True, eq=False)
 class Physics:
     """The equation that the objective satisfies as a function of the design, and the points at which to impose it.
 
@@ -49,6 +82,8 @@ class Physics:
         points: Collocation points, shape (r, d), in physical units.
         center: Middle of each variable's interval, shape (d,), in physical units.
         half: Half length of each variable's interval, shape (d,), in physical units, positive.
+        sides: What is known of the objective on sides of the equation's domain.
+        masked: True if the equation holds on a part of a box alone, which the points lie in.
 
     Encoded coordinates are (physical - center) / half, so d/d(physical) = d/d(encoded) / half.
 
@@ -60,6 +95,8 @@ class Physics:
     points: Array
     center: Array
     half: Array
+    sides: tuple[KnownSide, ...] = ()
+    masked: bool = False
 
     def __post_init__(self) -> None:
         for name in ("points", "center", "half"):
@@ -74,6 +111,12 @@ class Physics:
                 f"points {self.points.shape}, center {self.center.shape} and half {self.half.shape} do not fit: "
                 "give points (r, d), center (d,) and half (d,)."
             )
+        for side in self.sides:
+            if side.points.shape[1] != len(self.half):
+                raise ValueError(
+                    f"A side's points {side.points.shape} and the collocation points {self.points.shape} do not fit: "
+                    "give them the same number of coordinates."
+                )
         if not np.all(self.half > 0):
             raise ValueError(f"half is {self.half.tolist()}: every half length must be positive; check the bounds.")
 
@@ -306,6 +349,8 @@ class Observations:
             parts["noise_sd"] = np.array([self.noise_sd])
         if self.physics is not None:
             parts |= {"points": self.physics.points, "center": self.physics.center, "half": self.physics.half}
+            for k, side in enumerate(self.physics.sides, start=1):
+                parts |= {f"side{k}": side.points, f"right{k}": side.right}
         if self.constraints.shape[1]:
             parts["constraints"] = self.constraints
         if len(self.failed):

@@ -1,5 +1,6 @@
-"""Domains: the boxes of physical space on which fields and equations live."""
+"""Domains: the boxes of physical space, or parts of them, on which fields and equations live."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,16 +41,19 @@ class Axis:
 
 @dataclass(frozen=True)
 class Domain:
-    """A box of d axes.
+    """A box of d axes, or the part of it that a mask leaves.
 
     Args:
         axes: At least one, with different names; their order is the order of a point's coordinates.
+        mask: Function from points (n, d) of the box, in physical units, to True for each that belongs to the domain,
+            shape (n,): an L, a plate with holes. None where the whole box belongs to it.
 
     Raises:
         ValueError: no axis, or a repeated name.
     """
 
     axes: tuple[Axis, ...]
+    mask: Callable[[NDArray[np.float64]], NDArray[np.bool_]] | None = None
 
     def __post_init__(self) -> None:
         if not self.axes or len(set(self.names)) < len(self.axes):
@@ -66,16 +70,25 @@ class Domain:
         return np.array([[axis.low for axis in self.axes], [axis.high for axis in self.axes]], dtype=np.float64)
 
     def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
-        """True for each of the points (n, d), in physical units, that lies in the closed box; shape (n,).
+        """True for each of the points (n, d), in physical units, that lies in the closed box and its mask; shape (n,).
 
         Raises:
-            ValueError: points of another dimension.
+            ValueError: points of another dimension, or a mask that does not give one truth value for each point.
         """
         points = np.asarray(points, dtype=np.float64)
         if points.ndim != 2 or points.shape[1] != len(self.axes):
             raise ValueError(f"Points have the shape {points.shape}: give (n, {len(self.axes)}), one column an axis.")
         low, high = self.bounds
-        return np.asarray(np.all((points >= low) & (points <= high), axis=1))
+        found = np.asarray(np.all((points >= low) & (points <= high), axis=1))
+        if self.mask is None:
+            return found
+        kept = np.asarray(self.mask(points))
+        if kept.shape != found.shape or kept.dtype != np.bool_:
+            raise ValueError(
+                f"The domain's mask gave an array of the shape {kept.shape} and type {kept.dtype} for {len(points)} "
+                f"points: it must give True or False for each, ({len(points)},)."
+            )
+        return np.asarray(found & kept)
 
 
 def same_axes(domain: Domain, space: SearchSpace) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.parametric.grid import Grid
-from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
+from fieldcraft.physics.parametric.statement import Condition, Numbers, ParametricEquation
 from fieldcraft.physics.space import Design, SearchSpace
 
 if TYPE_CHECKING:
@@ -85,13 +85,26 @@ class Problem(ABC):
 
     @property
     def domain(self) -> Domain | None:
-        """The box on which ``equation`` holds; its axes bear the names of design variables."""
+        """The box, or the part of it that its mask leaves, on which ``equation`` holds.
+
+        Its axes bear the names of design variables. The search space remains a box with its own constraints: a design
+        that the mask leaves out is refused by the simulator's gate (see ``Simulator.gate``).
+        """
         return None
 
     @property
     def equation(self) -> Equation | System | None:
         """The differential equations that the objective satisfies as a function of the design, over ``domain``."""
         return None
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Values, fluxes or combinations of both that the objective is known to have on sides of ``domain``.
+
+        An initial profile is a value at the low end of the axis of time. The field of each condition is the objective's
+        name; a side without a condition is unknown. Of a domain with a mask, a side is what belongs to the domain.
+        """
+        return ()
 
     @property
     def oracle(self) -> bool:
@@ -269,6 +282,18 @@ def _scalar(name: str, fields: "xr.Dataset") -> float:
     return float(fields[name])
 
 
+def _left_out(problem: Problem, design: Design) -> str | None:
+    """Reason why a design has no result, if a mask leaves it out of the problem's domain; None if it does not."""
+    domain = problem.domain
+    if domain is None or domain.mask is None or not set(domain.names) <= set(design):
+        return None
+    place = np.array([[design[name] for name in domain.names]], dtype=np.float64)
+    if domain.contains(place)[0]:
+        return None
+    where = ", ".join(f"{name} {value:g}" for name, value in zip(domain.names, place[0], strict=True))
+    return f"the place {where} lies outside the problem's domain"
+
+
 class Simulator(ABC):
     """A solver, a formula or a script that computes the fields of a design.
 
@@ -291,9 +316,10 @@ class Simulator(ABC):
     def gate(self, problem: Problem, design: Design, rng: np.random.Generator) -> str | None:
         """Check a design cheaply before the expensive run: returns the reason not to run it, or None to go on.
 
-        A refused design is infeasible and is not run. ``rng`` is another stream than that of ``run``.
+        A refused design is infeasible and is not run. ``rng`` is another stream than that of ``run``. By default a
+        design is refused that the mask of the problem's domain leaves out.
         """
-        return None
+        return _left_out(problem, design)
 
     @abstractmethod
     def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> "xr.Dataset":

@@ -62,7 +62,8 @@ class Missed:
     Args:
         names: Axes of the domain.
         axes: Values along each axis of a domain of two, in its unit, shape (g,); None elsewhere.
-        values: Residual at the grid (g, g) of a domain of two, else at the collocation points (r,).
+        values: Residual at the grid (g, g) of a domain of two, NaN where its mask leaves a place out; else at the
+            collocation points (r,).
         points: The collocation points, in physical units, shape (r, d).
         at_points: Residual at the collocation points, shape (r,).
         curvature: Root mean square of all second derivatives at the points of ``values``, as the scale of a small
@@ -213,14 +214,16 @@ def _inside(space: SearchSpace, design: Design) -> dict[str, float | int | str]:
 
 def _missed(posterior: "Posterior", physics: "Physics", site: Site) -> Missed:
     assert site.campaign.known_physics is not None  # the observations carry its equation
-    domain = site.campaign.known_physics[1]
+    domain = site.campaign.known_physics.domain
     at_points, curvature = _residual(posterior, physics, physics.points)
     if len(domain.names) != 2:
         return Missed(domain.names, None, at_points, physics.points, at_points, curvature)
     low, high = domain.bounds
     x, y = (np.linspace(low[i], high[i], _RESIDUAL_GRID) for i in range(2))
     grid = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
-    values, curvature = _residual(posterior, physics, grid)
+    inside = domain.contains(grid)
+    values = np.full(len(grid), np.nan)
+    values[inside], curvature = _residual(posterior, physics, grid[inside])
     shape = (_RESIDUAL_GRID, _RESIDUAL_GRID)
     return Missed(domain.names, (x, y), values.reshape(shape), physics.points, at_points, curvature)
 

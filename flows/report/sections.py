@@ -313,7 +313,7 @@ def residual_section(material: Material) -> Markup | None:
 
 def _residual(material: Material, belief: Belief, missed: Missed) -> Markup:
     rows = [
-        [where, number(float(np.mean(values)), 3), number(float(np.median(values)), 3), number(float(values.max()), 3)]
+        [where, *(number(float(of(values)), 3) for of in (np.nanmean, np.nanmedian, np.nanmax))]
         for where, values in (("over the domain", missed.values), ("at the collocation points", missed.at_points))
         if where != "over the domain" or missed.axes is not None
     ]
@@ -321,7 +321,7 @@ def _residual(material: Material, belief: Belief, missed: Missed) -> Markup:
         f"How far the predicted mean is from solving N[f] = g over {', '.join(missed.names)}. To tell what is small: "
         f"its second derivatives there have a root mean square of {number(missed.curvature, 3)}."
     )
-    if missed.values.max() <= _ROUNDING * missed.curvature:
+    if np.nanmax(missed.values) <= _ROUNDING * missed.curvature:
         shown = note(f"The prediction solves the equation to rounding. {caption}")
     else:
         shown = picture(residual_chart(material, missed), "Residual of the equation", caption)

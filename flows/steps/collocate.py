@@ -1,5 +1,6 @@
-"""Step 4, collocate: draw the points at which the equation is imposed, by address, and store them before use."""
+"""Step 4, collocate: draw the points at which equation and conditions are imposed, by address, and store them."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,11 +9,13 @@ from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.products import Collocated
 from fieldcraft.flows.wiring.context import Site
-from fieldcraft.physics.collocation import collocate as draw
+from fieldcraft.physics.collocation import CollocationPoints, collocated
 from fieldcraft.storage.records import Product
 
 if TYPE_CHECKING:
     import xarray as xr
+
+_SIDE = "side_"
 
 
 def collocate(site: Site, iteration: int) -> Product | None:
@@ -34,17 +37,22 @@ def points_for(site: Site, iteration: int) -> "xr.Dataset":
     """The collocation set of an iteration, drawn again: the same at every call."""
     import xarray as xr
 
-    assert site.campaign.known_physics is not None  # else there is none
-    domain, settings = site.campaign.known_physics[1], site.campaign.spec.algorithm.collocation
-    rng = stream(site.campaign.spec.seed, iteration if settings.resample else 0, Use.COLLOCATE)
-    points = draw(domain, settings.n, settings.scheme, rng)
-    units = {f"units_{axis.name}": axis.unit for axis in domain.axes}
-    return xr.Dataset({"points": (("point", "axis"), points, {"axes": list(domain.names), **units})})
+    known, settings = site.campaign.known_physics, site.campaign.spec.algorithm.collocation
+    assert known is not None  # else there is none
+    address = site.campaign.spec.seed, iteration if settings.resample else 0, Use.COLLOCATE
+    found = collocated(known.domain, known.conditions, settings.n, settings.scheme, partial(stream, *address))
+    units = {f"units_{axis.name}": axis.unit for axis in known.domain.axes}
+    described = {"axes": list(known.domain.names), **units}
+    sides = {f"{_SIDE}{k}": ((f"{_SIDE}{k}_point", "axis"), side) for k, side in enumerate(found.sides, start=1)}
+    return xr.Dataset({"points": (("point", "axis"), found.inside, described), **sides})
 
 
-def points_of(site: Site, iteration: int) -> np.ndarray | None:
-    """The stored collocation points (r, d) of an iteration, in physical units."""
+def points_of(site: Site, iteration: int) -> CollocationPoints | None:
+    """The stored collocation points of an iteration, in physical units."""
     product = site.ledger.product(site.name, iteration, "collocate")
     if product is None or product.reference is None:
         return None
-    return np.asarray(site.fields.read(product.reference)["points"].values, dtype=np.float64)
+    stored = site.fields.read(product.reference)
+    names = ["points", *(f"{_SIDE}{k}" for k in range(1, len(stored.data_vars)))]
+    inside, *sides = (np.asarray(stored[name].values, dtype=np.float64) for name in names)
+    return CollocationPoints(inside, tuple(sides))

@@ -17,6 +17,7 @@ from fieldcraft.flows.wiring.named_algorithms import GROUPS
 from fieldcraft.models.capability import require_known
 from fieldcraft.physics.domain import Domain, same_axes
 from fieldcraft.physics.operators import Equation, System
+from fieldcraft.physics.parametric.statement import Condition
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
 from fieldcraft.storage.records import Limits, digest_of
@@ -25,6 +26,21 @@ from fieldcraft.storage.trackers.campaigns import Objective
 if TYPE_CHECKING:
     from fieldcraft.flows.jobs.dispatcher import Answering, Dispatcher
     from fieldcraft.models.algorithm import Algorithm
+
+
+@dataclass(frozen=True)
+class KnownPhysics:
+    """Physics of the objective as its problem states it.
+
+    Args:
+        equation: The equation.
+        domain: Domain on which it holds; its axes are the design's variables.
+        conditions: Conditions on sides of the domain.
+    """
+
+    equation: Equation | System
+    domain: Domain
+    conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
@@ -158,12 +174,12 @@ class Campaign:
         return answering(self.dispatcher)
 
     @property
-    def known_physics(self) -> tuple[Equation | System, Domain] | None:
-        """The equation and its domain where the surrogate learns from them."""
+    def known_physics(self) -> KnownPhysics | None:
+        """The equation, its domain and the conditions where the surrogate learns from them."""
         surrogate, equation, domain = self.algorithm.surrogate, self.problem.equation, self.problem.domain
         if surrogate is None or not surrogate.uses_physics or equation is None or domain is None:
             return None
-        return (equation, domain) if same_axes(domain, self.space) else None
+        return KnownPhysics(equation, domain, self.problem.conditions) if same_axes(domain, self.space) else None
 
 
 def dispatcher_of(name: str, chosen: Dispatch, settings: Settings) -> "Dispatcher":

@@ -10,7 +10,7 @@ from fieldcraft.flows.files.tables import OWN_COLUMNS, readable
 from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
 from fieldcraft.flows.wiring.physics.emulators import no_emulator
-from fieldcraft.flows.wiring.physics.equations import require_equation
+from fieldcraft.flows.wiring.physics.equations import require_conditions, require_equation
 from fieldcraft.models.capability import Capability, TakesSomeSpaces, provided, required
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
@@ -98,6 +98,7 @@ def require_fit(campaign: "Campaign") -> None:
     """
     faults = Faults()
     for require in (
+        require_conditions,
         require_equation,
         partial(_require, "emulator"),
         _require_space_of_rival,

@@ -11,6 +11,7 @@ from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.equations import physics_at
 from fieldcraft.flows.wiring.physics.snapshots import snapshots_of, uses_fields
+from fieldcraft.physics.collocation import CollocationPoints
 from fieldcraft.storage.records import Product, Result, ResultSummary, Trial, TrialState, TrialSummary, digest_of
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def saw_all(product: Product, trials: Sequence[TrialSummary], results: Iterable[
 
 
 def data_of(
-    campaign: Campaign, product: Product, seen: Sequence[Trial | TrialSummary], points: np.ndarray | None
+    campaign: Campaign, product: Product, seen: Sequence[Trial | TrialSummary], points: CollocationPoints | None
 ) -> "Observations":
     """Observations of a trained model: these trials, these collocation points and the infeasible designs of that time.
 
@@ -93,7 +94,7 @@ def infeasible(trials: Sequence[T]) -> list[T]:
 def observations(
     campaign: Campaign,
     trials: Sequence[Trial | TrialSummary],
-    points: np.ndarray | None,
+    points: CollocationPoints | None,
     failed: Sequence[Mapping[str, Any]] = (),
 ) -> "Observations":
     """Observations from which a surrogate learns.
@@ -101,14 +102,14 @@ def observations(
     Args:
         campaign: The campaign.
         trials: Its trials; those without outputs are left out, and designs are as they were really run.
-        points: Collocation points, shape (r, d); None for none.
+        points: Collocation points, in physical units; None for none.
         failed: Designs that are infeasible.
     """
     from fieldcraft.models.observations import Observations
 
     done = [trial for trial in trials if trial.outputs is not None]
     known = campaign.known_physics
-    physics = None if points is None or known is None else physics_at(known[0], campaign.space, points)
+    physics = None if points is None or known is None else physics_at(known, campaign.space, points)
     outputs = [trial.outputs or {} for trial in done]
     return Observations(
         X=campaign.space.encode([trial.actual for trial in done]),

@@ -17,7 +17,8 @@ from fieldcraft.models.numerics.devices import device
 from fieldcraft.models.numerics.digests import stamped
 from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.numerics.randomness import torch_generator
-from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.observations import Observations, Physics, Scaling
+from fieldcraft.models.physics_informed.known_sides import known_values
 from fieldcraft.models.physics_informed.residual_networks import (
     Factors,
     Fixed,
@@ -54,6 +55,16 @@ def _moved(parts: _Moved, device: torch.device) -> _Moved:
 def equation_rows(physics: Physics) -> int:
     """Number E r of rows for E equations at r collocation points."""
     return len(physics.points) * len(system_of(physics).sources(physics.points))
+
+
+def side_points(physics: Physics) -> int:
+    """Number m of points on known sides, a row each."""
+    return sum(len(side.points) for side in physics.sides)
+
+
+def fact_rows(physics: Physics) -> int:
+    """Number E r + m of rows of equations and known sides."""
+    return equation_rows(physics) + side_points(physics)
 
 
 @dataclass(frozen=True)
@@ -106,11 +117,12 @@ class Trained:
             )
 
     def refuse(self, physics: Physics) -> None:
-        """Accept any equation, and a linear one for an exact draw.
+        """Accept any equation, and a linear one for an exact draw; conditions that give values.
 
         Raises:
-            ValueError: an exact draw is requested for an equation that is not linear.
+            ValueError: an exact draw is requested for an equation that is not linear, or a condition has a slope.
         """
+        known_values(physics, Scaling(mean=0.0, sd=1.0, sign=1.0))
         if self.exact_draw and not system_of(physics).linear:
             raise ValueError("exact_draw is true and the equation is not linear: set exact_draw to false.")
 
@@ -130,7 +142,7 @@ class Trained:
         """
         self.refuse(physics)
         network = self._network(data)
-        self._refuse_memory(network, len(data) + equation_rows(physics), 1 + len(system_of(physics).sizes))
+        self._refuse_memory(network, len(data) + fact_rows(physics), 1 + len(system_of(physics).sizes))
         fixed = Fixed.of(start) if start is not None else self._fixed(network, data, physics, rng)
         problem = self._problem(network, data, physics, fixed)
         begun = State.begin(problem.anchor) if start is None else State.of(start, problem.anchor)
@@ -166,7 +178,7 @@ class Trained:
         generator = torch_generator(rng)
         system = system_of(physics)
         anchor = initial(network, self.networks, 1 + len(system.sizes), generator)
-        n, r = len(data), equation_rows(physics)
+        n, r = len(data) + side_points(physics), equation_rows(physics)
         if not self.exact_draw:
             return Fixed.plain(anchor, n, r)
         noise = self._noise_sd(data)
@@ -174,7 +186,9 @@ class Trained:
 
     def _problem(self, network: Network, data: Observations, physics: Physics, fixed: Fixed) -> ResidualLoss:
         place = device()
-        X, targets = (torch.from_numpy(part.copy()).to(place) for part in (data.X, data.targets))
+        # A known value is a result that was not measured.
+        told = zip((data.X, data.targets), known_values(physics, data.scaling), strict=True)
+        X, targets = (torch.from_numpy(np.concatenate(pair)).to(place) for pair in told)
         return ResidualLoss(
             network,
             X,
@@ -213,11 +227,16 @@ class Basis:
         refuse_non_positive("memory_gb", self.memory_gb)
 
     def refuse(self, physics: Physics) -> None:
-        """Accept a single linear equation whose solutions fit into the memory limit.
+        """Accept a single linear equation over a whole box whose solutions fit into the memory limit.
 
         Raises:
-            ValueError: it is another equation.
+            ValueError: it is another equation, or has conditions or a mask.
         """
+        if physics.sides or physics.masked:
+            raise ValueError(
+                "Engine basis adds up solutions over a whole box and learns from results alone, and the problem states "
+                "conditions or a mask: use engine kernel."
+            )
         degree = self._degree(physics)
         what = f"Engine basis with polynomials of degree {degree} in {physics.points.shape[1]} variables"
         refuse_memory(predicted_doubles(physics, degree), self.memory_gb, what, "lower the degree")

@@ -1,6 +1,6 @@
 """Linear functionals of a field at points: its value, or a second-order differential operator of it.
 
-Results and the rows of a linear equation are both of this kind, so one covariance covers both.
+Results, the rows of a linear equation and conditions on a side are all of this kind: one covariance covers them.
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.physics_informed.known_sides import SideRows, side_rows
 from fieldcraft.models.physics_informed.residuals import LinearRow
 
 
@@ -74,20 +75,27 @@ class Functionals:
 
 @dataclass(frozen=True)
 class JointRows:
-    """Rows of the joint model: r E rows of the equations, then n results, as functionals of F fields.
+    """Rows of the joint model: r E of the equations, m of known sides, then n results, as functionals of F fields.
 
     Row j reads sum_i functional_ij[field_i] = target_j; field 0 is the objective. Results come last: a factor of the
-    equations' rows is then the leading block of the factor of all, and a further result is one more row.
+    facts' rows is then the leading block of the factor of all, and a further result is one more row.
 
     Args:
-        fields: The functionals of each field, each over all N = r E + n rows.
+        fields: The functionals of each field, each over all N = r E + m + n rows.
         targets: Shape (N,).
         equations: r E.
+        known: m.
     """
 
     fields: tuple[Functionals, ...]
     targets: Tensor
     equations: int
+    known: int = 0
+
+    @property
+    def facts(self) -> int:
+        """Number of rows that are not results, r E + m."""
+        return self.equations + self.known
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -97,16 +105,29 @@ class JointRows:
         more = Functionals.values(X)
         nothing = Functionals(X, torch.zeros_like(more.zeroth))
         fields = tuple(field.joined(nothing if i else more) for i, field in enumerate(self.fields))
-        return JointRows(fields, torch.cat([self.targets, targets]), self.equations)
+        return JointRows(fields, torch.cat([self.targets, targets]), self.equations, self.known)
+
+    def with_sides(self, sides: SideRows) -> "JointRows":
+        """The equations' rows, of which there are no others yet, followed by those of known sides of the objective."""
+        Z, zeroth, first = (
+            torch.from_numpy(part.copy()) for part in (sides.points, sides.operator.zeroth, sides.operator.first)
+        )
+        told, nothing = Functionals(Z, zeroth, first), Functionals(Z, torch.zeros_like(zeroth))
+        fields = tuple(field.joined(nothing if i else told) for i, field in enumerate(self.fields))
+        targets = torch.cat([self.targets, torch.from_numpy(sides.source.copy())])
+        return JointRows(fields, targets, self.equations, len(sides))
 
 
 def joint_rows(data: Observations, physics: Physics, rows: tuple[LinearRow, ...]) -> JointRows:
-    """Linear equations at the collocation points and results, in encoded coordinates and standardised targets."""
+    """Linear equations, known sides and results, in encoded coordinates and standardised targets."""
     Z = torch.from_numpy(physics.encode(physics.points))
     fields = tuple(_functionals(Z, rows, i) for i in range(len(rows[0].blocks)))
     sources = torch.cat([torch.from_numpy(row.source.copy()) for row in rows])
     X, targets = torch.from_numpy(data.X.copy()), torch.from_numpy(data.targets.copy())
-    return JointRows(fields, sources, len(sources)).with_values(X, targets)
+    facts = JointRows(fields, sources, len(sources))
+    if physics.sides:
+        facts = facts.with_sides(side_rows(physics, data.scaling))
+    return facts.with_values(X, targets)
 
 
 def _functionals(Z: Tensor, rows: tuple[LinearRow, ...], field: int) -> Functionals:

@@ -14,7 +14,7 @@ from fieldcraft.models.numerics.length_scales import EQUATION
 from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Observations, Physics, Scaling
-from fieldcraft.models.physics_informed.engines import equation_rows
+from fieldcraft.models.physics_informed.engines import fact_rows
 from fieldcraft.models.physics_informed.functionals import JointRows, joint_rows
 from fieldcraft.models.physics_informed.joint_evidence import Belief, choose_hyper
 from fieldcraft.models.physics_informed.joint_posterior import JointPosterior, condition, information
@@ -76,8 +76,9 @@ class JointModel:
 
 
 def _refuse_memory(data: Observations, physics: Physics, memory_gb: float) -> None:
-    n, rows, fields = len(data), equation_rows(physics), 1 + len(system_of(physics).sizes)
-    what = f"Conditioning on {n} trials and {rows} rows of the equation"
+    n, rows, fields = len(data), fact_rows(physics), 1 + len(system_of(physics).sizes)
+    of = "the equation and its known sides" if physics.sides else "the equation"
+    what = f"Conditioning on {n} trials and {rows} rows of {of}"
     remedy = "take fewer collocation points"
     refuse_memory(_COPIES * fields * (n + rows) ** 2, memory_gb, what, remedy)
 
@@ -98,16 +99,17 @@ class Kernel:
     chosen by marginal likelihood; each auxiliary field of a system has its own.
 
     Args:
-        kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones).
+        kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones); None for matern52 where the
+            domain has a mask, at whose corners a solution may be rough, and else for rbf.
         memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused.
     """
 
-    kernel: KernelName = "rbf"
+    kernel: KernelName | None = None
     memory_gb: float = 4.0
 
     def __post_init__(self) -> None:
         refuse_non_positive("memory_gb", self.memory_gb)
-        if self.kernel not in ("rbf", "matern52"):
+        if self.kernel not in (None, "rbf", "matern52"):
             raise ValueError(f"kernel is {self.kernel!r}: choose rbf or matern52.")
 
     def refuse(self, physics: Physics) -> None:
@@ -147,7 +149,8 @@ class Kernel:
     def _model(self, data: Observations, physics: Physics) -> JointModel:
         self.refuse(physics)
         rows = joint_rows(data, physics, linear_rows(physics, data.scaling, physics.points))
-        covariances = (Stationary(self.kernel),) * len(rows.fields)
+        kernel = self.kernel or ("matern52" if physics.masked else "rbf")
+        covariances = (Stationary(kernel),) * len(rows.fields)
         return JointModel(rows, covariances, _BELIEF, data.scaling, {}, stamped(data))
 
 

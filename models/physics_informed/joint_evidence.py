@@ -55,15 +55,15 @@ class Belief:
 
 
 def log_evidence(process: JointProcess, rows: JointRows) -> Tensor:
-    """log p(y | u) of the results given the equations' rows, shape ().
+    """log p(y | u) of the results given the rows of equations and known sides, shape ().
 
     Raises:
         ValueError: the covariance is not positive definite to rounding.
     """
     factor = process.factor(rows)
-    # The equations' rows lead the factor: what comes after them is already conditioned on them.
-    white = factor.half_solve(rows.targets)[rows.equations :]
-    spread = factor.lower.diagonal()[rows.equations :]
+    # The facts' rows lead the factor: what comes after them is already conditioned on them.
+    white = factor.half_solve(rows.targets)[rows.facts :]
+    spread = factor.lower.diagonal()[rows.facts :]
     return -0.5 * (white.square() + math.log(2 * math.pi)).sum() - spread.log().sum()
 
 

@@ -76,7 +76,7 @@ class JointPosterior:
 
     def log_predictive(self) -> Tensor:
         """log density of each result given the other rows of both kinds, shape (n,)."""
-        return leave_one_out(self.factor, self.rows.targets)[self.rows.equations :]
+        return leave_one_out(self.factor, self.rows.targets)[self.rows.facts :]
 
     def state(self) -> dict[str, Tensor]:
         """Hyper-parameters, metrics and further tensors that the engine needs besides the data."""
@@ -109,9 +109,13 @@ def information(process: JointProcess, rows: JointRows) -> dict[str, float]:
     the unknown bound B of the objective's, the fitted noises for R1 and R2 (so R^2 = 2), and delta = 0.1.
     """
     with torch.no_grad():
-        joint, noises, r = process.gram(rows.fields, rows.fields), process.noises(rows), rows.equations
+        joint, noises, r = process.gram(rows.fields, rows.fields), process.noises(rows), rows.facts
         l1, l2 = float(noises[-1]), float(noises[0])
-        shared = interaction_information(joint[r:, r:], joint[r:, :r], joint[:r, :r], l1, l2)
+        # A row of a known side, and its noise with it, is written so that its noise is that of an equation's row.
+        even = (l2 / noises[:r]).sqrt()
+        shared = interaction_information(
+            joint[r:, r:], joint[r:, :r] * even, joint[:r, :r] * even * even[:, None], l1, l2
+        )
         gamma = information_gain(joint[r:, r:], l1)
         weights = Factor.of(joint, noises).solve(rows.targets)
         norm = (weights @ joint @ weights).clamp_min(0.0).sqrt()

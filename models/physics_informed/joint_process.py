@@ -4,6 +4,7 @@
 
 with k(x, x') = sd^2 kappa(s x, s x') for a covariance kappa without parameters of its own, an input scale s for each
 coordinate (the inverse length scales) and an output scale sd, for each field. Fields are independent before the data.
+Conditions on known sides are further rows of the first block, with a noise of rounding alone.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,9 @@ from torch import Tensor
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.physics_informed.functionals import Functionals, JointRows
 from fieldcraft.models.surrogate import Function
+
+# Of a known side's prior variance: what keeps the covariance of close points positive definite.
+_EXACT = 1e-6
 
 
 class Field(Protocol):
@@ -128,9 +132,10 @@ class JointProcess:
         """Noise variance of each row, shape (N,)."""
         parts = zip(self.covariances, self._scaled(rows.fields), self._variances, strict=True)
         terms = [variance * covariance.diagonal(field) for covariance, field, variance in parts]
-        prior = sum(terms[1:], start=terms[0])[: rows.equations]
-        slack = self.hyper.slack.exp() * prior.mean().expand(rows.equations)
-        return torch.cat([slack, self.hyper.noise.exp().expand(len(rows) - rows.equations)])
+        prior = sum(terms[1:], start=terms[0])
+        slack = self.hyper.slack.exp() * prior[: rows.equations].mean().expand(rows.equations)
+        facts = [slack, _EXACT * prior[rows.equations : rows.facts]] if rows.known else [slack]
+        return torch.cat([*facts, self.hyper.noise.exp().expand(len(rows) - rows.facts)])
 
     def factor(self, rows: JointRows) -> Factor:
         """Factor of K with its noise over all rows.

@@ -29,6 +29,8 @@ _ENGINES: dict[str, type[_Engine]] = {"trained": Trained, "basis": Basis, "kerne
 class PhysicsInformed:
     """A surrogate that learns from the results and from N[f] = g at the collocation points.
 
+    ``kernel`` and ``ntk`` learn from every condition on a side of the domain, ``trained`` from known values.
+
     Args:
         engine: ``trained``: k networks trained on both, each one draw. ``basis``: a Gaussian prior over the equation's
             exact solutions, where it is linear. ``kernel``: a Gaussian process with an ordinary covariance, conditioned
@@ -54,7 +56,8 @@ class PhysicsInformed:
             known (0.05).
         degree: Highest degree of the polynomials of ``basis``; by default the largest, up to 30, with at most 1,000
             polynomials.
-        kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones), of ``kernel`` ("rbf").
+        kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones), of ``kernel`` ("rbf"; "matern52"
+            where the domain has a mask, at whose corners a solution may be rough).
         memory_gb: A fit whose predicted peak of memory, in GB (10^9 bytes), is above this is refused; every engine has
             it (4).
 
@@ -118,7 +121,8 @@ class PhysicsInformed:
         """Accept an equation that the engine can learn from.
 
         Raises:
-            ValueError: it is not linear, a system or too large, and the engine cannot use it.
+            ValueError: it is not linear, a system or too large, it has conditions or a mask, and the engine cannot use
+                it.
         """
         self._engine().refuse(physics)
 

@@ -82,7 +82,8 @@ class ParametricEquation:
             designs from bad ones.
 
     Raises:
-        ValueError: a name that occurs twice or is unknown, or a wrong number of conditions along an axis.
+        ValueError: a name that occurs twice or is unknown, a wrong number of conditions along an axis, or a domain
+            with a mask.
     """
 
     domain: Domain
@@ -92,6 +93,8 @@ class ParametricEquation:
     cells: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        if self.domain.mask is not None:
+            raise ValueError("The fields of a design are solved on a whole box: state their domain without a mask.")
         names = [field.name for field in self.fields]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"An equation has the fields {names}: give at least one, and each its own name.")

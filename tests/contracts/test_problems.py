@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from kinds import is_frozen_dataclass, kinds, public_class
 
+from fieldcraft.physics.collocation import on_side
 from fieldcraft.physics.operators import Jet, System
 from fieldcraft.physics.problem import Problem
+from fieldcraft.physics.simulators.exact import Exact
 from fieldcraft.physics.simulators.stated_equation import StatedEquation
 
 PACKAGE = "fieldcraft.physics.problems"
@@ -30,10 +32,15 @@ def problem(request):
 
 
 def places(problem, n, inset=0.0):
-    """n points (n, d) of the search box, drawn in by a share of it, in the order that ``exact`` expects."""
+    """n points (n, d) of the search box, drawn in by a share of it, in the order that ``exact`` expects.
+
+    A mask of the domain leaves out the others.
+    """
     names = problem.domain.names if problem.domain else problem.space.names
-    X = (1 - inset) * problem.space.sample(n, np.random.default_rng(7))
-    return np.array([[design[name] for name in names] for design in problem.space.decode(X)])
+    mask = problem.domain and problem.domain.mask
+    X = (1 - inset) * problem.space.sample(4 * n if mask else n, np.random.default_rng(7))
+    points = np.array([[design[name] for name in names] for design in problem.space.decode(X)])
+    return points[problem.domain.contains(points)][:n] if mask else points
 
 
 def central_differences(f, points, steps):
@@ -90,6 +97,35 @@ def test_the_exact_solution_satisfies_the_equation(problem):
     # Second-order differences with a step of 1/5000 of the domain: right to about 1e-4 of the derivatives.
     size = np.abs(jet.value) + np.abs(jet.gradient).sum(axis=1) + np.abs(jet.hessian).sum(axis=(1, 2))
     assert np.max(np.abs(found) / size) < 1e-3
+
+
+def test_the_exact_solution_satisfies_the_conditions(problem):
+    assert not problem.conditions or problem.equation is not None
+    for condition in problem.conditions:
+        assert condition.field == problem.outputs[0].name
+        points = on_side(problem.domain, condition, 33, "uniform", np.random.default_rng(3))
+        axis, size = problem.domain.names.index(condition.axis), np.ptp(problem.domain.bounds, axis=0)
+        inward = np.zeros(len(size))
+        inward[axis] = 1e-3 * size[axis] * (1 if condition.end == "low" else -1)
+        f0, f1, f2, f3, f4 = (problem.exact(points + k * inward) for k in range(5))
+        normal = (25 * f0 - 48 * f1 + 36 * f2 - 16 * f3 + 3 * f4) / 12 / np.abs(inward[axis])
+        right = condition.right(points) if callable(condition.right) else condition.right
+        rounding = 1e-13 if condition.slope == 0 else 1e-8
+        found = condition.value * f0 + condition.slope * normal
+        assert np.max(np.abs(found - right)) <= rounding * (1 + np.max(np.abs(normal)) + np.max(np.abs(f0)))
+
+
+def test_a_design_that_the_mask_leaves_out_is_refused_and_has_no_value(problem):
+    if problem.domain is None or problem.domain.mask is None:
+        return
+    designs = problem.space.decode(problem.space.sample(50, np.random.default_rng(5)))
+    points = np.array([[design[name] for name in problem.domain.names] for design in designs])
+    inside, values = problem.domain.contains(points), problem.exact(points)
+    assert 0 < inside.sum() < 50
+    np.testing.assert_array_equal(np.isfinite(values), inside)
+    refused = [Exact().gate(problem, design, np.random.default_rng(0)) for design in designs]
+    assert [reason is None for reason in refused] == inside.tolist()
+    assert all("lies outside the problem's domain" in reason for reason in refused if reason is not None)
 
 
 def test_a_known_optimum_is_a_design_and_no_other_that_is_feasible_beats_it(problem):

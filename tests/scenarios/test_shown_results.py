@@ -2,7 +2,7 @@
 
 import json
 import re
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import pytest
@@ -203,6 +203,24 @@ def test_the_table_of_emulators_is_that_of_the_stored_benchmark():
     alone = [median(cases[name]["exact_gp of 12"]["error"]) for name in ("chips", "cantilever")]
     found = re.search(r"The results alone have an error of\s+(\S+) K and (\S+) J", text_of("docs/fields.md"))
     assert found is not None and all(agrees(*pair) for pair in zip(found.groups(), alone, strict=True))
+
+
+def test_the_table_of_conditions_is_that_of_the_stored_benchmark():
+    data = results("benchmarks/results/conditions")
+    cases = {case["case"]: case for case in data["cases"]}
+    rows = {row["problem"]: row for row in table("docs/conditions.md", "problem | no physics")}
+    assert (data["seeds"], data["trials"]) == (5, 15)
+    assert rows.keys() == {*cases, "burgers, trained", "burgers, ntk"} - {"burgers"}
+    for said, row in rows.items():
+        flow, _, engine = said.partition(", ") if said.startswith("burgers") else (said, "", "kernel")
+        case = cases[flow]
+        expected = {"no physics": case.get("error of exact_gp")}
+        expected |= {told: case.get(f"error of {engine}, {told}") for told in ("equation", "mask", "conditions")}
+        for told, known in (("no physics", "nothing"), ("equation", "equation"), ("conditions", "conditions")):
+            runs = case.get(f"regret with {known}") if engine != "ntk" else None
+            expected[f"regret: {told}"] = runs and [run[-1] for run in runs]
+        for column, values in expected.items():
+            assert row[column] == "" if values is None else agrees(row[column], fmean(values)), (said, column)
 
 
 def test_the_table_of_emulated_studies_is_that_of_the_stored_study():

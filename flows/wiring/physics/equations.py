@@ -1,5 +1,6 @@
 """The equation that a problem states for its objective, and the surrogates that can learn from it."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -7,21 +8,42 @@ import numpy as np
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.models.capability import Capability, required
-from fieldcraft.physics.collocation import collocate
+from fieldcraft.physics.collocation import CollocationPoints, collocated
 from fieldcraft.physics.domain import Domain, same_axes
-from fieldcraft.physics.operators import Equation, System
+from fieldcraft.physics.parametric.statement import Condition
 from fieldcraft.physics.space import Continuous, SearchSpace
 
 if TYPE_CHECKING:
-    from fieldcraft.flows.wiring.campaign import Campaign
+    from fieldcraft.flows.wiring.campaign import Campaign, KnownPhysics
+    from fieldcraft.models.observations import KnownSide, Physics
+
+
+def physics_at(known: "KnownPhysics", space: SearchSpace, points: CollocationPoints) -> "Physics":
+    """Physics over a space of real variables, imposed at collocation points in physical units."""
     from fieldcraft.models.observations import Physics
 
+    sides = tuple(_side(known.domain, *each) for each in zip(known.conditions, points.sides, strict=True))
+    masked = known.domain.mask is not None
+    return Physics(known.equation, points.inside, *middle_and_half(space), sides=sides, masked=masked)
 
-def physics_at(equation: Equation | System, space: SearchSpace, points: np.ndarray) -> "Physics":
-    """Physics of an equation over a space of real variables, imposed at points of shape (r, d) in physical units."""
-    from fieldcraft.models.observations import Physics
 
-    return Physics(equation, points, *middle_and_half(space))
+def _side(domain: Domain, condition: Condition, points: np.ndarray) -> "KnownSide":
+    """A condition at points (m, d) of its side.
+
+    Raises:
+        ValueError: its right-hand side is not one finite number, or one for each point.
+    """
+    from fieldcraft.models.observations import KnownSide
+
+    normal = np.zeros(len(domain.axes))
+    normal[domain.names.index(condition.axis)] = -1.0 if condition.end == "low" else 1.0
+    right = np.asarray(condition.right(points) if callable(condition.right) else condition.right, dtype=np.float64)
+    if right.shape not in ((), (len(points),)):
+        raise ValueError(
+            f"The right-hand side of the condition at the {condition.end} end of {condition.axis!r} has the shape "
+            f"{right.shape} for {len(points)} points: it must be one number, or one for each point."
+        )
+    return KnownSide(points, normal, np.broadcast_to(right, (len(points),)), condition.value, condition.slope)
 
 
 def middle_and_half(space: SearchSpace) -> tuple[np.ndarray, np.ndarray]:
@@ -60,6 +82,39 @@ def require_equation(campaign: "Campaign") -> None:
         raise InputError(f"{place} cannot learn from the problem's equation. {reason}")
 
 
+def require_conditions(campaign: "Campaign") -> None:
+    """Accept the conditions from which a surrogate learns if they are about the objective on sides of its domain.
+
+    Raises:
+        InputError: a condition names another field or axis.
+    """
+    known, objective = campaign.known_physics, campaign.problem.outputs[0].name
+    if known is None:
+        return
+    for condition in known.conditions:
+        if condition.field != objective or condition.axis not in known.domain.names:
+            raise InputError(
+                f"problem {campaign.spec.problem.kind!r}: a condition names the field {condition.field!r} and the axis "
+                f"{condition.axis!r}. The objective is {objective!r} and the axes are {', '.join(known.domain.names)}."
+            )
+
+
+def told(campaign: "Campaign") -> str | None:
+    """Use of a problem's conditions and mask by a campaign; None if it has none, or its equation is not used."""
+    known = campaign.known_physics
+    if known is None or not (known.conditions or known.domain.mask) or unused(campaign) is not None:
+        return None
+    sides = [f"the {condition.end} end of {condition.axis}" for condition in known.conditions]
+    stated = [f"conditions at {', '.join(sides)}"] if sides else []
+    stated += ["a mask of its domain"] if known.domain.mask else []
+    part = campaign.spec.algorithm
+    does = "learns" if Capability.EQUATION in required(campaign.algorithm.surrogate) else "may learn"
+    return (
+        f"problem {campaign.spec.problem.kind!r} states an equation, {' and '.join(stated)}: the surrogate "
+        f"{part.surrogate and part.surrogate.kind} {does} from them."
+    )
+
+
 def unused(campaign: "Campaign") -> str | None:
     """Reason why a campaign does not use the equation of its problem; None where it does, or there is no equation."""
     surrogate, problem, part = campaign.algorithm.surrogate, campaign.problem, campaign.spec.algorithm
@@ -93,11 +148,11 @@ def _refusal(campaign: "Campaign") -> str | None:
     known = campaign.known_physics
     if known is None or not isinstance(surrogate, TakesSomeEquations):
         return None
-    equation, domain = known
-    # Spread as evenly as Sobol points, without SciPy's statistics, which take 0.4 s to import.
-    points = collocate(domain, settings.n, "latin_hypercube", stream(campaign.spec.seed, 0, Use.COLLOCATE))
+    address = partial(stream, campaign.spec.seed, 0, Use.COLLOCATE)
     try:
-        surrogate.refuse(physics_at(equation, campaign.space, points))
+        # Spread as evenly as Sobol points, without SciPy's statistics, which take 0.4 s to import.
+        points = collocated(known.domain, known.conditions, settings.n, "latin_hypercube", address)
+        surrogate.refuse(physics_at(known, campaign.space, points))
     except ValueError as error:
         return str(error)
     return None
