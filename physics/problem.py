@@ -4,6 +4,7 @@ A file in ``physics/problems`` or ``physics/simulators``, or in a directory that
 holds one public frozen dataclass deriving from one of these is a new kind, named after the file.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Sense = Literal["maximize", "minimize"]
+
+# Values of a field that are computed together for many designs.
+_VALUES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,16 @@ class Problem(ABC):
     def _solved(self, stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...]) -> Array | None:
         from fieldcraft.physics.parametric.finite_differences import solved
 
-        return self.functional(solved(stated, designs, cells), Grid(stated.domain, cells).centres, designs)
+        centres = Grid(stated.domain, cells).centres
+        n, at_once = max(map(np.size, designs.values()), default=1), max(1, _VALUES // math.prod(cells))
+        if n <= at_once:
+            return self.functional(solved(stated, designs, cells), centres, designs)
+        parts = [
+            {name: np.broadcast_to(value, (n, 1))[first : first + at_once] for name, value in designs.items()}
+            for first in range(0, n, at_once)
+        ]
+        found = [self.functional(solved(stated, part, cells), centres, part) for part in parts]
+        return None if found[0] is None else np.vstack([each for each in found if each is not None])
 
     @property
     def emulator(self) -> Literal["own", "equation"] | None:
