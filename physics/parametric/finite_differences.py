@@ -8,9 +8,9 @@ end are the neighbours of those of the other.
 
 Time goes by the implicit midpoint rule, of second order and stable for any step: half a step of backward Euler to the
 middle of a step, where the solution is kept, and as far again in a straight line. For constant coefficients that is
-Crank and Nicolson's rule. It has a quarter of the error of BDF2 for as many solves and needs one matrix a step, the first
-step like all others. It damps little what changes far faster than a step: initial values that do not fit the conditions
-leave ripples of some hundredths of the jump, which BDF2 would not.
+Crank and Nicolson's rule. It has a quarter of the error of BDF2 for as many solves, and all its steps are alike. It damps
+little what changes far faster than a step: initial values that do not fit the conditions leave ripples of some hundredths
+of the jump, which BDF2 would not.
 """
 
 from collections.abc import Iterator
@@ -65,15 +65,16 @@ class _Pattern:
         alone = np.ones((len(coefficients), 1))
         return np.hstack([coefficients, alone])[:, self.cells] * self.weights
 
-    def solve(self, values: Array, right: Array) -> Array:
-        """Solutions (n, size) for entries (n or 1, entries) and right-hand sides (n or 1, size).
+    def solve(self, coefficients: Array, right: Array) -> Array:
+        """Solutions (n, size) for coefficients (n or 1, terms * N) and right-hand sides (n or 1, size).
 
         Raises:
             ValueError: a matrix is singular.
         """
-        if len(values) == 1:
+        if len(coefficients) == 1:
             factors = _few_factors if self.size > _SMALL else _many_factors
-            return np.asarray(factors(self, values.tobytes()).solve(right.T.copy()).T)
+            return np.asarray(factors(self, coefficients.tobytes()).solve(right.T.copy()).T)
+        values = self.values(coefficients)
         right = np.broadcast_to(right, (len(values), self.size))
         if self.size > _DENSE:
             return np.array([self.factored(each).solve(b) for each, b in zip(values, right, strict=True)])
@@ -128,21 +129,6 @@ class _Term:
     order: int
 
 
-@dataclass(frozen=True, eq=False)
-class HalfStep:
-    """Half a step of time, which backward Euler takes.
-
-    Args:
-        end: Time at its end.
-        length: Its length.
-        before: Values of the fields at its beginning, shape (n or 1, fields, N).
-    """
-
-    end: float
-    length: float
-    before: Array
-
-
 @dataclass(frozen=True)
 class Discretisation:
     """Central differences of linear equations for some fields on a grid in space.
@@ -168,72 +154,80 @@ class Discretisation:
         grid = Grid(stated.space, cells[: len(stated.space.axes)])
         return _discretisation(grid, len(stated.fields), conditions, stated.periodic)
 
-    def solve(self, equation: LinearEquation | LinearSystem, step: HalfStep | None = None) -> Array:
+    def solve(self, equation: LinearEquation | LinearSystem) -> Array:
         """Values of the fields at the cells' centres, shape (n, fields, N); n is 1 if all designs have the same.
 
+        Raises:
+            ValueError: mixed derivatives, another number of equations than of fields or of coordinates, a coefficient
+                that is not finite, or equations without a unique solution.
+        """
+        terms, right = self._assembled(equation, None)
+        pattern = self._pattern(tuple(term for term, _ in terms))
+        return self._cells_of(pattern.solve(_together(terms, 0), right[:, 0]))
+
+    def evolve(self, equation: LinearEquation | LinearSystem, begin: Array, times: Array) -> Array:
+        """Values of the fields at equally spaced times, shape (n, fields, N, steps); n as for ``solve``.
+
         Args:
-            equation: The equation, of coefficients at points in space, or in space and time if there is a step.
-            step: Half a step of time, at whose end the values are; None in steady state.
+            equation: The equation, of coefficients at points in space and time.
+            begin: Values (1, fields, N) half a step before the first time.
+            times: The middles of the steps, shape (steps,), at least two.
 
         Raises:
-            ValueError: mixed derivatives, another number of equations than of fields or of coordinates, a second
-                derivative by time, a coefficient that is not finite, or equations without a unique solution.
+            ValueError: as for ``solve``, or a second derivative by time.
         """
+        half, last = (times[1] - times[0]) / 2, len(self.grid.cells)
+        terms, right = self._assembled(equation, times)
+        if any(term.axis == last and term.order > 1 for term, _ in terms):
+            raise ValueError(
+                "An equation has a second derivative by time: state it as a system of two equations of first order, "
+                "with the rate of change as a second field."
+            )
+        # (u - before) / half for each du/dt
+        rates = [(term, at / half) for term, at in terms if term.axis == last]
+        terms = [term for term in terms if term[0].axis != last]
+        terms += [(_Term(term.equation, term.field, 0, 0), rate) for term, rate in rates]
+        pattern = self._pattern(tuple(term for term, _ in terms))
+        n = max(len(right), *(len(at) for _, at in terms))
+        now, middles = np.broadcast_to(begin, (n, *begin.shape[1:])), np.empty((len(times), n, self.fields, self.cells))
+        for step, middle in enumerate(middles):
+            given = np.broadcast_to(right[:, step], (n, right.shape[2])).copy()
+            for term, rate in rates:
+                rows = slice(term.equation * self.cells, (term.equation + 1) * self.cells)
+                given[:, rows] += _at_step(rate, step) * now[:, term.field]
+            middle[:] = self._cells_of(pattern.solve(_together(terms, step), given))
+            now = 2 * middle - now
+        return np.moveaxis(middles, 0, -1)
+
+    def _assembled(
+        self, equation: LinearEquation | LinearSystem, times: Array | None
+    ) -> tuple[list[tuple[_Term, Array]], Array]:
+        """Coefficients (n or 1, steps or 1, N) of the terms, and right-hand sides (n or 1, steps, unknowns)."""
         blocks = equation.blocks if isinstance(equation, LinearSystem) else ((equation,),)
         if len(blocks) != self.fields or len(blocks[0]) != self.fields:
             raise ValueError(
                 f"There are {len(blocks)} equations of {len(blocks[0])} fields, and {self.fields} fields are stated: "
                 "give one equation for each field."
             )
-        self._require_coordinates(blocks, step)
-        points = _when(self.grid.points, step)
+        due = len(self.grid.cells) + (times is not None)
+        for block in (block for line in blocks for block in line if block is not None):
+            if len(block.first) != due:
+                raise ValueError(
+                    f"An equation has coefficients of {len(block.first)} first derivatives over a domain of {due} axes: "
+                    f"give one for each of {', '.join(self.grid.domain.names)}{'' if times is None else ' and time'}."
+                )
+        points = _when(self.grid.points, times)
         terms = [
             (_Term(e, f, axis, order), self._at(coefficient, points))
             for e, line in enumerate(blocks)
             for f, block in enumerate(line)
             for coefficient, axis, order in (() if block is None else _terms(block))
         ]
-        right = self._right(equation, step)
-        if step is not None:
-            terms, right = self._stepped(terms, right, step)
-        n = max(len(at) for _, at in terms)
-        coefficients = np.hstack([np.broadcast_to(at, (n, self.cells)) for _, at in terms])
-        pattern = self._pattern(tuple(term for term, _ in terms))
-        solutions = pattern.solve(pattern.values(coefficients), right)
+        return terms, self._right(equation, times)
+
+    def _cells_of(self, solutions: Array) -> Array:
+        """Values at the cells (n, fields, N) among those of all unknowns (n, size)."""
         return solutions.reshape(len(solutions), self.fields, -1)[:, :, : self.cells]
-
-    def _require_coordinates(
-        self, blocks: tuple[tuple[LinearEquation | None, ...], ...], step: HalfStep | None
-    ) -> None:
-        due = len(self.grid.cells) + (step is not None)
-        for block in (block for line in blocks for block in line if block is not None):
-            if len(block.first) != due:
-                raise ValueError(
-                    f"An equation has coefficients of {len(block.first)} first derivatives over a domain of {due} "
-                    f"axes: give one for each of {', '.join(self.grid.domain.names)}{' and time' if step else ''}."
-                )
-
-    def _stepped(
-        self, terms: list[tuple[_Term, Array]], right: Array, step: HalfStep
-    ) -> tuple[list[tuple[_Term, Array]], Array]:
-        """Terms and right-hand sides with (u - before) / length for each derivative du/dt."""
-        time, found = len(self.grid.cells), []
-        n = max(len(right), len(step.before), *(len(at) for _, at in terms))
-        right = np.broadcast_to(right, (n, right.shape[1])).copy()
-        for term, at in terms:
-            if term.axis == time:
-                if term.order > 1:
-                    raise ValueError(
-                        "An equation has a second derivative by time: state it as a system of two equations of first "
-                        "order, with the rate of change as a second field."
-                    )
-                rate = at / step.length
-                rows = slice(term.equation * self.cells, (term.equation + 1) * self.cells)
-                right[:, rows] += rate * step.before[:, term.field]
-                found.append((_Term(term.equation, term.field, 0, 0), rate))
-            else:
-                found.append((term, at))
-        return found, right
 
     @cached_property
     def cells(self) -> int:
@@ -312,26 +306,24 @@ class Discretisation:
         inner[axis] = at
         return self._padded[tuple(inner)].ravel()
 
-    def _right(self, equation: LinearEquation | LinearSystem, step: HalfStep | None) -> Array:
-        """Right-hand sides, shape (n, unknowns of all fields), n = 1 if they are the same for all designs."""
-        points = _when(self.grid.points, step)
+    def _right(self, equation: LinearEquation | LinearSystem, times: Array | None) -> Array:
+        """Right-hand sides, shape (n, steps, unknowns of all fields), n = 1 if they are the same for all designs."""
+        points, steps = _when(self.grid.points, times), 1 if times is None else len(times)
         sources = equation.sources(points) if isinstance(equation, LinearSystem) else (equation.source(points),)
         given = [_finite(np.atleast_2d(source)) for source in sources]
         n = max(len(each) for each in given)
-        beyond = [_given(_when(self._faces(condition), step), condition) for _, condition in self.conditions]
-        rows = [np.broadcast_to(each, (n, each.shape[-1])) for each in beyond]
-        return np.hstack([*(np.broadcast_to(each, (n, self.cells)) for each in given), *rows])
-
-    def _faces(self, condition: Condition) -> Array:
-        """Centres of the faces at which a condition holds, shape (faces, d)."""
-        return self.grid.side(condition.axis, condition.end)
+        rows = [np.broadcast_to(each, (n, steps * self.cells)).reshape(n, steps, -1) for each in given]
+        for _, condition in self.conditions:
+            beyond = _given(_when(self.grid.side(condition.axis, condition.end), times), condition)
+            rows.append(np.broadcast_to(beyond.reshape(steps, -1), (n, steps, len(beyond) // steps)))
+        return np.concatenate(rows, axis=2)
 
     def _at(self, coefficient: Coefficient, points: Array) -> Array:
-        """A coefficient at the cells' points, shape (n, N), n = 1 if it is the same for all designs."""
+        """A coefficient at the points of all steps, shape (n or 1, steps or 1, N): 1 where it is the same for all."""
         if not callable(coefficient):
-            return np.full((1, self.cells), coefficient)
+            return np.full((1, 1, self.cells), coefficient)
         found = np.atleast_2d(coefficient(points))
-        return _finite(np.broadcast_to(found, (len(found), self.cells)))
+        return _finite(np.broadcast_to(found, (len(found), len(points)))).reshape(len(found), -1, self.cells)
 
 
 def solved(stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...]) -> dict[str, Array]:
@@ -347,41 +339,34 @@ def solved(stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...])
     """
     n = max((len(np.atleast_2d(value)) for value in designs.values()), default=1)
     equation, on = stated.equation(designs), Discretisation.of(stated, cells)
-    found = on.solve(equation) if stated.time is None else _evolved(stated, equation, on, Grid(stated.domain, cells))
+    if stated.time is None:
+        found = on.solve(equation)
+    else:
+        points = _when(on.grid.points, stated.domain.bounds[:1, -1])
+        values = {each.field: _given(points, each) / each.value for each in stated.beginning}
+        begin = np.array([[values[field.name] for field in stated.fields]])
+        found = on.evolve(equation, begin, Grid(stated.domain, cells).centres[stated.time])
     whole = np.broadcast_to(found, (n, *found.shape[1:]))
     return {field.name: whole[:, i].reshape(n, *cells) for i, field in enumerate(stated.fields)}
 
 
-def _evolved(
-    stated: ParametricEquation, equation: LinearEquation | LinearSystem, on: Discretisation, grid: Grid
-) -> Array:
-    """Values of the fields in the middle of each step of time, shape (n, fields, N, steps).
-
-    Args:
-        stated: The statement.
-        equation: Its equation for n designs.
-        on: Its discretisation in space.
-        grid: Its grid in space and time.
-    """
-    assert stated.time is not None  # else nothing evolves
-    half, (begin, _) = grid.spacing[-1] / 2, grid.domain.bounds[:, -1]
-    values = {each.field: _given(_at_time(on.grid.points, begin), each) / each.value for each in stated.beginning}
-    now, middles = np.array([[values[field.name] for field in stated.fields]]), []
-    for time in grid.centres[stated.time].tolist():
-        middle = on.solve(equation, HalfStep(time, half, now))
-        now = 2 * middle - now
-        middles.append(middle)
-    return np.stack(np.broadcast_arrays(*middles), axis=-1)
+def _when(points: Array, times: Array | None) -> Array:
+    """Points (p, d) in steady state, or all of them at each of some times, (times * p, d + 1), one time after another."""
+    if times is None:
+        return points
+    return np.column_stack([np.tile(points, (len(times), 1)), np.repeat(times, len(points))])
 
 
-def _when(points: Array, step: HalfStep | None) -> Array:
-    """Points (p, d) in steady state; with the time at a step's end as one more coordinate if there is a step."""
-    return points if step is None else _at_time(points, step.end)
+def _at_step(values: Array, step: int) -> Array:
+    """Values (n, N) of one step among (n, steps or 1, N)."""
+    return values[:, step if values.shape[1] > 1 else 0]
 
 
-def _at_time(points: Array, time: float) -> Array:
-    """Points (p, d) with a time as one more coordinate, shape (p, d + 1)."""
-    return np.column_stack([points, np.full(len(points), time)])
+def _together(terms: list[tuple[_Term, Array]], step: int) -> Array:
+    """Coefficients of all terms at one step, side by side, shape (n, terms * N)."""
+    n = max(len(at) for _, at in terms)
+    some = [_at_step(at, step) for _, at in terms]
+    return np.hstack([np.broadcast_to(each, (n, each.shape[1])) for each in some])
 
 
 def _given(points: Array, condition: Condition) -> Array:
@@ -424,9 +409,9 @@ def _finite(values: Any) -> Array:
     return found
 
 
-def _factors(pattern: _Pattern, values: bytes) -> "SuperLU":
+def _factors(pattern: _Pattern, coefficients: bytes) -> "SuperLU":
     """Factors of a matrix that many right-hand sides have in common."""
-    return pattern.factored(np.frombuffer(values))
+    return pattern.factored(pattern.values(np.frombuffer(coefficients)[None])[0])
 
 
 _few_factors, _many_factors = lru_cache(maxsize=8)(_factors), lru_cache(maxsize=_STEPS)(_factors)

@@ -113,8 +113,6 @@ class Tidal(Problem):
 
     def release(self, design: Design, x: Array, y: Array, t: float) -> Array:
         """S in g/(m^3 s) at places x (n,) and y (m,) in m and one time in s, shape (n, m)."""
-        if _rate(np.float64(t - 3600 * float(design["time"]))) == 0:
-            return np.zeros((len(x), len(y)))
         points = np.stack([*(each.ravel() for each in np.meshgrid(x, y, indexing="ij")), np.full(x.size * y.size, t)])
         return np.asarray(_source(design, points.T)).reshape(len(x), len(y))
 
@@ -224,14 +222,16 @@ def _across(centre: float, at: float, variance: Array) -> Array:
 def _source(design: Numbers, points: Values) -> Values:
     """S in g/(m^3 s) at points (x, y, t) in m and s."""
     x, y, t = points[:, 0], points[:, 1], points[:, 2]
-    amount = 1e3 / _DEPTH * design["mass"] * _rate(t - 3600 * design["time"])
-    return amount * _around(x - design["x"]) * _between_banks(y, design["y"])
+    since = t - 3600 * design["time"]
+    found, on = 0.0 * since, (since > 0) & (since < _DURATION)  # most of the time nothing is released
+    shape = _around((x - design["x"])[on]) * _between_banks((y + 0.0 * since)[on], (design["y"] + 0.0 * since)[on])
+    found[on] = 1e3 / _DEPTH * (design["mass"] + found)[on] * _rate(since[on]) * shape
+    return found
 
 
 def _rate(s: Values) -> Values:
     """Share of the mass that is released in a second, in 1/s, s seconds after the beginning: 2 sin^2(pi s / h) / h."""
-    within = s.clip(0, _DURATION)
-    return (1 - cosine(2 * math.pi / _DURATION * within)) / _DURATION
+    return (1 - cosine(2 * math.pi / _DURATION * s)) / _DURATION
 
 
 def _around(apart: Values) -> Values:
