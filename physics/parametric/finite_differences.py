@@ -8,9 +8,9 @@ end are the neighbours of those of the other.
 
 Time goes by the implicit midpoint rule, of second order and stable for any step: half a step of backward Euler to the
 middle of a step, where the solution is kept, and as far again in a straight line. For constant coefficients that is
-Crank and Nicolson's rule. It has a quarter of the error of BDF2 for as many solves, and all its steps are alike. It damps
-little what changes far faster than a step: initial values that do not fit the conditions leave ripples of some hundredths
-of the jump, which BDF2 would not.
+Crank and Nicolson's rule. It has a quarter of the error of BDF2 for as many solves, and all its steps are alike. It
+damps little what changes far faster than a step: initial values that do not fit the conditions leave ripples of some
+hundredths of the jump, which BDF2 would not.
 """
 
 from collections.abc import Iterator
@@ -189,7 +189,8 @@ class Discretisation:
         terms += [(_Term(term.equation, term.field, 0, 0), rate) for term, rate in rates]
         pattern = self._pattern(tuple(term for term, _ in terms))
         n = max(len(right), *(len(at) for _, at in terms))
-        now, middles = np.broadcast_to(begin, (n, *begin.shape[1:])), np.empty((len(times), n, self.fields, self.cells))
+        now = np.broadcast_to(begin, (n, *begin.shape[1:]))
+        middles = np.empty((len(times), *now.shape))
         for step, middle in enumerate(middles):
             given = np.broadcast_to(right[:, step], (n, right.shape[2])).copy()
             for term, rate in rates:
@@ -209,12 +210,12 @@ class Discretisation:
                 f"There are {len(blocks)} equations of {len(blocks[0])} fields, and {self.fields} fields are stated: "
                 "give one equation for each field."
             )
-        due = len(self.grid.cells) + (times is not None)
+        axes = [*self.grid.domain.names, *([] if times is None else ["time"])]
         for block in (block for line in blocks for block in line if block is not None):
-            if len(block.first) != due:
+            if len(block.first) != len(axes):
                 raise ValueError(
-                    f"An equation has coefficients of {len(block.first)} first derivatives over a domain of {due} axes: "
-                    f"give one for each of {', '.join(self.grid.domain.names)}{'' if times is None else ' and time'}."
+                    f"An equation has coefficients of {len(block.first)} first derivatives over a domain of "
+                    f"{len(axes)} axes: give one for each of {', '.join(axes)}."
                 )
         points = _when(self.grid.points, times)
         terms = [
@@ -351,7 +352,7 @@ def solved(stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...])
 
 
 def _when(points: Array, times: Array | None) -> Array:
-    """Points (p, d) in steady state, or all of them at each of some times, (times * p, d + 1), one time after another."""
+    """Points (p, d) in steady state, or all of them at each of some times, (times * p, d + 1), time after time."""
     if times is None:
         return points
     return np.column_stack([np.tile(points, (len(times), 1)), np.repeat(times, len(points))])

@@ -128,6 +128,20 @@ def test_waves_are_a_system_of_two_rates():
     falls_by_four(stated, (32, 32), lambda points: np.cos(2 * np.pi * points[:, 0]) * np.cos(2 * np.pi * points[:, 1]))
 
 
+def test_an_equation_without_a_rate_holds_at_every_moment():
+    """u_t = w, w = 0.3 u_xx: heat, whose rate is a field of its own and has a wrong value at the beginning."""
+    rate = LinearEquation(0.0, (0.0, 1.0), ((0.0, 0.0), (0.0, 0.0)))
+    minus = LinearEquation(-1.0, (0.0, 0.0), ((0.0, 0.0), (0.0, 0.0)))
+    bend = LinearEquation(0.0, (0.0, 0.0), ((0.3, 0.0), (0.0, 0.0)))
+    system = LinearSystem(((rate, minus), (bend, minus)), (1.0,))
+    sides = (*COLD, Condition("w", "x", "low"), Condition("w", "x", "high"), Condition("w", "t", "low", 7.0))
+    begin = Condition("u", "t", "low", lambda points: np.sin(np.pi * points[:, 0]))
+    stated = evolving(lambda design: system, *sides, begin, fields=(U, Field("w")))
+    alone = evolving(heat(0.3), *COLD, begin)
+    found, expected = (solved(each, {}, (20, 10))["u"] for each in (stated, alone))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
 def test_a_jump_at_the_beginning_leaves_ripples_of_some_hundredths():
     """A hot bar between cold ends, on fine cells with few steps, against its Fourier series at later times."""
     stated = evolving(heat(1.0), *COLD, Condition("u", "t", "low", 1.0))
@@ -188,7 +202,7 @@ def test_a_statement_in_time_that_cannot_be_is_refused(stated, message):
     ("equation", "message"),
     [
         (LinearEquation(0.0, (0.0, 1.0), ((-1.0, 0.0), (0.0, 1.0))), "second derivative by time: state it as a system"),
-        (helmholtz(1, 1.0), "1 first derivatives over a domain of 2 axes: give one for each of x and time"),
+        (helmholtz(1, 1.0), "1 first derivatives over a domain of 2 axes: give one for each of x, time"),
         (LinearEquation(0.0, (lambda p: np.full(len(p), math.nan), 1.0), ((1.0, 0.0), (0.0, 0.0))), "is nan at a cell"),
     ],
 )
