@@ -71,6 +71,24 @@ def test_the_load_brings_the_peak_to_the_limit():
         assert problem.concentration(design, (1000.0, 100.0), np.array([0.0, design["time"] * HOUR])).tolist() == [0, 0]
 
 
+def test_a_peak_between_two_times_or_at_the_end_is_read_from_the_field():
+    axes = Grid(Tidal().parametric.domain, (8, 8, 21)).centres
+    s = np.linspace(-1, 1, 21)
+    traces = np.stack([0.5 - (s - 0.033) ** 2, 0.1 * s + 0.2, 0.2 - 0.1 * s])
+    fields = {"concentration": traces[:, None, None] * np.ones((8, 8, 1))}
+    np.testing.assert_allclose(Tidal().functional(fields, axes, {}), [[20 / 0.5], [20 / 0.3], [20 / 0.3]], rtol=1e-12)
+
+
+def test_many_designs_are_emulated_as_a_few():
+    problem = Tidal()
+    designs = problem.space.decode(problem.space.sample(300, np.random.default_rng(4)))
+    together = {name: np.array([[design[name]] for design in designs]) for name in problem.space.names}
+    some = {name: values[280:] for name, values in together.items()}
+    found = problem.emulate(together)
+    assert found.shape == (300, 1)
+    np.testing.assert_allclose(found[280:], problem.emulate(some), rtol=1e-12)
+
+
 def test_no_design_nearby_and_no_random_one_beats_the_optimum():
     problem, rng = Tidal(), np.random.default_rng(2)
     best = problem.optimum("maximize")
