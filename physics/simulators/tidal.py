@@ -44,7 +44,7 @@ class ChannelPyPde(Simulator):
     """Solve c_t + u(t) c_x - D (c_xx + c_yy) = S, periodic in x, without flux across y (py-pde: Zwicker, 2020).
 
     py-pde's second-order operators in space, and in time Runge and Kutta's method of third order with steps that SciPy
-    chooses (Bogacki and Shampine, 1989). On 128 x 32 cells a run takes 5 s.
+    chooses (Bogacki and Shampine, 1989). On 128 x 32 cells a run takes 2 to 4 s.
 
     Args:
         cells: Number of cells along x, from 16 to 512; along y as many as make them square, or nearly so.

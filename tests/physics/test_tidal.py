@@ -11,6 +11,7 @@ from fieldcraft.physics.parametric.finite_differences import solved
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.problems.branin import Branin
 from fieldcraft.physics.problems.tidal import Tidal
+from fieldcraft.physics.simulators.stated_equation import StatedEquation
 from fieldcraft.physics.simulators.tidal import ChannelPyPde
 
 HOUR, TIDE = 3600.0, 12.42 * 3600
@@ -159,6 +160,10 @@ def test_the_design_is_a_place_in_the_channel_and_a_time_of_the_first_tide():
     ("run", "message"),
     [
         (lambda: ChannelPyPde().run(Branin(), {}, np.random.default_rng(0)), "cannot run Branin, which is no channel"),
+        (
+            lambda: StatedEquation(400).run(Tidal(), DESIGN, np.random.default_rng(0)),
+            "cannot run Tidal on 400 x 100 x 1600 cells, 64,000,000 in all: give it `cells` of at most 271",
+        ),
         (lambda: ChannelPyPde(cells=8), "8 cells along x: choose from 16 to 512"),
         (lambda: ChannelPyPde(times=2), "at 2 times: choose from 24 to 1000"),
     ],
