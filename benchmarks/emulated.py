@@ -1,13 +1,16 @@
 """Runs until a design is good enough, with right, wrong and useless emulators.
 
-    python benchmarks/emulated.py [--seeds 5] [--limit 40] [--json FILE]
+    python benchmarks/emulated.py [--seeds 5] [--limit 40] [--case NAME] [--json FILE]
 
 Chips (docs/fields.md): within 0.1 K of the best known 100.772 degC on 96 x 64 cells; the emulator solves the plate's
 equation on 24 x 16 cells, with the exchange h 30% low, the conductivity k 20% low, with both, on 12 x 8 cells, or is an
 unrelated function. Cantilever: within 1% of the best compliance on 400 cells; the emulator has ten cells, or is an
-unrelated function. Beside the named algorithm ``emulated``: its surrogate after five Sobol designs (``sobol start``),
-and exact_gp after five Sobol designs without the emulator (``gp_ei``). Then, for 300 designs that were not run, the
-error of the predictions from 6, 12 and 30 random results and the share of two-sigma intervals that hold.
+unrelated function. Tidal channel: within 3% of the best load, by the closed form, since py-pde takes seconds; the
+emulator has 24 x 6 cells and 96 steps of time. Beside the named algorithm ``emulated``: its surrogate after five Sobol
+designs (``sobol start``), and exact_gp after five Sobol designs without the emulator (``gp_ei``). Then, for 300 designs
+that were not run, the error of the predictions from 6, 12 and 30 random results and the share of two-sigma intervals
+that hold. With ``--case``, once or more often, only those cases are measured, and take the place of their rows in the
+file.
 """
 
 import argparse
@@ -34,7 +37,9 @@ from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
 from fieldcraft.physics.problems.chips import Chips
+from fieldcraft.physics.problems.tidal import Tidal
 from fieldcraft.physics.simulators.chips import HeatedPlateFindiff
+from fieldcraft.physics.simulators.exact import Exact
 from fieldcraft.physics.simulators.stated_equation import StatedEquation
 
 START, UNSEEN = 5, 300
@@ -101,6 +106,7 @@ class Case:
     truth: Problem
     simulator: Simulator
     target: float
+    maximize: bool = False
 
     def read(self, design: Mapping[str, float]) -> float:
         """The objective of a run."""
@@ -111,7 +117,17 @@ class Case:
         """Results of runs without noise."""
         space = self.truth.space
         emulators = emulators_of(self.emulated, space)
-        return Observations(X, y, maximize=False, exact=True, columns=space.columns, space=space, emulators=emulators)
+        return Observations(
+            X, y, maximize=self.maximize, exact=True, columns=space.columns, space=space, emulators=emulators
+        )
+
+    def best(self, y: Array) -> float:
+        """The best of results (n,); infinitely bad if there is none."""
+        return float(np.max(y, initial=-np.inf) if self.maximize else np.min(y, initial=np.inf))
+
+    def good(self, y: Array) -> bool:
+        """True if one of the results (n,) is good enough."""
+        return self.best(y) >= self.target if self.maximize else self.best(y) <= self.target
 
 
 def cases() -> Iterator[Case]:
@@ -132,25 +148,29 @@ def cases() -> Iterator[Case]:
     target = 1.01 * Case("", bar, bar, simulator, 0.0).read({k: float(v) for k, v in best.design.items()})
     for name, problem in {"cantilever": bar, "cantilever, useless": UselessCantilever()}.items():
         yield Case(name, problem, bar, simulator, target)
+    channel = Tidal()
+    most = channel.optimum("maximize")
+    assert most is not None
+    yield Case("tidal", channel, channel, Exact(), 0.97 * most.value, maximize=True)
 
 
 def until_good(case: Case, algorithm: Algorithm, seed: int, limit: int) -> dict[str, float | int | None]:
     """Runs until the target is met (None beyond the limit), the best by then, and seconds a proposal from a model."""
     space, emulators = case.truth.space, emulators_of(case.emulated, case.truth.space)
     X, y, seconds = np.empty((0, space.dimension)), np.empty(0), []
-    while len(y) < limit and not (len(y) and y.min() <= case.target):
+    while len(y) < limit and not case.good(y):
         rng = np.random.default_rng([seed, len(y)])
         if len(y) < START:
-            x = algorithm.begin(space, len(y), 1, np.random.default_rng([seed, 0]), X, emulators)
+            start = np.random.default_rng([seed, 0])
+            x = algorithm.begin(space, len(y), 1, start, X, emulators, maximize=case.maximize)
         else:
             began, data = time.perf_counter(), case.data(X, y)
             posterior = algorithm.fit(data, rng)
             x = algorithm.propose(posterior, data, np.empty((0, space.dimension)), space, 1, rng).X
             seconds.append(time.perf_counter() - began)
         X, y = np.vstack([X, x]), np.append(y, case.read(space.decode(x)[0]))
-    good = bool(y.min() <= case.target)
     mean = float(np.mean(seconds)) if seconds else None
-    return {"runs": len(y) if good else None, "best": float(y.min()), "seconds": mean}
+    return {"runs": len(y) if case.good(y) else None, "best": case.best(y), "seconds": mean}
 
 
 def foreseen(case: Case, surrogate: Surrogate, n: int, seed: int) -> tuple[float, float]:
@@ -169,8 +189,8 @@ def foreseen(case: Case, surrogate: Surrogate, n: int, seed: int) -> tuple[float
 def measured(case: Case, seeds: int, limit: int, told: Callable[[str], None]) -> dict[str, object]:
     """All figures of one case."""
     useless = "useless" in case.name
-    methods = ["emulated"] if useless else ["emulated", "sobol start"]
-    methods += ["gp_ei"] if case.name in ("chips", "cantilever") else []
+    methods = ["emulated"] if useless or case.name == "tidal" else ["emulated", "sobol start"]
+    methods += ["gp_ei"] if case.name in ("chips", "cantilever", "tidal") else []
     found: dict[str, object] = {"case": case.name}
     for method in methods:
         runs = [until_good(case, METHODS[method], seed, limit) for seed in range(seeds)]
@@ -190,12 +210,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--limit", type=int, default=40)
+    parser.add_argument("--case", action="append", help="measure this case alone")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = [measured(case, options.seeds, options.limit, lambda text: print(text, flush=True)) for case in cases()]
+    asked = [case for case in cases() if options.case is None or case.name in options.case]
+    found = [measured(case, options.seeds, options.limit, lambda text: print(text, flush=True)) for case in asked]
     if options.json:
-        options.json.write_text(json.dumps({"seeds": options.seeds, "limit": options.limit, "cases": found}))
+        stored = json.loads(options.json.read_text())["cases"] if options.case and options.json.exists() else []
+        new = {row["case"] for row in found}
+        rows = [row for row in stored if row["case"] not in new] + found
+        options.json.write_text(json.dumps({"seeds": options.seeds, "limit": options.limit, "cases": rows}))
 
 
 if __name__ == "__main__":

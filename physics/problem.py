@@ -4,6 +4,7 @@ A file in ``physics/problems`` or ``physics/simulators``, or in a directory that
 holds one public frozen dataclass deriving from one of these is a new kind, named after the file.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Sense = Literal["maximize", "minimize"]
+
+# Values of a field that are computed together for many designs.
+_VALUES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -170,8 +174,17 @@ class Problem(ABC):
         from fieldcraft.physics.parametric.transfer import carried, finer
 
         read = finer(cells)
-        fields = {name: carried(values, read) for name, values in solved(stated, designs, cells).items()}
-        return self.functional(fields, Grid(stated.domain, read).centres, designs)
+        centres = Grid(stated.domain, read).centres
+        n, at_once = max(map(np.size, designs.values()), default=1), max(1, _VALUES // math.prod(read))
+        found = []
+        for first in range(0, n, at_once):
+            some = slice(first, first + at_once)
+            part = {name: np.broadcast_to(value, (n, 1))[some] for name, value in designs.items()}
+            fields = {
+                name: carried(values, read, stated.repeats) for name, values in solved(stated, part, cells).items()
+            }
+            found.append(self.functional(fields, centres, part))
+        return None if found[0] is None else np.vstack([each for each in found if each is not None])
 
     @property
     def emulator(self) -> Literal["own", "equation"] | None:

@@ -1,16 +1,23 @@
-"""Linear equations on a grid, by second-order central differences (LeVeque, 2007, chapters 2 and 3).
+"""Linear equations on a grid, by second-order central differences (LeVeque, 2007, chapters 2, 3 and 9).
 
 The values at the centres of the cells are unknown, and so are those in one ring of ghost cells beyond the boundary.
 Each cell gives one row for each equation, and each cell at a side one row for each condition there: with the ghost u_g
 beyond the cell u_1 at the distance h, a (u_g + u_1) / 2 + b (u_g - u_1) / h = g. The rows of all fields are solved
-together, so that one end of a field may have two conditions and the other none.
+together, so that one end of a field may have two conditions and the other none. Along a periodic axis the cells of one
+end are the neighbours of those of the other.
 
-Coefficients and right-hand sides are means over each cell, by two Gauss points along each axis. A source that is not
-much wider than a cell then enters whole, wherever it lies: on 12 x 8 cells the error of the largest temperature of
-chips, whose sources are 0.6 cells wide, varies by 0.51 K instead of 0.80 K from design to design.
+Time goes by the implicit midpoint rule, of second order and stable for any step: half a step of backward Euler to the
+middle of a step, where the solution is kept, and as far again in a straight line. For constant coefficients that is
+Crank and Nicolson's rule. It has a quarter of the error of BDF2 for as many solves, and all its steps are alike. It
+damps little what changes far faster than a step: initial values that do not fit the conditions leave ripples of some
+hundredths of the jump, which BDF2 would not.
+
+Coefficients and right-hand sides are means over each cell, and over each step, by two Gauss points along each axis. A
+source that is not much wider than a cell then enters whole, wherever it lies: on 12 x 8 cells the error of the largest
+temperature of chips, whose sources are 0.6 cells wide, varies by 0.51 K instead of 0.80 K from design to design.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -36,6 +43,8 @@ _DENSE = 200
 _BLOCK = 4_000_000
 # Distance of a cell's Gauss points from its centre, in cells.
 _GAUSS = 0.5 / np.sqrt(3)
+# Unknowns up to which the matrices of all steps of time are kept factored, and the number that are kept.
+_SMALL, _STEPS = 1000, 256
 # A pivot below this share of the largest is rounding.
 _ROUNDING = 1e-15
 
@@ -63,14 +72,16 @@ class _Pattern:
         alone = np.ones((len(coefficients), 1))
         return np.hstack([coefficients, alone])[:, self.cells] * self.weights
 
-    def solve(self, values: Array, right: Array) -> Array:
-        """Solutions (n, size) for entries (n or 1, entries) and right-hand sides (n or 1, size).
+    def solve(self, coefficients: Array, right: Array) -> Array:
+        """Solutions (n, size) for coefficients (n or 1, terms * N) and right-hand sides (n or 1, size).
 
         Raises:
             ValueError: a matrix is singular.
         """
-        if len(values) == 1:
-            return np.asarray(_factors(self, values.tobytes()).solve(right.T.copy()).T)
+        if len(coefficients) == 1:
+            factors = _few_factors if self.size > _SMALL else _many_factors
+            return np.asarray(factors(self, coefficients.tobytes()).solve(right.T.copy()).T)
+        values = self.values(coefficients)
         right = np.broadcast_to(right, (len(values), self.size))
         if self.size > _DENSE:
             return np.array([self.factored(each).solve(b) for each, b in zip(values, right, strict=True)])
@@ -127,48 +138,102 @@ class _Term:
 
 @dataclass(frozen=True)
 class Discretisation:
-    """Central differences of linear equations for some fields on a grid.
+    """Central differences of linear equations for some fields on a grid in space.
 
     Args:
         grid: The grid of N cells.
         fields: Number of fields.
         conditions: Conditions with the number of their field.
+        periodic: Names of the axes along which the fields repeat.
     """
 
     grid: Grid
     fields: int
     conditions: tuple[tuple[int, Condition], ...]
+    periodic: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, stated: ParametricEquation, cells: tuple[int, ...]) -> "Discretisation":
-        """Discretisation of a statement on so many cells along each axis."""
+        """Discretisation of a statement on so many cells along each axis, of which those of time do not count."""
         numbers = {field.name: number for number, field in enumerate(stated.fields)}
-        conditions = tuple((numbers[condition.field], condition) for condition in stated.conditions)
-        return _discretisation(Grid(stated.domain, cells), len(stated.fields), conditions)
+        sides = (condition for condition in stated.conditions if condition.axis != stated.time)
+        conditions = tuple((numbers[condition.field], condition) for condition in sides)
+        grid = Grid(stated.space, cells[: len(stated.space.axes)])
+        return _discretisation(grid, len(stated.fields), conditions, stated.periodic)
 
     def solve(self, equation: LinearEquation | LinearSystem) -> Array:
         """Values of the fields at the cells' centres, shape (n, fields, N); n is 1 if all designs have the same.
 
         Raises:
-            ValueError: mixed derivatives, another number of equations than of fields, a coefficient that is not finite,
-                or equations without a unique solution.
+            ValueError: mixed derivatives, another number of equations than of fields or of coordinates, a coefficient
+                that is not finite, or equations without a unique solution.
         """
+        terms, right = self._assembled(equation, None)
+        pattern = self._pattern(tuple(term for term, _ in terms))
+        return self._cells_of(pattern.solve(_together(terms, 0), right[:, 0]))
+
+    def evolve(self, equation: LinearEquation | LinearSystem, begin: Array, times: Array) -> Array:
+        """Values of the fields at equally spaced times, shape (n, fields, N, steps); n as for ``solve``.
+
+        Args:
+            equation: The equation, of coefficients at points in space and time.
+            begin: Values (1, fields, N) half a step before the first time.
+            times: The middles of the steps, shape (steps,), at least two.
+
+        Raises:
+            ValueError: as for ``solve``, or a second derivative by time.
+        """
+        half, last = (times[1] - times[0]) / 2, len(self.grid.cells)
+        terms, right = self._assembled(equation, times)
+        if any(term.axis == last and term.order > 1 for term, _ in terms):
+            raise ValueError(
+                "An equation has a second derivative by time: state it as a system of two equations of first order, "
+                "with the rate of change as a second field."
+            )
+        # (u - before) / half for each du/dt
+        rates = [(term, at / half) for term, at in terms if term.axis == last]
+        terms = [term for term in terms if term[0].axis != last]
+        terms += [(_Term(term.equation, term.field, 0, 0), rate) for term, rate in rates]
+        pattern = self._pattern(tuple(term for term, _ in terms))
+        n = max(len(right), *(len(at) for _, at in terms))
+        now = np.broadcast_to(begin, (n, *begin.shape[1:]))
+        middles = np.empty((len(times), *now.shape))
+        for step, middle in enumerate(middles):
+            given = np.broadcast_to(right[:, step], (n, right.shape[2])).copy()
+            for term, rate in rates:
+                rows = slice(term.equation * self.cells, (term.equation + 1) * self.cells)
+                given[:, rows] += _at_step(rate, step) * now[:, term.field]
+            middle[:] = self._cells_of(pattern.solve(_together(terms, step), given))
+            now = 2 * middle - now
+        return np.moveaxis(middles, 0, -1)
+
+    def _assembled(
+        self, equation: LinearEquation | LinearSystem, times: Array | None
+    ) -> tuple[list[tuple[_Term, Array]], Array]:
+        """Coefficients (n or 1, steps or 1, N) of the terms, and right-hand sides (n or 1, steps, unknowns)."""
         blocks = equation.blocks if isinstance(equation, LinearSystem) else ((equation,),)
         if len(blocks) != self.fields or len(blocks[0]) != self.fields:
             raise ValueError(
                 f"There are {len(blocks)} equations of {len(blocks[0])} fields, and {self.fields} fields are stated: "
                 "give one equation for each field."
             )
+        axes = [*self.grid.domain.names, *([] if times is None else ["time"])]
+        for block in (block for line in blocks for block in line if block is not None):
+            if len(block.first) != len(axes):
+                raise ValueError(
+                    f"An equation has coefficients of {len(block.first)} first derivatives over a domain of "
+                    f"{len(axes)} axes: give one for each of {', '.join(axes)}."
+                )
         terms = [
-            (_Term(e, f, axis, order), self._at(coefficient))
+            (_Term(e, f, axis, order), self._at(coefficient, times))
             for e, line in enumerate(blocks)
             for f, block in enumerate(line)
             for coefficient, axis, order in (() if block is None else _terms(block))
         ]
-        n = max(len(at) for _, at in terms)
-        coefficients = np.hstack([np.broadcast_to(at, (n, self.cells)) for _, at in terms])
-        pattern = self._pattern(tuple(term for term, _ in terms))
-        solutions = pattern.solve(pattern.values(coefficients), self._right(equation))
+        return terms, self._right(equation, times)
+
+    def _cells_of(self, solutions: Array) -> Array:
+        """Values at the cells (n, fields, N) among those of all unknowns (n, size)."""
         return solutions.reshape(len(solutions), self.fields, -1)[:, :, : self.cells]
 
     @cached_property
@@ -180,12 +245,17 @@ class Discretisation:
     def _padded(self) -> Indices:
         """Numbers of the unknowns of one field, ghosts after cells, on the grid with its ring; corners have none."""
         shape = tuple(n + 2 for n in self.grid.cells)
+        repeats = [name in self.periodic for name in self.grid.domain.names]
         edges = np.zeros(shape, dtype=int)
-        for axis in range(len(shape)):
-            np.moveaxis(edges, axis, 0)[[0, -1]] += 1
+        for axis, around in enumerate(repeats):
+            np.moveaxis(edges, axis, 0)[[0, -1]] += 2 if around else 1  # what repeats has no ghosts
         padded = np.full(shape, -1)
         padded[edges == 0] = np.arange(self.cells)
         padded[edges == 1] = self.cells + np.arange(np.count_nonzero(edges == 1))
+        for axis, around in enumerate(repeats):
+            if around:
+                layers = np.moveaxis(padded, axis, 0)
+                layers[[0, -1]] = layers[[-2, 1]]
         return padded
 
     @cached_property
@@ -243,35 +313,35 @@ class Discretisation:
         inner[axis] = at
         return self._padded[tuple(inner)].ravel()
 
-    def _right(self, equation: LinearEquation | LinearSystem) -> Array:
-        """Right-hand sides, shape (n, unknowns of all fields), n = 1 if they are the same for all designs."""
-        points = self._gauss
-        sources = equation.sources(points) if isinstance(equation, LinearSystem) else (equation.source(points),)
-        given = [self._means(source) for source in sources]
+    def _right(self, equation: LinearEquation | LinearSystem, times: Array | None) -> Array:
+        """Right-hand sides, shape (n, steps, unknowns of all fields), n = 1 if they are the same for all designs."""
+        steps = 1 if times is None else len(times)
+        many = equation.sources if isinstance(equation, LinearSystem) else lambda points: (equation.source(points),)
+        given = self._means(many, times)
         n = max(len(each) for each in given)
-        beyond = np.broadcast_to(self._beyond, (n, len(self._beyond)))
-        return np.hstack([*(np.broadcast_to(each, (n, self.cells)) for each in given), beyond])
+        rows = [np.broadcast_to(each, (n, steps * self.cells)).reshape(n, steps, -1) for each in given]
+        for _, condition in self.conditions:
+            beyond = _given(_when(self.grid.side(condition.axis, condition.end), times), condition)
+            rows.append(np.broadcast_to(beyond.reshape(steps, -1), (n, steps, len(beyond) // steps)))
+        return np.concatenate(rows, axis=2)
 
-    @cached_property
-    def _beyond(self) -> Array:
-        """Right-hand sides of the conditions, face by face."""
-        return np.concatenate([_given(self.grid, condition) for _, condition in self.conditions])
+    def _at(self, coefficient: Coefficient, times: Array | None) -> Array:
+        """Means of a coefficient, shape (n or 1, steps or 1, N): 1 where it is the same for all."""
+        if not callable(coefficient):
+            return np.full((1, 1, self.cells), coefficient)
+        (found,) = self._means(lambda points: (coefficient(points),), times)
+        return found.reshape(len(found), -1, self.cells)
 
-    def _at(self, coefficient: Coefficient) -> Array:
-        """Means of a coefficient over the cells, shape (n, N), n = 1 if it is the same for all designs."""
-        return self._means(coefficient(self._gauss)) if callable(coefficient) else np.full((1, self.cells), coefficient)
-
-    @cached_property
-    def _gauss(self) -> Array:
-        """Two Gauss points along each axis of each cell, shape (2^d N, d), the cells one after the other in each."""
-        moves = np.array(list(product((-_GAUSS, _GAUSS), repeat=len(self.grid.cells)))) * self.grid.spacing
-        return np.asarray((self.grid.points + moves[:, None]).reshape(-1, len(self.grid.cells)))
-
-    def _means(self, values: Any) -> Array:
-        """Means (n, N) over the cells of values (n, 2^d N) or (2^d N,) at their Gauss points, or of one number."""
-        found = np.atleast_2d(values)
-        whole = _finite(np.broadcast_to(found, (len(found), len(self._gauss))))
-        return np.asarray(whole.reshape(len(found), -1, self.cells).mean(axis=1))
+    def _means(self, functions: Callable[[Array], Sequence[Any]], times: Array | None) -> list[Array]:
+        """Means over the cells, and over the steps about these times, of functions of the points; (n or 1, steps N)."""
+        points = _when(self.grid.points, times)
+        sizes = [*self.grid.spacing, *([] if times is None else [times[1] - times[0]])]
+        moves = np.array(list(product((-_GAUSS, _GAUSS), repeat=len(sizes)))) * sizes
+        found = [
+            [_finite(np.broadcast_to(at := np.atleast_2d(each), (len(at), len(points)))) for each in functions(place)]
+            for place in (points + move for move in moves)
+        ]
+        return [sum(parts) / len(moves) for parts in zip(*found, strict=True)]
 
 
 def solved(stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...]) -> dict[str, Array]:
@@ -286,14 +356,40 @@ def solved(stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...])
         ValueError: see ``Discretisation.solve``.
     """
     n = max((len(np.atleast_2d(value)) for value in designs.values()), default=1)
-    found = Discretisation.of(stated, cells).solve(stated.equation(designs))
+    equation, on = stated.equation(designs), Discretisation.of(stated, cells)
+    if stated.time is None:
+        found = on.solve(equation)
+    else:
+        points = _when(on.grid.points, stated.domain.bounds[:1, -1])
+        values = {each.field: _given(points, each) / each.value for each in stated.beginning}
+        begin = np.array([[values[field.name] for field in stated.fields]])
+        found = on.evolve(equation, begin, Grid(stated.domain, cells).centres[stated.time])
     whole = np.broadcast_to(found, (n, *found.shape[1:]))
     return {field.name: whole[:, i].reshape(n, *cells) for i, field in enumerate(stated.fields)}
 
 
-def _given(grid: Grid, condition: Condition) -> Array:
-    """Right-hand side of a condition at the faces of its side, shape (faces,)."""
-    points, right = grid.side(condition.axis, condition.end), condition.right
+def _when(points: Array, times: Array | None) -> Array:
+    """Points (p, d) in steady state, or all of them at each of some times, (times * p, d + 1), time after time."""
+    if times is None:
+        return points
+    return np.column_stack([np.tile(points, (len(times), 1)), np.repeat(times, len(points))])
+
+
+def _at_step(values: Array, step: int) -> Array:
+    """Values (n, N) of one step among (n, steps or 1, N)."""
+    return values[:, step if values.shape[1] > 1 else 0]
+
+
+def _together(terms: list[tuple[_Term, Array]], step: int) -> Array:
+    """Coefficients of all terms at one step, side by side, shape (n, terms * N)."""
+    n = max(len(at) for _, at in terms)
+    some = [_at_step(at, step) for _, at in terms]
+    return np.hstack([np.broadcast_to(each, (n, each.shape[1])) for each in some])
+
+
+def _given(points: Array, condition: Condition) -> Array:
+    """Right-hand side of a condition at points (p, d), shape (p,)."""
+    right = condition.right
     return _finite(np.broadcast_to(right(points) if callable(right) else right, len(points)))
 
 
@@ -331,13 +427,17 @@ def _finite(values: Any) -> Array:
     return found
 
 
-@lru_cache(maxsize=8)
-def _factors(pattern: _Pattern, values: bytes) -> "SuperLU":
+def _factors(pattern: _Pattern, coefficients: bytes) -> "SuperLU":
     """Factors of a matrix that many right-hand sides have in common."""
-    return pattern.factored(np.frombuffer(values))
+    return pattern.factored(pattern.values(np.frombuffer(coefficients)[None])[0])
+
+
+_few_factors, _many_factors = lru_cache(maxsize=8)(_factors), lru_cache(maxsize=_STEPS)(_factors)
 
 
 @lru_cache(maxsize=16)
-def _discretisation(grid: Grid, fields: int, conditions: tuple[tuple[int, Condition], ...]) -> Discretisation:
+def _discretisation(
+    grid: Grid, fields: int, conditions: tuple[tuple[int, Condition], ...], periodic: tuple[str, ...]
+) -> Discretisation:
     """A discretisation whose stencils a process computes once."""
-    return Discretisation(grid, fields, conditions)
+    return Discretisation(grid, fields, conditions, periodic)

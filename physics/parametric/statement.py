@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -69,21 +70,25 @@ def no_flux(field: str, domain: Domain) -> tuple[Condition, ...]:
 
 @dataclass(frozen=True)
 class ParametricEquation:
-    """Linear equations, in steady state, of the fields of a design.
+    """Linear equations of the fields of a design, in steady state or in time.
 
     Args:
-        domain: The box over which the fields live.
+        domain: The box over which the fields live, time with it.
         fields: The fields, in the order in which a ``LinearSystem`` has them.
         equation: Function from a design to its equation. It is asked for one design, of numbers, and for n designs at
             once, of (n, 1); a coefficient or right-hand side then gives (n, p) at p points. What depends on the design
             is a function of the points; a number is the same for all designs.
-        conditions: Conditions on the boundary. Along each axis there are two for each field, on one side or on both.
+        conditions: Conditions on the boundary. Along each axis of space that is not periodic there are two for each
+            field, on one side or on both; at the beginning of time there is one for each, its value.
         cells: Cells of a coarse grid along each axis, on which a solution is cheap and its outputs still tell good
-            designs from bad ones.
+            designs from bad ones. Those of time are its steps.
+        periodic: Axes along which the fields repeat: what leaves at one end enters at the other.
+        time: Name of the last axis if that is time; None in steady state. The equation then holds at points of space
+            and time, where du/dt is the first derivative by this axis, and all its coefficients may vary in time.
 
     Raises:
-        ValueError: a name that occurs twice or is unknown, a wrong number of conditions along an axis, or a domain
-            with a mask.
+        ValueError: a name that occurs twice or is unknown, a wrong number of conditions along an axis, a domain with a
+            mask, time that is not the last of several axes, or a condition there that is not a value at its beginning.
     """
 
     domain: Domain
@@ -91,6 +96,8 @@ class ParametricEquation:
     equation: Callable[[Numbers], LinearEquation | LinearSystem]
     conditions: tuple[Condition, ...]
     cells: tuple[int, ...]
+    periodic: tuple[str, ...] = ()
+    time: str | None = None
 
     def __post_init__(self) -> None:
         if self.domain.mask is not None:
@@ -104,10 +111,47 @@ class ParametricEquation:
                     f"A condition names the field {condition.field!r} and the axis {condition.axis!r}: the fields are "
                     f"{', '.join(names)} and the axes {', '.join(self.domain.names)}."
                 )
+        for axis in self.periodic:
+            if axis not in self.space.names:
+                raise ValueError(
+                    f"The fields repeat along {axis!r}, which is no axis of space: those are "
+                    f"{', '.join(self.space.names)}."
+                )
         given = Counter(condition.axis for condition in self.conditions)
-        for axis in self.domain.names:
-            if given[axis] != 2 * len(names):
+        for axis in self.space.names:
+            due = 0 if axis in self.periodic else 2 * len(names)
+            if given[axis] != due:
+                remedy = f"give {due}, two for each field" if due else "fields that repeat along it have none"
                 raise ValueError(
                     f"Across the axis {axis!r} there are {given[axis]} conditions for the fields {', '.join(names)}: "
-                    f"give {2 * len(names)}, two for each field."
+                    f"{remedy}."
                 )
+        begin = sorted(each.field for each in self.beginning if each.end == "low" and each.slope == 0)
+        if self.time is not None and (begin != sorted(names) or given[self.time] != len(names)):
+            raise ValueError(
+                f"At the beginning of {self.time!r} there are values of {', '.join(begin) or 'no field'} in "
+                f"{given[self.time]} conditions: give one for each of the fields {', '.join(names)}, at the low end."
+            )
+
+    @cached_property
+    def space(self) -> Domain:
+        """The domain without time."""
+        if self.time is None:
+            return self.domain
+        *axes, last = self.domain.axes
+        if last.name != self.time or not axes:
+            raise ValueError(
+                f"Time is {self.time!r} among the axes {', '.join(self.domain.names)}: it must be the last, after at "
+                "least one axis of space."
+            )
+        return Domain(tuple(axes))
+
+    @property
+    def repeats(self) -> tuple[bool, ...]:
+        """Flags of the domain's axes: True for one along which the fields repeat."""
+        return tuple(axis in self.periodic for axis in self.domain.names)
+
+    @property
+    def beginning(self) -> tuple[Condition, ...]:
+        """Conditions at the beginning of time; none in steady state."""
+        return tuple(condition for condition in self.conditions if condition.axis == self.time)

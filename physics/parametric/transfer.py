@@ -7,43 +7,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-# Cells at most of a grid on which fields of many designs are read or kept.
-_MOST = 10_000
+# Cells at most of a grid on which fields are read, and of one on which many fields are kept.
+_READ, _KEPT = 40_000, 10_000
 
 
-def carried(values: Array, cells: tuple[int, ...]) -> Array:
+def carried(values: Array, cells: tuple[int, ...], repeats: tuple[bool, ...]) -> Array:
     """Fields (n, *given cells) on so many cells along each axis, shape (n, *cells).
 
     Along an axis of more cells than were given they are interpolated by cubic splines (of lower degree through fewer
-    than four cells), whose last pieces go on beyond the outermost centres. Along one of fewer they are means over each
-    cell, by the lengths that overlap.
+    than four cells). Beyond the outermost centres these begin again where the field ``repeats``, one for each axis, and
+    else their last pieces go on. Along an axis of fewer cells they are means over each, by the lengths that overlap.
     """
-    for axis, (given, asked) in enumerate(zip(values.shape[1:], cells, strict=True), start=1):
+    for axis, (given, asked, around) in enumerate(zip(values.shape[1:], cells, repeats, strict=True), start=1):
         if given != asked:
-            matrix = (_splines if given < asked else _overlaps)(given, asked)
+            matrix = _splines(given, asked, around) if given < asked else _overlaps(given, asked)
             values = np.moveaxis(np.tensordot(values, matrix, (axis, 1)), -1, axis)
     return values
 
 
 def finer(cells: tuple[int, ...]) -> tuple[int, ...]:
     """Cells along each axis on which the fields of a coarse grid are read: four for each, unless they are too many."""
-    factor = int((_MOST / math.prod(cells)) ** (1 / len(cells)))
+    factor = int((_READ / math.prod(cells)) ** (1 / len(cells)))
     return tuple(max(1, min(4, factor)) * n for n in cells)
 
 
 def fewer(cells: tuple[int, ...]) -> tuple[int, ...]:
     """Cells along each axis on which many fields are kept: as many as there are, unless they are too many."""
-    share = min(1.0, (_MOST / math.prod(cells)) ** (1 / len(cells)))
+    share = min(1.0, (_KEPT / math.prod(cells)) ** (1 / len(cells)))
     return tuple(max(2, int(share * n)) for n in cells)
 
 
 @lru_cache(maxsize=64)
-def _splines(given: int, asked: int) -> Array:
+def _splines(given: int, asked: int, around: bool) -> Array:
     """Interpolating splines through values at the centres of the given cells, shape (asked, given)."""
     from scipy.interpolate import make_interp_spline
 
-    spline = make_interp_spline(_centres(given), np.eye(given), k=min(3, given - 1))
-    return np.asarray(spline(_centres(asked)))
+    known, wanted, values = _centres(given), _centres(asked), np.eye(given)
+    if not around:
+        return np.asarray(make_interp_spline(known, values, k=min(3, given - 1))(wanted))
+    spline = make_interp_spline(np.append(known, 1 + known[0]), np.vstack([values, values[:1]]), bc_type="periodic")
+    return np.asarray(spline(np.where(wanted < known[0], wanted + 1, wanted)))
 
 
 @lru_cache(maxsize=64)

@@ -1,5 +1,6 @@
 """The fields of a design from the equation that its problem states, by finite differences."""
 
+import math
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -13,6 +14,9 @@ from fieldcraft.physics.space import Design
 
 if TYPE_CHECKING:
     import xarray as xr
+
+# Cells of a grid in space and time.
+_MOST = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class StatedEquation(Simulator):
         """The stated fields at the centres of the cells.
 
         Raises:
-            ValueError: the problem states no equation of its fields.
+            ValueError: the problem states no equation of its fields, or the grid has more than 20 million cells, those
+                of time with them.
         """
         import xarray as xr
 
@@ -51,6 +56,12 @@ class StatedEquation(Simulator):
             )
         first, *_ = stated.cells
         shape = tuple(max(2, round(self.cells * n / first)) for n in stated.cells)
+        if math.prod(shape) > _MOST:
+            enough = int(self.cells * (_MOST / math.prod(shape)) ** (1 / len(shape)))
+            raise ValueError(
+                f"The simulator stated_equation cannot run {type(problem).__name__} on {' x '.join(map(str, shape))} "
+                f"cells, {math.prod(shape):,} in all: give it `cells` of at most {enough}."
+            )
         fields = solved(stated, design, shape)
         centres = Grid(stated.domain, shape).centres
         return xr.Dataset(

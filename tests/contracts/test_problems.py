@@ -195,9 +195,14 @@ def test_what_is_emulated_comes_nearer_to_the_truth_with_the_mesh(problem):
     if problem.parametric is None:
         return
     _, together = stated(problem, n=20)
-    truth = problem.exact(np.hstack(list(together.values())))
+    points = np.hstack(list(together.values()))
+    truth = np.column_stack([problem.exact(points), problem.exact_constraints(points)])
     coarse, fine = (
-        np.abs(problem.on_grid(together, tuple(factor * n for n in problem.parametric.cells))[:, 0] - truth)
-        for factor in (1, 4)
+        np.median(
+            np.abs(problem.on_grid(together, tuple(factor * n for n in problem.parametric.cells)) - truth), axis=0
+        )
+        for factor in (1, 3)
     )
-    assert np.median(fine) < 0.2 * np.median(coarse) < 0.02 * np.std(truth)
+    meshed = ~np.all(truth == problem.emulate(together), axis=0)  # an output may be a variable of the design
+    assert meshed.any()
+    assert np.all((fine < 0.2 * coarse)[meshed]) and np.all((0.2 * coarse < 0.02 * np.std(truth, axis=0))[meshed])

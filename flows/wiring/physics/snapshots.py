@@ -50,7 +50,9 @@ class _OnGrid:
 
         with explained(self.problem, "solve its equation"):
             found = solved(self.stated, self._designs(X), self.stated.cells)
-        return np.stack([carried(found[name], self.cells).reshape(len(X), -1) for name in self.names], axis=1)
+        return np.stack(
+            [carried(found[name], self.cells, self.stated.repeats).reshape(len(X), -1) for name in self.names], axis=1
+        )
 
     def read(self, fields: np.ndarray, X: np.ndarray) -> np.ndarray:
         """All outputs of fields (k, fields, cells) of encoded designs X (k, d), shape (k, outputs)."""
@@ -122,4 +124,6 @@ def _stored(
         found, _ = stated_fields(stated, dataset)
     except ValueError:
         return {}
-    return {name: carried(values, cells or fewer(values.shape[1:]))[0] for name, values in found.items()}
+    return {
+        name: carried(values, cells or fewer(values.shape[1:]), stated.repeats)[0] for name, values in found.items()
+    }
