@@ -7,16 +7,18 @@ equation on 24 x 16 cells, with the exchange h 30% low, the conductivity k 20% l
 unrelated function. Cantilever: within 1% of the best compliance on 400 cells; the emulator has ten cells, or is an
 unrelated function. Tidal channel: within 3% of the best load, by the closed form, since py-pde takes seconds; the
 emulator has 24 x 6 cells and 96 steps of time. Beside the named algorithm ``emulated``: its surrogate after five Sobol
-designs (``sobol start``), and exact_gp after five Sobol designs without the emulator (``gp_ei``). Then, for 300 designs
-that were not run, the error of the predictions from 6, 12 and 30 random results and the share of two-sigma intervals
-that hold. With ``--case``, once or more often, only those cases are measured, and take the place of their rows in the
-file.
+designs (``sobol start``); emulated_gp, which learns from the outputs and not from the fields, after five Sobol designs
+(``outputs alone``); and exact_gp after five Sobol designs without the emulator (``gp_ei``). Where the emulator is no
+equation, or the runs leave no field, ``emulated`` learns from the outputs too. Then, for 300 designs that were not run,
+the error of the predictions from 6, 12 and 30 random results and the share of two-sigma intervals that hold. With
+``--case``, once or more often, only those cases are measured, and take the place of their rows in the file.
 """
 
 import argparse
+import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,17 +26,20 @@ import numpy as np
 import torch
 
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
+from fieldcraft.flows.wiring.physics.snapshots import StatedFields
 from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.proposers.emulated import Emulated
 from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import Surrogate, no_report
+from fieldcraft.models.surrogates.emulated_field import EmulatedField
 from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
-from fieldcraft.physics.problem import Problem, Simulator
+from fieldcraft.physics.problem import Problem, Simulator, stated_fields
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
 from fieldcraft.physics.problems.chips import Chips
 from fieldcraft.physics.problems.tidal import Tidal
@@ -44,8 +49,9 @@ from fieldcraft.physics.simulators.stated_equation import StatedEquation
 
 START, UNSEEN = 5, 300
 METHODS: Mapping[str, Algorithm] = {
-    "emulated": Algorithm(Emulated(), START, EmulatedGP(), LogEI(), Multistart()),
-    "sobol start": Algorithm(Sobol(), START, EmulatedGP(), LogEI(), Multistart()),
+    "emulated": Algorithm(Emulated(), START, EmulatedField(), LogEI(), Multistart()),
+    "sobol start": Algorithm(Sobol(), START, EmulatedField(), LogEI(), Multistart()),
+    "outputs alone": Algorithm(Sobol(), START, EmulatedGP(), LogEI(), Multistart()),
     "gp_ei": Algorithm(Sobol(), START, ExactGP(), LogEI(), Multistart()),
 }
 
@@ -97,6 +103,14 @@ class UselessCantilever(CantileverProfile):
         return unrelated(designs)
 
 
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A simulation: the objective, and the stated fields by name, each on its cells; none if it left none."""
+
+    objective: float
+    fields: Mapping[str, Array]
+
+
 @dataclass(frozen=True)
 class Case:
     """A problem with an emulator, and what is good enough."""
@@ -108,18 +122,39 @@ class Case:
     target: float
     maximize: bool = False
 
-    def read(self, design: Mapping[str, float]) -> float:
-        """The objective of a run."""
-        fields = self.simulator.run(self.truth, design, np.random.default_rng(0))
-        return self.truth.evaluate(design, fields)[self.truth.outputs[0].name]
+    def run(self, design: Mapping[str, float]) -> "Run":
+        """The objective of a run and its fields."""
+        dataset = self.simulator.run(self.truth, design, np.random.default_rng(0))
+        objective = self.truth.evaluate(design, dataset)[self.truth.outputs[0].name]
+        stated = self.emulated.parametric
+        if stated is None or self.emulated.emulator != "equation" or stated.fields[0].name not in dataset:
+            return Run(objective, {})
+        fields, _ = stated_fields(stated, dataset)
+        return Run(objective, {name: values[0] for name, values in fields.items()})
 
-    def data(self, X: Array, y: Array) -> Observations:
+    def data(self, X: Array, runs: Sequence["Run"]) -> Observations:
         """Results of runs without noise."""
         space = self.truth.space
-        emulators = emulators_of(self.emulated, space)
         return Observations(
-            X, y, maximize=self.maximize, exact=True, columns=space.columns, space=space, emulators=emulators
+            X,
+            [run.objective for run in runs],
+            maximize=self.maximize,
+            exact=True,
+            columns=space.columns,
+            space=space,
+            emulators=emulators_of(self.emulated, space),
+            snapshots=self._snapshots(runs),
         )
+
+    def _snapshots(self, runs: Sequence["Run"]) -> Snapshots | None:
+        first, stated = runs[0].fields, self.emulated.parametric
+        if not first or stated is None:
+            return None
+        cells = next(iter(first.values())).shape
+        grid = StatedFields(self.emulated, stated, self.truth.space, tuple(first), cells)
+        values = np.stack([[field.ravel() for field in run.fields.values()] for run in runs])
+        digests = tuple(hashlib.sha256(each.tobytes()).hexdigest() for each in values)
+        return Snapshots(values, digests, grid.predict, grid.read)
 
     def best(self, y: Array) -> float:
         """The best of results (n,); infinitely bad if there is none."""
@@ -145,7 +180,7 @@ def cases() -> Iterator[Case]:
     bar, simulator = CantileverProfile(), StatedEquation(400)
     best = bar.optimum("minimize")
     assert best is not None
-    target = 1.01 * Case("", bar, bar, simulator, 0.0).read({k: float(v) for k, v in best.design.items()})
+    target = 1.01 * Case("", bar, bar, simulator, 0.0).run({k: float(v) for k, v in best.design.items()}).objective
     for name, problem in {"cantilever": bar, "cantilever, useless": UselessCantilever()}.items():
         yield Case(name, problem, bar, simulator, target)
     channel = Tidal()
@@ -157,18 +192,19 @@ def cases() -> Iterator[Case]:
 def until_good(case: Case, algorithm: Algorithm, seed: int, limit: int) -> dict[str, float | int | None]:
     """Runs until the target is met (None beyond the limit), the best by then, and seconds a proposal from a model."""
     space, emulators = case.truth.space, emulators_of(case.emulated, case.truth.space)
-    X, y, seconds = np.empty((0, space.dimension)), np.empty(0), []
+    X, y, runs, seconds = np.empty((0, space.dimension)), np.empty(0), [], []
     while len(y) < limit and not case.good(y):
         rng = np.random.default_rng([seed, len(y)])
         if len(y) < START:
             start = np.random.default_rng([seed, 0])
             x = algorithm.begin(space, len(y), 1, start, X, emulators, maximize=case.maximize)
         else:
-            began, data = time.perf_counter(), case.data(X, y)
+            began, data = time.perf_counter(), case.data(X, runs)
             posterior = algorithm.fit(data, rng)
             x = algorithm.propose(posterior, data, np.empty((0, space.dimension)), space, 1, rng).X
             seconds.append(time.perf_counter() - began)
-        X, y = np.vstack([X, x]), np.append(y, case.read(space.decode(x)[0]))
+        runs.append(case.run(space.decode(x)[0]))
+        X, y = np.vstack([X, x]), np.append(y, runs[-1].objective)
     mean = float(np.mean(seconds)) if seconds else None
     return {"runs": len(y) if case.good(y) else None, "best": case.best(y), "seconds": mean}
 
@@ -177,8 +213,9 @@ def foreseen(case: Case, surrogate: Surrogate, n: int, seed: int) -> tuple[float
     """Root mean square error for designs that were not run, and the share within two standard deviations."""
     rng, space = np.random.default_rng(seed), case.truth.space
     X, Z = space.sample(n, rng), space.sample(UNSEEN, rng)
-    y, truth = (np.array([case.read(design) for design in space.decode(points)]) for points in (X, Z))
-    posterior = surrogate.fit(case.data(X, y), rng, None, no_report)
+    runs, unseen = ([case.run(design) for design in space.decode(points)] for points in (X, Z))
+    truth = np.array([run.objective for run in unseen])
+    posterior = surrogate.fit(case.data(X, runs), rng, None, no_report)
     with torch.no_grad():
         mean, variance = posterior.mean_var(torch.tensor(Z))
     error = np.abs(posterior.scaling.to_physical(mean.numpy()) - truth)
@@ -189,19 +226,22 @@ def foreseen(case: Case, surrogate: Surrogate, n: int, seed: int) -> tuple[float
 def measured(case: Case, seeds: int, limit: int, told: Callable[[str], None]) -> dict[str, object]:
     """All figures of one case."""
     useless = "useless" in case.name
-    methods = ["emulated"] if useless or case.name == "tidal" else ["emulated", "sobol start"]
+    methods = ["emulated"] if useless or case.name == "tidal" else ["emulated", "sobol start", "outputs alone"]
     methods += ["gp_ei"] if case.name in ("chips", "cantilever", "tidal") else []
     found: dict[str, object] = {"case": case.name}
     for method in methods:
         runs = [until_good(case, METHODS[method], seed, limit) for seed in range(seeds)]
         found[method] = runs
-        told(f"{case.name:22} {method:12} runs {', '.join(str(run['runs'] or '-') for run in runs)}")
-    for name, surrogate in {"emulated_gp": EmulatedGP(), "exact_gp": ExactGP()}.items():
+        told(f"{case.name:22} {method:14} runs {', '.join(str(run['runs'] or '-') for run in runs)}")
+    learners = {"emulated_field": EmulatedField(), "emulated_gp": EmulatedGP(), "exact_gp": ExactGP()}
+    if useless or case.name == "tidal":
+        del learners["emulated_field"]
+    for name, surrogate in learners.items():
         for n in (6, 12, 30):
             pairs = [foreseen(case, surrogate, n, seed) for seed in range(seeds)]
             errors, shares = (sorted(each) for each in zip(*pairs, strict=True))
             found[f"{name} of {n}"] = {"error": errors, "held": [share for _, share in pairs]}
-            told(f"{case.name:22} {name:12} {n} results: error {np.median(errors):.3g}, held {np.median(shares):.2f}")
+            told(f"{case.name:22} {name:14} {n} results: error {np.median(errors):.3g}, held {np.median(shares):.2f}")
     return found
 
 

@@ -27,7 +27,7 @@ _KEPT = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class _OnGrid:
+class StatedFields:
     """The stated equation and the functional of a problem, on the grid of its snapshots.
 
     Args:
@@ -100,7 +100,7 @@ def snapshots_of(campaign: "Campaign", digests: Sequence[str | None]) -> "Snapsh
     first = _stored(place, known[0], problem, None)
     if not first:
         return None
-    grid = _OnGrid(problem, stated, space, tuple(first), next(iter(first.values())).shape)
+    grid = StatedFields(problem, stated, space, tuple(first), next(iter(first.values())).shape)
     fields = [_stored(place, digest, problem, grid.cells) for digest in known]
     if any(tuple(each) != grid.names for each in fields):
         return None
