@@ -46,7 +46,7 @@ def _splines(given: int, asked: int, around: bool) -> Array:
     if not around:
         return np.asarray(make_interp_spline(known, values, k=min(3, given - 1))(wanted))
     spline = make_interp_spline(np.append(known, 1 + known[0]), np.vstack([values, values[:1]]), bc_type="periodic")
-    return np.asarray(spline(np.where(wanted < known[0], wanted + 1, wanted)))
+    return np.asarray(spline(wanted))
 
 
 @lru_cache(maxsize=64)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fieldcraft.flows.products import Seen, Trained
-from fieldcraft.flows.wiring.observations import learnt_by, saw_all, standing
-from fieldcraft.storage.records import Product, Result
+from fieldcraft.flows.wiring.observations import as_read, learnt_by, saw_all, standing
+from fieldcraft.storage.records import Product, Result, ResultSummary, TrialSummary
 
 
 def result(number: int, trial: str, verdict: str) -> Result:
@@ -44,3 +44,11 @@ def test_what_a_model_saw_is_found_again_after_corrections_retractions_and_late_
         product = Product(campaign="b", iteration=1, step="train", payload=made.payload(), reference=None, created=0.0)
         now = [r.id for r in standing(history).values() if r.verdict != "retraction"]
         assert saw_all(product, (), history) == (sorted(now) == sorted(r.id for r in then.values()))
+
+
+def test_a_model_learns_the_outputs_the_design_and_the_field_of_the_result_that_it_saw():
+    now = TrialSummary._make([None] * len(TrialSummary._fields))._replace(id="b-1", outputs={"y": 2.0}, field="b" * 64)
+    gone = now._replace(id="b-2")
+    seen = ResultSummary(1, "b-1", {"y": 1.0}, {"x": 0.5}, "accepted", "a" * 64)
+    (found,) = as_read([now, gone], {"b-1": seen, "b-2": seen._replace(id=2, trial="b-2", verdict="retraction")})
+    assert found == now._replace(outputs={"y": 1.0}, ran={"x": 0.5}, field="a" * 64)
