@@ -12,9 +12,10 @@ Crank and Nicolson's rule. It has a quarter of the error of BDF2 for as many sol
 damps little what changes far faster than a step: initial values that do not fit the conditions leave ripples of some
 hundredths of the jump, which BDF2 would not.
 
-Coefficients and right-hand sides are means over each cell, and over each step, by two Gauss points along each axis. A
-source that is not much wider than a cell then enters whole, wherever it lies: on 12 x 8 cells the error of the largest
-temperature of chips, whose sources are 0.6 cells wide, varies by 0.51 K instead of 0.80 K from design to design.
+Coefficients and right-hand sides are means over each cell, by two Gauss points along each axis of space. A source that
+is not much wider than a cell then enters whole, wherever it lies: on 12 x 8 cells the error of the largest temperature
+of chips, whose sources are 0.6 cells wide, varies by 0.51 K instead of 0.80 K from design to design. Means over steps
+of time were tried: on the tidal channel, whose release lasts four steps, they change nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -333,14 +334,12 @@ class Discretisation:
         return found.reshape(len(found), -1, self.cells)
 
     def _means(self, functions: Callable[[Array], Sequence[Any]], times: Array | None) -> list[Array]:
-        """Means over the cells, and over the steps about these times, of functions of the points; (n or 1, steps N)."""
-        points = _when(self.grid.points, times)
-        sizes = [*self.grid.spacing, *([] if times is None else [times[1] - times[0]])]
-        moves = np.array(list(product((-_GAUSS, _GAUSS), repeat=len(sizes)))) * sizes
-        found = [
-            [_finite(np.broadcast_to(at := np.atleast_2d(each), (len(at), len(points)))) for each in functions(place)]
-            for place in (points + move for move in moves)
-        ]
+        """Means over the cells at these times of functions of the points, each (n or 1, steps N)."""
+        moves = np.array(list(product((-_GAUSS, _GAUSS), repeat=len(self.grid.cells)))) * self.grid.spacing
+        found = []
+        for points in (_when(self.grid.points + move, times) for move in moves):
+            given = (np.atleast_2d(each) for each in functions(points))
+            found.append([_finite(np.broadcast_to(each, (len(each), len(points)))) for each in given])
         return [sum(parts) / len(moves) for parts in zip(*found, strict=True)]
 
 
