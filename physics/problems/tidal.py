@@ -214,8 +214,9 @@ def _source(design: Numbers, points: Values) -> Values:
     """S in g/(m^3 s) of 100 kg at points (x, y, t) in m and s."""
     x, y, t = points[:, 0], points[:, 1], points[:, 2]
     since = t - 3600 * design["time"]
-    found, on = 0.0 * since, (since > 0) & (since < _DURATION)  # most of the time nothing is released
-    shape = _around((x - design["x"])[on]) * _between_banks((y + 0.0 * since)[on], (design["y"] + 0.0 * since)[on])
+    found, on = 0.0 * since, np.nonzero((since > 0) & (since < _DURATION))  # most of the time nothing is released
+    place = {name: np.broadcast_to(design[name], since.shape)[on] for name in ("x", "y")}
+    shape = _around(x[on[-1]] - place["x"]) * _between_banks(y[on[-1]], place["y"])
     found[on] = 1e3 * _MASS / _DEPTH * _rate(since[on]) * shape
     return found
 
