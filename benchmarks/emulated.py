@@ -154,7 +154,7 @@ class Case:
         grid = StatedFields(self.emulated, stated, self.truth.space, tuple(first), cells)
         values = np.stack([[field.ravel() for field in run.fields.values()] for run in runs])
         digests = tuple(hashlib.sha256(each.tobytes()).hexdigest() for each in values)
-        return Snapshots(values, digests, grid.predict, grid.read)
+        return grid.snapshots(values, digests)
 
     def best(self, y: Array) -> float:
         """The best of results (n,); infinitely bad if there is none."""
