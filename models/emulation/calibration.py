@@ -22,7 +22,7 @@ from fieldcraft.models.snapshots import Calibration
 from fieldcraft.physics.parametric.statement import UncertainCoefficient
 
 # Trials whose fields are fitted, and solutions of their equations beside those for the Jacobian.
-_TRIALS, _SOLUTIONS = 64, 20
+_TRIALS, _SOLUTIONS = 64, 40
 # Coefficients whose normal matrix has an eigenvalue below this share of its largest are not told apart.
 _SINGULAR = 1e-10
 # A value so close to its bound, as a share of the range or of its logarithm, is at it.
@@ -36,7 +36,8 @@ class Calibrated:
     Args:
         coefficients: The coefficients as they are stated, k.
         values: Their calibrated values, in their units, shape (k,).
-        errors: Standard errors of these, shape (k,); NaN where the runs tell none.
+        errors: Standard errors of these, shape (k,); NaN at a bound, where the runs tell none, and where the search did
+            not come to its end.
     """
 
     coefficients: tuple[UncertainCoefficient, ...]
@@ -85,7 +86,8 @@ def calibrated(known: Calibration, X: Array) -> Calibrated:
     shares = np.where(found.x < _AT_BOUND, 0.0, np.where(found.x > 1 - _AT_BOUND, 1.0, found.x))
     free, each_run = (shares > 0) & (shares < 1), (len(told), -1)
     errors = np.full(len(scales), np.nan)
-    errors[free] = _errors(found.fun.reshape(each_run), found.jac.reshape(*each_run, len(scales))[:, :, free])
+    if found.success:
+        errors[free] = _errors(found.fun.reshape(each_run), found.jac.reshape(*each_run, len(scales))[:, :, free])
     slopes = np.array([scale.slope(share) for scale, share in zip(scales, shares, strict=True)])
     return Calibrated(known.coefficients, values(shares), errors * slopes)
 
