@@ -53,9 +53,9 @@ class Calibrated:
 
     @property
     def remark(self) -> str:
-        """The values in words, each with its standard error, or its bound, and the stated value."""
+        """The values in words, each with the stated value, and with its standard error or the bound that it is at."""
         rows = zip(self.coefficients, self.values, self.errors, strict=True)
-        return "; ".join(_in_words(each, float(value), float(error)) for each, value, error in rows)
+        return ", ".join(_in_words(each, float(value), float(error)) for each, value, error in rows)
 
 
 def calibrated(known: Calibration, X: Array) -> Calibrated:
@@ -131,12 +131,8 @@ def _errors(residuals: Array, jacobian: Array) -> Array:
 
 def _in_words(stated: UncertainCoefficient, value: float, error: float) -> str:
     unit = f" {stated.unit}" if stated.unit else ""
-    said = f"{stated.name} {value:.4g}{unit}"
     if value in (stated.low, stated.high):
-        end = "lower" if value == stated.low else "upper"
-        said += f", the {end} end of its range,"
-    elif np.isfinite(error):
-        said += f" (standard error {error:.2g}),"
+        doubt = f"the {'lower' if value == stated.low else 'upper'} end of its range"
     else:
-        said += " (standard error unknown),"
-    return f"{said} stated {stated.value:.4g}"
+        doubt = f"standard error {f'{error:.2g}' if np.isfinite(error) else 'unknown'}"
+    return f"{stated.name} {value:.4g}{unit} (stated {stated.value:.4g}, {doubt})"
