@@ -68,7 +68,7 @@ def calibrated(known: Calibration, X: Array) -> Calibrated:
     """
     kept = thinned(len(X), _TRIALS)
     designs, told = X[kept], known.values[kept]
-    scales = [_Scale(each) for each in known.coefficients]
+    scales = [Scale(each) for each in known.coefficients]
     sizes = told.std(axis=(0, 2), keepdims=True)
     weights = 1 / (np.where(sizes > 0, sizes, 1.0) * np.sqrt(told.size))
 
@@ -93,8 +93,12 @@ def calibrated(known: Calibration, X: Array) -> Calibrated:
 
 
 @dataclass(frozen=True)
-class _Scale:
-    """Map of [0, 1] to a coefficient's range: logarithmic if the range is positive, else linear."""
+class Scale:
+    """Map of [0, 1] to a coefficient's range: logarithmic if the range is positive, else linear.
+
+    Args:
+        of: The coefficient.
+    """
 
     of: UncertainCoefficient
 

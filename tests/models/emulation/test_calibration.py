@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fieldcraft.models.emulation.calibration import calibrated
+from fieldcraft.models.emulation import calibration
+from fieldcraft.models.emulation.calibration import Scale, calibrated
 from fieldcraft.models.observations import Emulator, Observations
 from fieldcraft.models.snapshots import Calibration, Snapshots
 from fieldcraft.models.surrogate import no_report
@@ -126,6 +127,26 @@ def test_ranges_of_many_decades_are_searched(loss, spread):
     solve = lambda values: on(COARSE, values, WIDE)  # noqa: E731
     found = calibrated(known(on(COARSE, TRUE)(X[:4]), wide, solve), X[:4])
     np.testing.assert_allclose(found.values, TRUE, rtol=1e-5)
+
+
+@pytest.mark.parametrize("positive", [True, False])
+def test_no_value_lies_beyond_its_range_by_rounding(positive):
+    rng = np.random.default_rng(0)
+    for low, width in rng.lognormal(sigma=2, size=(300, 2)) * ([1, 1] if positive else [-1, 1]):
+        scale = Scale(UncertainCoefficient("h", low, low + width, value=low + width / 2))
+        shares = (0.0, 1e-17, scale.share(low + width / 2), np.nextafter(1.0, 0.0), 1.0)
+        values = [scale.value(share) for share in shares]
+        assert values[0] == low and values[-1] == low + width and values[2] == pytest.approx(low + width / 2, rel=1e-9)
+        assert all(low <= value <= low + width for value in values)
+        assert 0 == scale.share(low) <= scale.share(np.nextafter(low + width, low)) <= scale.share(low + width) == 1
+        ahead, behind = scale.value(0.4 + 1e-6), scale.value(0.4 - 1e-6)
+        assert scale.slope(0.4) == pytest.approx((ahead - behind) / 2e-6, rel=1e-6)
+
+
+def test_a_search_that_did_not_end_tells_no_standard_error(monkeypatch):
+    monkeypatch.setattr(calibration, "_SOLUTIONS", 2)
+    found = calibrated(known(on(COARSE, TRUE)(X[:6])), X[:6])
+    assert np.isnan(found.errors).all() and (found.values != (LOSS.value, SPREAD.value)).all()
 
 
 def test_a_range_with_zero_in_it_is_searched_too():
