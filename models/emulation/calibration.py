@@ -23,6 +23,8 @@ from fieldcraft.physics.parametric.statement import UncertainCoefficient
 
 # Trials whose fields are fitted, and solutions of their equations beside those for the Jacobian.
 _TRIALS, _SOLUTIONS = 64, 40
+# A spread below this share of a field's largest value is rounding.
+_FLAT = 1e-6
 # Coefficients whose normal matrix has an eigenvalue below this share of its largest are not told apart.
 _SINGULAR = 1e-10
 # A value so close to its bound, as a share of the range or of its logarithm, is at it.
@@ -69,7 +71,8 @@ def calibrated(known: Calibration, X: Array) -> Calibrated:
     kept = thinned(len(X), _TRIALS)
     designs, told = X[kept], known.values[kept]
     scales = [Scale(each) for each in known.coefficients]
-    sizes = told.std(axis=(0, 2), keepdims=True)
+    largest = np.abs(told).max(axis=(0, 2), keepdims=True)
+    sizes = np.maximum(told.std(axis=(0, 2), keepdims=True), _FLAT * largest)
     weights = 1 / (np.where(sizes > 0, sizes, 1.0) * np.sqrt(told.size))
 
     def values(shares: Array) -> Array:

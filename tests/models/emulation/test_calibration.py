@@ -183,6 +183,19 @@ def test_each_kind_of_field_counts_in_units_of_its_own_spread():
     assert found(1.0) == pytest.approx(0.0, abs=1e-9) and found(1e6) == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.parametrize("flat", [0.0, 25.0])
+def test_a_field_that_is_flat_to_rounding_decides_nothing(flat):
+    rounding = 1e-14 * flat * np.random.default_rng(3).standard_normal((4, 1, COARSE))
+
+    def both(fields, more):
+        return np.concatenate([fields, flat + more], axis=1)
+
+    fields = both(on(COARSE, TRUE)(X[:4]), rounding)
+    solve = lambda values: lambda X: both(on(COARSE, values)(X), (1 + values[0]) * rounding[: len(X)])  # noqa: E731
+    found = calibrated(known(fields, solve=solve), X[:4])
+    np.testing.assert_allclose(found.values, TRUE, rtol=1e-6)
+
+
 def test_of_many_runs_some_are_fitted():
     asked = []
 
