@@ -6,7 +6,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.physics.parametric.statement import UncertainCoefficient
+
 Array = NDArray[np.float64]
+Predict = Callable[[Array], Array]
+"""Function from encoded designs (k, d) to fields (k, fields, cells)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Coefficients of an emulator that the fields of trials may calibrate.
+
+    Args:
+        coefficients: The k coefficients, with their ranges and stated values.
+        values: Fields of the n trials on the emulator's own grid or a coarser one, shape (n, fields, cells).
+        solve: Function from values (k,) of the coefficients to the emulator's fields on that grid.
+        predict: Function from values (k,) of the coefficients to the emulator's fields on the grid of the snapshots.
+    """
+
+    coefficients: tuple[UncertainCoefficient, ...]
+    values: Array
+    solve: Callable[[Array], Predict]
+    predict: Callable[[Array], Predict]
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,13 +40,15 @@ class Snapshots:
         predict: Function from encoded designs (k, d) to the emulator's fields on the same cells, (k, fields, cells).
         read: Function from fields (k, fields, cells) and encoded designs (k, d) to all outputs, (k, outputs).
         output: Number of the output that is learnt.
+        calibration: Coefficients of the emulator that these fields may calibrate; None if it has none.
     """
 
     values: Array
     digests: tuple[str, ...]
-    predict: Callable[[Array], Array]
+    predict: Predict
     read: Callable[[Array, Array], Array]
     output: int = 0
+    calibration: Calibration | None = None
 
     def outputs(self, fields: Array, X: Array) -> Array:
         """The output of fields (k, fields, cells) of encoded designs X (k, d), in its unit, shape (k,)."""

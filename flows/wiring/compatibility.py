@@ -9,7 +9,7 @@ from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.tables import OWN_COLUMNS, readable
 from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
-from fieldcraft.flows.wiring.physics.emulators import no_emulator
+from fieldcraft.flows.wiring.physics.emulators import no_emulator, require_own_names
 from fieldcraft.flows.wiring.physics.equations import require_conditions, require_equation
 from fieldcraft.models.capability import Capability, TakesSomeSpaces, provided, required
 from fieldcraft.physics.problem import Problem, Simulator
@@ -100,6 +100,7 @@ def require_fit(campaign: "Campaign") -> None:
     for require in (
         require_conditions,
         require_equation,
+        require_own_names,
         partial(_require, "emulator"),
         _require_space_of_rival,
         _require_groups,

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.emulation.calibration import Calibrated
 from fieldcraft.models.emulation.slopes import differentiable, with_slopes
 from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.observations import Array, Scaling
@@ -108,6 +109,7 @@ class FieldPosterior:
         densities: log density of each target given the others, shape (n,).
         missed: Root mean square error of the results left out, in targets.
         kept: Its state.
+        calibrated: Coefficients of the emulator that were fitted to the fields; None if it has none.
     """
 
     snapshots: Snapshots
@@ -118,16 +120,20 @@ class FieldPosterior:
     densities: Tensor
     missed: float
     kept: Mapping[str, Tensor]
+    calibrated: Calibrated | None = None
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Modes, error of the results left out one by one, and standard deviation of what no mode represents."""
-        return {"modes": len(self.basis.modes), "left_out_error": self.missed, "rest_sd": math.sqrt(self.rest)}
+        """Modes, error of the results left out one by one, standard deviation of what no mode represents, and the
+        calibrated coefficients, in their units."""
+        own = {"modes": len(self.basis.modes), "left_out_error": self.missed, "rest_sd": math.sqrt(self.rest)}
+        return own if self.calibrated is None else {**own, **self.calibrated.metrics}
 
     @property
     def remarks(self) -> Mapping[str, str]:
-        """Number of fields and modes that the belief rests on."""
-        return {"fields": f"{len(self.snapshots.values)} fields less the emulator's, in {len(self.basis.modes)} modes"}
+        """Number of fields and modes that the belief rests on, and the calibrated coefficients."""
+        own = {"fields": f"{len(self.snapshots.values)} fields less the emulator's, in {len(self.basis.modes)} modes"}
+        return own if self.calibrated is None else {**own, "coefficients": self.calibrated.remark}
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the target at X (n, d)."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.capability import Capability
+from fieldcraft.models.emulation.calibration import Calibrated, calibrated
 from fieldcraft.models.emulation.field_posterior import Basis, FieldPosterior, densities, followed
 from fieldcraft.models.emulation.posterior import EmulatedPosterior
 from fieldcraft.models.gaussian.process import ExactPosterior
@@ -23,6 +24,7 @@ from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 _FACTORS, _WEIGHTS, _COEFFICIENTS = "factors", "weights", "coefficients"
+_CALIBRATED, _ERRORS = "calibrated", "calibrated_errors"
 # Trials below which two modes at most say too little of how fields differ.
 _LEAST = 4
 # A mode below this share of the first one's size is rounding or noise of the meshes.
@@ -37,8 +39,9 @@ class EmulatedField:
 
     The differences between the stored fields and the nearest multiple of the emulator's are split into their leading
     modes, and a Gaussian process predicts the coefficient of each for a new design. The output is read from the field
-    that results. Where a coarse grid misses much, a field tells more about it than one number does. Up to three trials,
-    and where a trial left no field, ``emulated_gp`` learns from the outputs alone instead.
+    that results. Where a coarse grid misses much, a field tells more about it than one number does. Uncertain
+    coefficients of the stated equation are fitted to the fields before (``models.emulation.calibration``). Up to three
+    trials, and where a trial left no field, ``emulated_gp`` learns from the outputs alone instead.
 
     Args:
         kernel: Covariance of the coefficients, "matern52", "matern32", "matern12" or "rbf".
@@ -70,12 +73,15 @@ class EmulatedField:
         """
         if data.snapshots is None or len(data) < _LEAST:
             return _noted(data, self._without_fields().fit(data, rng, start, report))
-        emulated = data.snapshots.predict(data.X)
-        factors = _factors(data.snapshots.values, emulated)
-        differences = data.snapshots.values - factors[:, None] * emulated
+        known = data.snapshots.calibration
+        fitted = None if known is None else calibrated(known, data.X)
+        snapshots = _with(data.snapshots, fitted)
+        emulated = snapshots.predict(data.X)
+        factors = _factors(snapshots.values, emulated)
+        differences = snapshots.values - factors[:, None] * emulated
         weights, coefficients = _split(differences, self.n_modes)
         processes = [self._process().fit(each, rng, None, no_report) for each in _coefficient_data(data, coefficients)]
-        made = _posterior(data, data.snapshots, factors, differences, weights, coefficients, processes)
+        made = _posterior(data, snapshots, fitted, factors, differences, weights, coefficients, processes)
         report(1, made.metrics, made.state)
         return made
 
@@ -84,14 +90,18 @@ class EmulatedField:
         if data.snapshots is None or len(data) < _LEAST:
             return _noted(data, self._without_fields().restore(data, state))
         refuse_other_data(data, state)
+        known, fitted = data.snapshots.calibration, None
+        if known is not None and _CALIBRATED in state:
+            fitted = Calibrated(known.coefficients, state[_CALIBRATED].numpy(), state[_ERRORS].numpy())
+        snapshots = _with(data.snapshots, fitted)
         factors = state[_FACTORS].numpy()
-        differences = data.snapshots.values - factors[:, None] * data.snapshots.predict(data.X)
+        differences = snapshots.values - factors[:, None] * snapshots.predict(data.X)
         weights, coefficients = state[_WEIGHTS].numpy(), state[_COEFFICIENTS].numpy()
         processes = [
             self._process().restore(each, part(state, f"{k}."))
             for k, each in enumerate(_coefficient_data(data, coefficients))
         ]
-        return _posterior(data, data.snapshots, factors, differences, weights, coefficients, processes)
+        return _posterior(data, snapshots, fitted, factors, differences, weights, coefficients, processes)
 
     def _process(self) -> ExactGP:
         return ExactGP(kernel=self.kernel, restarts=0)
@@ -106,6 +116,13 @@ def _noted(data: Observations, posterior: EmulatedPosterior) -> EmulatedPosterio
     if data.snapshots is None:
         reason = "not every trial left one of the stated equation"
     return replace(posterior, notes={"fields": f"not used: {reason}"})
+
+
+def _with(snapshots: Snapshots, fitted: Calibrated | None) -> Snapshots:
+    """The same, with the emulator of the calibrated coefficients if there are any."""
+    if fitted is None or snapshots.calibration is None:
+        return snapshots
+    return replace(snapshots, predict=snapshots.calibration.predict(fitted.values))
 
 
 def _factors(values: Array, emulated: Array) -> Array:
@@ -147,6 +164,7 @@ def _coefficient_data(data: Observations, coefficients: Array) -> list[Observati
 def _posterior(
     data: Observations,
     snapshots: Snapshots,
+    fitted: Calibrated | None,
     factors: Array,
     differences: Array,
     weights: Array,
@@ -164,9 +182,11 @@ def _posterior(
     excess = np.maximum((error - shift) ** 2 - known, 0).sum()
     rest = (_PRIOR_COUNT * _PRIOR_SIZE**2 + float(excess)) / (_PRIOR_COUNT + len(data))
     told = {_FACTORS: factors, _WEIGHTS: weights, _COEFFICIENTS: coefficients}
+    if fitted is not None:
+        told |= {_CALIBRATED: fitted.values, _ERRORS: fitted.errors}
     state = stamped(data) | {name: torch.tensor(values) for name, values in told.items()}
     for k, each in enumerate(exact):
         state |= named(f"{k}.", each.state())
     missed = float(np.sqrt(np.mean(error**2)))
     likely = densities(error - shift, known + rest)
-    return FieldPosterior(snapshots, basis, data.scaling, shift, rest, likely, missed, state)
+    return FieldPosterior(snapshots, basis, data.scaling, shift, rest, likely, missed, state, fitted)

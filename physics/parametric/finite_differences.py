@@ -355,7 +355,7 @@ def solved(stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...])
         ValueError: see ``Discretisation.solve``.
     """
     n = max((len(np.atleast_2d(value)) for value in designs.values()), default=1)
-    equation, on = stated.equation(designs), Discretisation.of(stated, cells)
+    equation, on = stated.of(designs), Discretisation.of(stated, cells)
     if stated.time is None:
         found = on.solve(equation)
     else:

@@ -1,8 +1,8 @@
 """Statement of a problem's physics: the equation of its fields over a domain, with the design as a parameter."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -12,7 +12,9 @@ from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.operators import Coefficient, LinearEquation, LinearSystem, Values
 
 Numbers = Mapping[str, Values]
-"""Values of a design's variables, in physical units, by name: numbers for one design, and (n, 1) for n designs."""
+"""Values of a design's variables, in physical units, by name: numbers for one design, and (n, 1) for n designs.
+
+An equation finds the values of its uncertain coefficients among them, numbers always."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,43 @@ class Condition:
             )
 
 
+@dataclass(frozen=True)
+class UncertainCoefficient:
+    """A number in an equation that is known to lie in a range, and that the fields of runs may calibrate.
+
+    Args:
+        name: Its name, by which the equation finds its value among those of the design's variables.
+        low: Least value, in ``unit``.
+        high: Largest value.
+        unit: Physical unit; empty for a pure number.
+        value: The stated value, within the range: it holds where nothing calibrates the coefficient.
+
+    Raises:
+        ValueError: a blank name, bounds that are not finite or not in order, or a value that is not between them.
+    """
+
+    name: str
+    low: float
+    high: float
+    unit: str = ""
+    _: KW_ONLY
+    value: float
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise ValueError(f"A coefficient is named {self.name!r}: give every coefficient a name that is not blank.")
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+            raise ValueError(
+                f"The coefficient {self.name} ranges from {self.low} to {self.high}: give finite bounds, the lower "
+                "first."
+            )
+        if not self.low <= self.value <= self.high:
+            raise ValueError(
+                f"The coefficient {self.name} has the value {self.value}, which is not from {self.low:g} to "
+                f"{self.high:g}: state one within its range, or widen the range."
+            )
+
+
 def no_flux(field: str, domain: Domain) -> tuple[Condition, ...]:
     """du/dn = 0 on every side of a domain: no flux of a field across its boundary."""
     ends: tuple[Literal["low", "high"], ...] = ("low", "high")
@@ -77,7 +116,8 @@ class ParametricEquation:
         fields: The fields, in the order in which a ``LinearSystem`` has them.
         equation: Function from a design to its equation. It is asked for one design, of numbers, and for n designs at
             once, of (n, 1); a coefficient or right-hand side then gives (n, p) at p points. What depends on the design
-            is a function of the points; a number is the same for all designs.
+            is a function of the points; a number is the same for all designs. Where ``coefficients`` are stated, the
+            design has a number for each of them too.
         conditions: Conditions on the boundary. Along each axis of space that is not periodic there are two for each
             field, on one side or on both; at the beginning of time there is one for each, its value.
         cells: Cells of a coarse grid along each axis, on which a solution is cheap and its outputs still tell good
@@ -85,6 +125,7 @@ class ParametricEquation:
         periodic: Axes along which the fields repeat: what leaves at one end enters at the other.
         time: Name of the last axis if that is time; None in steady state. The equation then holds at points of space
             and time, where du/dt is the first derivative by this axis, and all its coefficients may vary in time.
+        coefficients: Numbers in the equation that stored fields may calibrate; conditions do not depend on them.
 
     Raises:
         ValueError: a name that occurs twice or is unknown, a wrong number of conditions along an axis, a domain with a
@@ -98,6 +139,7 @@ class ParametricEquation:
     cells: tuple[int, ...]
     periodic: tuple[str, ...] = ()
     time: str | None = None
+    coefficients: tuple[UncertainCoefficient, ...] = ()
 
     def __post_init__(self) -> None:
         if self.domain.mask is not None:
@@ -105,6 +147,9 @@ class ParametricEquation:
         names = [field.name for field in self.fields]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"An equation has the fields {names}: give at least one, and each its own name.")
+        if len(set(self.values)) < len(self.coefficients):
+            told = ", ".join(each.name for each in self.coefficients)
+            raise ValueError(f"An equation has the coefficients {told}: give each its own name.")
         for condition in self.conditions:
             if condition.field not in names or condition.axis not in self.domain.names:
                 raise ValueError(
@@ -132,6 +177,42 @@ class ParametricEquation:
                 f"At the beginning of {self.time!r} there are values of {', '.join(begin) or 'no field'} in "
                 f"{given[self.time]} conditions: give one for each of the fields {', '.join(names)}, at the low end."
             )
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """Values of the coefficients, in their units, by name."""
+        return {each.name: each.value for each in self.coefficients}
+
+    def of(self, designs: Numbers) -> LinearEquation | LinearSystem:
+        """The equation of one design or of n, for the values of the coefficients.
+
+        Raises:
+            ValueError: a coefficient has the name of a variable.
+        """
+        self.refuse_names(designs)
+        return self.equation({**designs, **self.values})
+
+    def refuse_names(self, variables: Iterable[str]) -> None:
+        """Accept names of variables that no coefficient has.
+
+        Raises:
+            ValueError: a coefficient has one of them.
+        """
+        for name in variables:
+            if name in self.values:
+                raise ValueError(
+                    f"{name!r} is the name of a coefficient of the equation and of a variable of the design: give the "
+                    "coefficient another name."
+                )
+
+    def calibrated(self, values: Sequence[float]) -> "ParametricEquation":
+        """The same statement with these values of its coefficients, in their order and units.
+
+        Raises:
+            ValueError: another number of values, or one beyond its coefficient's range.
+        """
+        both = zip(self.coefficients, values, strict=True)
+        return replace(self, coefficients=tuple(replace(each, value=float(value)) for each, value in both))
 
     @cached_property
     def space(self) -> Domain:

@@ -11,7 +11,7 @@ from fieldcraft.physics.domain import Axis, Domain
 from fieldcraft.physics.formulas import exponential
 from fieldcraft.physics.functions.cosines import CosineSeries, cosine_coefficients, frequencies
 from fieldcraft.physics.operators import LinearEquation, Values
-from fieldcraft.physics.parametric.statement import Field, Numbers, ParametricEquation, no_flux
+from fieldcraft.physics.parametric.statement import Field, Numbers, ParametricEquation, UncertainCoefficient, no_flux
 from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
 from fieldcraft.physics.space import Continuous, Design, SearchSpace
 
@@ -89,21 +89,25 @@ class Chips(Problem):
             equation=self._equation,
             conditions=no_flux("temperature", domain),
             cells=(24, 16),
+            coefficients=(
+                UncertainCoefficient("exchange", 5.0, 200.0, "W/(m^2 K)", value=self.exchange),
+                UncertainCoefficient("conductance", 0.05, 2.0, "W/K", value=self.conductance),
+            ),
         )
 
     def _equation(self, design: Numbers) -> LinearEquation:
         """h T - k t (T_xx + T_yy) = q + h T_a, with derivatives by mm."""
-        conduction = -1e6 * self.conductance
+        exchange, conduction = design["exchange"], -1e6 * design["conductance"]
 
         def source(points: Values) -> Values:
-            return self.exchange * self.ambient + sum(
+            return exchange * self.ambient + sum(
                 power
                 * _density(points[:, 0], design[f"x{i}"], _SIDES[0])
                 * _density(points[:, 1], design[f"y{i}"], _SIDES[1])
                 for i, power in enumerate(_POWERS, start=1)
             )
 
-        return LinearEquation(self.exchange, (0.0, 0.0), ((conduction, 0.0), (0.0, conduction)), source)
+        return LinearEquation(exchange, (0.0, 0.0), ((conduction, 0.0), (0.0, conduction)), source)
 
     def functional(self, fields: Mapping[str, Array], axes: Mapping[str, Array], designs: Numbers) -> Array:
         """The temperature of the hottest cell of each design, in degC, shape (n, 1)."""

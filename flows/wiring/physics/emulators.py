@@ -12,6 +12,7 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.models.capability import Capability, required
+from fieldcraft.physics.parametric.statement import ParametricEquation
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import Continuous, SearchSpace
 
@@ -169,7 +170,33 @@ def told(campaign: "Campaign") -> str | None:
         if named is not None and isinstance(surrogate, TakesEmulator) and surrogate.uses_emulator:
             does = "learns" if Capability.EMULATOR in required(surrogate) else "may learn"
             fields = problem.emulator == "equation" and isinstance(surrogate, TakesFields) and surrogate.uses_fields
-            users.append(f"the {who} {named.kind} {does} the difference to it{', field by field' if fields else ''}")
+            by_field = f", field by field{_fitted(stated, does)}" if fields else ""
+            users.append(f"the {who} {named.kind} {does} the difference to it{by_field}")
     if not users:
         return f"{said}, and it is not used: {part.in_words} learns from results alone. emulated and auto use it."
     return f"{said}: {'; '.join(users)}."
+
+
+def _fitted(stated: ParametricEquation | None, does: str) -> str:
+    """Words on the coefficients that a surrogate which ``learns`` or ``may learn`` fits to the fields."""
+    if stated is None or not stated.coefficients:
+        return ""
+    ranges = [
+        " ".join(filter(None, (f"{each.name} ({each.value:g}, from {each.low:g} to {each.high:g}", each.unit))) + ")"
+        for each in stated.coefficients
+    ]
+    return f", and {'fits' if does == 'learns' else 'may fit'} {' and '.join(ranges)} to the fields"
+
+
+def require_own_names(campaign: "Campaign") -> None:
+    """Accept a stated equation whose coefficients and variables have different names.
+
+    Raises:
+        InputError: a coefficient has the name of a variable.
+    """
+    stated = campaign.problem.parametric
+    try:
+        if stated is not None:
+            stated.refuse_names(campaign.space.names)
+    except ValueError as error:
+        raise InputError(f"problem {campaign.spec.problem.kind!r}: {error}") from error

@@ -1,7 +1,7 @@
 """The stored fields of a campaign's trials, on one grid, for a surrogate that learns from them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from fieldcraft.storage.records import FieldRef
 
 if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign
-    from fieldcraft.models.snapshots import Snapshots
+    from fieldcraft.models.snapshots import Calibration, Predict, Snapshots
 
 # Fields that a process keeps, each on a grid of at most some thousand cells.
 _KEPT = 4096
@@ -61,6 +61,27 @@ class StatedFields:
         with explained(self.problem, "read its outputs"):
             return np.asarray(self.problem.functional(told, centres, self._designs(X)), dtype=np.float64)
 
+    def calibrated(self, values: np.ndarray) -> "Predict":
+        """``predict`` for values (c,) of the equation's coefficients, in their order and units."""
+        return replace(self, stated=self.stated.calibrated(values.tolist())).predict
+
+    def snapshots(self, values: np.ndarray, digests: Sequence[str]) -> "Snapshots":
+        """Snapshots of fields (n, fields, cells) of these digests."""
+        from fieldcraft.models.snapshots import Snapshots
+
+        return Snapshots(values, tuple(digests), self.predict, self.read, calibration=self._calibration(values))
+
+    def _calibration(self, values: np.ndarray) -> "Calibration | None":
+        """Coefficients to calibrate on fields (n, fields, cells), on the fewer cells along each axis."""
+        from fieldcraft.models.snapshots import Calibration
+
+        if not self.stated.coefficients:
+            return None
+        few = tuple(map(min, self.cells, self.stated.cells))
+        fields = carried(values.reshape(-1, *self.cells), few, self.stated.repeats).reshape(*values.shape[:2], -1)
+        coarse = replace(self, cells=few)
+        return Calibration(self.stated.coefficients, fields, coarse.calibrated, self.calibrated)
+
     def _designs(self, X: np.ndarray) -> dict[str, np.ndarray]:
         middle, half = middle_and_half(self.space)
         physical = X * half + middle
@@ -94,8 +115,6 @@ def snapshots_of(campaign: "Campaign", digests: Sequence[str | None]) -> "Snapsh
         return None
     if not known or len(known) < len(digests):
         return None
-    from fieldcraft.models.snapshots import Snapshots
-
     place = campaign.settings.fields
     first = _stored(place, known[0], problem, None)
     if not first:
@@ -105,7 +124,7 @@ def snapshots_of(campaign: "Campaign", digests: Sequence[str | None]) -> "Snapsh
     if any(tuple(each) != grid.names for each in fields):
         return None
     values = np.stack([[field.ravel() for field in each.values()] for each in fields])
-    return Snapshots(values, tuple(known), grid.predict, grid.read)
+    return grid.snapshots(values, known)
 
 
 @lru_cache(maxsize=_KEPT)

@@ -145,7 +145,7 @@ def test_the_chips_plate_satisfies_the_equation_that_is_stated():
     hessian = np.zeros((40, 2, 2))
     hessian[:, 0, 0] = (at(h, 0) - 2 * here + at(-h, 0)) / h**2
     hessian[:, 1, 1] = (at(0, h) - 2 * here + at(0, -h)) / h**2
-    equation = problem.parametric.equation(design)
+    equation = problem.parametric.of(design)
     source = equation.source(points)
     assert source.max() > 1.5 * source.min()
     found = equation.operator(points, Jet(here, np.zeros((40, 2)), hessian))

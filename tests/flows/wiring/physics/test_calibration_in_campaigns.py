@@ -1,0 +1,244 @@
+"""Uncertain coefficients in campaigns: who fits them, on which grid, what is said of them, and what is refused."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import yaml
+from small import finish
+
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.observations import observations
+from fieldcraft.flows.wiring.physics.emulators import emulators_of
+from fieldcraft.flows.wiring.physics.snapshots import snapshots_of
+from fieldcraft.models.emulation.calibration import calibrated
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.emulated_field import EmulatedField
+from fieldcraft.physics.problems.chips import Chips
+from fieldcraft.physics.simulators.chips import HeatedPlateFindiff
+from fieldcraft.storage.fields import fields_at
+from fieldcraft.storage.open_ledger import open_ledger
+
+ROD = '''
+"""A rod that loses heat: where to heat it, and how much, so that it is warm but nowhere hot."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldcraft import Axis, Condition, Continuous, Domain, Field, LinearEquation, Output, ParametricEquation, Problem
+from fieldcraft import SearchSpace, UncertainCoefficient
+
+
+@dataclass(frozen=True)
+class Rod(Problem):
+    @property
+    def space(self):
+        return SearchSpace((Continuous("place", 0.1, 0.9, "m"), Continuous("power", 1.0, 9.0, "W")))
+
+    @property
+    def outputs(self):
+        return (Output("fault", "K"),)
+
+    @property
+    def parametric(self):
+        return ParametricEquation(
+            domain=Domain((Axis("s", 0.0, 1.0, "m"),)),
+            fields=(Field("rise", "K"),),
+            equation=self.equation_of,
+            conditions=(Condition("rise", "s", "low"), Condition("rise", "s", "high", value=0.0, slope=1.0)),
+            cells=(40,),
+            coefficients=(
+                UncertainCoefficient("loss", 0.5, 50.0, "W/K", value=10.0),
+                UncertainCoefficient("conductance", 0.1, 10.0, "W m/K", value=1.0),
+            ),
+        )
+
+    def equation_of(self, design):
+        def heat(points):
+            return design["power"] * np.exp(-(((points[:, 0] - design["place"]) / 0.1) ** 2))
+
+        return LinearEquation(design["loss"], (0.0,), ((-design["conductance"],),), heat)
+
+    def functional(self, fields, axes, designs):
+        rise = fields["rise"]
+        return 0.1 * rise.max(axis=1, keepdims=True) + abs(rise.mean(axis=1, keepdims=True) - 0.3)
+'''
+REALITY = '''
+"""The rod as it is: it loses less heat than was thought, and conducts it better."""
+
+from dataclasses import dataclass, replace
+
+from fieldcraft import Simulator
+from fieldcraft.physics.simulators.stated_equation import StatedEquation
+
+
+@dataclass(frozen=True)
+class Reality(Simulator):
+    loss: float = 2.0
+    conductance: float = 1.5
+
+    idempotent = True
+
+    def run(self, problem, design, rng):
+        known = {"loss": self.loss, "conductance": self.conductance}
+
+        class Real(type(problem)):
+            @property
+            def parametric(self):
+                stated = super().parametric
+                values = [known.get(each.name, each.value) for each in stated.coefficients]
+                return stated.calibrated(values)
+
+        return StatedEquation(100).run(Real(), design, rng)
+'''
+CAMPAIGN = {
+    "name": "rod",
+    "seed": 4,
+    "sense": "minimize",
+    "problem": {"kind": "rod"},
+    "simulator": {"kind": "reality"},
+    "algorithm": {"kind": "emulated"},
+    "dispatcher": {"kind": "inline"},
+    "budget": {"trials": 7},
+}
+
+
+@pytest.fixture
+def plugins(tmp_path, monkeypatch):
+    return written(tmp_path, monkeypatch, ROD)
+
+
+def written(tmp_path, monkeypatch, rod):
+    """A plug-in directory with a problem and its simulator."""
+    folder = tmp_path / "plugins"
+    for name, program in {"problems/rod.py": rod, "simulators/reality.py": REALITY}.items():
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(program)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(folder))
+    return folder
+
+
+def file_of(tmp_path, **changes):
+    file = tmp_path / "rod.yaml"
+    file.write_text(yaml.safe_dump({**CAMPAIGN, **changes}))
+    return file
+
+
+def run(tmp_path, plugins, **changes):
+    """Trials of a campaign, and the campaign."""
+    finish(file_of(tmp_path, **changes), tmp_path / "home", plugins)
+    settings = settings_from({"FIELDCRAFT_PLUGINS": str(plugins)}, tmp_path / "home")
+    campaign = wire(parse({**CAMPAIGN, **changes}, "rod.yaml"), settings)
+    return campaign, open_ledger(settings.ledger).trials("rod")
+
+
+def test_a_campaign_fits_the_coefficients_to_its_fields_and_says_so(tmp_path, plugins, capsys):
+    campaign, trials = run(tmp_path, plugins)
+    said = trials[-1].origin.remarks["coefficients"]
+    words = (
+        r"loss (\S+) W/K \(stated 10, standard error \S+\), conductance (\S+) W m/K \(stated 1, standard error \S+\)"
+    )
+    assert [float(each) for each in re.fullmatch(words, said).groups()] == pytest.approx([2.0, 1.5], rel=0.01)
+    assert "coefficients" not in trials[0].origin.remarks
+    assert main(["show", trials[-1].id, "--home", str(tmp_path / "home")]) == 0
+    assert f" modes; coefficients: {said}" in capsys.readouterr().out
+
+    data = observations(campaign, trials, None)
+    posterior = EmulatedField().fit(data, np.random.default_rng(0), None, no_report)
+    restored = EmulatedField().restore(observations(campaign, trials, None), posterior.state())
+    assert restored.metrics == posterior.metrics
+    assert posterior.metrics["coefficient.loss"] == pytest.approx(2.0, rel=0.01)
+
+
+def test_auto_fits_them_for_its_candidate(tmp_path, plugins):
+    part = {"kind": "auto", "surrogate": {"candidates": ["exact_gp", "emulated_field"]}}
+    _, trials = run(tmp_path, plugins, algorithm=part)
+    assert "emulated_field" in trials[-1].origin.scores
+    assert trials[-1].origin.remarks["coefficients"].startswith(("loss 1.99", "loss 2 "))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        (
+            "emulated",
+            "the surrogate emulated_field learns the difference to it, field by field, and fits loss (10, from 0.5 to "
+            "50 W/K) and conductance (1, from 0.1 to 10 W m/K) to the fields.",
+        ),
+        ("auto", "the surrogate auto may learn the difference to it, field by field, and may fit loss (10, from 0.5 t"),
+    ],
+)
+def test_check_says_which_coefficients_are_fitted_and_by_whom(algorithm, said, tmp_path, plugins, capsys):
+    file = file_of(tmp_path, algorithm={"kind": algorithm})
+    assert main(["check", str(file), "--json", "--home", str(tmp_path)]) == 0
+    assert said in json.loads(capsys.readouterr().out)["note"]
+
+
+@pytest.mark.parametrize("surrogate", ["emulated_gp", "exact_gp"])
+def test_check_does_not_say_so_of_who_learns_from_outputs(surrogate, tmp_path, plugins, capsys):
+    words = {"surrogate": {"kind": surrogate}, "acquisition": {"kind": "log_ei"}, "maximizer": {"kind": "multistart"}}
+    words["start"] = {"n": 3}
+    assert main(["check", str(file_of(tmp_path, algorithm=words)), "--json", "--home", str(tmp_path)]) == 0
+    note = json.loads(capsys.readouterr().out)["note"]
+    assert "has an emulator" in note and "loss" not in note
+
+
+def test_a_coefficient_with_the_name_of_a_variable_is_refused_by_check(tmp_path, monkeypatch, capsys):
+    written(tmp_path, monkeypatch, ROD.replace('UncertainCoefficient("loss"', 'UncertainCoefficient("power"'))
+    assert main(["check", str(file_of(tmp_path)), "--json", "--home", str(tmp_path)]) == 2
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])["error"]
+    assert "problem 'rod': 'power' is the name of a coefficient of the equation and of a variable of the design" in told
+
+
+@pytest.mark.parametrize("cells", [96, 12], ids=["finer than the emulator", "coarser"])
+def test_fields_are_compared_on_the_fewer_cells(cells, tmp_path):
+    campaign = wire(
+        parse({**CAMPAIGN, "problem": {"kind": "chips"}, "simulator": {"kind": "chips"}}, "rod.yaml"),
+        settings_from({}, home=tmp_path),
+    )
+    designs = campaign.space.decode(campaign.space.sample(2, np.random.default_rng(1)))
+    runs = [HeatedPlateFindiff(cells).run(Chips(), design, np.random.default_rng(0)) for design in designs]
+    store = fields_at(campaign.settings.fields)
+    found = snapshots_of(campaign, [store.write("rod", each).digest for each in runs])
+    known, X = found.calibration, campaign.space.encode(designs)
+    few = min(cells, 24)
+    assert known.values.shape == (2, 1, few * few * 2 // 3) and found.values.shape == (2, 1, cells * cells * 2 // 3)
+    blocks = runs[0]["temperature"].values.reshape(few, cells // few, few * 2 // 3, cells // few)
+    np.testing.assert_allclose(known.values[0, 0], blocks.mean(axis=(1, 3)).ravel(), rtol=1e-12)
+    stated = np.array([50.0, 0.4])
+    np.testing.assert_array_equal(known.predict(stated)(X), found.predict(X))
+    assert known.solve(stated)(X).shape == known.values.shape
+    assert np.abs(known.solve(np.array([25.0, 0.4]))(X) - 25).mean() == pytest.approx(
+        2 * np.abs(known.solve(stated)(X) - 25).mean(), rel=0.01
+    )
+
+
+@pytest.mark.parametrize(("n", "noise"), [(1, 0.0), (1, 0.5), (4, 0.5), (12, 0.0)])
+def test_one_field_of_the_chips_tells_exchange_and_conductance(n, noise, tmp_path):
+    """The emulator's error on 24 x 16 cells is taken for 0.5% more conductance at most."""
+    campaign = wire(
+        parse({**CAMPAIGN, "problem": {"kind": "chips"}, "simulator": {"kind": "chips"}}, "rod.yaml"),
+        settings_from({}, home=tmp_path),
+    )
+    rng = np.random.default_rng(0)
+    X = campaign.space.sample(n, rng)
+    runs = [HeatedPlateFindiff(96).run(Chips(), each, rng) for each in campaign.space.decode(X)]
+    for each in runs:
+        each["temperature"] = each["temperature"] + noise * rng.standard_normal(each["temperature"].shape)
+    store = fields_at(campaign.settings.fields)
+    found = calibrated(snapshots_of(campaign, [store.write("rod", each).digest for each in runs]).calibration, X)
+    np.testing.assert_allclose(found.values, [50.0, 0.4], rtol=0.01)
+    assert found.values[0] == pytest.approx(50.0, rel=1e-3)
+
+
+def test_the_emulator_of_the_first_designs_keeps_the_stated_values(tmp_path):
+    problem = Chips()
+    (emulator,) = emulators_of(problem, problem.space)
+    X = problem.space.sample(3, np.random.default_rng(0))
+    designs = {name: problem.space.decode(X)[0][name] * np.ones((1, 1)) for name in problem.space.names}
+    np.testing.assert_array_equal(emulator.predict(X[:1]), problem.emulate(designs)[:, 0])
