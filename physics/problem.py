@@ -180,11 +180,20 @@ class Problem(ABC):
         for first in range(0, n, at_once):
             some = slice(first, first + at_once)
             part = {name: np.broadcast_to(value, (n, 1))[some] for name, value in designs.items()}
-            fields = {
-                name: carried(values, read, stated.repeats) for name, values in solved(stated, part, cells).items()
-            }
-            found.append(self.functional(fields, centres, part))
-        return None if found[0] is None else np.vstack([each for each in found if each is not None])
+            coarse = solved(stated, part, cells)
+            fields = {name: carried(values, read, stated.repeats) for name, values in coarse.items()}
+            outputs = self.functional(fields, centres, part)
+            if outputs is None:
+                return None
+            unread = ~np.isfinite(outputs).all(axis=1)
+            if unread.any():  # a spline overshoots: a field that is positive on its cells may not be so between them
+                some_fields = {name: values[unread] for name, values in coarse.items()}
+                some_designs = {name: values[unread] for name, values in part.items()}
+                again = self.functional(some_fields, Grid(stated.domain, cells).centres, some_designs)
+                outputs = np.array(outputs)
+                outputs[unread] = again
+            found.append(outputs)
+        return np.vstack(found)
 
     @property
     def emulator(self) -> Literal["own", "equation"] | None:

@@ -38,7 +38,7 @@ def named_field(table: Path, named: str, place: str, within: Path | None) -> Pat
     try:
         folder = within.resolve()
         inside = path.resolve().is_relative_to(folder)
-    except (OSError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links in a circle
         raise InputError(f"{place}: the field file {quoted(named)} cannot be ({error}). Name a file.") from None
     if not inside:
         raise InputError(f"{place}: the field file {quoted(named)} lies outside {folder}. Put it beside the table.")

@@ -97,7 +97,9 @@ def _require_finite(problem: Problem, fields: "xr.Dataset") -> None:
     stated = problem.parametric
     names = () if stated is None else (*stated.domain.names, *(each.name for each in stated.fields))
     for name in names:
-        if name not in fields or fields[name].dtype.kind not in "fc":
+        if name in fields and fields[name].dtype.kind == "c":
+            raise InputError(f"{name!r} of the field has complex values: give its real values, of a real type.")
+        if name not in fields or fields[name].dtype.kind != "f":
             continue
         values = fields[name].values
         bad = np.argwhere(~np.isfinite(values))

@@ -110,11 +110,13 @@ def observations(
     done = [trial for trial in trials if trial.outputs is not None]
     known = campaign.known_physics
     physics = None if points is None or known is None else physics_at(known, campaign.space, points)
-    outputs = [trial.outputs or {} for trial in done]
+    names = (campaign.objective.output, *campaign.objective.constraints)
+    outputs = np.array([[(trial.outputs or {})[name] for name in names] for trial in done]).reshape(-1, len(names))
+    X, fields = campaign.space.encode([trial.actual for trial in done]), [_field(trial) for trial in done]
     return Observations(
-        X=campaign.space.encode([trial.actual for trial in done]),
-        y=np.array([each[campaign.objective.output] for each in outputs]),
-        constraints=np.array([[each[name] for name in campaign.objective.constraints] for each in outputs]),
+        X=X,
+        y=outputs[:, 0],
+        constraints=outputs[:, 1:],
         failed=campaign.space.encode(failed) if failed else np.empty((0, campaign.space.dimension)),
         maximize=campaign.objective.maximize,
         noise_sd=None if campaign.spec.noise is None or campaign.spec.noise.fitted else campaign.noise_sd,
@@ -124,7 +126,7 @@ def observations(
         columns=campaign.space.columns,
         space=campaign.space,
         emulators=emulators_of(campaign.problem, campaign.space),
-        snapshots=snapshots_of(campaign, [_field(trial) for trial in done]) if uses_fields(campaign) else None,
+        snapshots=snapshots_of(campaign, fields, X, outputs) if uses_fields(campaign) else None,
     )
 
 

@@ -77,7 +77,11 @@ class Basis:
 
 
 def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
-    """Mean and variance (n,) of the output at X (n, d), in its unit, for coefficients of this mean and sd (n, K)."""
+    """Mean and variance (n,) of the output at X (n, d), in its unit, for coefficients of this mean and sd (n, K).
+
+    Where it cannot be read from the field ahead or behind it goes on in a straight line; where it cannot be read from
+    the mean field either, both are NaN.
+    """
     means, variances = np.empty(len(X)), np.empty(len(X))
     step = max(1, _BLOCK // basis.offset.size)
     for first in range(0, len(X), step):
@@ -88,12 +92,23 @@ def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Arra
         bend, square = np.zeros(len(at)), np.zeros(len(at))
         for k, mode in enumerate(basis.modes):
             move = spread[:, k, None, None] * mode
-            ahead, behind = snapshots.outputs(fields + move, at), snapshots.outputs(fields - move, at)
+            ahead, behind = (snapshots.outputs(moved, at) for moved in (fields + move, fields - move))
+            ahead = np.where(np.isfinite(ahead), ahead, 2 * here - np.where(np.isfinite(behind), behind, here))
+            behind = np.where(np.isfinite(behind), behind, 2 * here - ahead)
             curved = (ahead + behind) / 2 - here
             bend += curved
             square += ((ahead - behind) / 2) ** 2 + 2 * curved**2
         means[some], variances[some] = here + bend, square
     return means, variances
+
+
+def in_targets(
+    snapshots: Snapshots, basis: Basis, scaling: Scaling, X: Array, coefficients: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """As ``followed``, in targets; where the output cannot be read, those of a target of which nothing is known."""
+    mean, variance = followed(snapshots, basis, X, *coefficients)
+    known = np.isfinite(mean) & np.isfinite(variance)
+    return np.where(known, scaling.to_target(mean), 0.0), np.where(known, variance / scaling.sd**2, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +180,8 @@ class FieldPosterior:
 
     def _moments(self, X: Array) -> Array:
         """Mean and variance in targets at X (n, d), shape (n, 2)."""
-        mean, variance = followed(self.snapshots, self.basis, X, *self.basis.coefficients(X))
-        return np.stack([self.scaling.to_target(mean) + self.shift, variance / self.scaling.sd**2 + self.rest], axis=1)
+        mean, variance = in_targets(self.snapshots, self.basis, self.scaling, X, self.basis.coefficients(X))
+        return np.stack([mean + self.shift, variance + self.rest], axis=1)
 
     def _function(self, paths: list[Function]) -> Function:
         def at(X: Array) -> Array:
@@ -177,8 +192,9 @@ class FieldPosterior:
                     for each, path in zip(self.basis.processes, paths, strict=True)
                 ]
             coefficients = np.stack(drawn, axis=1) if drawn else np.empty((len(X), 0))
-            mean, _ = followed(self.snapshots, self.basis, X, coefficients, np.zeros_like(coefficients))
-            return self.scaling.to_target(mean) + self.shift
+            certain = coefficients, np.zeros_like(coefficients)
+            mean, _ = in_targets(self.snapshots, self.basis, self.scaling, X, certain)
+            return mean + self.shift
 
         return lambda X: differentiable(at, X)
 

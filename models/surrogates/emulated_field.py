@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.emulation.calibration import Calibrated, calibrated
-from fieldcraft.models.emulation.field_posterior import Basis, FieldPosterior, densities, followed
+from fieldcraft.models.emulation.field_posterior import Basis, FieldPosterior, densities, in_targets
 from fieldcraft.models.emulation.posterior import EmulatedPosterior
 from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.linear.fourier_features import Kernel
@@ -114,7 +114,7 @@ def _noted(data: Observations, posterior: EmulatedPosterior) -> EmulatedPosterio
     """The posterior of the outputs alone, with the reason why no field taught it."""
     reason = f"there are {len(data)} trials, and {_LEAST} teach how they differ"
     if data.snapshots is None:
-        reason = "not every trial left one of the stated equation"
+        reason = "not every trial left one from which its outputs can be read"
     return replace(posterior, notes={"fields": f"not used: {reason}"})
 
 
@@ -175,10 +175,10 @@ def _posterior(
     exact = tuple(each for each in processes if isinstance(each, ExactPosterior))
     offset = differences.mean(axis=0)
     basis = Basis(factors, offset, np.tensordot(weights.T, differences - offset, 1), exact)
-    mean, variance = followed(snapshots, basis, data.X, *basis.left_out(len(data)))
-    error = data.targets - data.scaling.to_target(mean)
+    mean, variance = in_targets(snapshots, basis, data.scaling, data.X, basis.left_out(len(data)))
+    error = data.targets - mean
     shift = float(np.median(error))
-    known = variance / data.scaling.sd**2 + (data.noise_variance or 0.0)
+    known = variance + (data.noise_variance or 0.0)
     excess = np.maximum((error - shift) ** 2 - known, 0).sum()
     rest = (_PRIOR_COUNT * _PRIOR_SIZE**2 + float(excess)) / (_PRIOR_COUNT + len(data))
     told = {_FACTORS: factors, _WEIGHTS: weights, _COEFFICIENTS: coefficients}

@@ -33,8 +33,14 @@ def finer(cells: tuple[int, ...]) -> tuple[int, ...]:
 
 def fewer(cells: tuple[int, ...]) -> tuple[int, ...]:
     """Cells along each axis on which many fields are kept: as many as there are, unless they are too many."""
-    share = min(1.0, (_KEPT / math.prod(cells)) ** (1 / len(cells)))
-    return tuple(max(2, int(share * n)) for n in cells)
+    order = sorted(range(len(cells)), key=cells.__getitem__)  # what a short axis keeps is told before the long ones
+    kept, room = [0] * len(cells), float(_KEPT)
+    for done, axis in enumerate(order):
+        wanted = math.prod(cells[k] for k in order[done:])
+        share = min(1.0, (room / wanted) ** (1 / (len(cells) - done)))
+        kept[axis] = max(min(2, cells[axis]), int(share * cells[axis]))
+        room /= kept[axis]
+    return tuple(kept)
 
 
 @lru_cache(maxsize=64)

@@ -170,7 +170,7 @@ def told(campaign: "Campaign") -> str | None:
         if named is not None and isinstance(surrogate, TakesEmulator) and surrogate.uses_emulator:
             does = "learns" if Capability.EMULATOR in required(surrogate) else "may learn"
             fields = problem.emulator == "equation" and isinstance(surrogate, TakesFields) and surrogate.uses_fields
-            by_field = f", field by field{_fitted(stated, does)}" if fields else ""
+            by_field = f", field by field{_fitted(stated, does)}" if fields and not campaign.noise_sd else ""
             users.append(f"the {who} {named.kind} {does} the difference to it{by_field}")
     if not users:
         return f"{said}, and it is not used: {part.in_words} learns from results alone. emulated and auto use it."

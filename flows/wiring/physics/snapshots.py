@@ -1,5 +1,6 @@
 """The stored fields of a campaign's trials, on one grid, for a surrogate that learns from them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,7 +16,7 @@ from fieldcraft.physics.parametric.statement import ParametricEquation
 from fieldcraft.physics.parametric.transfer import carried, fewer
 from fieldcraft.physics.problem import Problem, stated_fields
 from fieldcraft.physics.space import SearchSpace
-from fieldcraft.storage.fields import fields_at
+from fieldcraft.storage.fields import FieldDamaged, fields_at
 from fieldcraft.storage.records import FieldRef
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 # Fields that a process keeps, each on a grid of at most some thousand cells.
 _KEPT = 4096
+# Numbers of the emulator's fields that are solved for together.
+_VALUES = 4_000_000
+# Outputs read on fewer cells agree with those of the run within this share of them, or of their spread.
+_ALIKE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +51,10 @@ class StatedFields:
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Fields of encoded designs X (k, d) by the equation on its coarse grid, shape (k, fields, cells)."""
+        at_once = max(1, _VALUES // math.prod(self.stated.cells))
+        return np.concatenate([self._solved(X[first : first + at_once]) for first in range(0, len(X), at_once)])
+
+    def _solved(self, X: np.ndarray) -> np.ndarray:
         from fieldcraft.physics.parametric.finite_differences import solved
 
         with explained(self.problem, "solve its equation"):
@@ -55,11 +64,30 @@ class StatedFields:
         )
 
     def read(self, fields: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """All outputs of fields (k, fields, cells) of encoded designs X (k, d), shape (k, outputs)."""
+        """All outputs of fields (k, fields, cells) of encoded designs X (k, d), shape (k, outputs).
+
+        Raises:
+            ValueError: ``functional`` asks for a field that is not among them, or gives another shape.
+        """
         told = {name: fields[:, i].reshape(len(X), *self.cells) for i, name in enumerate(self.names)}
         centres = Grid(self.stated.domain, self.cells).centres
-        with explained(self.problem, "read its outputs"):
-            return np.asarray(self.problem.functional(told, centres, self._designs(X)), dtype=np.float64)
+        try:
+            with explained(self.problem, "read its outputs"), np.errstate(all="ignore"):
+                found = np.asarray(self.problem.functional(told, centres, self._designs(X)), dtype=np.float64)
+        except KeyError as error:
+            raise ValueError(f"The functional asks for {error}, and the fields are {', '.join(self.names)}.") from error
+        expected = len(X), len(self.problem.outputs)
+        if found.shape != expected:
+            raise ValueError(f"The functional gave an array of the shape {found.shape}: it must be {expected}.")
+        return found
+
+    def agrees(self, fields: np.ndarray, X: np.ndarray, outputs: np.ndarray) -> bool:
+        """True if the outputs (k, outputs) of the runs are those of their fields but for what other cells change."""
+        try:
+            apart = np.abs(self.read(fields, X) - outputs)
+        except ValueError:
+            return False
+        return bool(np.all(apart <= _ALIKE * np.maximum(np.std(outputs, axis=0), np.abs(outputs))))
 
     def calibrated(self, values: np.ndarray) -> "Predict":
         """``predict`` for values (c,) of the equation's coefficients, in their order and units."""
@@ -89,25 +117,39 @@ class StatedFields:
 
 
 def uses_fields(campaign: "Campaign") -> bool:
-    """True if a campaign's surrogate, or that of its constraints, may learn from stored fields."""
+    """True if a campaign's surrogate, or that of its constraints, may learn from stored fields.
+
+    False where noise is added to the results: fields have none of it, and would tell what the results are to hide.
+    """
     from fieldcraft.models.surrogate import TakesFields
 
+    if campaign.noise_sd:
+        return False
     words = campaign.algorithm
     learners = (words.surrogate, words.constraints.surrogate if len(campaign.problem.outputs) > 1 else None)
     return any(isinstance(each, TakesFields) and each.uses_fields for each in learners)
 
 
-def snapshots_of(campaign: "Campaign", digests: Sequence[str | None]) -> "Snapshots | None":
+def snapshots_of(
+    campaign: "Campaign", digests: Sequence[str | None], X: np.ndarray, outputs: np.ndarray
+) -> "Snapshots | None":
     """The fields of trials, with these digests of their stored datasets, on the grid of the first of them.
 
     A field of very many cells is kept on fewer, as their means; fields on other grids are carried to that grid.
 
+    Args:
+        campaign: The campaign.
+        digests: A digest for each of n trials; None for a trial without a field.
+        X: Encoded designs, shape (n, d).
+        outputs: What the trials yielded, shape (n, outputs).
+
     Returns:
         None where the problem states no equation of its fields, it is not the emulator, or a trial left no field from
-        which the outputs can be read, or another kind of field than the first.
+        which its outputs are read: none or a damaged one, one on other places or in other units, another kind of field
+        than the first, or outputs that were corrected since.
 
     Raises:
-        storage.fields.FieldError: a stored field is missing or damaged.
+        storage.fields.FieldError: the store does not answer.
     """
     problem, space = campaign.problem, campaign.space
     stated, known = problem.parametric, [each for each in digests if each is not None]
@@ -124,7 +166,7 @@ def snapshots_of(campaign: "Campaign", digests: Sequence[str | None]) -> "Snapsh
     if any(tuple(each) != grid.names for each in fields):
         return None
     values = np.stack([[field.ravel() for field in each.values()] for each in fields])
-    return grid.snapshots(values, known)
+    return grid.snapshots(values, known) if grid.agrees(values, X, outputs) else None
 
 
 @lru_cache(maxsize=_KEPT)
@@ -133,15 +175,17 @@ def _stored(
 ) -> Mapping[str, np.ndarray]:
     """Stated fields of one stored dataset on so many cells, or on its own, or on fewer if these are very many.
 
-    Empty if the outputs cannot be read from it, since its places are others or it holds none of the fields.
+    Empty if the outputs cannot be read from it: it is damaged or lost, its places are others, it holds none of the
+    fields, or values that are not finite.
     """
     stated = problem.parametric
     assert stated is not None  # else nothing is read
     # A field is found by its digest alone.
-    dataset = fields_at(place).read(FieldRef(digest=digest, size=0))
     try:
-        found, _ = stated_fields(stated, dataset)
-    except ValueError:
+        found, _ = stated_fields(stated, fields_at(place).read(FieldRef(digest=digest, size=0)))
+    except (ValueError, FieldDamaged):
+        return {}
+    if not all(np.isfinite(values).all() for values in found.values()):
         return {}
     return {
         name: carried(values, cells or fewer(values.shape[1:]), stated.repeats)[0] for name, values in found.items()

@@ -123,6 +123,39 @@ def test_fewer_modes_are_the_best_of_their_number():
     assert factor == pytest.approx(float((slope * told).sum() / (slope**2).sum()))
 
 
+def test_an_output_that_cannot_be_read_from_a_perturbed_field_goes_on_in_a_straight_line():
+    """log J is not a number for J < 0: with one side alone, the slope is that of this side, and there is no bend."""
+
+    def cold(fields, X):
+        return np.log(fields[:, 0].min(axis=1))[:, None]
+
+    told = snapshots(read=cold, predict=lambda X: np.ones((len(X), 1, 60)))
+    basis = Basis(np.array([1.0]), np.zeros((1, 60)), np.ones((1, 1, 60)), ())
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean, variance = followed(told, basis, X[:3], np.array([[1.0], [0.0], [-2.0]]), np.array([[0.5], [1.5], [0.5]]))
+    assert mean[0] == pytest.approx((math.log(2.5) + math.log(1.5)) / 2)
+    assert (mean[1], variance[1]) == (pytest.approx(0.0), pytest.approx(math.log(2.5) ** 2))
+    assert np.isnan(mean[2]) and np.isnan(variance[2])
+
+
+def test_where_an_output_cannot_be_read_nothing_is_known():
+    def partly(fields, X):
+        return np.where(X[:, :1] > 0.5, np.nan, fields.mean(axis=2))
+
+    told = snapshots(read=partly)
+    posterior = fit(replace(data(told=told), y=field(X).mean(axis=(1, 2))))
+    mean, variance = posterior.mean_var(torch.tensor(Z))
+    lost = Z[:, 0] > 0.5
+    assert lost.any() and torch.isfinite(mean).all() and (variance[lost] == 1.0 + posterior.rest).all()
+    assert (variance[~lost] < 0.5).all() and torch.isfinite(posterior.log_predictive()).all()
+
+
+def test_results_that_are_off_by_a_constant_shift_what_is_believed():
+    told = data()
+    off = replace(told, y=told.y + 5.0)
+    np.testing.assert_allclose(predicted(fit(off))[0], predicted(fit(told))[0] + 5.0, atol=1e-8)
+
+
 def test_units_of_a_field_do_not_matter():
     def both(fields, unit):
         return np.concatenate([fields, (fields[:, :, ::-1] ** 2) * unit], axis=1)

@@ -69,6 +69,7 @@ def test_grids_for_many_designs_have_few_cells():
     assert finer((60, 50)) == (180, 150) and finer((40, 40, 20)) == (40, 40, 20)
     assert fewer((96, 64)) == (96, 64)
     assert fewer((1000, 1000)) == (100, 100) and fewer((4_000_000,)) == (10_000,)
+    assert fewer((2, 2, 1_000_000)) == (2, 2, 2500) and fewer((1, 50_000)) == (1, 10_000)
 
 
 def test_a_source_narrower_than_a_cell_enters_nearly_whole_wherever_it_lies():

@@ -108,6 +108,12 @@ CAMPAIGN = {
 }
 
 
+def found_of(campaign, runs, X):
+    """Snapshots of runs of the chips at encoded designs."""
+    store, read = fields_at(campaign.settings.fields), [list(Chips().evaluate({}, each).values()) for each in runs]
+    return snapshots_of(campaign, [store.write("rod", each).digest for each in runs], X, np.array(read))
+
+
 @pytest.fixture
 def plugins(tmp_path, monkeypatch):
     return written(tmp_path, monkeypatch, ROD)
@@ -203,8 +209,7 @@ def test_fields_are_compared_on_the_fewer_cells(cells, tmp_path):
     )
     designs = campaign.space.decode(campaign.space.sample(2, np.random.default_rng(1)))
     runs = [HeatedPlateFindiff(cells).run(Chips(), design, np.random.default_rng(0)) for design in designs]
-    store = fields_at(campaign.settings.fields)
-    found = snapshots_of(campaign, [store.write("rod", each).digest for each in runs])
+    found = found_of(campaign, runs, campaign.space.encode(designs))
     known, X = found.calibration, campaign.space.encode(designs)
     few = min(cells, 24)
     assert known.values.shape == (2, 1, few * few * 2 // 3) and found.values.shape == (2, 1, cells * cells * 2 // 3)
@@ -230,8 +235,7 @@ def test_one_field_of_the_chips_tells_exchange_and_conductance(n, noise, tmp_pat
     runs = [HeatedPlateFindiff(96).run(Chips(), each, rng) for each in campaign.space.decode(X)]
     for each in runs:
         each["temperature"] = each["temperature"] + noise * rng.standard_normal(each["temperature"].shape)
-    store = fields_at(campaign.settings.fields)
-    found = calibrated(snapshots_of(campaign, [store.write("rod", each).digest for each in runs]).calibration, X)
+    found = calibrated(found_of(campaign, runs, X).calibration, X)
     np.testing.assert_allclose(found.values, [50.0, 0.4], rtol=0.01)
     assert found.values[0] == pytest.approx(50.0, rel=1e-3)
 

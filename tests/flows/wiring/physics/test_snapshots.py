@@ -13,10 +13,11 @@ from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.observations import observations
-from fieldcraft.flows.wiring.physics.snapshots import snapshots_of
+from fieldcraft.flows.wiring.physics.snapshots import StatedFields, snapshots_of
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
+from fieldcraft.physics.problems.tidal import Tidal
 from fieldcraft.physics.simulators.stated_equation import StatedEquation
-from fieldcraft.storage.fields import FieldError, fields_at
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
 
 BAR = {
@@ -40,6 +41,10 @@ def wired(home, **changes):
 def stored(campaign, fields):
     store = fields_at(campaign.settings.fields)
     return [store.write("bar", each).digest for each in fields]
+
+
+def found_of(campaign, runs):
+    return snapshots_of(campaign, stored(campaign, runs), encoded(campaign), outputs(runs)[:, None])
 
 
 def simulated(cells, designs=DESIGNS):
@@ -82,7 +87,7 @@ def test_a_campaign_learns_from_its_stored_fields(algorithm, tmp_path):
 def test_the_emulators_fields_are_read_on_the_cells_of_the_runs(tmp_path):
     campaign = wired(tmp_path)
     runs = simulated(100)
-    found = snapshots_of(campaign, stored(campaign, runs))
+    found = found_of(campaign, runs)
     X = encoded(campaign)
     assert found.values.shape == found.predict(X).shape == (5, 2, 100)
     # The coarse grid has 10 cells and errors of some percent.
@@ -94,7 +99,7 @@ def test_the_emulators_fields_are_read_on_the_cells_of_the_runs(tmp_path):
 def test_fields_on_other_cells_are_carried_to_those_of_the_first(tmp_path):
     campaign = wired(tmp_path)
     runs = [simulated(cells, [design])[0] for cells, design in zip((100, 60, 250, 100, 200), DESIGNS, strict=True)]
-    found = snapshots_of(campaign, stored(campaign, runs))
+    found = found_of(campaign, runs)
     assert found.values.shape == (5, 2, 100)
     np.testing.assert_allclose(found.outputs(found.values, encoded(campaign)), outputs(runs), rtol=2e-3)
 
@@ -102,29 +107,62 @@ def test_fields_on_other_cells_are_carried_to_those_of_the_first(tmp_path):
 def test_a_field_of_very_many_cells_is_kept_as_means_over_few(tmp_path):
     campaign = wired(tmp_path)
     runs = simulated(25_000)
-    found = snapshots_of(campaign, stored(campaign, runs))
+    found = found_of(campaign, runs)
     assert found.values.shape == (5, 2, 10_000)
     np.testing.assert_allclose(found.outputs(found.values, encoded(campaign)), outputs(runs), rtol=1e-6)
 
 
-def test_without_a_field_of_every_trial_there_are_none(tmp_path):
+def test_without_a_field_that_tells_the_outputs_of_every_trial_there_are_none(tmp_path):
     campaign = wired(tmp_path)
     runs = simulated(100)
-    digests = stored(campaign, runs)
-    assert snapshots_of(campaign, digests) is not None
-    assert snapshots_of(campaign, []) is None
-    assert snapshots_of(campaign, [*digests[:2], None]) is None
-    axis = next(iter(PROBLEM.parametric.domain.names))
-    crooked = runs[0].assign_coords({axis: runs[0][axis] * 0.9})
-    foreign = xr.Dataset({"compliance": ((), 1.0, {"units": "J"})})
-    fewer = runs[0].drop_vars(PROBLEM.parametric.fields[1].name)
-    for other in stored(campaign, [crooked, foreign, fewer]):
-        assert snapshots_of(campaign, [*digests[:2], other]) is None
+    digests, X, read = stored(campaign, runs), encoded(campaign), outputs(runs)[:, None]
+    assert snapshots_of(campaign, digests, X, read) is not None
+    assert snapshots_of(campaign, [], X[:0], read[:0]) is None
+    last = runs[2]
+    broken = last["deflection"].copy()
+    broken[7] = np.nan
+    others = {
+        "on crooked places": last.assign_coords(x=last["x"] * 0.9),
+        "foreign": xr.Dataset({"compliance": ((), 1.0, {"units": "J"})}),
+        "without the moment": last.drop_vars("moment"),
+        "with a place that is not a number": last.assign(deflection=broken),
+        "in mm": last.assign(deflection=1e3 * last["deflection"]),
+        "of another run": runs[1],
+    }
+    for said, digest in {**dict(zip(others, stored(campaign, others.values()), strict=True)), "lost": "f" * 64}.items():
+        assert snapshots_of(campaign, [*digests[:2], digest], X[:3], read[:3]) is None, said
+    assert snapshots_of(campaign, [*digests[:2], None], X[:3], read[:3]) is None
+    corrected = read + np.array([0, 0, 0.5, 0, 0])[:, None] * np.ptp(read)
+    assert snapshots_of(campaign, digests, X, corrected) is None
+    lacking = stored(campaign, [each.drop_vars("deflection") for each in runs])
+    assert snapshots_of(campaign, lacking, X, read) is None
 
 
-def test_a_missing_field_is_told(tmp_path):
-    with pytest.raises(FieldError, match="ffffffffffff"):
-        snapshots_of(wired(tmp_path), ["f" * 64])
+def test_results_with_added_noise_are_not_told_by_fields_that_have_none(tmp_path, capsys):
+    file = tmp_path / "bar.yaml"
+    file.write_text(yaml.safe_dump({**BAR, "noise": {"sd": 1.0}, "budget": {"trials": 6}}))
+    assert main(["check", str(file), "--json", "--home", str(tmp_path)]) == 0
+    assert "learns the difference to it." in json.loads(capsys.readouterr().out)["note"]
+    finish(file, tmp_path / "home")
+    trials = open_ledger(settings_from({}, tmp_path / "home").ledger).trials("bar")
+    assert "not every trial left one" in trials[-1].origin.remarks["fields"]
+
+
+def test_a_field_that_repeats_is_carried_across_its_ends(tmp_path):
+    problem = Tidal()
+    grid = StatedFields(problem, problem.parametric, problem.space, ("concentration",), (48, 6, 96))
+    X = problem.space.encode([{"x": 20.0, "y": 250.0, "time": 1.0}])
+    found = grid.predict(X).reshape(48, 6, 96)
+    moved = problem.space.encode([{"x": 1020.0, "y": 250.0, "time": 1.0}])
+    np.testing.assert_allclose(np.roll(found, 24, axis=0), grid.predict(moved).reshape(48, 6, 96), atol=1e-12)
+
+
+def test_many_designs_are_solved_in_blocks(tmp_path, monkeypatch):
+    grid = StatedFields(PROBLEM, PROBLEM.parametric, PROBLEM.space, ("deflection", "moment"), (20,))
+    X = PROBLEM.space.encode(DESIGNS)
+    whole = grid.predict(X)
+    monkeypatch.setattr("fieldcraft.flows.wiring.physics.snapshots._VALUES", 25)
+    np.testing.assert_allclose(grid.predict(X), whole, rtol=1e-9)
 
 
 def test_check_says_that_fields_teach(tmp_path, capsys):
