@@ -48,6 +48,8 @@ _GAUSS = 0.5 / np.sqrt(3)
 _SMALL, _STEPS = 1000, 256
 # A pivot below this share of the largest is rounding.
 _ROUNDING = 1e-15
+# A condition number above which a solution has no digits to trust.
+_LOST = 1e13
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,10 @@ class _Pattern:
         try:
             factors = splu(csc_matrix((values, (self.rows, self.columns)), (self.size, self.size)))
             pivots = np.abs(factors.U.diagonal())
-            singular = not pivots.min() > _ROUNDING * pivots.max()
+            # Where there is nearly no solution, that for a right-hand side of no order is beyond all bounds.
+            probe = factors.solve(1 + np.random.default_rng(0).standard_normal(self.size))
+            unbounded = not np.abs(probe).max() * np.abs(values).max() < _LOST
+            singular = unbounded or not pivots.min() > _ROUNDING * pivots.max()
         except RuntimeError:
             singular = True
         if singular:

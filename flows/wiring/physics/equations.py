@@ -7,6 +7,7 @@ import numpy as np
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.models.capability import Capability, required
 from fieldcraft.physics.collocation import CollocationPoints, collocated
 from fieldcraft.physics.domain import Domain, same_axes
@@ -86,7 +87,7 @@ def require_conditions(campaign: "Campaign") -> None:
     """Accept the conditions from which a surrogate learns if they are about the objective on sides of its domain.
 
     Raises:
-        InputError: a condition names another field or axis.
+        InputError: a condition names another field or axis, or gives no values there; or a mask leaves nothing.
     """
     known, objective = campaign.known_physics, campaign.problem.outputs[0].name
     if known is None:
@@ -97,6 +98,24 @@ def require_conditions(campaign: "Campaign") -> None:
                 f"problem {campaign.spec.problem.kind!r}: a condition names the field {condition.field!r} and the axis "
                 f"{condition.axis!r}. The objective is {objective!r} and the axes are {', '.join(known.domain.names)}."
             )
+    _imposed(campaign, known)
+
+
+def _imposed(campaign: "Campaign", known: "KnownPhysics") -> "Physics":
+    """The physics at points as a pass would draw them.
+
+    Raises:
+        InputError: a mask leaves nearly nothing, a condition gives no finite values on its side, or their code fails.
+    """
+    settings = campaign.spec.algorithm.collocation
+    address = partial(stream, campaign.spec.seed, 0, Use.COLLOCATE)
+    try:
+        with asked(type(campaign.problem), "state its mask and its conditions"):
+            # Spread as evenly as Sobol points, without SciPy's statistics, which take 0.4 s to import.
+            points = collocated(known.domain, known.conditions, settings.n, "latin_hypercube", address)
+            return physics_at(known, campaign.space, points)
+    except ValueError as error:
+        raise InputError(f"problem {campaign.spec.problem.kind!r}: {error}") from error
 
 
 def told(campaign: "Campaign") -> str | None:
@@ -144,15 +163,12 @@ def _refusal(campaign: "Campaign") -> str | None:
     """Reason why a surrogate that learns from equations cannot learn from this one; None where it can."""
     from fieldcraft.models.surrogate import TakesSomeEquations
 
-    surrogate, settings = campaign.algorithm.surrogate, campaign.spec.algorithm.collocation
-    known = campaign.known_physics
+    surrogate, known = campaign.algorithm.surrogate, campaign.known_physics
     if known is None or not isinstance(surrogate, TakesSomeEquations):
         return None
-    address = partial(stream, campaign.spec.seed, 0, Use.COLLOCATE)
+    imposed = _imposed(campaign, known)
     try:
-        # Spread as evenly as Sobol points, without SciPy's statistics, which take 0.4 s to import.
-        points = collocated(known.domain, known.conditions, settings.n, "latin_hypercube", address)
-        surrogate.refuse(physics_at(known, campaign.space, points))
+        surrogate.refuse(imposed)
     except ValueError as error:
         return str(error)
     return None

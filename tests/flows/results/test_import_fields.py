@@ -171,6 +171,7 @@ def test_a_field_that_is_none_of_the_problems_imports_nothing_and_names_its_line
         ("{folder}/secret.nc", "lies outside"),
         ("link.nc", "the field file 'link.nc' lies outside"),
         ("linked/secret.nc", "the field file 'linked/secret.nc' lies outside"),
+        ("round.nc", "the field file 'round.nc' cannot be (Symlink loop"),
         ("bars.csv", "bars.csv: cannot be read as a field"),
         (".", "is a link, or lies in another file"),
     ],
@@ -180,6 +181,7 @@ def test_a_field_that_is_not_beside_its_table_is_not_read(bar, tmp_path, named, 
     bars.written(bars.simulated(bars.DEPTHS[1]), tmp_path / "secret.nc")
     (tmp_path / "old" / "link.nc").symlink_to(tmp_path / "secret.nc")
     (tmp_path / "old" / "linked").symlink_to(tmp_path)
+    (tmp_path / "old" / "round.nc").symlink_to(tmp_path / "old" / "round.nc")
     data.write_text(data.read_text().replace("fields/1.nc", named.format(folder=tmp_path)))
     status, _, error = bar.run("import", bar.file, data)
     assert (status, f"{data}: line 3: " in error, message in error) == (2, True, True), error

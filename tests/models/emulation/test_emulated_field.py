@@ -9,6 +9,7 @@ import torch
 
 from fieldcraft.models.emulation.field_posterior import Basis, followed
 from fieldcraft.models.observations import Emulator, Observations
+from fieldcraft.models.selection.predictive_score import score
 from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.emulated_field import EmulatedField
@@ -275,3 +276,16 @@ def test_bad_settings_and_fields_are_refused():
         EmulatedField(n_modes=0)
     with pytest.raises(ValueError, match="fields of 3 trials and the designs of 12"):
         data(told=snapshots(X[:3]))
+
+
+def test_refits_without_some_results_do_without_fields():
+    """Each fold is fitted to some of the trials: the fields of all of them do not fit these."""
+    known, surrogate = data(), EmulatedField()
+
+    class Silent:
+        """The posterior without its closed form."""
+
+        def __init__(self, posterior):
+            self.mean_var, self.scaling = posterior.mean_var, posterior.scaling
+
+    assert math.isfinite(score(surrogate, Silent(fit(known)), known, 3, np.random.default_rng(0)))

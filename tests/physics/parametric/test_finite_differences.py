@@ -1,6 +1,7 @@
 """Stated equations on a grid against solutions that can be written down."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -204,3 +205,20 @@ def test_conditions_that_leave_a_field_free_are_refused(k):
 def test_a_grid_is_taken_apart_once():
     stated = Chips().parametric
     assert Discretisation.of(stated, (12, 8)) is Discretisation.of(Chips().parametric, (12, 8))
+
+
+@pytest.mark.parametrize("around", [(), ("x",), ("x", "y")])
+def test_an_equation_that_fixes_its_field_up_to_a_constant_is_refused_on_every_grid(around):
+    plane = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
+    sides = tuple(each for each in no_flux("u", plane) if each.axis not in around)
+    stated = ParametricEquation(
+        domain=plane,
+        fields=(Field("u"),),
+        equation=lambda design: LinearEquation(0.0, (0.0, 0.0), ((1.0, 0.0), (0.0, 1.0)), 1.0),
+        conditions=sides,
+        cells=(8, 8),
+        periodic=around,
+    )
+    for cells in product(range(8, 33, 4), (8, 12, 16, 20)):
+        with pytest.raises(ValueError, match="no unique solution"):
+            solved(stated, {"a": 1.0}, cells)

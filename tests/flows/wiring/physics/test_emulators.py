@@ -17,6 +17,12 @@ from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.physics.emulators import emulators_of, no_emulator
 from fieldcraft.models.observations import Observations
+from fieldcraft.physics.domain import Axis, Domain
+from fieldcraft.physics.formulas import exponential
+from fieldcraft.physics.operators import LinearEquation
+from fieldcraft.physics.parametric.finite_differences import solved
+from fieldcraft.physics.parametric.statement import Field, ParametricEquation, no_flux
+from fieldcraft.physics.parametric.transfer import carried
 from fieldcraft.physics.problem import Output, Problem
 from fieldcraft.physics.problems.branin import Branin
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
@@ -259,3 +265,36 @@ def test_a_cheap_model_that_fails_is_told_and_does_not_stop_who_can_do_without(a
     told = trials[-1].origin.remarks.get("out.emulated_gp")
     assert len(trials) == 8 and (told is None) == (algorithm == "gp_ei")
     assert told is None or re.search(said, told)
+
+
+class Cold(Problem):
+    """A heap whose logarithm is asked for: where it is steep, a spline through a coarse grid falls below 0."""
+
+    space = SearchSpace((Continuous("at", 0.2, 0.8),))
+    outputs = (Output("score"),)
+
+    @property
+    def parametric(self):
+        line = Domain((Axis("s", 0.0, 1.0),))
+
+        def heap(points, at):
+            return 1e-6 + exponential(-(((points[:, 0] - at) / (0.02 + at - 0.2)) ** 2))
+
+        def equation(design):
+            return LinearEquation(1.0, (0.0,), ((-1e-4,),), lambda points: heap(points, design["at"]))
+
+        return ParametricEquation(line, (Field("u"),), equation, no_flux("u", line), (12,))
+
+    def functional(self, fields, axes, designs):
+        with np.errstate(invalid="ignore"):
+            return np.log(fields["u"].min(axis=1, keepdims=True))
+
+
+def test_an_output_that_no_spline_tells_is_read_from_the_coarse_cells():
+    problem = Cold()
+    designs = {"at": np.linspace(0.2, 0.8, 25)[:, None]}
+    coarse = solved(problem.parametric, designs, (12,))["u"]
+    between = carried(coarse, (48,), (False,)).min(axis=1)
+    assert (coarse > 0).all() and (between <= 0).any() and (between > 0).any()
+    expected = np.log(np.where(between > 0, between, coarse.min(axis=1)))
+    np.testing.assert_allclose(problem.emulate(designs)[:, 0], expected)
