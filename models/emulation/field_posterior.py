@@ -105,7 +105,7 @@ def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Arra
 def in_targets(
     snapshots: Snapshots, basis: Basis, scaling: Scaling, X: Array, coefficients: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-    """As ``followed``, in targets; where the output cannot be read, those of a target of which nothing is known."""
+    """Moments of ``followed``, in targets; those of a target of which nothing is known where it cannot be read."""
     mean, variance = followed(snapshots, basis, X, *coefficients)
     known = np.isfinite(mean) & np.isfinite(variance)
     return np.where(known, scaling.to_target(mean), 0.0), np.where(known, variance / scaling.sd**2, 1.0)
