@@ -98,9 +98,9 @@ def test_errors_that_the_cells_of_a_run_share_count_once():
             "loss 1.5 1/m^2 (stated 1, the upper end of its range), spread 1.482 (stated 5, standard error 0.069)",
         ),
         (
-            (replace(LOSS, low=3.0, value=3.0), SPREAD),
+            (replace(LOSS, low=3.0, value=9.0), SPREAD),
             (3.0, None),
-            "loss 3 1/m^2 (stated 3, the lower end of its range), spread 0.4932 (stated 5, standard error 0.37)",
+            "loss 3 1/m^2 (stated 9, the lower end of its range), spread 0.4932 (stated 5, standard error 0.37)",
         ),
         (
             (replace(LOSS, low=3.0), replace(SPREAD, high=0.4, value=0.4)),
@@ -116,6 +116,17 @@ def test_a_value_beyond_its_range_ends_at_the_bound_and_says_so(coefficients, va
         assert coefficient.low <= value <= coefficient.high
         assert (value == expected and np.isnan(error)) if expected is not None else error > 0
     assert found.remark == said
+
+
+@pytest.mark.parametrize(("least", "kept"), [(0.6, True), (0.4, False)])
+def test_stated_values_stand_unless_others_leave_less_than_half(least, kept):
+    """Of fields 1.5 +- e that a level of 1 is stated for, the best level leaves e^2 of 0.5^2 + e^2."""
+    e = 0.5 * np.sqrt(least / (1 - least)) * np.where(np.arange(12) % 2, 1.0, -1.0)
+    level = UncertainCoefficient("level", -10.0, 10.0, "K", value=1.0)
+    fields = np.broadcast_to((1.5 + e)[:, None, None], (12, 1, 500))
+    found = calibrated(known(fields, (level,), lambda values: lambda X: np.full((len(X), 1, 500), values[0])), X[:12])
+    assert found.values[0] == (1.0 if kept else pytest.approx(1.5, abs=1e-6)) and np.isnan(found.errors[0]) == kept
+    assert (found.remark == "level 1 K, as stated: no other values fit the fields much better") == kept
 
 
 WIDE = replace(STATED, coefficients=tuple(replace(each, low=1e-6, high=1e6) for each in STATED.coefficients))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -106,6 +107,14 @@ CAMPAIGN = {
     "dispatcher": {"kind": "inline"},
     "budget": {"trials": 7},
 }
+
+
+@dataclass(frozen=True)
+class Doubted(Chips):
+    """Chips with too low an exchange and too low a conductance."""
+
+    exchange = 35.0
+    conductance = 0.32
 
 
 def found_of(campaign, runs, X):
@@ -226,16 +235,18 @@ def test_fields_are_compared_on_the_fewer_cells(cells, tmp_path):
 @pytest.mark.parametrize(("n", "noise"), [(1, 0.0), (1, 0.5), (4, 0.5), (12, 0.0)])
 def test_one_field_of_the_chips_tells_exchange_and_conductance(n, noise, tmp_path):
     """The emulator's error on 24 x 16 cells is taken for 0.5% more conductance at most."""
-    campaign = wire(
+    wired = wire(
         parse({**CAMPAIGN, "problem": {"kind": "chips"}, "simulator": {"kind": "chips"}}, "rod.yaml"),
         settings_from({}, home=tmp_path),
     )
+    campaign = replace(wired, problem=Doubted())
     rng = np.random.default_rng(0)
     X = campaign.space.sample(n, rng)
     runs = [HeatedPlateFindiff(96).run(Chips(), each, rng) for each in campaign.space.decode(X)]
     for each in runs:
         each["temperature"] = each["temperature"] + noise * rng.standard_normal(each["temperature"].shape)
     found = calibrated(found_of(campaign, runs, X).calibration, X)
+    assert [each.value for each in found.coefficients] == [35.0, 0.32]
     np.testing.assert_allclose(found.values, [50.0, 0.4], rtol=0.01)
     assert found.values[0] == pytest.approx(50.0, rel=1e-3)
 
