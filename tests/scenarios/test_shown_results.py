@@ -206,6 +206,16 @@ def test_the_table_of_emulators_is_that_of_the_stored_benchmark():
     assert found is not None and all(agrees(*pair) for pair in zip(found.groups(), alone, strict=True))
 
 
+def test_the_table_of_calibrated_coefficients_is_that_of_the_stored_benchmark():
+    cases = {case["case"]: case for case in results("benchmarks/results/emulated")["cases"]}
+    rows = table("docs/fields.md", "emulator of chips | stated values")
+    names = [EMULATED.get(row["emulator of chips"]) or EMULATED[f"chips: {row['emulator of chips']}"] for row in rows]
+    assert names == list(EMULATED.values())[:5]
+    for row, name in zip(rows, names, strict=True):
+        for column, learner in (("stated values", "emulated_field, stated values"), ("calibrated", "emulated_field")):
+            assert agrees(row[column], median(cases[name][f"{learner} of 12"]["error"])), (name, column)
+
+
 def test_the_table_of_conditions_is_that_of_the_stored_benchmark():
     data = results("benchmarks/results/conditions")
     cases = {case["case"]: case for case in data["cases"]}
