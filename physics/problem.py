@@ -185,15 +185,11 @@ class Problem(ABC):
             outputs = self.functional(fields, centres, part)
             if outputs is None:
                 return None
-            unread = ~np.isfinite(outputs).all(axis=1)
-            if unread.any():  # a spline overshoots: a field that is positive on its cells may not be so between them
-                some_fields = {name: values[unread] for name, values in coarse.items()}
-                some_designs = {name: values[unread] for name, values in part.items()}
-                again = self.functional(some_fields, Grid(stated.domain, cells).centres, some_designs)
-                outputs = np.array(outputs)
-                outputs[unread] = again
+            if not np.isfinite(outputs).all():  # between cells where a field is positive its spline may not be so
+                again = self.functional(coarse, Grid(stated.domain, cells).centres, part)
+                outputs = outputs if again is None else np.where(np.isfinite(outputs), outputs, again)
             found.append(outputs)
-        return np.vstack(found)
+        return np.concatenate(found)
 
     @property
     def emulator(self) -> Literal["own", "equation"] | None:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _KEPT = 4096
 # Numbers of the emulator's fields that are solved for together.
 _VALUES = 4_000_000
-# Outputs read on fewer cells agree with those of the run within this share of them, or of their spread.
-_ALIKE = 0.1
+# Outputs read on fewer cells agree with those of the run within this share of their spread, and this share of them.
+_ALIKE, _ROUNDING = 0.1, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class StatedFields:
             apart = np.abs(self.read(fields, X) - outputs)
         except ValueError:
             return False
-        return bool(np.all(apart <= _ALIKE * np.maximum(np.std(outputs, axis=0), np.abs(outputs))))
+        return bool(np.all(apart <= _ALIKE * np.std(outputs, axis=0) + _ROUNDING * np.abs(outputs)))
 
     def calibrated(self, values: np.ndarray) -> "Predict":
         """``predict`` for values (c,) of the equation's coefficients, in their order and units."""
@@ -158,11 +158,12 @@ def snapshots_of(
     if not known or len(known) < len(digests):
         return None
     place = campaign.settings.fields
-    first = _stored(place, known[0], problem, None)
-    if not first:
+    try:
+        first = _stored(place, known[0], problem, None)
+        grid = StatedFields(problem, stated, space, tuple(first), next(iter(first.values())).shape)
+        fields = [_stored(place, digest, problem, grid.cells) for digest in known]
+    except (ValueError, FieldDamaged):
         return None
-    grid = StatedFields(problem, stated, space, tuple(first), next(iter(first.values())).shape)
-    fields = [_stored(place, digest, problem, grid.cells) for digest in known]
     if any(tuple(each) != grid.names for each in fields):
         return None
     values = np.stack([[field.ravel() for field in each.values()] for each in fields])
@@ -175,18 +176,17 @@ def _stored(
 ) -> Mapping[str, np.ndarray]:
     """Stated fields of one stored dataset on so many cells, or on its own, or on fewer if these are very many.
 
-    Empty if the outputs cannot be read from it: it is damaged or lost, its places are others, it holds none of the
-    fields, or values that are not finite.
+    Raises:
+        ValueError: its places are others, it holds none of the fields, or values that are not finite.
+        storage.fields.FieldError: it is damaged or lost, or the store does not answer.
     """
     stated = problem.parametric
     assert stated is not None  # else nothing is read
     # A field is found by its digest alone.
-    try:
-        found, _ = stated_fields(stated, fields_at(place).read(FieldRef(digest=digest, size=0)))
-    except (ValueError, FieldDamaged):
-        return {}
-    if not all(np.isfinite(values).all() for values in found.values()):
-        return {}
+    found, _ = stated_fields(stated, fields_at(place).read(FieldRef(digest=digest, size=0)))
+    for name, values in found.items():
+        if not np.isfinite(values).all():
+            raise ValueError(f"The stored field {digest[:12]} has values of {name!r} that are not finite.")
     return {
         name: carried(values, cells or fewer(values.shape[1:]), stated.repeats)[0] for name, values in found.items()
     }

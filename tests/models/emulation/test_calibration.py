@@ -135,8 +135,7 @@ WIDE = replace(STATED, coefficients=tuple(replace(each, low=1e-6, high=1e6) for 
 @pytest.mark.parametrize(("loss", "spread"), [(1e-4, 1e4), (1e4, 1e-3), (1e6, 1e-6)])
 def test_ranges_of_many_decades_are_searched(loss, spread):
     wide = tuple(replace(each, value=value) for each, value in zip(WIDE.coefficients, (loss, spread), strict=True))
-    solve = lambda values: on(COARSE, values, WIDE)  # noqa: E731
-    found = calibrated(known(on(COARSE, TRUE)(X[:4]), wide, solve), X[:4])
+    found = calibrated(known(on(COARSE, TRUE)(X[:4]), wide, lambda values: on(COARSE, values, WIDE)), X[:4])
     np.testing.assert_allclose(found.values, TRUE, rtol=1e-5)
 
 
@@ -188,7 +187,10 @@ def test_each_kind_of_field_counts_in_units_of_its_own_spread():
 
     def found(unit):
         fields = np.concatenate([rows + 1, unit * (rows - 1)], axis=1)
-        solve = lambda values: lambda X: np.concatenate([rows + values[0], unit * (rows + values[0])], 1)  # noqa: E731
+
+        def solve(values):
+            return lambda X: np.concatenate([rows + values[0], unit * (rows + values[0])], axis=1)
+
         return float(calibrated(known(fields, (level,), solve), X[:8]).values[0])
 
     assert found(1.0) == pytest.approx(0.0, abs=1e-9) and found(1e6) == pytest.approx(0.0, abs=1e-9)
@@ -202,7 +204,10 @@ def test_a_field_that_is_flat_to_rounding_decides_nothing(flat):
         return np.concatenate([fields, flat + more], axis=1)
 
     fields = both(on(COARSE, TRUE)(X[:4]), rounding)
-    solve = lambda values: lambda X: both(on(COARSE, values)(X), (1 + values[0]) * rounding[: len(X)])  # noqa: E731
+
+    def solve(values):
+        return lambda X: both(on(COARSE, values)(X), (1 + values[0]) * rounding[: len(X)])
+
     found = calibrated(known(fields, solve=solve), X[:4])
     np.testing.assert_allclose(found.values, TRUE, rtol=1e-6)
 

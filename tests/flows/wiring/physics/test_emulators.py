@@ -5,6 +5,7 @@ import re
 import textwrap
 from pathlib import Path
 
+import bars
 import numpy as np
 import pytest
 import yaml
@@ -31,13 +32,9 @@ from fieldcraft.physics.space import Continuous, Integer, SearchSpace
 from fieldcraft.storage.open_ledger import open_ledger
 
 BAR = {
-    "name": "bar",
-    "seed": 4,
-    "sense": "minimize",
-    "problem": {"kind": "cantilever_profile"},
+    **bars.BAR,
     "simulator": {"kind": "stated_equation", "cells": 100},
     "algorithm": {"kind": "emulated"},
-    "dispatcher": {"kind": "inline"},
     "budget": {"trials": 7},
 }
 CHEAP = '''
@@ -288,6 +285,19 @@ class Cold(Problem):
     def functional(self, fields, axes, designs):
         with np.errstate(invalid="ignore"):
             return np.log(fields["u"].min(axis=1, keepdims=True))
+
+
+class Flat(Cold):
+    """Outputs of the wrong shape."""
+
+    def functional(self, fields, axes, designs):
+        return fields["u"].min(axis=1)
+
+
+def test_a_functional_that_gives_another_shape_is_refused_with_it():
+    (emulator,) = emulators_of(Flat(), Flat.space)
+    with pytest.raises(ValueError, match=r"gave an array of the shape \(3,\) for 3 designs: it must be \(3, 1\)"):
+        emulator.predict(np.array([[-1.0], [0.0], [1.0]]))
 
 
 def test_an_output_that_no_spline_tells_is_read_from_the_coarse_cells():

@@ -2,6 +2,7 @@
 
 import json
 
+import bars
 import numpy as np
 import pytest
 import xarray as xr
@@ -21,13 +22,9 @@ from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
 
 BAR = {
-    "name": "bar",
-    "seed": 4,
-    "sense": "minimize",
-    "problem": {"kind": "cantilever_profile"},
+    **bars.BAR,
     "simulator": {"kind": "stated_equation", "cells": 100},
     "algorithm": {"kind": "emulated"},
-    "dispatcher": {"kind": "inline"},
     "budget": {"trials": 7},
 }
 PROBLEM = CantileverProfile()
@@ -136,6 +133,31 @@ def test_without_a_field_that_tells_the_outputs_of_every_trial_there_are_none(tm
     assert snapshots_of(campaign, digests, X, corrected) is None
     lacking = stored(campaign, [each.drop_vars("deflection") for each in runs])
     assert snapshots_of(campaign, lacking, X, read) is None
+
+
+def test_agreement_is_measured_by_the_spread_wherever_zero_lies():
+    """Temperatures near 300 K that vary by 1 K do not agree to 10% of 300 K."""
+
+    class Warm(CantileverProfile):
+        def functional(self, fields, axes, designs):
+            return 300.0 + 0.05 * super().functional(fields, axes, designs)
+
+    fields = np.stack([[each[name].values for name in ("deflection", "moment")] for each in simulated(100)])
+    grid = StatedFields(Warm(), PROBLEM.parametric, PROBLEM.space, ("deflection", "moment"), (100,))
+    X = PROBLEM.space.encode(DESIGNS)
+    read = grid.read(fields, X)
+    assert grid.agrees(fields, X, read) and np.ptp(read) < 30.0
+    assert not grid.agrees(fields, X, read + np.std(read) * np.array([0, 0, 0.5, 0, 0])[:, None])
+
+
+def test_a_field_that_was_lost_and_is_there_again_teaches_again(tmp_path):
+    campaign = wired(tmp_path)
+    digests, X, read = stored(campaign, runs := simulated(100)), encoded(campaign), outputs(simulated(100))[:, None]
+    place = next(tmp_path.rglob(f"{digests[2]}*"))
+    place.rename(tmp_path / "aside")
+    assert snapshots_of(campaign, digests, X, read) is None
+    (tmp_path / "aside").rename(place)
+    assert len(snapshots_of(campaign, digests, X, read).values) == len(runs)
 
 
 def test_results_with_added_noise_are_not_told_by_fields_that_have_none(tmp_path, capsys):
