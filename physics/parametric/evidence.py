@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fieldcraft.physics.parametric.finite_differences import Array, Discretisation, Term, stencil
-from fieldcraft.physics.parametric.grid import Grid
+from fieldcraft.physics.parametric.finite_differences import Discretisation, Term, stencil
+from fieldcraft.physics.parametric.grid import Array, Grid
 from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
 
 
