@@ -36,7 +36,7 @@ _GAUSS = 0.5 / np.sqrt(3)
 
 
 @dataclass(frozen=True)
-class _Term:
+class Term:
     """Place of a coefficient: row and column of its block, and axis and order of its derivative."""
 
     equation: int
@@ -77,7 +77,7 @@ class Discretisation:
             ValueError: mixed derivatives, another number of equations than of fields or of coordinates, a coefficient
                 that is not finite, or equations without a unique solution.
         """
-        terms, right = self._assembled(equation, None)
+        terms, right = self.assembled(equation, None)
         pattern = self._pattern(tuple(term for term, _ in terms))
         return self._cells_of(pattern.solve(_together(terms, 0), right[:, 0]))
 
@@ -93,7 +93,7 @@ class Discretisation:
             ValueError: as for ``solve``, or a second derivative by time.
         """
         half, last = (times[1] - times[0]) / 2, len(self.grid.cells)
-        terms, right = self._assembled(equation, times)
+        terms, right = self.assembled(equation, times)
         if any(term.axis == last and term.order > 1 for term, _ in terms):
             raise ValueError(
                 "An equation has a second derivative by time: state it as a system of two equations of first order, "
@@ -102,7 +102,7 @@ class Discretisation:
         # (u - before) / half for each du/dt
         rates = [(term, at / half) for term, at in terms if term.axis == last]
         terms = [term for term in terms if term[0].axis != last]
-        terms += [(_Term(term.equation, term.field, 0, 0), rate) for term, rate in rates]
+        terms += [(Term(term.equation, term.field, 0, 0), rate) for term, rate in rates]
         pattern = self._pattern(tuple(term for term, _ in terms))
         n = max(len(right), *(len(at) for _, at in terms))
         now = np.broadcast_to(begin, (n, *begin.shape[1:]))
@@ -116,9 +116,9 @@ class Discretisation:
             now = 2 * middle - now
         return np.moveaxis(middles, 0, -1)
 
-    def _assembled(
+    def assembled(
         self, equation: LinearEquation | LinearSystem, times: Array | None
-    ) -> tuple[list[tuple[_Term, Array]], Array]:
+    ) -> tuple[list[tuple[Term, Array]], Array]:
         """Coefficients (n or 1, steps or 1, N) of the terms, and right-hand sides (n or 1, steps, unknowns)."""
         blocks = equation.blocks if isinstance(equation, LinearSystem) else ((equation,),)
         if len(blocks) != self.fields or len(blocks[0]) != self.fields:
@@ -134,7 +134,7 @@ class Discretisation:
                     f"{len(axes)} axes: give one for each of {', '.join(axes)}."
                 )
         terms = [
-            (_Term(e, f, axis, order), self._at(coefficient, times))
+            (Term(e, f, axis, order), self._at(coefficient, times))
             for e, line in enumerate(blocks)
             for f, block in enumerate(line)
             for coefficient, axis, order in (() if block is None else _terms(block))
@@ -173,11 +173,11 @@ class Discretisation:
         return int(self._padded.max()) + 1
 
     @cached_property
-    def _patterns(self) -> dict[tuple[_Term, ...], Pattern]:
+    def _patterns(self) -> dict[tuple[Term, ...], Pattern]:
         """Patterns that were asked for, by their terms."""
         return {}
 
-    def _pattern(self, terms: tuple[_Term, ...]) -> Pattern:
+    def _pattern(self, terms: tuple[Term, ...]) -> Pattern:
         """The rows of the equations with these terms, and after them those of the conditions."""
         if terms not in self._patterns:
             cells = np.arange(self.cells)
@@ -189,7 +189,7 @@ class Discretisation:
                     number * self.cells + cells,
                 )
                 for number, term in enumerate(terms)
-                for by, weight in _stencil(self.grid.spacing[term.axis], term.order)
+                for by, weight in stencil(self.grid.spacing[term.axis], term.order)
             ]
             rows, columns, weights, of = (np.concatenate(each) for each in zip(*parts, *self._boundary, strict=True))
             self._patterns[terms] = Pattern(self.fields * self._unknowns, rows, columns, weights, of)
@@ -287,7 +287,7 @@ def _at_step(values: Array, step: int) -> Array:
     return values[:, step if values.shape[1] > 1 else 0]
 
 
-def _together(terms: list[tuple[_Term, Array]], step: int) -> Array:
+def _together(terms: list[tuple[Term, Array]], step: int) -> Array:
     """Coefficients of all terms at one step, side by side, shape (n, terms * N)."""
     n = max(len(at) for _, at in terms)
     some = [_at_step(at, step) for _, at in terms]
@@ -300,7 +300,7 @@ def _given(points: Array, condition: Condition) -> Array:
     return _finite(np.broadcast_to(right(points) if callable(right) else right, len(points)))
 
 
-def _stencil(h: float, order: int) -> tuple[tuple[int, float], ...]:
+def stencil(h: float, order: int) -> tuple[tuple[int, float], ...]:
     """Neighbours along an axis of spacing h, and their weights in a derivative of one order, 0 to 2."""
     return (
         ((0, 1.0),),

@@ -8,6 +8,9 @@ from kinds import is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.physics.collocation import on_side
 from fieldcraft.physics.operators import Jet, System
+from fieldcraft.physics.parametric.evidence import imbalance
+from fieldcraft.physics.parametric.finite_differences import solved
+from fieldcraft.physics.parametric.transfer import carried
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.simulators.exact import Exact
 from fieldcraft.physics.simulators.stated_equation import StatedEquation
@@ -206,3 +209,19 @@ def test_what_is_emulated_comes_nearer_to_the_truth_with_the_mesh(problem):
     meshed = ~np.all(truth == problem.emulate(together), axis=0)  # an output may be a variable of the design
     assert meshed.any()
     assert np.all((fine < 0.2 * coarse)[meshed]) and np.all((0.2 * coarse < 0.02 * np.std(truth, axis=0))[meshed])
+
+
+def test_a_simulated_field_satisfies_the_stated_equation_the_better_the_finer_the_mesh(problem):
+    if problem.parametric is None:
+        return
+    equation = problem.parametric
+    (design,), _ = stated(problem, n=1, seed=5)
+    simulated = solved(equation, design, tuple(4 * n for n in equation.cells))
+    left = []
+    for factor in (1, 2):
+        cells = tuple(factor * n for n in equation.cells)
+        fields = {name: carried(values, cells, equation.repeats)[0] for name, values in simulated.items()}
+        left.append(imbalance(equation, design, fields))
+    coarse, fine = np.array(left)
+    # A kink in a coefficient costs a part of the second order; an equation without truncation error leaves rounding.
+    assert np.all(fine < 0.5 * coarse + 1e-9) and np.all(fine < 0.1) and coarse.max() > 0.01
