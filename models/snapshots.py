@@ -41,6 +41,9 @@ class Snapshots:
         read: Function from fields (k, fields, cells) and encoded designs (k, d) to all outputs, (k, outputs).
         output: Number of the output that is learnt.
         calibration: Coefficients of the emulator that these fields may calibrate; None if it has none.
+        residuals: Function from fields (k, fields, cells), encoded designs (k, d), and values of the coefficients or
+            None for the stated ones, to the largest share that each leaves of a stated equation, (k,); None where no
+            equation is stated or the cells are too few.
     """
 
     values: Array
@@ -49,6 +52,7 @@ class Snapshots:
     read: Callable[[Array, Array], Array]
     output: int = 0
     calibration: Calibration | None = None
+    residuals: Callable[[Array, Array, Array | None], Array] | None = None
 
     def outputs(self, fields: Array, X: Array) -> Array:
         """The output of fields (k, fields, cells) of encoded designs X (k, d), in its unit, shape (k,)."""

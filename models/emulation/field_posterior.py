@@ -125,6 +125,8 @@ class FieldPosterior:
         missed: Root mean square error of the results left out, in targets.
         kept: Its state.
         calibrated: Coefficients of the emulator that were fitted to the fields; None if it has none.
+        residuals: Median share that the fields leave of the stated equation: by the stated coefficients, and by the
+            fitted ones if these are others; empty where nothing tells.
     """
 
     snapshots: Snapshots
@@ -136,19 +138,29 @@ class FieldPosterior:
     missed: float
     kept: Mapping[str, Tensor]
     calibrated: Calibrated | None = None
+    residuals: tuple[float, ...] = ()
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Modes, error of the results left out one by one, standard deviation of what no mode represents, and the
-        calibrated coefficients, in their units."""
+        """Modes, error of the results left out one by one, standard deviation of what no mode represents, what the
+        fields leave of the equation, and the calibrated coefficients, in their units."""
         own = {"modes": len(self.basis.modes), "left_out_error": self.missed, "rest_sd": math.sqrt(self.rest)}
+        if self.residuals:
+            own["equation_residual"] = self.residuals[-1]
         return own if self.calibrated is None else {**own, **self.calibrated.metrics}
 
     @property
     def remarks(self) -> Mapping[str, str]:
-        """Number of fields and modes that the belief rests on, and the calibrated coefficients."""
+        """Number of fields and modes that the belief rests on, the calibrated coefficients, and how nearly the fields
+        satisfy the equation."""
         own = {"fields": f"{len(self.snapshots.values)} fields less the emulator's, in {len(self.basis.modes)} modes"}
-        return own if self.calibrated is None else {**own, "coefficients": self.calibrated.remark}
+        if self.calibrated is not None:
+            own["coefficients"] = self.calibrated.remark
+        if self.residuals:
+            stated, *fitted = (f"{each:.2g}" for each in self.residuals)
+            own["equation"] = f"the fields leave {stated} of its largest term"
+            own["equation"] += f" by the stated coefficients, and {fitted[0]} by the fitted ones" if fitted else ""
+        return own
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the target at X (n, d)."""

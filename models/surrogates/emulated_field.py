@@ -29,6 +29,8 @@ _CALIBRATED, _ERRORS = "calibrated", "calibrated_errors"
 _LEAST = 4
 # A mode below this share of the first one's size is rounding or noise of the meshes.
 _SMALLEST = 1e-3
+# Fields that are put into the stated equation: those of the first trials.
+_JUDGED = 10
 # Prior of what no mode represents: as if so many errors of this size, in targets, had been seen.
 _PRIOR_COUNT, _PRIOR_SIZE = 2.0, 0.05
 
@@ -181,12 +183,24 @@ def _posterior(
     known = variance + (data.noise_variance or 0.0)
     excess = np.maximum((error - shift) ** 2 - known, 0).sum()
     rest = (_PRIOR_COUNT * _PRIOR_SIZE**2 + float(excess)) / (_PRIOR_COUNT + len(data))
-    told = {_FACTORS: factors, _WEIGHTS: weights, _COEFFICIENTS: coefficients}
+    learnt = {_FACTORS: factors, _WEIGHTS: weights, _COEFFICIENTS: coefficients}
     if fitted is not None:
-        told |= {_CALIBRATED: fitted.values, _ERRORS: fitted.errors}
-    state = stamped(data) | {name: torch.tensor(values) for name, values in told.items()}
+        learnt |= {_CALIBRATED: fitted.values, _ERRORS: fitted.errors}
+    state = stamped(data) | {name: torch.tensor(values) for name, values in learnt.items()}
     for k, each in enumerate(exact):
         state |= named(f"{k}.", each.state())
     missed = float(np.sqrt(np.mean(error**2)))
     likely = densities(error - shift, known + rest)
-    return FieldPosterior(snapshots, basis, data.scaling, shift, rest, likely, missed, state, fitted)
+    told = _residuals(snapshots, data.X, fitted)
+    return FieldPosterior(snapshots, basis, data.scaling, shift, rest, likely, missed, state, fitted, told)
+
+
+def _residuals(snapshots: Snapshots, X: Array, fitted: Calibrated | None) -> tuple[float, ...]:
+    """Median shares that the fields leave of the equation, by the stated coefficients and, if others fit, by those."""
+    if snapshots.residuals is None:
+        return ()
+    some = snapshots.values[:_JUDGED], X[:_JUDGED]
+    used: list[Array | None] = [None]
+    if fitted is not None and fitted.values.tolist() != [each.value for each in fitted.coefficients]:
+        used.append(fitted.values)
+    return tuple(float(np.median(snapshots.residuals(*some, values))) for values in used)

@@ -97,7 +97,29 @@ class StatedFields:
         """Snapshots of fields (n, fields, cells) of these digests."""
         from fieldcraft.models.snapshots import Snapshots
 
-        return Snapshots(values, tuple(digests), self.predict, self.read, calibration=self._calibration(values))
+        judged = self.residuals if min(self.cells) >= 3 else None
+        return Snapshots(
+            values, tuple(digests), self.predict, self.read, calibration=self._calibration(values), residuals=judged
+        )
+
+    def residuals(self, fields: np.ndarray, X: np.ndarray, values: np.ndarray | None) -> np.ndarray:
+        """Largest share that fields (k, fields, cells) of encoded designs X (k, d) leave of an equation, shape (k,).
+
+        Args:
+            fields: Means over the cells.
+            X: The designs.
+            values: Values of the equation's coefficients; None for the stated ones.
+        """
+        from fieldcraft.physics.parametric.evidence import imbalance
+
+        stated = self.stated if values is None else self.stated.calibrated(values.tolist())
+        designs, found = self._designs(X), []
+        for number, each in enumerate(fields):
+            design = {name: float(value[number, 0]) for name, value in designs.items()}
+            told = {name: each[i].reshape(self.cells) for i, name in enumerate(self.names)}
+            with explained(self.problem, "put a field into its equation"):
+                found.append(imbalance(stated, design, told).max())
+        return np.array(found)
 
     def _calibration(self, values: np.ndarray) -> "Calibration | None":
         """Coefficients to calibrate on fields (n, fields, cells), on the fewer cells along each axis."""

@@ -162,6 +162,9 @@ def test_a_campaign_fits_the_coefficients_to_its_fields_and_says_so(tmp_path, pl
     assert "coefficients" not in trials[0].origin.remarks
     assert main(["show", trials[-1].id, "--home", str(tmp_path / "home")]) == 0
     assert f" modes; coefficients: {said}" in capsys.readouterr().out
+    evidence = r"the fields leave (\S+) of its largest term by the stated coefficients, and (\S+) by the fitted ones"
+    stated, fitted = map(float, re.fullmatch(evidence, trials[-1].origin.remarks["equation"]).groups())
+    assert stated > 0.5 and fitted < 0.01
 
     data = observations(campaign, trials, None)
     posterior = EmulatedField().fit(data, np.random.default_rng(0), None, no_report)

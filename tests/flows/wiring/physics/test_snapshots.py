@@ -71,6 +71,7 @@ def test_a_campaign_learns_from_its_stored_fields(algorithm, tmp_path):
     said = trials[-1].origin.remarks
     if algorithm == "emulated":
         assert said["fields"].startswith("6 fields less the emulator's, in ")
+        assert float(said["equation"].removeprefix("the fields leave ").split()[0]) < 0.01
     else:
         assert "emulated_field" in trials[-1].origin.scores
     data = observations(campaign, trials, None)
