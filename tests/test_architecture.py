@@ -45,7 +45,7 @@ RUN_TEXT = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "s
 FLOORS = {
     "physics": (
         "variables", "images", "constraints", "geometry functions", "space", "domain", "operators", "parametric",
-        "collocation counting problem", "constrained formulas", "problems", "simulators",
+        "collocation counting problem", "constrained formulas gradients tangents", "problems", "simulators",
     ),
     "models": (
         "capability snapshots", "observations", "proposer surrogate", "acquisition numerics", "linear",
