@@ -215,6 +215,8 @@ class Observations:
             They are code of the problem, which is in the campaign's digest; they are not part of this one.
         snapshots: Fields that the runs of these trials left; None where the surrogate does not ask for them, or where
             a trial has none. Their digests are part of this one.
+        gradients: Derivatives of y by the encoded coordinates, in the objective's unit, shape (n, d); NaN where a trial
+            has none, or a coordinate. None where no trial has one, or the surrogate does not ask for them.
 
     Raises:
         ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
@@ -234,6 +236,7 @@ class Observations:
     space: SearchSpace | None = None
     emulators: tuple[Emulator, ...] = ()
     snapshots: Snapshots | None = None
+    gradients: Array | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _frozen(self.X))
@@ -256,6 +259,7 @@ class Observations:
                 f"There are the fields of {len(self.snapshots.values)} trials and the designs of {len(self.X)}: give "
                 "the fields of every trial, or none."
             )
+        self._check_gradients()
         self._check_constraints()
         for image in self.images:
             if not 0 <= image.first <= self.X.shape[1] - math.prod(image.shape):
@@ -263,6 +267,16 @@ class Observations:
                     f"An image of {image.shape} pixels from coordinate {image.first} on does not fit into "
                     f"{self.X.shape[1]} coordinates: take the columns from SearchSpace.images."
                 )
+
+    def _check_gradients(self) -> None:
+        if self.gradients is None:
+            return
+        object.__setattr__(self, "gradients", _frozen(self.gradients))
+        if self.gradients.shape != self.X.shape or np.isinf(self.gradients).any():
+            raise ValueError(
+                f"gradients {self.gradients.shape} of designs {self.X.shape} must have their shape and no infinite "
+                "value: give NaN where a derivative is not known."
+            )
 
     def _check_constraints(self) -> None:
         n, d = self.X.shape
@@ -295,8 +309,16 @@ class Observations:
         return replace(self, constraints=np.empty((0, 0)), failed=np.empty((0, 0))) if self.constrained else self
 
     def first(self, n: int) -> "Observations":
-        """The objective's results of the first n trials, scaled by themselves; no equation."""
-        return Observations(self.X[:n], self.y[:n], self.maximize, self.noise_sd, images=self.images)
+        """The objective's results and gradients of the first n trials, scaled by themselves; no equation."""
+        gradients = None if self.gradients is None else self.gradients[:n]
+        return Observations(
+            self.X[:n], self.y[:n], self.maximize, self.noise_sd, images=self.images, gradients=gradients
+        )
+
+    def among(self, rows: NDArray[np.intp]) -> "Observations":
+        """The results and gradients of these trials, without fields."""
+        gradients = None if self.gradients is None else self.gradients[rows]
+        return replace(self, X=self.X[rows], y=self.y[rows], snapshots=None, gradients=gradients)
 
     def constraint(self, k: int) -> "Observations":
         """Observations for the surrogate of constraint k = 0, ..., c - 1: its own scaling, no equation.
@@ -360,6 +382,8 @@ class Observations:
         if self.snapshots is not None:
             told = np.frombuffer(bytes.fromhex("".join(self.snapshots.digests)), dtype=np.uint8)
             parts["snapshots"] = told.astype(np.float64)
+        if self.gradients is not None:
+            parts["gradients"] = self.gradients
         for name, array in parts.items():
             sha.update(f"|{name}{array.shape}|".encode())
             # Adding zero turns -0.0 into 0.0: equal data must have equal digests.

@@ -182,6 +182,16 @@ class TakesFields(Protocol):
 
 
 @runtime_checkable
+class TakesGradients(Protocol):
+    """A surrogate that may also learn from ``Observations.gradients``."""
+
+    @property
+    def uses_gradients(self) -> bool:
+        """True if it does where simulations return them."""
+        ...
+
+
+@runtime_checkable
 class TakesSomeEquations(Protocol):
     """A surrogate that uses physics but cannot learn from every equation; campaigns with another are refused."""
 

@@ -45,11 +45,11 @@ RUN_TEXT = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "s
 FLOORS = {
     "physics": (
         "variables", "images", "constraints", "geometry functions", "space", "domain", "operators", "parametric",
-        "collocation counting problem", "constrained formulas", "problems", "simulators",
+        "collocation counting problem", "constrained formulas gradients tangents", "problems", "simulators",
     ),
     "models": (
         "capability snapshots", "observations", "proposer surrogate", "acquisition numerics", "linear",
-        "feasibility maximizer networks rival selection", "constraint_rule gaussian rivals tangent",
+        "feasibility maximizer networks rival selection", "constraint_rule gaussian rivals tangent", "gradients",
         "certified emulation physics_informed scoring", "maximizers rules surrogates", "acquisitions proposers",
         "constraints",
         "algorithm", "named_algorithm", "algorithms",

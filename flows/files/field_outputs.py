@@ -10,6 +10,7 @@ import numpy as np
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.text import quoted
+from fieldcraft.physics.gradients import gradient_of
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.fields import FieldError, content_digest
@@ -57,12 +58,17 @@ def checked_outputs(
         given: Outputs known from elsewhere, in their units; some, all or none.
 
     Raises:
-        InputError: an output, a stated field or an axis is in another unit than the problem's, or is not finite; the
-            problem cannot read its outputs; or one of them differs from the given one by more than ``REL`` and ``ABS``.
+        InputError: an output, a stated field or an axis is in another unit than the problem's, or is not finite; its
+            gradient is not that of the problem's variables; the problem cannot read its outputs; or one of them differs
+            from the given one by more than ``REL`` and ``ABS``.
     """
     require_units(problem, fields)
     _require_finite(problem, fields)
     outputs = _evaluated(problem, design, fields)
+    try:
+        gradient_of(problem.space, fields)
+    except ValueError as error:
+        raise InputError(f"gradient of the field: {error}.") from None
     for name, value in outputs.items():
         if not math.isfinite(value):
             raise InputError(f"output {name!r} of the field is {value}. Give a field that has a finite one.")

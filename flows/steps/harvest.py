@@ -27,6 +27,7 @@ from fieldcraft.flows.spec.source_files import Sources
 from fieldcraft.flows.steps.cleanup import tidy
 from fieldcraft.flows.text import said
 from fieldcraft.flows.wiring.context import ACTOR, Site
+from fieldcraft.physics.gradients import gradient_of
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.fields import FieldDamaged
 from fieldcraft.storage.ledger import ForbiddenMove, StaleTrial
@@ -159,6 +160,10 @@ def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attem
     bad = [name for name, value in outputs.items() if not math.isfinite(value)]
     if bad:
         return f"evaluate: output {bad[0]!r} is {outputs[bad[0]]}"
+    try:
+        gradient_of(site.campaign.problem.space, fields)
+    except ValueError as error:
+        return f"gradient: {error}"
     outputs[site.campaign.objective.output] += _noise(site, trial)
     done, _ = site.ledger.record(
         trial.id,

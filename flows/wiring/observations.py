@@ -10,6 +10,7 @@ from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.equations import physics_at
+from fieldcraft.flows.wiring.physics.gradients import gradients_of, uses_gradients
 from fieldcraft.flows.wiring.physics.snapshots import snapshots_of, uses_fields
 from fieldcraft.physics.collocation import CollocationPoints
 from fieldcraft.storage.records import Product, Result, ResultSummary, Trial, TrialState, TrialSummary, digest_of
@@ -112,7 +113,8 @@ def observations(
     physics = None if points is None or known is None else physics_at(known, campaign.space, points)
     names = (campaign.objective.output, *campaign.objective.constraints)
     outputs = np.array([[(trial.outputs or {})[name] for name in names] for trial in done]).reshape(-1, len(names))
-    X, fields = campaign.space.encode([trial.actual for trial in done]), [_field(trial) for trial in done]
+    designs, fields = [trial.actual for trial in done], [_field(trial) for trial in done]
+    X = campaign.space.encode(designs)
     return Observations(
         X=X,
         y=outputs[:, 0],
@@ -127,6 +129,7 @@ def observations(
         space=campaign.space,
         emulators=emulators_of(campaign.problem, campaign.space),
         snapshots=snapshots_of(campaign, fields, X, outputs) if uses_fields(campaign) else None,
+        gradients=gradients_of(campaign, designs, fields, outputs[:, 0].tolist()) if uses_gradients(campaign) else None,
     )
 
 

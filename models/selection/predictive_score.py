@@ -54,7 +54,7 @@ def _held_out(surrogate: Surrogate, data: Observations, folds: int, rng: np.rand
     mean, variance = np.empty(n), np.empty(n)
     for fold in np.array_split(rng.permutation(n), min(folds, n)):
         kept = np.setdiff1d(np.arange(n), fold)
-        part = replace(data, X=data.X[kept], y=data.y[kept], snapshots=None)
+        part = data.among(kept)
         posterior = surrogate.fit(part, rng, None, no_report)
         with torch.no_grad():
             found = [values.numpy() for values in posterior.mean_var(torch.tensor(data.X[fold]))]

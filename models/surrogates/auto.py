@@ -147,7 +147,7 @@ class Auto:
         """Fit the candidate that was best at the last milestone; the next best if its fit is refused."""
         first = data.first(milestone(len(data)))
         rows = thinned(len(first), _JUDGED)
-        told = replace(first, X=first.X[rows], y=first.y[rows])
+        told = first.among(rows)
         contest = replace(judged(ByDigest.of(told), names, self.folds), data=data)
         seeds = dict(zip(names, rng.integers(2**63 - 1, size=len(names)).tolist(), strict=True))
         for name in contest.ranking:

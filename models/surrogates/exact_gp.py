@@ -1,7 +1,7 @@
 """Exact Gaussian process (Rasmussen and Williams, 2006, ch. 2), under BoTorch's priors."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -14,6 +14,9 @@ from fieldcraft.models.gaussian import draws
 from fieldcraft.models.gaussian.fit import Question, known_noise
 from fieldcraft.models.gaussian.inducing import INDUCING, InducedFeatures, InducedPosterior, conditioned
 from fieldcraft.models.gaussian.process import ExactPosterior, Fit, pathwise, posterior
+from fieldcraft.models.gradients.covariance import PROFILES
+from fieldcraft.models.gradients.fit import MOST_ROWS, JointQuestion, told
+from fieldcraft.models.gradients.posterior import GradientPosterior
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
 from fieldcraft.models.numerics.memory import refuse_memory
@@ -37,6 +40,9 @@ class ExactGP:
     ``n_exact`` the process goes through 700 inducing points, half of them the best designs (Snelson and Ghahramani,
     2006); ``remarks`` states either.
 
+    Where simulations return gradients, it learns from them too, with the same priors, and draws are pathwise. Values
+    and derivatives are 1,000 at most: of more the gradients of the best trials count, and ``remarks`` states it.
+
     Args:
         kernel: "matern52" (Matern, smoothness 5/2), "matern32", "matern12" (rougher functions: 3/2 and 1/2) or "rbf"
             (squared exponential).
@@ -58,6 +64,7 @@ class ExactGP:
     """
 
     uses_physics: ClassVar[bool] = False
+    uses_gradients: ClassVar[bool] = True
     provides: ClassVar[frozenset[Capability]] = frozenset({Capability.INFORMED, Capability.EXACT})
 
     kernel: Kernel = "matern52"
@@ -79,7 +86,7 @@ class ExactGP:
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
-    ) -> ExactPosterior | InducedPosterior:
+    ) -> ExactPosterior | InducedPosterior | GradientPosterior:
         """Fit the hyper-parameters (see Surrogate.fit). A fit takes seconds at most, so ``start`` is not needed.
 
         Raises:
@@ -88,22 +95,30 @@ class ExactGP:
         """
         self._refuse_memory(len(data))
         noise = self._noise(data)
+        if self._joint(data):
+            joined = self._with_gradients(data, noise)
+            report(1, joined.metrics, joined.state)
+            return joined
         asked = Question(self.kernel, noise is not None, self.restarts + 1, self.n_fitted, ByDigest.of(data))
         fit, factor = Fit.at(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), noise, asked.answer())
         made: ExactPosterior | InducedPosterior
         if len(data) <= self.n_exact:
-            made = posterior(fit, data.scaling, self._sampler(data), self._remarks(len(data)), factor)
+            made = posterior(fit, data.scaling, self._sampler(data), self._remarks(data), factor)
         else:
             made = self._induced(fit, data)
         report(1, made.metrics, made.state)
         return made
 
-    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> ExactPosterior | InducedPosterior:
+    def restore(
+        self, data: Observations, state: Mapping[str, Tensor]
+    ) -> ExactPosterior | InducedPosterior | GradientPosterior:
         """The posterior whose state this was (see Surrogate.restore)."""
+        if self._joint(data):
+            return self._restored(data, state)
         fit = Fit.of(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), state)
         if len(data) > self.n_exact:
             return self._induced(fit, data)
-        return posterior(fit, data.scaling, self._sampler(data), self._remarks(len(data)))
+        return posterior(fit, data.scaling, self._sampler(data), self._remarks(data))
 
     def _induced(self, fit: Fit, data: Observations) -> InducedPosterior:
         # Asked for its hyper-parameters alone, it makes no n x n matrix.
@@ -117,7 +132,7 @@ class ExactGP:
             scaling=data.scaling,
             metrics=fit.metrics,
             kept=fit.state(),
-            remarks=self._remarks(len(data)),
+            remarks=self._remarks(data),
         )
 
     def _sampler(self, data: Observations) -> Callable[[ExactPosterior, int, np.random.Generator], list[Function]]:
@@ -127,8 +142,32 @@ class ExactGP:
             return partial(draws.features, n_features=self.n_features)
         return pathwise
 
-    def _remarks(self, n: int) -> dict[str, str]:
-        remarks = {}
+    def _joint(self, data: Observations) -> bool:
+        """True if there are gradients, and it can learn from them."""
+        if data.gradients is None or self.kernel not in PROFILES or len(data) >= MOST_ROWS:
+            return False
+        return not bool(np.isnan(told(data)).all())
+
+    def _with_gradients(self, data: Observations, noise: Tensor | None) -> GradientPosterior:
+        found = JointQuestion(self.kernel, noise is not None, self.restarts + 1, ByDigest.of(data)).answer()
+        arrays = torch.tensor(data.X), torch.tensor(data.targets), torch.from_numpy(told(data))
+        known = None if noise is None else float(noise)
+        return GradientPosterior.at(self.kernel, *arrays, known, data.scaling, found, self._remarks(data))
+
+    def _restored(self, data: Observations, state: Mapping[str, Tensor]) -> GradientPosterior:
+        arrays = torch.tensor(data.X), torch.tensor(data.targets), torch.from_numpy(told(data))
+        return replace(GradientPosterior.of(self.kernel, *arrays, data.scaling, state), remarks=self._remarks(data))
+
+    def _remarks(self, data: Observations) -> dict[str, str]:
+        n, remarks = len(data), {}
+        given = 0 if data.gradients is None else int(np.count_nonzero((~np.isnan(data.gradients)).any(axis=1)))
+        if given and not self._joint(data):
+            why = f"the kernel {self.kernel} has none" if self.kernel not in PROFILES else f"{n} trials"
+            remarks["gradients"] = f"not learnt from ({why}): the values alone count"
+        elif given:
+            used = int(np.count_nonzero((~np.isnan(told(data))).any(axis=1)))
+            remarks["gradients"] = f"of {used} of {n} trials"
+            return remarks
         if n > self.n_fitted:
             remarks["hyperparameters"] = f"from {self.n_fitted} of {n} trials"
         if n > self.n_exact:

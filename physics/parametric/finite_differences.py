@@ -77,9 +77,17 @@ class Discretisation:
             ValueError: mixed derivatives, another number of equations than of fields or of coordinates, a coefficient
                 that is not finite, or equations without a unique solution.
         """
+        pattern, coefficients, right = self.system(equation)
+        return self.cells_of(pattern.solve(coefficients, right))
+
+    def system(self, equation: LinearEquation | LinearSystem) -> tuple[Pattern, Array, Array]:
+        """Pattern of the matrices in steady state, coefficients (n or 1, terms * N), right-hand sides (n or 1, size).
+
+        Raises:
+            ValueError: as for ``solve``, but that there need be no solution.
+        """
         terms, right = self.assembled(equation, None)
-        pattern = self._pattern(tuple(term for term, _ in terms))
-        return self._cells_of(pattern.solve(_together(terms, 0), right[:, 0]))
+        return self._pattern(tuple(term for term, _ in terms)), _together(terms, 0), right[:, 0]
 
     def evolve(self, equation: LinearEquation | LinearSystem, begin: Array, times: Array) -> Array:
         """Values of the fields at equally spaced times, shape (n, fields, N, steps); n as for ``solve``.
@@ -112,7 +120,7 @@ class Discretisation:
             for term, rate in rates:
                 rows = slice(term.equation * self.cells, (term.equation + 1) * self.cells)
                 given[:, rows] += _at_step(rate, step) * now[:, term.field]
-            middle[:] = self._cells_of(pattern.solve(_together(terms, step), given))
+            middle[:] = self.cells_of(pattern.solve(_together(terms, step), given))
             now = 2 * middle - now
         return np.moveaxis(middles, 0, -1)
 
@@ -141,7 +149,7 @@ class Discretisation:
         ]
         return terms, self._right(equation, times)
 
-    def _cells_of(self, solutions: Array) -> Array:
+    def cells_of(self, solutions: Array) -> Array:
         """Values at the cells (n, fields, N) among those of all unknowns (n, size)."""
         return solutions.reshape(len(solutions), self.fields, -1)[:, :, : self.cells]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from fieldcraft.physics.gradients import gradient_units
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import Design
 
@@ -33,7 +34,7 @@ class Function(Simulator):
     formula = True
 
     def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> "xr.Dataset":
-        """The numbers as scalar variables, or the dataset, with units; an output's unit is the problem's.
+        """The numbers as scalar variables, or the dataset, with units; those of outputs and gradient are the problem's.
 
         Raises:
             ValueError: a problem without ``function``, an answer that is neither numbers by name nor a dataset, or a
@@ -44,7 +45,8 @@ class Function(Simulator):
                 f"The simulator 'function' cannot run {type(problem).__name__}: give it a method `function(design)`, "
                 "or choose another simulator."
             )
-        return _with_units(_dataset(problem.function(design)), {output.name: output.unit for output in problem.outputs})
+        units = {output.name: output.unit for output in problem.outputs} | gradient_units(problem)
+        return _with_units(_dataset(problem.function(design)), units)
 
 
 def _dataset(answer: object) -> "xr.Dataset":

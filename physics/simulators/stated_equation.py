@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldcraft.physics.gradients import PREFIX, gradient_units
 from fieldcraft.physics.parametric.finite_differences import solved
 from fieldcraft.physics.parametric.grid import Grid
+from fieldcraft.physics.parametric.statement import ParametricEquation
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import Design
+from fieldcraft.physics.tangents import gradient
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,11 +30,15 @@ class StatedEquation(Simulator):
         cells: Number of cells along the first axis, from 8 to 100,000; along the others as many as the problem's own
             coarse grid has in proportion.
 
+        gradient: True to return the derivatives of the objective by the continuous variables too, from which exact_gp
+            learns; of an equation in steady state. They cost one substitution each (``physics.tangents``).
+
     Raises:
         ValueError: a number of cells out of bounds.
     """
 
     cells: int = 400
+    gradient: bool = False
 
     idempotent = True
 
@@ -40,11 +47,11 @@ class StatedEquation(Simulator):
             raise ValueError(f"The grid has {self.cells!r} cells along its first axis: choose from 8 to 100000.")
 
     def run(self, problem: Problem, design: Design, rng: np.random.Generator) -> "xr.Dataset":
-        """The stated fields at the centres of the cells.
+        """The stated fields at the centres of the cells, and the gradient if it is asked for.
 
         Raises:
-            ValueError: the problem states no equation of its fields, or the grid has more than 20 million cells, those
-                of time with them.
+            ValueError: the problem states no equation of its fields, the grid has more than 20 million cells, those
+                of time with them, or a gradient is asked for of fields in time or without a functional.
         """
         import xarray as xr
 
@@ -64,14 +71,22 @@ class StatedEquation(Simulator):
             )
         fields = solved(stated, design, shape)
         centres = Grid(stated.domain, shape).centres
+        found = {
+            field.name: (stated.domain.names, fields[field.name][0], {"units": field.unit}) for field in stated.fields
+        }
         return xr.Dataset(
-            {
-                field.name: (stated.domain.names, fields[field.name][0], {"units": field.unit})
-                for field in stated.fields
-            },
+            found | (_derivatives(problem, stated, design, shape) if self.gradient else {}),
             coords={axis.name: (axis.name, centres[axis.name], {"units": axis.unit}) for axis in stated.domain.axes},
             attrs={
                 "mesh": f"{' x '.join(map(str, shape))} equal cells, values at their centres",
                 "solver": f"second-order central differences, sparse LU of SciPy {version('scipy')}",
             },
         )
+
+
+def _derivatives(
+    problem: Problem, stated: ParametricEquation, design: Design, shape: tuple[int, ...]
+) -> "dict[str, tuple[tuple[()], float, dict[str, str]]]":
+    """Variables of a dataset with the gradient of the objective, each with its unit."""
+    slopes, units = gradient(problem, stated, design, shape), gradient_units(problem)
+    return {PREFIX + name: ((), slope, {"units": units[PREFIX + name]}) for name, slope in slopes.items()}

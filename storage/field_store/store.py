@@ -135,6 +135,14 @@ class FieldStore(ABC):
         """
         return load(self.folder(ref.digest), ref.digest, names)
 
+    def names(self, ref: FieldRef) -> tuple[str, ...]:
+        """Names of a field's variables and coordinates, of which no value is read.
+
+        Raises:
+            FieldDamaged: Missing, truncated, or its metadata altered.
+        """
+        return tuple(Opened.at(self.folder(ref.digest), ref.digest).arrays)
+
     def stack(self, refs: Mapping[str, FieldRef]) -> xr.Dataset:
         """One lazy dataset of many fields along the new leading dimension ``trial``.
 

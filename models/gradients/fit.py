@@ -1,0 +1,168 @@
+"""Hyper-parameters of a Gaussian process of values and gradients: the log posterior density and its gradient.
+
+The rows y are the targets and, where they are known, their derivatives. With D = diag(1 or 1 / l_j) and the covariance
+C of the rows D^-1 y (``models.gradients.covariance``), y ~ N(c h, D (C + N) D), with h one for a value and zero for a
+derivative. The noise N of a value is v; that of a derivative by the share of its variable's interval is v times its
+prior variance plus one. The first part grows where the kernel is too smooth for the function: a fixed noise of 1e-6
+leaves such functions without hyper-parameters. The second keeps a derivative that is zero everywhere from making its
+length scale infinite. A noise of derivatives that is fitted by itself was tried: on five functions it predicts alike.
+Priors and search are those of ``models.gaussian.fit``.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fieldcraft.models.gaussian.fit import Found, LogPosterior, known_noise
+from fieldcraft.models.gradients.covariance import PRIOR_SLOPES, joint
+from fieldcraft.models.linear.conditioning import Factor
+from fieldcraft.models.linear.fourier_features import Kernel
+from fieldcraft.models.numerics.milestones import ByDigest, beginning
+from fieldcraft.models.observations import Array, Observations
+
+MOST_ROWS = 1000
+"""Values and derivatives that a process learns from at most."""
+
+
+def rows_of(targets: Array, slopes: Array) -> tuple[Tensor, NDArray[np.intp]]:
+    """Known values and derivatives, point after point, and their numbers among all n (1 + d).
+
+    Args:
+        targets: Shape (n,).
+        slopes: Derivatives of the targets, shape (n, d); NaN where they are not known.
+    """
+    every = np.column_stack([targets, slopes]).ravel()
+    known = np.flatnonzero(~np.isnan(every))
+    return torch.from_numpy(every[known]), known
+
+
+def told(data: Observations) -> Array:
+    """Derivatives (n, d) of the targets by encoded coordinates that a process learns from; NaN for all others.
+
+    Of very many, those of the best trials are taken, so that there are no more than ``MOST_ROWS`` rows.
+    """
+    assert data.gradients is not None  # else there is nothing to learn from
+    slopes = data.scaling.sign / data.scaling.sd * data.gradients
+    best = np.argsort(data.targets, kind="stable")
+    counts = np.count_nonzero(~np.isnan(slopes[best]), axis=1)
+    beyond = best[np.cumsum(counts) > max(0, MOST_ROWS - len(data))]
+    slopes[beyond] = np.nan
+    return np.asarray(slopes)
+
+
+def noises(kernel: Kernel, known: NDArray[np.intp], widths: Tensor, noise: float) -> Tensor:
+    """Noise variances of the rows D^-1 y with these numbers, shape (rows,), differentiable in the length scales.
+
+    Args:
+        kernel: Kind of correlation.
+        known: Numbers of the rows among all n (1 + d).
+        widths: Length scales as shares of the variables' intervals, shape (d,).
+        noise: v.
+    """
+    every = torch.cat([widths.new_ones(1), PRIOR_SLOPES[kernel] + widths.square()])
+    found: Tensor = noise * every[known % len(every)]
+    return found
+
+
+def scaled(y: Tensor, known: NDArray[np.intp], scales: Tensor) -> Tensor:
+    """D^-1 y, shape (rows,), for length scales (d,)."""
+    found: Tensor = y * torch.cat([scales.new_ones(1), scales])[known % (1 + len(scales))]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class JointLogPosterior(LogPosterior):
+    """Log posterior density of l and v, given values and derivatives; see ``LogPosterior``.
+
+    Args:
+        slopes: Derivatives of the targets by the coordinates of the unit cube, shape (n, d); NaN where not known.
+    """
+
+    slopes: Array
+
+    def _likelihood(self, theta: Array) -> tuple[float, Array]:
+        d = self.X.shape[1]
+        y, known = rows_of(self.targets, self.slopes)
+        logs = torch.tensor(theta[:d], requires_grad=True)
+        noise = float(np.exp(theta[d])) if self.noise is None else self.noise
+        scales = logs.exp()
+        Z = torch.from_numpy(self.X) / scales
+        C, r = joint(self.kernel, Z, Z)[known][:, known], scaled(y, known, scales)
+        values = torch.from_numpy(known % (1 + d) == 0).to(C.dtype)
+        N = noises(self.kernel, known, scales, noise)
+        try:
+            factor = Factor.of(C.detach(), N.detach())
+        except ValueError:
+            return -math.inf, np.zeros_like(theta)
+        solved = factor.solve(torch.stack([r.detach(), values], dim=1))
+        c = float((values @ solved[:, 0]) / (values @ solved[:, 1]))
+        weights = solved[:, 0] - c * solved[:, 1]
+        residual, by_row = r - c * values, -weights
+        slope = 0.5 * (torch.outer(weights, weights) - torch.cholesky_inverse(factor.lower))
+        counts = torch.from_numpy(np.bincount(known % (1 + d), minlength=1 + d)[1:].astype(np.float64))
+        value = -0.5 * float(residual.detach() @ weights + factor.logdet() + len(y) * math.log(2 * math.pi))
+        (by_logs,) = torch.autograd.grad((slope * C).sum() + slope.diagonal() @ N + by_row @ r + counts @ logs, logs)
+        gradient = np.empty_like(theta)
+        gradient[:d] = by_logs.numpy()
+        gradient[d:] = float(slope.diagonal() @ N.detach())
+        return value + float(counts @ logs.detach()), gradient
+
+
+@dataclass(frozen=True)
+class JointQuestion:
+    """Arguments that determine the hyper-parameters; see ``models.gaussian.fit.Question``.
+
+    Args:
+        kernel: Kind of correlation.
+        known: True if the noise is that of the data.
+        starts: Ascents at a milestone, from the priors' modes and from draws from the priors.
+        trials: The trials.
+    """
+
+    kernel: Kernel
+    known: bool
+    starts: int
+    trials: ByDigest
+
+    def answer(self) -> Found:
+        """The hyper-parameters.
+
+        Raises:
+            ValueError: none give a finite density.
+        """
+        data = self.trials.data
+        first = beginning(data)
+        if len(first) == len(data) or first.gradients is None or np.isnan(first.gradients).all():
+            return _from_priors(self)
+        theta = _from_priors(JointQuestion(self.kernel, self.known, self.starts, ByDigest.of(first))).theta.copy()
+        if not self.known:
+            theta[-1] += 2 * math.log(first.scaling.sd / data.scaling.sd)
+        reached, theta = self.density().maximised(theta)
+        return self._found(theta, reached) if math.isfinite(reached) else _from_priors(self)
+
+    def density(self) -> JointLogPosterior:
+        """The density to maximise, in coordinates of the unit cube: the encoded ones are twice as wide."""
+        data = self.trials.data
+        noise = known_noise(data) if self.known else None
+        return JointLogPosterior(self.kernel, (data.X + 1) / 2, data.targets, noise, 2 * told(data))
+
+    def _found(self, theta: Array, reached: float) -> Found:
+        return Found(theta, reached, np.arange(len(self.trials.data)))
+
+
+@lru_cache(maxsize=64)
+def _from_priors(question: JointQuestion) -> Found:
+    density = question.density()
+    starts = density.starts(question.starts)
+    reached, theta = max((density.maximised(start) for start in starts), key=lambda end: end[0])
+    if not math.isfinite(reached):
+        raise ValueError(
+            f"No hyper-parameters of the Gaussian process of values and gradients give a finite likelihood "
+            f"({question.starts} starts, {len(density.targets)} trials): look for extreme results or gradients."
+        )
+    return question._found(theta, reached)
