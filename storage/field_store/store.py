@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fieldcraft.storage.field_store.content import Content
-from fieldcraft.storage.field_store.encoding import GROUP
+from fieldcraft.storage.field_store.encoding import DESCRIPTION, GROUP
 from fieldcraft.storage.field_store.folder import Folder, LocalFolder, is_sound
 from fieldcraft.storage.field_store.opened import Opened, load
 from fieldcraft.storage.field_store.stacking import stacked
@@ -136,12 +136,13 @@ class FieldStore(ABC):
         return load(self.folder(ref.digest), ref.digest, names)
 
     def names(self, ref: FieldRef) -> tuple[str, ...]:
-        """Names of a field's variables and coordinates, of which no value is read.
+        """Names of a field's variables and coordinates, by its manifest: nothing else of it is read or checked.
 
         Raises:
-            FieldDamaged: Missing, truncated, or its metadata altered.
+            FieldDamaged: The manifest is missing or altered.
         """
-        return tuple(Opened.at(self.folder(ref.digest), ref.digest).arrays)
+        manifest = self.folder(ref.digest).manifest(ref.digest)
+        return tuple(file.split("/")[-2] for file in manifest.files if file.count("/") > 1 and file.endswith(DESCRIPTION))
 
     def stack(self, refs: Mapping[str, FieldRef]) -> xr.Dataset:
         """One lazy dataset of many fields along the new leading dimension ``trial``.

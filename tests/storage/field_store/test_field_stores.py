@@ -25,6 +25,13 @@ def test_a_field_comes_back_with_its_coordinates_units_and_attributes(store: Fie
     store.verify(ref)
 
 
+def test_names_are_those_of_all_variables_and_coordinates(store: FieldStore) -> None:
+    ref = store.write("heat-0001", field().assign({"gradient.d1": ((), 2.0)}))
+    assert sorted(store.names(ref)) == sorted([*map(str, field().variables), "gradient.d1"])
+    with pytest.raises(FieldDamaged, match="is missing"):
+        store.names(FieldRef(digest="0" * 64, size=0))
+
+
 def test_xarray_alone_reads_a_stored_field(shelf: Shelf) -> None:
     ref = shelf.store.write("heat-0001", field())
     with xr.open_zarr(shelf.group(ref), consolidated=False) as opened:
