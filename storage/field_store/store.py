@@ -142,7 +142,9 @@ class FieldStore(ABC):
             FieldDamaged: The manifest is missing or altered.
         """
         manifest = self.folder(ref.digest).manifest(ref.digest)
-        return tuple(file.split("/")[-2] for file in manifest.files if file.count("/") > 1 and file.endswith(DESCRIPTION))
+        return tuple(
+            file.split("/")[-2] for file in manifest.files if file.count("/") > 1 and file.endswith(f"/{DESCRIPTION}")
+        )
 
     def stack(self, refs: Mapping[str, FieldRef]) -> xr.Dataset:
         """One lazy dataset of many fields along the new leading dimension ``trial``.
