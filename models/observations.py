@@ -2,14 +2,14 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fieldcraft.models.snapshots import Snapshots
+from fieldcraft.models.snapshots import Calibration, Snapshots
 from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.space import ImageColumns as ImageColumns
 from fieldcraft.physics.space import SearchSpace
@@ -151,6 +151,35 @@ class Emulator:
         return 0.0 if self.measured is None else self.measured()
 
 
+@dataclass(frozen=True, eq=False)
+class SparseFields:
+    """Readings of the trials' fields at single places, which calibrate an emulator's coefficients.
+
+    Args:
+        X: Encoded designs of the n trials that left readings, shape (n, d).
+        calibration: The coefficients, and these readings, shape (n, fields, places), with as many places for each trial
+            as the one with the most has.
+        emulators: Function from values of the coefficients to the emulators of all outputs.
+        digests: Digest of each trial's readings, n.
+        output: Number of the output that is learnt.
+    """
+
+    X: Array
+    calibration: Calibration
+    emulators: Callable[[Sequence[float]], tuple[Emulator, ...]]
+    digests: tuple[str, ...]
+    output: int = 0
+
+    def emulator(self, values: Array) -> Emulator:
+        """The emulator of the output for values (k,) of the coefficients."""
+        return self.emulators(values.tolist())[self.output]
+
+    @property
+    def remark(self) -> str:
+        """Numbers of readings and of trials that left them."""
+        return f"{np.isfinite(self.calibration.values).sum()} at single places, of {len(self.X)} trials"
+
+
 @dataclass(frozen=True)
 class Scaling:
     """The map between results y (physical) and targets t (standardised, minimised): y = mean + sign * sd * t.
@@ -215,6 +244,8 @@ class Observations:
             They are code of the problem, which is in the campaign's digest; they are not part of this one.
         snapshots: Fields that the runs of these trials left; None where the surrogate does not ask for them, or where
             a trial has none. Their digests are part of this one.
+        readings: Readings of the trials' fields at single places, which calibrate coefficients of the emulators; None
+            where no trial left any, or the surrogate does not ask for them. Their digests are part of this one.
         gradients: Derivatives of y by the encoded coordinates, in the objective's unit, shape (n, d); NaN where a trial
             has none, or a coordinate. None where no trial has one, or the surrogate does not ask for them.
 
@@ -237,6 +268,7 @@ class Observations:
     emulators: tuple[Emulator, ...] = ()
     snapshots: Snapshots | None = None
     gradients: Array | None = None
+    readings: SparseFields | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _frozen(self.X))
@@ -316,9 +348,9 @@ class Observations:
         )
 
     def among(self, rows: NDArray[np.intp]) -> "Observations":
-        """The results and gradients of these trials, without fields."""
+        """The results and gradients of these trials, without fields or readings of them."""
         gradients = None if self.gradients is None else self.gradients[rows]
-        return replace(self, X=self.X[rows], y=self.y[rows], snapshots=None, gradients=gradients)
+        return replace(self, X=self.X[rows], y=self.y[rows], snapshots=None, readings=None, gradients=gradients)
 
     def constraint(self, k: int) -> "Observations":
         """Observations for the surrogate of constraint k = 0, ..., c - 1: its own scaling, no equation.
@@ -336,6 +368,7 @@ class Observations:
             space=self.space,
             emulators=self.emulators[k + 1 : k + 2],
             snapshots=self.snapshots and replace(self.snapshots, output=k + 1),
+            readings=self.readings and replace(self.readings, output=k + 1),
         )
 
     @cached_property
@@ -382,6 +415,9 @@ class Observations:
         if self.snapshots is not None:
             told = np.frombuffer(bytes.fromhex("".join(self.snapshots.digests)), dtype=np.uint8)
             parts["snapshots"] = told.astype(np.float64)
+        if self.readings is not None:
+            told = np.frombuffer(bytes.fromhex("".join(self.readings.digests)), dtype=np.uint8)
+            parts["readings"] = told.astype(np.float64)
         if self.gradients is not None:
             parts["gradients"] = self.gradients
         for name, array in parts.items():

@@ -22,12 +22,15 @@ class Calibration:
         values: Fields of the n trials on the emulator's own grid or a coarser one, shape (n, fields, cells).
         solve: Function from values (k,) of the coefficients to the emulator's fields on that grid.
         predict: Function from values (k,) of the coefficients to the emulator's fields on the grid of the snapshots.
+        noise: Standard deviations of ``values``, in the fields' units and of their shape, NaN where one of ``values``
+            does not count; None for fields without noise, each kind of which counts in units of its own spread.
     """
 
     coefficients: tuple[UncertainCoefficient, ...]
     values: Array
     solve: Callable[[Array], Predict]
     predict: Callable[[Array], Predict]
+    noise: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ holds one public frozen dataclass deriving from one of these is a new kind, name
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -158,8 +158,15 @@ class Problem(ABC):
         stated = self.parametric
         return None if stated is None else self._solved(stated, designs, stated.cells)
 
-    def on_grid(self, designs: Numbers, cells: tuple[int, ...]) -> Array | None:
+    def on_grid(
+        self, designs: Numbers, cells: tuple[int, ...], coefficients: Sequence[float] | None = None
+    ) -> Array | None:
         """The outputs of n designs by the stated equation, solved on so many cells along each axis (see ``emulate``).
+
+        Args:
+            designs: Values of the variables, each (n, 1), by name.
+            cells: Cells along each axis.
+            coefficients: Values of the equation's coefficients, in their order and units; None for the stated ones.
 
         Raises:
             ValueError: no equation is stated, or it cannot be solved for one of the designs.
@@ -167,7 +174,7 @@ class Problem(ABC):
         stated = self.parametric
         if stated is None:
             raise ValueError(f"{type(self).__name__} states no equation of its fields: give it a `parametric`.")
-        return self._solved(stated, designs, cells)
+        return self._solved(stated if coefficients is None else stated.calibrated(coefficients), designs, cells)
 
     def _solved(self, stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...]) -> Array | None:
         from fieldcraft.physics.parametric.finite_differences import solved

@@ -1,4 +1,4 @@
-"""Fields that people hand in: netCDF files and zarr folders, as datasets that the field store can keep.
+"""Fields that people hand in: netCDF files, zarr folders and tables of readings, as datasets for the field store.
 
 Anybody who may write to their folder can supply such a file, and it is read with the rights of the process that makes
 passes. So it must be self-contained: through a link, or a part in another file, it could hold data that only that
@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.tables import number, read_table
 from fieldcraft.flows.text import quoted
+from fieldcraft.physics.parametric.readings import NOISE, PLACE
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -49,13 +51,18 @@ def read_field(file: Path) -> "xr.Dataset":
     """A field in memory, its attributes as plain JSON; times stay numbers with units, as stored.
 
     Args:
-        file: netCDF 3 or 4, or a folder of zarr.
+        file: netCDF 3 or 4, a folder of zarr, or a table of readings at single places: a line for each place, with its
+            coordinates, each field, and the standard deviation of its noise as "NAME sd".
 
     Raises:
         InputError: it is not there, is something else, is damaged, too large, or not self-contained.
     """
     if not _exists(file):
-        raise InputError(f"{str(file)[:300]}: there is no such file. Give a netCDF file or a zarr folder.")
+        raise InputError(
+            f"{str(file)[:300]}: there is no such file. Give a netCDF file, a zarr folder or a table of readings."
+        )
+    if file.suffix.lower() == ".csv" and file.is_file():
+        return _readings(file)
     try:
         _require_whole(file)
         with _opened(file, create_default_indexes=False) as found:  # an index would be read at once
@@ -72,6 +79,25 @@ def read_field(file: Path) -> "xr.Dataset":
     if not dataset.data_vars:
         raise InputError(f"{file}: holds no variable. Give the file that holds the field.")
     return _plain(dataset)
+
+
+def _readings(file: Path) -> "xr.Dataset":
+    """A table of readings as a dataset of variables along ``place``; "NAME sd" becomes ``NAME_sd``.
+
+    Raises:
+        InputError: it is no table of numbers, or has no line.
+    """
+    import xarray as xr
+
+    table = read_table(file)
+    if not table.rows:
+        raise InputError(f"{file}: has a header and no line. Give a line for each place.")
+    columns = {}
+    for title, unit in table.units.items():
+        name = f"{title.removesuffix(' sd')}{NOISE}" if title.endswith(" sd") else title
+        values = [number(row.cells[title], f"{row.place}: {title}") for row in table.rows]
+        columns[name] = ((PLACE,), values, {} if unit is None else {"units": unit})
+    return xr.Dataset(columns)
 
 
 def _exists(file: Path) -> bool:

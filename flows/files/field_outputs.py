@@ -11,6 +11,7 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.text import quoted
 from fieldcraft.physics.gradients import gradient_of
+from fieldcraft.physics.parametric.readings import NOISE, readings_of
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.fields import FieldError, content_digest
@@ -59,11 +60,12 @@ def checked_outputs(
 
     Raises:
         InputError: an output, a stated field or an axis is in another unit than the problem's, or is not finite; its
-            gradient is not that of the problem's variables; the problem cannot read its outputs; or one of them differs
-            from the given one by more than ``REL`` and ``ABS``.
+            readings at single places lack something; its gradient is not that of the problem's variables; the problem
+            cannot read its outputs; or one of them differs from the given one by more than ``REL`` and ``ABS``.
     """
     require_units(problem, fields)
     _require_finite(problem, fields)
+    require_readings(problem, fields)
     outputs = _evaluated(problem, design, fields)
     try:
         gradient_of(problem.space, fields)
@@ -91,12 +93,27 @@ def require_units(problem: Problem, fields: "xr.Dataset") -> None:
     if stated is not None:
         known |= {axis.name: axis.unit for axis in stated.domain.axes}
         known |= {field.name: field.unit for field in stated.fields}
+        known |= {field.name + NOISE: field.unit for field in stated.fields}
     for name, unit in known.items():
         if name in fields and (said := fields[name].attrs.get("units", unit)) != unit:
             raise InputError(
                 f"{name!r} of the field is in {quoted(str(said))}, and the problem has it in {unit or 'no unit'!r}. "
                 "Convert it, and its attribute 'units' with it."
             )
+
+
+def require_readings(problem: Problem, fields: "xr.Dataset") -> None:
+    """Accept a dataset whose readings at single places, if it holds any, are whole.
+
+    Raises:
+        InputError: they lack a coordinate or their noise, lie outside the domain, or are not finite.
+    """
+    if problem.parametric is None:
+        return
+    try:
+        readings_of(problem.parametric, fields)
+    except ValueError as error:
+        raise InputError(f"readings of the field: {error}.") from None
 
 
 def _require_finite(problem: Problem, fields: "xr.Dataset") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fieldcraft.flows.errors import FieldcraftError, InputError, at
 from fieldcraft.flows.files.field_files import read_field
-from fieldcraft.flows.files.field_outputs import require_units
+from fieldcraft.flows.files.field_outputs import require_readings, require_units
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.as_run import design_sent, run_design, said_to_be_run, unusual
@@ -172,6 +172,7 @@ def _sound(site: Site, trial: Trial, measurement: Measurement, attempt: int) -> 
     if dataset is not None:
         with at(f"{where}{trial.id}"):
             require_units(site.campaign.problem, dataset)
+            require_readings(site.campaign.problem, dataset)
     values = _values(site.campaign, measurement.values, f"{where}{trial.id}", "value")
     _values(site.campaign, measurement.sd, f"{where}{trial.id}", "standard deviation")
     amounts = {"cost": measurement.cost, "seconds": measurement.seconds}

@@ -11,6 +11,7 @@ from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.equations import physics_at
 from fieldcraft.flows.wiring.physics.gradients import gradients_of, uses_gradients
+from fieldcraft.flows.wiring.physics.readings import sparse_fields_of, uses_readings
 from fieldcraft.flows.wiring.physics.snapshots import snapshots_of, uses_fields
 from fieldcraft.physics.collocation import CollocationPoints
 from fieldcraft.storage.records import Product, Result, ResultSummary, Trial, TrialState, TrialSummary, digest_of
@@ -130,6 +131,7 @@ def observations(
         emulators=emulators_of(campaign.problem, campaign.space),
         snapshots=snapshots_of(campaign, fields, X, outputs) if uses_fields(campaign) else None,
         gradients=gradients_of(campaign, designs, fields, outputs[:, 0].tolist()) if uses_gradients(campaign) else None,
+        readings=sparse_fields_of(campaign, fields, X) if uses_readings(campaign) else None,
     )
 
 

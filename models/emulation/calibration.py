@@ -1,13 +1,14 @@
-"""Coefficients of an equation from the fields of runs, by output error.
+"""Coefficients of an equation from the fields of runs, or from readings of them at single places, by output error.
 
     min over theta of sum_i |restrict(u_i) - u_c(d_i; theta)|^2,   theta within its ranges,
 
 with u_i the field of run i on the grid of the emulator's fields u_c, and each kind of field in units of its own spread
-(Beck and Arnold, 1977). The trust-region method of Branch, Coleman and Li (1999) begins at the stated values; a range
-that is positive is searched by its logarithm. The standard errors take the runs for independent, and not the cells of
-one: with the residuals r_i of a run and their Jacobian J_i, the covariance is n / (n - k) H^-1 G H^-1, where
-H = sum_i J_i^T J_i and G = sum_i J_i^T r_i r_i^T J_i (Liang and Zeger, 1986). They do not know what all runs have in
-common, such as the error of the coarse grid.
+(Beck and Arnold, 1977); readings at single places count in units of the standard deviations of their noise. The
+trust-region method of Branch, Coleman and Li (1999) begins at the stated values; a range that is positive is searched
+by its logarithm. The standard errors take the runs for independent, and not the cells of one: with the residuals r_i of
+a run and their Jacobian J_i, the covariance is n / (n - k) H^-1 G H^-1, where H = sum_i J_i^T J_i and
+G = sum_i J_i^T r_i r_i^T J_i (Liang and Zeger, 1986). They do not know what all runs have in common, such as the error
+of the coarse grid.
 
 The stated values stand unless others leave less than half of the squares that these leave. Where the stated ones are
 right, values that absorb the coarse grid's own error leave 0.75 on chips (on 24 x 16 cells as on 12 x 8), 0.74 on the
@@ -25,8 +26,10 @@ from fieldcraft.models.observations import Array
 from fieldcraft.models.snapshots import Calibration
 from fieldcraft.physics.parametric.statement import UncertainCoefficient
 
-# Trials whose fields are fitted, and solutions of their equations beside those for the Jacobian.
-_TRIALS, _SOLUTIONS = 64, 40
+# Trials whose fields are fitted at most.
+TRIALS = 64
+# Solutions of their equations beside those for the Jacobian.
+_SOLUTIONS = 40
 # A spread below this share of a field's largest value is rounding.
 _FLAT = 1e-6
 # Coefficients whose normal matrix has an eigenvalue below this share of its largest are not told apart.
@@ -53,6 +56,11 @@ class Calibrated:
     errors: Array
 
     @property
+    def stand(self) -> bool:
+        """True if these are the stated values."""
+        return bool(np.array_equal(self.values, [each.value for each in self.coefficients]))
+
+    @property
     def metrics(self) -> Mapping[str, float]:
         """Each value, in its unit, as ``coefficient.NAME``."""
         return {
@@ -62,7 +70,7 @@ class Calibrated:
     @property
     def remark(self) -> str:
         """The values in words, each with the stated value, and with its standard error or the bound that it is at."""
-        if all(self.values == [each.value for each in self.coefficients]):
+        if self.stand:
             told = ", ".join(
                 " ".join(filter(None, (each.name, f"{each.value:.4g}", each.unit))) for each in self.coefficients
             )
@@ -79,12 +87,10 @@ def calibrated(known: Calibration, X: Array) -> Calibrated:
     Raises:
         ValueError: the equation cannot be solved for coefficients within their ranges.
     """
-    kept = thinned(len(X), _TRIALS)
-    designs, told = X[kept], known.values[kept]
+    kept = thinned(len(X), TRIALS)
+    designs, told = X[kept], np.nan_to_num(known.values[kept])
     scales = [Scale(each) for each in known.coefficients]
-    largest = np.abs(told).max(axis=(0, 2), keepdims=True)
-    sizes = np.maximum(told.std(axis=(0, 2), keepdims=True), _FLAT * largest)
-    weights = 1 / (np.where(sizes > 0, sizes, 1.0) * np.sqrt(told.size))
+    weights = _spread_weights(told) if known.noise is None else _noise_weights(known.noise[kept])
 
     def values(shares: Array) -> Array:
         return np.array([scale.value(share) for scale, share in zip(scales, shares, strict=True)])
@@ -107,6 +113,19 @@ def calibrated(known: Calibration, X: Array) -> Calibrated:
         errors[free] = _errors(found.fun.reshape(each_run), found.jac.reshape(*each_run, len(scales))[:, :, free])
     slopes = np.array([scale.slope(share) for scale, share in zip(scales, shares, strict=True)])
     return Calibrated(known.coefficients, values(shares), errors * slopes)
+
+
+def _spread_weights(told: Array) -> Array:
+    """Weights of fields (n, fields, cells), each kind by its own spread, shape (1, fields, 1)."""
+    largest = np.abs(told).max(axis=(0, 2), keepdims=True)
+    sizes = np.maximum(told.std(axis=(0, 2), keepdims=True), _FLAT * largest)
+    return np.asarray(1 / (np.where(sizes > 0, sizes, 1.0) * np.sqrt(told.size)))
+
+
+def _noise_weights(noise: Array) -> Array:
+    """Weights of readings with noise of these standard deviations, of the same shape; 0 where there is none."""
+    counts = np.isfinite(noise)
+    return np.asarray(np.divide(1 / np.sqrt(counts.sum()), noise, out=np.zeros_like(noise), where=counts))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.emulation.calibration import Calibrated
 from fieldcraft.models.emulation.slopes import emulated, with_slopes
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, pulled, scaled_squares
 from fieldcraft.models.gaussian.process import ExactPosterior
@@ -187,7 +188,8 @@ class EmulatedPosterior:
         scaling: Map between targets and results.
         densities: log density of each target given the others, under each factor, shape (k, n).
         kept: Its state.
-        notes: Remarks of the surrogate that chose to learn so.
+        notes: Further remarks of the surrogate.
+        calibrated: Coefficients of the emulator's equation that were fitted; None if none were.
     """
 
     multiples: tuple[Multiple, ...]
@@ -196,10 +198,12 @@ class EmulatedPosterior:
     densities: Tensor
     kept: Mapping[str, Tensor]
     notes: Mapping[str, str] = field(default_factory=dict)
+    calibrated: Calibrated | None = None
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Mean factor of the mixture; size and noise of the likeliest delta, in targets, and its length scales."""
+        """Mean factor of the mixture; size and noise of the likeliest delta, in targets, and its length scales;
+        calibrated coefficients, in their units."""
         likeliest = max(self.multiples, key=lambda each: each.weight)
         own = likeliest.process.metrics
         return {
@@ -207,6 +211,7 @@ class EmulatedPosterior:
             "difference_sd": likeliest.unit,
             "noise_sd": math.sqrt(likeliest.noise) * likeliest.unit,
             **{name: value for name, value in own.items() if name.startswith("length_scale_")},
+            **({} if self.calibrated is None else self.calibrated.metrics),
         }
 
     @property

@@ -117,7 +117,7 @@ def _noted(data: Observations, posterior: EmulatedPosterior) -> EmulatedPosterio
     reason = f"there are {len(data)} trials, and {_LEAST} teach how they differ"
     if data.snapshots is None:
         reason = "not every trial left one from which its outputs can be read"
-    return replace(posterior, notes={"fields": f"not used: {reason}"})
+    return replace(posterior, notes={**posterior.notes, "fields": f"not used: {reason}"})
 
 
 def _with(snapshots: Snapshots, fitted: Calibrated | None) -> Snapshots:
@@ -201,6 +201,6 @@ def _residuals(snapshots: Snapshots, X: Array, fitted: Calibrated | None) -> tup
         return ()
     some = snapshots.values[:_JUDGED], X[:_JUDGED]
     used: list[Array | None] = [None]
-    if fitted is not None and fitted.values.tolist() != [each.value for each in fitted.coefficients]:
+    if fitted is not None and not fitted.stand:
         used.append(fitted.values)
     return tuple(float(np.median(snapshots.residuals(*some, values))) for values in used)

@@ -10,16 +10,18 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.capability import Capability
+from fieldcraft.models.emulation.calibration import Calibrated, calibrated
 from fieldcraft.models.emulation.posterior import EmulatedPosterior, Multiple, weighted
 from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.states import named, part
-from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.observations import Array, Emulator, Observations
 from fieldcraft.models.surrogate import Report, no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 _PREDICTIONS = "predictions"
+_CALIBRATED, _ERRORS = "calibrated", "calibrated_errors"
 _MOST = 5000
 # Results below which a straight line through them and the predictions says nothing.
 _LEAST_FOR_LINE = 4
@@ -37,7 +39,8 @@ class EmulatedGP:
 
     The third, from four results on, has rho ~ N(1, 1). The three are weighted by how well each predicts every result
     from the others. A useless emulator is given the factor 0, with which it has no effect; a good one leaves little for
-    the process to learn.
+    the process to learn. Where the trials left readings of a field at single places, uncertain coefficients of the
+    emulator's equation are fitted to these before (``models.emulation.calibration``).
 
     Args:
         kernel: Covariance of the difference, "matern52", "matern32", "matern12" or "rbf".
@@ -76,25 +79,38 @@ class EmulatedGP:
             )
         if len(data) > _MOST:
             raise ValueError(f"There are {len(data)} trials, and emulated_gp takes {_MOST}: use exact_gp or auto.")
-        predictions = data.emulators[0].predict(data.X)
+        fitted = None if data.readings is None else calibrated(data.readings.calibration, data.readings.X)
+        emulator = _emulator(data, fitted)
+        predictions = emulator.predict(data.X)
         differences = _differences(data, predictions)
         processes = [self._process().fit(each, rng, None, no_report) for each in differences]
-        made = _posterior(data, predictions, differences, processes)
+        made = _posterior(data, emulator, fitted, predictions, differences, processes)
         report(1, made.metrics, made.state)
         return made
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> EmulatedPosterior:
         """The posterior whose state this was (see Surrogate.restore)."""
         refuse_other_data(data, state)
+        fitted = None
+        if data.readings is not None:
+            stated = data.readings.calibration.coefficients
+            fitted = Calibrated(stated, state[_CALIBRATED].numpy(), state[_ERRORS].numpy())
         predictions = state[_PREDICTIONS].numpy()
         differences = _differences(data, predictions)
         processes = [
             self._process().restore(each, part(state, f"{number}.")) for number, each in enumerate(differences)
         ]
-        return _posterior(data, predictions, differences, processes)
+        return _posterior(data, _emulator(data, fitted), fitted, predictions, differences, processes)
 
     def _process(self) -> ExactGP:
         return ExactGP(kernel=self.kernel, noise=self.noise, restarts=self.restarts, n_exact=_MOST)
+
+
+def _emulator(data: Observations, fitted: Calibrated | None) -> Emulator:
+    """The emulator, of the calibrated coefficients if there are any."""
+    if fitted is None or data.readings is None or fitted.stand:
+        return data.emulators[0]
+    return data.readings.emulator(fitted.values)
 
 
 def _lines(data: Observations, predictions: Array) -> list[float]:
@@ -139,7 +155,12 @@ def _size(rho: float, spread: float, difference: Observations, data: Observation
 
 
 def _posterior(
-    data: Observations, predictions: Array, differences: Sequence[Observations], processes: Sequence[object]
+    data: Observations,
+    emulator: Emulator,
+    fitted: Calibrated | None,
+    predictions: Array,
+    differences: Sequence[Observations],
+    processes: Sequence[object],
 ) -> EmulatedPosterior:
     """The mixture of the fitted processes."""
     told, targets = torch.tensor(data.scaling.to_target(predictions)), torch.tensor(data.targets)
@@ -148,11 +169,15 @@ def _posterior(
     for number, ((rho, spread), process, difference) in enumerate(zip(factors, processes, differences, strict=False)):
         assert isinstance(process, ExactPosterior)
         size = _size(rho, spread, difference, data)
-        jitter = min(abs(rho) * data.emulators[0].jitter / data.scaling.sd, _MOST_JITTER * size)
+        jitter = min(abs(rho) * emulator.jitter / data.scaling.sd, _MOST_JITTER * size)
         unit = math.sqrt(size**2 - jitter**2)
         noise = max(process.noise_variance * size**2, jitter**2) / unit**2
         multiples.append(Multiple(rho, spread, process, unit, noise, jitter, told, targets))
         state |= named(f"{number}.", process.state())
+    notes: dict[str, str] = {}
+    if fitted is not None and data.readings is not None:
+        state |= {_CALIBRATED: torch.tensor(fitted.values), _ERRORS: torch.tensor(fitted.errors)}
+        notes = {"readings": data.readings.remark, "coefficients": fitted.remark}
     densities = torch.stack([each.log_predictive() for each in multiples])
     shared = weighted(tuple(multiples), densities)
-    return EmulatedPosterior(shared, data.emulators[0], data.scaling, densities, state)
+    return EmulatedPosterior(shared, emulator, data.scaling, densities, state, notes, fitted)

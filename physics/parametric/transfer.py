@@ -1,4 +1,7 @@
-"""Fields carried from one grid of equal cells over a domain to another: finer by interpolation, coarser by averages."""
+"""Fields carried from a grid of equal cells over a domain to another, or to single places.
+
+To finer cells and to places they are interpolated, on coarser cells they are means.
+"""
 
 import math
 from functools import lru_cache
@@ -25,6 +28,18 @@ def carried(values: Array, cells: tuple[int, ...], repeats: tuple[bool, ...]) ->
     return values
 
 
+def at_places(values: Array, shares: Array, repeats: tuple[bool, ...]) -> Array:
+    """Fields (n, *cells) at places (p, d), as shares of the domain from 0 to 1, by splines as above; shape (n, p)."""
+    matrices = [
+        _interpolating(given, shares[:, axis], around)
+        for axis, (given, around) in enumerate(zip(values.shape[1:], repeats, strict=True))
+    ]
+    found = np.tensordot(values, matrices[-1], (values.ndim - 1, 1))
+    for matrix in reversed(matrices[:-1]):
+        found = np.einsum("...cp,pc->...p", found, matrix)
+    return np.asarray(found)
+
+
 def finer(cells: tuple[int, ...]) -> tuple[int, ...]:
     """Cells along each axis on which the fields of a coarse grid are read: four for each, unless they are too many."""
     factor = int((_READ / math.prod(cells)) ** (1 / len(cells)))
@@ -45,10 +60,15 @@ def fewer(cells: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def _splines(given: int, asked: int, around: bool) -> Array:
-    """Interpolating splines through values at the centres of the given cells, shape (asked, given)."""
+    """Interpolating splines from the centres of the given cells to those of the asked ones, shape (asked, given)."""
+    return _interpolating(given, _centres(asked), around)
+
+
+def _interpolating(given: int, wanted: Array, around: bool) -> Array:
+    """Splines through values at the centres of the given cells, at places (p,) from 0 to 1, shape (p, given)."""
     from scipy.interpolate import make_interp_spline
 
-    known, wanted, values = _centres(given), _centres(asked), np.eye(given)
+    known, values = _centres(given), np.eye(given)
     if not around:
         return np.asarray(make_interp_spline(known, values, k=min(3, given - 1))(wanted))
     spline = make_interp_spline(np.append(known, 1 + known[0]), np.vstack([values, values[:1]]), bc_type="periodic")

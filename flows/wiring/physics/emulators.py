@@ -34,11 +34,14 @@ class _Outputs:
         problem: The problem.
         space: Space of real variables that encodes the designs.
         cells: Cells of a grid for the stated equation; None for the problem's ``emulate``.
+        coefficients: Values of the stated equation's coefficients where others than the stated ones are to be used;
+            they need ``cells``.
     """
 
     problem: Problem
     space: SearchSpace
     cells: tuple[int, ...] | None = None
+    coefficients: tuple[float, ...] | None = None
     _last: dict[bytes, np.ndarray] = field(default_factory=dict, repr=False)
 
     def at(self, X: np.ndarray) -> np.ndarray:
@@ -59,7 +62,10 @@ class _Outputs:
         physical = X * half + middle
         designs = {name: physical[:, [i]] for i, name in enumerate(self.space.names)}
         with explained(self.problem, "predict its outputs"):
-            found = self.problem.emulate(designs) if self.cells is None else self.problem.on_grid(designs, self.cells)
+            if self.cells is None:
+                found = self.problem.emulate(designs)
+            else:
+                found = self.problem.on_grid(designs, self.cells, self.coefficients)
         values = np.empty(0) if found is None else np.asarray(found, dtype=np.float64)
         expected = (len(X), len(self.problem.outputs))
         if values.shape != expected:
@@ -123,13 +129,22 @@ def explained(problem: Problem, what: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=8)
-def emulators_of(problem: Problem, space: SearchSpace) -> "tuple[Emulator, ...]":
-    """Emulators of the objective and of each constraint, in this order; empty where there are none."""
+def emulators_of(
+    problem: Problem, space: SearchSpace, coefficients: tuple[float, ...] | None = None
+) -> "tuple[Emulator, ...]":
+    """Emulators of the objective and of each constraint, in this order; empty where there are none.
+
+    Args:
+        problem: The problem.
+        space: Space of real variables that encodes the designs.
+        coefficients: Values of its stated equation's coefficients, in their order and units; None for the stated ones.
+    """
     if no_emulator(problem, space) is not None:
         return ()
     from fieldcraft.models.observations import Emulator
 
-    outputs = _Outputs(problem, space)
+    cells = None if coefficients is None or problem.parametric is None else problem.parametric.cells
+    outputs = _Outputs(problem, space, cells, coefficients)
     meshed = problem.emulator == "equation"
     return tuple(
         Emulator(partial(outputs.one, number), partial(outputs.jitter, number) if meshed else None)

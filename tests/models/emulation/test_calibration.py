@@ -196,6 +196,22 @@ def test_each_kind_of_field_counts_in_units_of_its_own_spread():
     assert found(1.0) == pytest.approx(0.0, abs=1e-9) and found(1e6) == pytest.approx(0.0, abs=1e-9)
 
 
+def test_readings_count_by_their_noise_and_absent_ones_not_at_all():
+    """One coefficient that the readings have as a factor: weighted least squares in closed form."""
+    rng, slope = np.random.default_rng(4), UncertainCoefficient("slope", -50.0, 50.0, value=-40.0)
+    places, noise = rng.uniform(1, 3, (5, 1, 7)), rng.uniform(0.1, 4, (5, 1, 7))
+    told = 2 * places + noise * rng.standard_normal(noise.shape)
+    for row, left in enumerate((7, 3, 5, 0, 6)):
+        told[row, :, left:] = noise[row, :, left:] = np.nan
+
+    def solve(values):
+        return lambda X: np.where(np.isnan(told), 1e3 * values[0], values[0] * places)
+
+    found = calibrated(Calibration((slope,), told, solve, solve, noise=noise), np.zeros((5, 2)))
+    best = np.nansum(places * told / noise**2) / np.nansum(places**2 / noise**2 + 0 * told)
+    np.testing.assert_allclose(found.values, best, rtol=1e-6)
+
+
 @pytest.mark.parametrize("flat", [0.0, 25.0])
 def test_a_field_that_is_flat_to_rounding_decides_nothing(flat):
     rounding = 1e-14 * flat * np.random.default_rng(3).standard_normal((4, 1, COARSE))
