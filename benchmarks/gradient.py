@@ -88,7 +88,7 @@ def cantilever() -> Case:
     def run(x: Array) -> tuple[float, Array]:
         design = space.decode(x[None])[0]
         fields = simulator.run(problem, design, np.random.default_rng(0))
-        slopes = gradient_of(space, fields)
+        slopes = gradient_of(problem, fields)
         assert slopes is not None
         return problem.evaluate(design, fields)["compliance"], half * np.array(list(slopes.values()))
 

@@ -32,16 +32,17 @@ def gradient_units(problem: Problem) -> dict[str, str]:
     }
 
 
-def gradient_of(space: SearchSpace, fields: "xr.Dataset") -> dict[str, float] | None:
+def gradient_of(problem: Problem, fields: "xr.Dataset") -> dict[str, float] | None:
     """Derivatives of the objective by each continuous variable, in its unit by the variable's; None if none is there.
 
     Raises:
-        ValueError: a derivative is missing, by no continuous variable, not a single real number, or not finite.
+        ValueError: a derivative is missing, by no continuous variable, not a single real number, not finite, or in
+            another unit.
     """
     given = [str(name) for name in fields.variables if str(name).startswith(PREFIX)]
     if not given:
         return None
-    due = gradient_names(space)
+    due, units = gradient_names(problem.space), gradient_units(problem)
     for name in given:
         if name not in due.values():
             raise ValueError(
@@ -58,4 +59,6 @@ def gradient_of(space: SearchSpace, fields: "xr.Dataset") -> dict[str, float] | 
             )
         if not np.isfinite(fields[name].values):
             raise ValueError(f"{name!r} is {float(fields[name])}: give a finite number, or no gradient")
+        if (said := fields[name].attrs.get("units", units[name])) != units[name]:
+            raise ValueError(f"{name!r} is in {str(said)!r}, not in {units[name] or 'no unit'!r}: convert it")
     return {variable: float(fields[name]) for variable, name in due.items()}

@@ -68,7 +68,7 @@ def checked_outputs(
     require_readings(problem, fields)
     outputs = _evaluated(problem, design, fields)
     try:
-        gradient_of(problem.space, fields)
+        gradient_of(problem, fields)
     except ValueError as error:
         raise InputError(f"gradient of the field: {error}.") from None
     for name, value in outputs.items():

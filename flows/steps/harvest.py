@@ -28,6 +28,7 @@ from fieldcraft.flows.steps.cleanup import tidy
 from fieldcraft.flows.text import said
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.physics.gradients import gradient_of
+from fieldcraft.physics.parametric.readings import readings_of
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.fields import FieldDamaged
 from fieldcraft.storage.ledger import ForbiddenMove, StaleTrial
@@ -160,10 +161,6 @@ def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attem
     bad = [name for name, value in outputs.items() if not math.isfinite(value)]
     if bad:
         return f"evaluate: output {bad[0]!r} is {outputs[bad[0]]}"
-    try:
-        gradient_of(site.campaign.problem.space, fields)
-    except ValueError as error:
-        return f"gradient: {error}"
     outputs[site.campaign.objective.output] += _noise(site, trial)
     done, _ = site.ledger.record(
         trial.id,
@@ -172,7 +169,7 @@ def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attem
         site.fields.write(trial.id, fields),
         ACTOR,
         site.campaign.spec.dispatcher.kind,
-        {"seconds": round(seconds, 3), "noise_sd": site.campaign.noise_sd, **_evaluated_by(site, trial)},
+        {"seconds": round(seconds, 3), "noise_sd": site.campaign.noise_sd, **_noted(site, trial, fields)},
         attempt=attempt,
         ran=design,
         seconds=_charged(site, seconds),
@@ -205,15 +202,33 @@ def _evaluated(site: Site, trial: Trial, design: Design, fields: "xr.Dataset") -
         ) from error
 
 
-def _evaluated_by(site: Site, trial: Trial) -> dict[str, str]:
-    """A note for a result whose problem has changed since its trial was approved; empty where it has not."""
+def _noted(site: Site, trial: Trial, fields: "xr.Dataset") -> dict[str, str]:
+    """A note for a result whose problem has changed since its trial was approved, or whose gradient or readings are not
+    as they must be, so that nothing learns from them; empty else."""
+    notes = [_evaluated_by(site, trial)]
+    problem = site.campaign.problem
+    try:
+        gradient_of(problem, fields)
+    except ValueError as error:
+        notes.append(f"gradient left out: {error}")
+    try:
+        if problem.parametric is not None:
+            readings_of(problem.parametric, fields)
+    except ValueError as error:
+        notes.append(f"readings left out: {error}")
+    said = "; ".join(filter(None, notes))
+    return {"note": said} if said else {}
+
+
+def _evaluated_by(site: Site, trial: Trial) -> str:
+    """Words on what of a problem has changed since its trial was approved; empty where nothing has."""
     digests = [approval.code for approval in site.ledger.approvals(trial.id) if approval.code is not None]
     approved = site.ledger.codes(site.name).get(digests[-1]) if digests else None
     if approved is None:
-        return {}
+        return ""
     problem = Sources(site.campaign.settings.plugins).of({"problems": site.campaign.spec.problem.kind}, {})
     changed = [name for name, digest in problem.files.items() if approved.files.get(name) != digest]
-    return {"note": f"evaluated after {listed(changed)} changed"} if changed else {}
+    return f"evaluated after {listed(changed)} changed" if changed else ""
 
 
 def _noise(site: Site, trial: Trial) -> float:

@@ -8,6 +8,7 @@ from scipy.sparse.linalg import spsolve
 
 from fieldcraft.physics.gradients import gradient_of
 from fieldcraft.physics.parametric.finite_differences import Discretisation
+from fieldcraft.physics.problem import Output, Problem
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
 from fieldcraft.physics.problems.chips import Chips
 from fieldcraft.physics.problems.tidal import Tidal
@@ -15,7 +16,14 @@ from fieldcraft.physics.simulators.function import Function
 from fieldcraft.physics.simulators.stated_equation import StatedEquation
 from fieldcraft.physics.space import Continuous, Integer, SearchSpace
 
-SPACE = SearchSpace((Continuous("x", 0.0, 1.0, "mm"), Integer("n", 1, 4)))
+
+class Bar(Problem):
+    """A variable that has derivatives, and one that has none."""
+
+    space = SearchSpace((Continuous("x", 0.0, 1.0, "mm"), Integer("n", 1, 4)))
+    outputs = (Output("energy", "J"),)
+
+
 RNG = np.random.default_rng(0)
 
 
@@ -30,7 +38,7 @@ def run(problem, design, cells, gradient=False):
 @pytest.mark.parametrize(("problem", "cells", "step"), [(CantileverProfile(), 200, 1e-3), (Chips(), 36, 4e-3)])
 def test_the_gradient_is_the_difference_of_the_output_to_six_digits(problem, cells, step):
     design, name = one(problem), problem.outputs[0].name
-    found = gradient_of(problem.space, run(problem, design, cells, gradient=True))
+    found = gradient_of(problem, run(problem, design, cells, gradient=True))
     largest = max(map(abs, found.values()))
     for variable in problem.space.variables:
         move = step * variable.scale[1]
@@ -54,7 +62,7 @@ def test_the_gradient_is_that_of_the_adjoint():
     u, by_field = spsolve(A, b), np.zeros(len(b))
     by_field[: cells[0]] = 500.0 / cells[0]  # the work of 500 N/m on the mean deflection over 1 m
     z = spsolve(A.T.tocsc(), by_field)
-    found = gradient_of(problem.space, run(problem, design, 50, gradient=True))
+    found = gradient_of(problem, run(problem, design, 50, gradient=True))
     for name, slope in found.items():
         (ahead, b1), (behind, b0) = (system({**design, name: design[name] + way * 1e-3}) for way in (1, -1))
         assert slope == pytest.approx(z @ ((b1 - b0) - (ahead - behind) @ u) / 2e-3, rel=1e-6)
@@ -80,7 +88,7 @@ def test_a_function_may_return_its_gradient_beside_its_outputs():
 
     found = Function().run(Sloped(), one(Chips()), RNG)
     assert found["gradient.x1"].attrs["units"] == "degC/mm"
-    assert gradient_of(Chips().space, found) == dict.fromkeys(("x1", "y1", "x2", "y2"), 2.0)
+    assert gradient_of(Chips(), found) == dict.fromkeys(("x1", "y1", "x2", "y2"), 2.0)
 
 
 @pytest.mark.parametrize(
@@ -91,15 +99,16 @@ def test_a_function_may_return_its_gradient_beside_its_outputs():
         ({"gradient.x": ("time", [1.0, 2.0])}, "one real number"),
         ({"gradient.x": 1j}, "one real number"),
         ({"gradient.x": np.nan}, "is nan: give a finite number"),
+        ({"gradient.x": ((), 1.0, {"units": "J/m"})}, "'gradient.x' is in 'J/m', not in 'J/mm': convert it"),
     ],
 )
 def test_a_gradient_that_is_none_of_the_variables_is_refused_in_words(given, words):
     with pytest.raises(ValueError, match=words):
-        gradient_of(SPACE, xr.Dataset(given))
+        gradient_of(Bar(), xr.Dataset(given))
 
 
 def test_a_gradient_names_all_continuous_variables_or_none():
-    assert gradient_of(SPACE, xr.Dataset({"y": 1.0})) is None
-    assert gradient_of(SPACE, xr.Dataset({"gradient.x": 2.5})) == {"x": 2.5}
+    assert gradient_of(Bar(), xr.Dataset({"y": 1.0})) is None
+    assert gradient_of(Bar(), xr.Dataset({"gradient.x": 2.5})) == {"x": 2.5}
     with pytest.raises(ValueError, match=r"no 'gradient\.y1': give all derivatives, or none"):
-        gradient_of(Chips().space, xr.Dataset({"gradient.x1": 2.5}))
+        gradient_of(Chips(), xr.Dataset({"gradient.x1": 2.5}))

@@ -88,6 +88,6 @@ def _stored(
         return None, 0.0
     fields = store.read(ref)
     try:
-        return gradient_of(problem.space, fields), problem.evaluate(dict(design), fields)[problem.outputs[0].name]
+        return gradient_of(problem, fields), problem.evaluate(dict(design), fields)[problem.outputs[0].name]
     except (ValueError, KeyError):
         return None, 0.0

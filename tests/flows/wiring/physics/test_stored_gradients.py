@@ -7,6 +7,7 @@ import xarray as xr
 import yaml
 from small import finish
 
+from fieldcraft.flows.cli import main
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.field_outputs import checked_outputs
 from fieldcraft.flows.settings import settings_from
@@ -113,22 +114,25 @@ def test_a_lost_field_that_is_back_teaches_again(tmp_path):
     assert gradients_of(campaign, DESIGNS[:1], [digest], RESULTS[:1]) is not None
 
 
-def test_a_trial_with_a_bad_gradient_fails_in_words_and_the_others_go_on(tmp_path, monkeypatch):
+def test_a_bad_gradient_costs_no_result_is_told_and_teaches_nothing(tmp_path, monkeypatch, capsys):
     (tmp_path / "plugins/problems").mkdir(parents=True)
     (tmp_path / "plugins/problems/bowl.py").write_text(WRONG.lstrip())
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
     spec = {**bars.BAR, "name": "bowl", "problem": {"kind": "bowl"}, "simulator": {"kind": "function"}}
-    trials = run(tmp_path, spec | {"algorithm": {"kind": "sobol"}, "budget": {"trials": 6}}, tmp_path / "plugins")
-    ledger = open_ledger(settings_from({}, tmp_path / "home").ledger)
-    for trial in trials:
-        wrong = trial.design["x"] > 1
-        assert (trial.state.name, trial.failure) == (("FAILED", "unknown") if wrong else ("COMPLETED", None))
-        if wrong:
-            (last,) = [event for event in ledger.history("bowl", trial.id)][-1:]
-            assert last.reason == (
-                "gradient: the simulation gave 'gradient.x' and no 'gradient.y': give all derivatives, or none"
-            )
-    assert len({trial.state for trial in trials}) == 2
+    trials = run(tmp_path, spec | {"budget": {"trials": 6}}, tmp_path / "plugins")
+    settings = settings_from({"FIELDCRAFT_PLUGINS": str(tmp_path / "plugins")}, tmp_path / "home")
+    ledger = open_ledger(settings.ledger)
+    wrong = [trial.design["x"] > 1 for trial in trials]
+    assert 0 < sum(wrong) < len(trials)
+    said = "gradient left out: the simulation gave 'gradient.x' and no 'gradient.y': give all derivatives, or none"
+    for trial, bad in zip(trials, wrong, strict=True):
+        assert (trial.state.name, trial.failure) == ("COMPLETED", None)
+        (result,) = ledger.results(trial.id)
+        assert result.details.get("note") == (said if bad else None)
+    data = observations(wire(parse(spec, "bowl.yaml"), settings), trials, None)
+    assert np.isnan(data.gradients).all(axis=1).tolist() == wrong
+    assert main(["show", trials[wrong.index(True)].id, "--home", str(tmp_path / "home")]) == 0
+    assert said in capsys.readouterr().out
 
 
 def test_a_field_from_a_file_is_checked_alike():
