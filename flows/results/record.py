@@ -235,7 +235,7 @@ def _evaluated(
     except Exception as error:  # the outermost edge of a user's problem: whatever it raises is one clear error
         raise InputError(
             f"{where}{trial.id}: problem {campaign.spec.problem.kind!r} cannot read its outputs from the field: "
-            f"{type(error).__name__}: {error}. Give the values as well."
+            f"{type(error).__name__}: {str(error).removesuffix('.')}. Give the values as well."
         ) from error
     return _values(campaign, {name: float(value) for name, value in found.items()}, f"{where}{trial.id}", "value")
 

@@ -198,7 +198,7 @@ def _evaluated(site: Site, trial: Trial, design: Design, fields: "xr.Dataset") -
     except Exception as error:  # the outermost edge of a user's problem: whatever it raises is one clear error
         raise FieldcraftError(
             f"{trial.id}: evaluate of problem {site.campaign.spec.problem.kind!r} failed: {type(error).__name__}: "
-            f"{error}. Its simulation has finished and is kept: mend the problem and run again."
+            f"{str(error).removesuffix('.')}. Its simulation has finished and is kept: mend the problem and run again."
         ) from error
 
 

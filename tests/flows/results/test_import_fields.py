@@ -165,14 +165,14 @@ def test_a_field_that_is_none_of_the_problems_imports_nothing_and_names_its_line
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ("fields/9.nc", "there is no such file. Give a netCDF file or a zarr folder."),
+        ("fields/9.nc", "there is no such file. Give a netCDF file, a zarr folder or a table of readings."),
         ("../secret.nc", "the field file '../secret.nc' lies outside"),
         ("fields/../../secret.nc", "lies outside"),
         ("{folder}/secret.nc", "lies outside"),
         ("link.nc", "the field file 'link.nc' lies outside"),
         ("linked/secret.nc", "the field file 'linked/secret.nc' lies outside"),
         ("round.nc", "the field file 'round.nc' cannot be (Symlink loop"),
-        ("bars.csv", "bars.csv: cannot be read as a field"),
+        ("bars.csv", "no number. Give one, with a decimal point"),
         (".", "is a link, or lies in another file"),
     ],
 )
