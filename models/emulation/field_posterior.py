@@ -146,7 +146,7 @@ class FieldPosterior:
     def metrics(self) -> Mapping[str, float]:
         """Modes, error of the results left out one by one, standard deviation of what no mode represents, what the
         fields leave of the equation, and the calibrated coefficients, in their units."""
-        own = {"modes": len(self.basis.modes), "left_out_error": self.missed, "rest_sd": math.sqrt(self.rest)}
+        own = {"modes": float(len(self.basis.modes)), "left_out_error": self.missed, "rest_sd": math.sqrt(self.rest)}
         if self.projected is not None:
             own["projection_error"] = self.projected
         if self.residuals:
