@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fieldcraft.physics.operators import System as System
     from fieldcraft.physics.parametric.statement import Condition as Condition
     from fieldcraft.physics.parametric.statement import Field as Field
+    from fieldcraft.physics.parametric.statement import Fields as Fields
     from fieldcraft.physics.parametric.statement import ParametricEquation as ParametricEquation
     from fieldcraft.physics.parametric.statement import UncertainCoefficient as UncertainCoefficient
     from fieldcraft.physics.parametric.statement import no_flux as no_flux
@@ -74,7 +75,14 @@ _NAMES = {
     "physics.constraints": ("LinearConstraint", "LinearEquality", "QuadraticConstraint"),
     "physics.domain": ("Axis", "Domain"),
     "physics.operators": ("Equation", "LinearEquation", "LinearSystem", "System"),
-    "physics.parametric.statement": ("Condition", "Field", "ParametricEquation", "UncertainCoefficient", "no_flux"),
+    "physics.parametric.statement": (
+        "Condition",
+        "Field",
+        "Fields",
+        "ParametricEquation",
+        "UncertainCoefficient",
+        "no_flux",
+    ),
     "physics.problem": ("Infeasible", "Optimum", "Output", "Problem", "Simulator", "Transient"),
     "physics.space": ("Design", "SearchSpace"),
     "physics.variables": ("Categorical", "Continuous", "Integer"),

@@ -40,7 +40,8 @@ class Snapshots:
     Args:
         values: Fields of the n trials, in their units, shape (n, fields, cells).
         digests: Digest of each trial's stored field, n.
-        predict: Function from encoded designs (k, d) to the emulator's fields on the same cells, (k, fields, cells).
+        predict: Function from encoded designs (k, d) to the emulator's fields on the same cells, (k, fields, cells);
+            None where there is no emulator of the fields.
         read: Function from fields (k, fields, cells) and encoded designs (k, d) to all outputs, (k, outputs).
         output: Number of the output that is learnt.
         calibration: Coefficients of the emulator that these fields may calibrate; None if it has none.
@@ -51,11 +52,15 @@ class Snapshots:
 
     values: Array
     digests: tuple[str, ...]
-    predict: Predict
+    predict: Predict | None
     read: Callable[[Array, Array], Array]
     output: int = 0
     calibration: Calibration | None = None
     residuals: Callable[[Array, Array, Array | None], Array] | None = None
+
+    def emulated(self, X: Array) -> Array:
+        """The emulator's fields at encoded designs X (k, d), (k, fields, cells); zeros (k, 1, 1) without one."""
+        return np.zeros((len(X), 1, 1)) if self.predict is None else self.predict(X)
 
     def outputs(self, fields: Array, X: Array) -> Array:
         """The output of fields (k, fields, cells) of encoded designs X (k, d), in its unit, shape (k,)."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.parametric.grid import Grid
-from fieldcraft.physics.parametric.statement import Condition, Numbers, ParametricEquation
+from fieldcraft.physics.parametric.statement import Condition, Fields, Numbers, ParametricEquation
 from fieldcraft.physics.space import Design, SearchSpace
 
 if TYPE_CHECKING:
@@ -126,11 +126,20 @@ class Problem(ABC):
         """
         return None
 
+    @property
+    def fields(self) -> Fields | None:
+        """The fields that a simulation gives, from which ``functional`` reads the outputs; None if none are stated.
+
+        By default those of ``parametric``. A problem whose fields satisfy no stated equation gives them here:
+        surrogates then learn from the stored fields alone.
+        """
+        return self.parametric
+
     def functional(self, fields: Mapping[str, Array], axes: Mapping[str, Array], designs: Numbers) -> Array | None:
         """The outputs of n designs, computed from their fields as ``evaluate`` does; None if that is not stated.
 
         Args:
-            fields: The fields of ``parametric`` at the centres of equal cells, each (n, *cells), by name.
+            fields: The stated fields at the centres of equal cells, each (n, *cells), by name.
             axes: Centres of the cells along each axis, in its unit, by name.
             designs: Values of the variables, each (n, 1), by name.
 
@@ -247,7 +256,7 @@ class Problem(ABC):
             ValueError: such a variable or field is missing, or has other dimensions or places.
         """
         names = [output.name for output in self.outputs]
-        stated = self.parametric
+        stated = self.fields
         if stated is None or any(name in fields for name in names):
             return {name: _scalar(name, fields) for name in names}
         told, axes = stated_fields(stated, fields)
@@ -263,7 +272,7 @@ class Problem(ABC):
         return dict(zip(names, (float(value) for value in found[0]), strict=True))
 
 
-def stated_fields(stated: ParametricEquation, fields: "xr.Dataset") -> tuple[dict[str, Array], dict[str, Array]]:
+def stated_fields(stated: Fields, fields: "xr.Dataset") -> tuple[dict[str, Array], dict[str, Array]]:
     """Stated fields of one simulation, each (1, *cells), and the centres of its cells along each axis, by name.
 
     Raises:
@@ -284,7 +293,7 @@ def stated_fields(stated: ParametricEquation, fields: "xr.Dataset") -> tuple[dic
     return arrays, dict(grid.centres)
 
 
-def _missing(name: str, stated: ParametricEquation, fields: "xr.Dataset") -> ValueError:
+def _missing(name: str, stated: Fields, fields: "xr.Dataset") -> ValueError:
     axes = ", ".join(stated.domain.names)
     given = ", ".join(f"{key} ({', '.join(map(str, each.dims))})" for key, each in fields.data_vars.items())
     return ValueError(

@@ -88,7 +88,7 @@ def require_units(problem: Problem, fields: "xr.Dataset") -> None:
     Raises:
         InputError: one is in another unit. Nothing is converted.
     """
-    stated = problem.parametric
+    stated = problem.fields
     known = {output.name: output.unit for output in problem.outputs}
     if stated is not None:
         known |= {axis.name: axis.unit for axis in stated.domain.axes}
@@ -117,7 +117,7 @@ def require_readings(problem: Problem, fields: "xr.Dataset") -> None:
 
 
 def _require_finite(problem: Problem, fields: "xr.Dataset") -> None:
-    stated = problem.parametric
+    stated = problem.fields
     names = () if stated is None else (*stated.domain.names, *(each.name for each in stated.fields))
     for name in names:
         if name in fields and fields[name].dtype.kind == "c":

@@ -36,7 +36,7 @@ class Basis:
     """Modes of the differences that were seen, with their uncertain coefficients.
 
     Args:
-        factors: What the emulator's fields are multiplied by, shape (fields,).
+        factors: What the emulator's fields are multiplied by, shape (fields,); zeros where there is none.
         offset: Mean difference, shape (fields, cells).
         modes: Shape (K, fields, cells).
         processes: Posterior of each coefficient, K.
@@ -87,7 +87,7 @@ def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Arra
     for first in range(0, len(X), step):
         some = slice(first, first + step)
         at, spread = X[some], sd[some]
-        fields = basis.fields(snapshots.predict(at), mean[some])
+        fields = basis.fields(snapshots.emulated(at), mean[some])
         here = snapshots.outputs(fields, at)
         bend, square = np.zeros(len(at)), np.zeros(len(at))
         for k, mode in enumerate(basis.modes):
@@ -127,6 +127,7 @@ class FieldPosterior:
         calibrated: Coefficients of the emulator that were fitted to the fields; None if it has none.
         residuals: Median share that the fields leave of the stated equation: by the stated coefficients, and by the
             fitted ones if these are others; empty where nothing tells.
+        projected: Error of the outputs of fields in the modes of the others, in targets; None where nobody asked.
     """
 
     snapshots: Snapshots
@@ -139,12 +140,15 @@ class FieldPosterior:
     kept: Mapping[str, Tensor]
     calibrated: Calibrated | None = None
     residuals: tuple[float, ...] = ()
+    projected: float | None = None
 
     @property
     def metrics(self) -> Mapping[str, float]:
         """Modes, error of the results left out one by one, standard deviation of what no mode represents, what the
         fields leave of the equation, and the calibrated coefficients, in their units."""
-        own = {"modes": len(self.basis.modes), "left_out_error": self.missed, "rest_sd": math.sqrt(self.rest)}
+        own = {"modes": float(len(self.basis.modes)), "left_out_error": self.missed, "rest_sd": math.sqrt(self.rest)}
+        if self.projected is not None:
+            own["projection_error"] = self.projected
         if self.residuals:
             own["equation_residual"] = self.residuals[-1]
         return own if self.calibrated is None else {**own, **self.calibrated.metrics}
@@ -153,7 +157,10 @@ class FieldPosterior:
     def remarks(self) -> Mapping[str, str]:
         """Number of fields and modes that the belief rests on, the calibrated coefficients, and how nearly the fields
         satisfy the equation."""
-        own = {"fields": f"{len(self.snapshots.values)} fields less the emulator's, in {len(self.basis.modes)} modes"}
+        less = "" if self.snapshots.predict is None else " less the emulator's,"
+        own = {"fields": f"{len(self.snapshots.values)} fields{less} in {len(self.basis.modes)} modes"}
+        if self.projected is not None:
+            own["fields"] += f"; the modes of the others leave {self.projected:.2g} of the output's spread"
         if self.calibrated is not None:
             own["coefficients"] = self.calibrated.remark
         if self.residuals:

@@ -108,7 +108,35 @@ def no_flux(field: str, domain: Domain) -> tuple[Condition, ...]:
 
 
 @dataclass(frozen=True)
-class ParametricEquation:
+class Fields:
+    """Fields that a simulation of a design gives, at the centres of equal cells over a domain.
+
+    Args:
+        domain: The box over which the fields live, time with it.
+        fields: The fields.
+
+    Raises:
+        ValueError: no field, a name that occurs twice, or a domain with a mask.
+    """
+
+    domain: Domain
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        if self.domain.mask is not None:
+            raise ValueError("The fields of a design fill a whole box: state their domain without a mask.")
+        names = [field.name for field in self.fields]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"A design has the fields {names}: give at least one, and each its own name.")
+
+    @property
+    def repeats(self) -> tuple[bool, ...]:
+        """Flags of the domain's axes: True for one along which the fields repeat."""
+        return (False,) * len(self.domain.axes)
+
+
+@dataclass(frozen=True)
+class ParametricEquation(Fields):
     """Linear equations of the fields of a design, in steady state or in time.
 
     Args:
@@ -132,8 +160,6 @@ class ParametricEquation:
             mask, time that is not the last of several axes, or a condition there that is not a value at its beginning.
     """
 
-    domain: Domain
-    fields: tuple[Field, ...]
     equation: Callable[[Numbers], LinearEquation | LinearSystem]
     conditions: tuple[Condition, ...]
     cells: tuple[int, ...]
@@ -142,11 +168,8 @@ class ParametricEquation:
     coefficients: tuple[UncertainCoefficient, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.domain.mask is not None:
-            raise ValueError("The fields of a design are solved on a whole box: state their domain without a mask.")
+        super().__post_init__()
         names = [field.name for field in self.fields]
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"An equation has the fields {names}: give at least one, and each its own name.")
         if len(set(self.values)) < len(self.coefficients):
             told = ", ".join(each.name for each in self.coefficients)
             raise ValueError(f"An equation has the coefficients {told}: give each its own name.")

@@ -8,6 +8,7 @@ import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.models.observations import Emulator, Observations, Physics
+from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.physics.operators import laplace
 
@@ -58,10 +59,18 @@ def emulator(sign=1):
     return Emulator(lambda X: sign * (harmonic(X) - X[:, 0] * X[:, 1]), lambda: 0.01)
 
 
+def snapshots(sign=1):
+    """Fields with two modes, whose mean is the truth."""
+    along = np.linspace(-1, 1, 30)
+    values = harmonic(X)[:, None] + X[:, :1] * along + np.sin(X[:, 1:]) * (along**3 - 0.6 * along)
+    digests = tuple(f"{i:064x}" for i in range(len(X)))
+    return Snapshots(values[:, None], digests, None, lambda fields, X: sign * fields.mean(axis=2))
+
+
 def observations(**changes):
     physics = Physics(equation=laplace(2), points=POINTS, center=CENTER, half=HALF)
     known = {"X": X, "y": harmonic(X), "maximize": False, "noise_sd": 0.1, "physics": physics}
-    known |= {"emulators": (emulator(),)}
+    known |= {"emulators": (emulator(),), "snapshots": snapshots()}
     return Observations(**(known | changes))
 
 
@@ -119,7 +128,7 @@ def test_the_same_seed_gives_the_same_posterior_bit_for_bit(surrogate, posterior
 
 
 def test_maximising_is_minimising_the_negative(surrogate, posterior):
-    other = fit(surrogate, observations(y=-DATA.y, maximize=True, emulators=(emulator(-1),)))
+    other = fit(surrogate, observations(y=-DATA.y, maximize=True, emulators=(emulator(-1),), snapshots=snapshots(-1)))
     for a, b in zip(posterior.mean_var(Z), other.mean_var(Z), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
 

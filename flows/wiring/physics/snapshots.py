@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldcraft.flows.wiring.physics.emulators import explained, no_emulator
+from fieldcraft.flows.wiring.physics.emulators import explained
 from fieldcraft.flows.wiring.physics.equations import middle_and_half
+from fieldcraft.flows.wiring.physics.stated_fields import no_fields
 from fieldcraft.physics.parametric.grid import Grid
-from fieldcraft.physics.parametric.statement import ParametricEquation
+from fieldcraft.physics.parametric.statement import Fields, ParametricEquation
 from fieldcraft.physics.parametric.transfer import carried, fewer
 from fieldcraft.physics.problem import Problem, stated_fields
 from fieldcraft.physics.space import SearchSpace
@@ -32,8 +33,8 @@ _ALIKE, _ROUNDING = 0.1, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class StatedFields:
-    """The stated equation and the functional of a problem, on the grid of its snapshots.
+class ReadFields:
+    """The stated fields and the functional of a problem, on the grid of its snapshots.
 
     Args:
         problem: The problem.
@@ -44,24 +45,10 @@ class StatedFields:
     """
 
     problem: Problem
-    stated: ParametricEquation
+    stated: Fields
     space: SearchSpace
     names: tuple[str, ...]
     cells: tuple[int, ...]
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """Fields of encoded designs X (k, d) by the equation on its coarse grid, shape (k, fields, cells)."""
-        at_once = max(1, _VALUES // math.prod(self.stated.cells))
-        return np.concatenate([self._solved(X[first : first + at_once]) for first in range(0, len(X), at_once)])
-
-    def _solved(self, X: np.ndarray) -> np.ndarray:
-        from fieldcraft.physics.parametric.finite_differences import solved
-
-        with explained(self.problem, "solve its equation"):
-            found = solved(self.stated, self._designs(X), self.stated.cells)
-        return np.stack(
-            [carried(found[name], self.cells, self.stated.repeats).reshape(len(X), -1) for name in self.names], axis=1
-        )
 
     def read(self, fields: np.ndarray, X: np.ndarray) -> np.ndarray:
         """All outputs of fields (k, fields, cells) of encoded designs X (k, d), shape (k, outputs).
@@ -88,6 +75,38 @@ class StatedFields:
         except ValueError:
             return False
         return bool(np.all(apart <= _ALIKE * np.std(outputs, axis=0) + _ROUNDING * np.abs(outputs)))
+
+    def snapshots(self, values: np.ndarray, digests: Sequence[str]) -> "Snapshots":
+        """Snapshots of fields (n, fields, cells) of these digests."""
+        from fieldcraft.models.snapshots import Snapshots
+
+        return Snapshots(values, tuple(digests), None, self.read)
+
+    def _designs(self, X: np.ndarray) -> dict[str, np.ndarray]:
+        middle, half = middle_and_half(self.space)
+        physical = X * half + middle
+        return {name: physical[:, [i]] for i, name in enumerate(self.space.names)}
+
+
+@dataclass(frozen=True, eq=False)
+class StatedFields(ReadFields):
+    """The same for fields that satisfy a stated equation, which predicts them on a coarse grid."""
+
+    stated: ParametricEquation
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Fields of encoded designs X (k, d) by the equation on its coarse grid, shape (k, fields, cells)."""
+        at_once = max(1, _VALUES // math.prod(self.stated.cells))
+        return np.concatenate([self._solved(X[first : first + at_once]) for first in range(0, len(X), at_once)])
+
+    def _solved(self, X: np.ndarray) -> np.ndarray:
+        from fieldcraft.physics.parametric.finite_differences import solved
+
+        with explained(self.problem, "solve its equation"):
+            found = solved(self.stated, self._designs(X), self.stated.cells)
+        return np.stack(
+            [carried(found[name], self.cells, self.stated.repeats).reshape(len(X), -1) for name in self.names], axis=1
+        )
 
     def calibrated(self, values: np.ndarray) -> "Predict":
         """``predict`` for values (c,) of the equation's coefficients, in their order and units."""
@@ -132,11 +151,6 @@ class StatedFields:
         coarse = replace(self, cells=few)
         return Calibration(self.stated.coefficients, fields, coarse.calibrated, self.calibrated)
 
-    def _designs(self, X: np.ndarray) -> dict[str, np.ndarray]:
-        middle, half = middle_and_half(self.space)
-        physical = X * half + middle
-        return {name: physical[:, [i]] for i, name in enumerate(self.space.names)}
-
 
 def uses_fields(campaign: "Campaign") -> bool:
     """True if a campaign's surrogate, or that of its constraints, may learn from stored fields.
@@ -166,7 +180,7 @@ def snapshots_of(
         outputs: What the trials yielded, shape (n, outputs).
 
     Returns:
-        None where the problem states no equation of its fields, it is not the emulator, or a trial left no field from
+        None where the problem states no fields, an equation of them is not its emulator, or a trial left no field from
         which its outputs are read: none or a damaged one, one on other places or in other units, another kind of field
         than the first, or outputs that were corrected since.
 
@@ -174,15 +188,15 @@ def snapshots_of(
         storage.fields.FieldError: the store does not answer.
     """
     problem, space = campaign.problem, campaign.space
-    stated, known = problem.parametric, [each for each in digests if each is not None]
-    if stated is None or problem.emulator != "equation" or no_emulator(problem, space) is not None:
+    stated, known = problem.parametric or problem.fields, [each for each in digests if each is not None]
+    if stated is None or no_fields(problem, space) is not None:
         return None
     if not known or len(known) < len(digests):
         return None
     place = campaign.settings.fields
     try:
         first = _stored(place, known[0], problem, None)
-        grid = StatedFields(problem, stated, space, tuple(first), next(iter(first.values())).shape)
+        grid = _grid(problem, stated, space, tuple(first), next(iter(first.values())).shape)
         fields = [_stored(place, digest, problem, grid.cells) for digest in known]
     except (ValueError, FieldDamaged):
         return None
@@ -190,6 +204,14 @@ def snapshots_of(
         return None
     values = np.stack([[field.ravel() for field in each.values()] for each in fields])
     return grid.snapshots(values, known) if grid.agrees(values, X, outputs) else None
+
+
+def _grid(
+    problem: Problem, stated: Fields, space: SearchSpace, names: tuple[str, ...], cells: tuple[int, ...]
+) -> ReadFields:
+    if problem.parametric is None:
+        return ReadFields(problem, stated, space, names, cells)
+    return StatedFields(problem, problem.parametric, space, names, cells)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -202,7 +224,7 @@ def _stored(
         ValueError: its places are others, it holds none of the fields, or values that are not finite.
         storage.fields.FieldError: it is damaged or lost, or the store does not answer.
     """
-    stated = problem.parametric
+    stated = problem.parametric or problem.fields
     assert stated is not None  # else nothing is read
     # A field is found by its digest alone.
     found, _ = stated_fields(stated, fields_at(place).read(FieldRef(digest=digest, size=0)))

@@ -1,0 +1,54 @@
+"""Fields that a problem states without an equation of them: who learns from those that the runs left."""
+
+from typing import TYPE_CHECKING
+
+from fieldcraft.physics.problem import Problem
+from fieldcraft.physics.space import Continuous, SearchSpace
+
+if TYPE_CHECKING:
+    from fieldcraft.flows.wiring.campaign import Campaign
+
+
+def no_fields(problem: Problem, space: SearchSpace) -> str | None:
+    """Reason why no surrogate learns from the fields of a problem's runs; None if one may."""
+    if problem.fields is None:
+        return "the problem states none (`fields` or `parametric`, with `functional`)"
+    if type(problem).functional is Problem.functional:
+        return "the problem has no `functional` that reads its outputs from them"
+    if problem.parametric is not None and problem.emulator != "equation":
+        return "the problem has an emulator of its own beside its equation"
+    others = [variable.name for variable in space.variables if not isinstance(variable, Continuous)]
+    return f"they teach for continuous variables alone, and {', '.join(others)} are others" if others else None
+
+
+def told(campaign: "Campaign") -> str | None:
+    """Use of the fields by surrogates that need no equation of them, or the reason why there is none.
+
+    None if the problem states no fields, or an equation of them and nobody learns without it.
+    """
+    from fieldcraft.models.surrogate import TakesEmulator, TakesFields
+
+    problem, words, part = campaign.problem, campaign.algorithm, campaign.spec.algorithm
+    if problem.fields is None:
+        return None
+    learners = {"surrogate": (part.surrogate, words.surrogate)}
+    if len(problem.outputs) > 1:
+        learners["constraints' surrogate"] = (part.constraints.surrogate, words.constraints.surrogate)
+    users: list[str] = []
+    for who, (named, surrogate) in learners.items():
+        if named is not None and isinstance(surrogate, TakesFields) and surrogate.uses_fields:
+            alone = not isinstance(surrogate, TakesEmulator)  # else it learns from them through the equation, if any
+            if alone or problem.parametric is None:
+                users.append(f"the {who} {named.kind} {'learns' if alone else 'may learn'} from them")
+    if problem.parametric is not None and not users:
+        return None
+    names = ", ".join(each.name for each in problem.fields.fields)
+    equation = "no equation of them" if problem.parametric is None else "an equation of them"
+    said = f"problem {campaign.spec.problem.kind!r} states fields ({names}) and {equation}"
+    if (reason := no_fields(problem, campaign.space)) is not None:
+        return f"{said}, and they are not used: {reason}."
+    if users and campaign.noise_sd:
+        return f"{said}, and they are not used: noise is added to the results, and fields have none of it."
+    if not users:
+        return f"{said}, and they are not used: {part.in_words} learns from results alone. field_pod and auto use them."
+    return f"{said}: {'; '.join(users)}, where a few modes hold them."

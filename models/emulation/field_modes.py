@@ -1,0 +1,120 @@
+"""Leading modes of fields (proper orthogonal decomposition by snapshots: Sirovich, 1987) and a posterior through them.
+
+Of the Gram matrix G = W S^2 W^T of the n fields' differences D from their mean, the modes are V_k = W_k^T D / S_k and
+the coefficients of the fields W_k S_k. Each kind of field counts in units of its own differences.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from fieldcraft.models.emulation.field_posterior import Basis, FieldPosterior, densities, in_targets
+from fieldcraft.models.gaussian.process import ExactPosterior
+from fieldcraft.models.numerics.digests import stamped
+from fieldcraft.models.numerics.states import named
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.snapshots import Snapshots
+from fieldcraft.models.surrogate import Posterior
+
+FACTORS, WEIGHTS, COEFFICIENTS = "factors", "weights", "coefficients"
+"""Names of what was learnt, in a state."""
+LEAST = 4
+"""Trials below which two modes at most say too little of how fields differ."""
+
+# A mode below this share of the first one's size is rounding or noise of the meshes.
+_SMALLEST = 1e-3
+# Prior of what no mode represents: as if so many errors of this size, in targets, had been seen.
+_PRIOR_COUNT, _PRIOR_SIZE = 2.0, 0.05
+
+
+def split(fields: Array, most: int) -> tuple[Array, Array]:
+    """Weights (n, K) of fields (n, fields, cells) in K modes, and the coefficients (n, K) that give them back."""
+    rows = _rows(fields)
+    vectors, sizes = _leading(rows @ rows.T, most)
+    return vectors / sizes, vectors * sizes
+
+
+def projected(fields: Array, most: int) -> Array:
+    """Each of the fields (n, fields, cells) in the modes of the others: what these can represent of it, same shape.
+
+    With the Gram matrix of all, that of the others needs no field again: each projection is a weighted sum of them.
+    """
+    rows, n = _rows(fields), len(fields)
+    gram, shares = rows @ rows.T, np.zeros((n, n))
+    for i in range(n):
+        others = np.delete(np.arange(n), i)
+        inner = gram[np.ix_(others, others)]
+        middle = inner.mean(axis=0)
+        vectors, sizes = _leading(inner - middle - middle[:, None] + middle.mean(), most)
+        # Modes are at right angles to the mean of the others, so that it takes no part in the products.
+        along = vectors.T @ (gram[others, i] - middle) / sizes
+        shares[i, others] = 1 / len(others) + vectors @ (along / sizes)
+    return np.tensordot(shares, fields, 1)
+
+
+def coefficient_data(data: Observations, coefficients: Array) -> list[Observations]:
+    """Observations of each coefficient (n, K) as a function of the design."""
+    return [
+        Observations(
+            data.X, each, maximize=False, exact=data.exact, images=data.images, columns=data.columns, space=data.space
+        )
+        for each in coefficients.T
+    ]
+
+
+def believed(
+    data: Observations,
+    snapshots: Snapshots,
+    factors: Array,
+    differences: Array,
+    weights: Array,
+    coefficients: Array,
+    processes: Sequence[Posterior],
+    learnt: Mapping[str, Array],
+    least: float = 0.0,
+) -> FieldPosterior:
+    """The posterior with these modes and processes, its shift and rest from the results left out one by one.
+
+    Args:
+        data: The observations.
+        snapshots: Fields that were seen, the emulator's, and how the output is read.
+        factors: What the emulator's fields are multiplied by, shape (fields,).
+        differences: What is left of the fields, shape (n, fields, cells).
+        weights: Weights of these in the modes, shape (n, K).
+        coefficients: Their coefficients, shape (n, K).
+        processes: Posterior of each coefficient, K.
+        learnt: What else belongs into its state.
+        least: Least variance of what no mode represents, in targets.
+    """
+    exact = tuple(each for each in processes if isinstance(each, ExactPosterior))
+    offset = differences.mean(axis=0)
+    basis = Basis(factors, offset, np.tensordot(weights.T, differences - offset, 1), exact)
+    mean, variance = in_targets(snapshots, basis, data.scaling, data.X, basis.left_out(len(data)))
+    error = data.targets - mean
+    shift = float(np.median(error))
+    known = variance + (data.noise_variance or 0.0)
+    excess = np.maximum((error - shift) ** 2 - known, 0).sum()
+    rest = max(least, (_PRIOR_COUNT * _PRIOR_SIZE**2 + float(excess)) / (_PRIOR_COUNT + len(data)))
+    kept = {FACTORS: factors, WEIGHTS: weights, COEFFICIENTS: coefficients, **learnt}
+    state = stamped(data) | {name: torch.tensor(values) for name, values in kept.items()}
+    for k, each in enumerate(exact):
+        state |= named(f"{k}.", each.state())
+    missed = float(np.sqrt(np.mean(error**2)))
+    likely = densities(error - shift, known + rest)
+    return FieldPosterior(snapshots, basis, data.scaling, shift, rest, likely, missed, state)
+
+
+def _rows(fields: Array) -> Array:
+    """Fields (n, fields, cells) less their mean, each kind in units of its own differences, one row a trial."""
+    centred = fields - fields.mean(axis=0)
+    sizes = np.sqrt((centred**2).mean(axis=(0, 2)))
+    return np.asarray((centred[:, sizes > 0] / sizes[sizes > 0, None]).reshape(len(fields), -1))
+
+
+def _leading(gram: Array, most: int) -> tuple[Array, Array]:
+    """The leading K of the eigenvectors of a Gram matrix (n, n), shape (n, K), and the modes' singular values (K,)."""
+    squares, vectors = np.linalg.eigh(gram)
+    sizes = np.sqrt(np.maximum(squares[::-1], 0))
+    kept = min(most, len(gram) - 1, int(np.count_nonzero(sizes > _SMALLEST * sizes[0])))
+    return vectors[:, ::-1][:, :kept], sizes[:kept]

@@ -1,0 +1,153 @@
+"""Fields as their mean plus the leading modes of those that were seen, a process a coefficient; no physics."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from fieldcraft.models.capability import Capability
+from fieldcraft.models.emulation.field_modes import (
+    COEFFICIENTS,
+    FACTORS,
+    LEAST,
+    WEIGHTS,
+    believed,
+    coefficient_data,
+    projected,
+    split,
+)
+from fieldcraft.models.emulation.field_posterior import FieldPosterior
+from fieldcraft.models.gaussian.inducing import InducedPosterior
+from fieldcraft.models.gaussian.process import ExactPosterior
+from fieldcraft.models.gradients.posterior import GradientPosterior
+from fieldcraft.models.linear.fourier_features import Kernel
+from fieldcraft.models.numerics.checks import refuse_below
+from fieldcraft.models.numerics.digests import refuse_other_data
+from fieldcraft.models.numerics.milestones import thinned
+from fieldcraft.models.numerics.states import part
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.snapshots import Snapshots
+from fieldcraft.models.surrogate import Report, no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+
+OfOutputs = ExactPosterior | InducedPosterior | GradientPosterior
+
+_PROJECTED = "projected"
+# Fields that are put into the modes of the others, evenly spaced among the trials.
+_JUDGED = 100
+# Error of these, in targets, above which fields do not teach.
+_MOST = 0.1
+
+
+@dataclass(frozen=True)
+class FieldPod:
+    """Outputs read from fields that are predicted from the fields of earlier runs, where no equation of them is stated.
+
+    The stored fields are split into their mean and their leading modes, and a Gaussian process predicts the coefficient
+    of each for a new design. The output is read from the field that results. It tells more than a process of the
+    output does where a few modes hold the fields and the output bends, such as the squared distance to a wanted field.
+
+    Before, each field is put into the modes of the others. Where its output then errs by more than a tenth of the
+    output's standard deviation, as where a narrow source moves about, ``exact_gp`` learns from the outputs alone, and a
+    remark says why; so it does up to three trials, and where a trial left no field.
+
+    Args:
+        kernel: Covariance of the coefficients, "matern52", "matern32", "matern12" or "rbf".
+        n_modes: Most modes that are kept, at least 1.
+        stand_in: Let ``exact_gp`` stand in where fields do not teach; else the fit is refused, as a candidate's is.
+
+    Raises:
+        ValueError: n_modes < 1.
+    """
+
+    uses_physics: ClassVar[bool] = False
+    uses_fields: ClassVar[bool] = True
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.FIELDS})
+
+    kernel: Kernel = "matern52"
+    n_modes: int = 10
+    stand_in: bool = True
+
+    def __post_init__(self) -> None:
+        refuse_below("n_modes", self.n_modes, 1)
+        self._process()
+
+    def fit(
+        self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
+    ) -> FieldPosterior | OfOutputs:
+        """Fit a process to each coefficient (see Surrogate.fit). A fit takes seconds at most: ``start`` is not needed.
+
+        Raises:
+            ValueError: a process cannot be fitted, or fields do not teach and nothing stands in.
+        """
+        snapshots, error, reason = self._judged(data)
+        if snapshots is None or reason is not None:
+            if not self.stand_in:
+                raise ValueError(f"The fields are not used: {reason}.")
+            return _noted(reason, self._of_outputs().fit(data, rng, start, report))
+        weights, coefficients = split(snapshots.values, self.n_modes)
+        processes = [self._process().fit(each, rng, None, no_report) for each in coefficient_data(data, coefficients)]
+        learnt = {_PROJECTED: np.array(error)}
+        factors = np.zeros(snapshots.values.shape[1])
+        made = believed(
+            data, snapshots, factors, snapshots.values, weights, coefficients, processes, learnt, least=error**2
+        )
+        made = replace(made, projected=error)
+        report(1, made.metrics, made.state)
+        return made
+
+    def restore(self, data: Observations, state: Mapping[str, Tensor]) -> FieldPosterior | OfOutputs:
+        """The posterior whose state this was (see Surrogate.restore)."""
+        if _PROJECTED not in state or data.snapshots is None:
+            return _noted(self._judged(data)[2], self._of_outputs().restore(data, state))
+        refuse_other_data(data, state)
+        snapshots = _alone(data.snapshots)
+        learnt = {name: state[name].numpy() for name in (FACTORS, WEIGHTS, COEFFICIENTS)}
+        processes = [
+            self._process().restore(each, part(state, f"{k}."))
+            for k, each in enumerate(coefficient_data(data, learnt[COEFFICIENTS]))
+        ]
+        error = float(state[_PROJECTED])
+        arrays = learnt[FACTORS], snapshots.values, learnt[WEIGHTS], learnt[COEFFICIENTS]
+        made = believed(data, snapshots, *arrays, processes, {_PROJECTED: np.array(error)}, least=error**2)
+        return replace(made, projected=error)
+
+    def _judged(self, data: Observations) -> tuple[Snapshots | None, float, str | None]:
+        """The fields without an emulator, their error in the modes of the others, and why they do not teach if so."""
+        if data.snapshots is None:
+            return None, np.nan, "not every trial left one from which its outputs can be read"
+        snapshots = _alone(data.snapshots)
+        if len(data) < LEAST:
+            return snapshots, np.nan, f"there are {len(data)} trials, and {LEAST} teach how they differ"
+        error = left_out_error(data, snapshots, self.n_modes)
+        if error <= _MOST:
+            return snapshots, error, None
+        return snapshots, error, f"in the modes of the others they err by {error:.2g} of the output's spread"
+
+    def _process(self) -> ExactGP:
+        return ExactGP(kernel=self.kernel, restarts=0)
+
+    def _of_outputs(self) -> ExactGP:
+        return ExactGP(kernel=self.kernel)
+
+
+def left_out_error(data: Observations, snapshots: Snapshots, n_modes: int) -> float:
+    """Error of the outputs of fields in the modes of the others, about its median, in targets."""
+    some = thinned(len(data), _JUDGED)
+    fields: Array = projected(snapshots.values[some], n_modes)
+    read = snapshots.outputs(fields, data.X[some])
+    # Where an output cannot be read, nothing is known of it: the mean target stands for it.
+    error = data.targets[some] - np.where(np.isfinite(read), data.scaling.to_target(read), 0.0)
+    return float(np.sqrt(np.mean((error - np.median(error)) ** 2)))
+
+
+def _alone(snapshots: Snapshots) -> Snapshots:
+    """The fields without the emulator."""
+    return replace(snapshots, predict=None, calibration=None, residuals=None)
+
+
+def _noted(reason: str | None, posterior: OfOutputs) -> OfOutputs:
+    """The posterior of the outputs alone, with the reason why no field taught it."""
+    return replace(posterior, remarks={**posterior.remarks, "fields": f"not used: {reason}"})

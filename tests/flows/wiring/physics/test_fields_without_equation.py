@@ -1,0 +1,298 @@
+"""Fields in campaigns whose problem states no equation: who learns from them, and what is said of it."""
+
+import json
+
+import bars
+import numpy as np
+import pytest
+import xarray as xr
+import yaml
+from small import finish
+
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.run import pause
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import parse, read_campaign
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.flows.wiring.observations import observations
+from fieldcraft.flows.wiring.physics.snapshots import _stored, snapshots_of
+from fieldcraft.physics.domain import Axis, Domain
+from fieldcraft.physics.parametric.statement import Field, Fields
+from fieldcraft.storage.fields import fields_at
+from fieldcraft.storage.open_ledger import open_ledger
+
+PROBLEM = '''
+"""A profile that is to be like a wanted one; what makes it so is not known."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldcraft import Axis, Continuous, Domain, Field, Fields, Output, Problem, SearchSpace
+
+
+@dataclass(frozen=True)
+class Profile(Problem):
+    @property
+    def space(self):
+        return SearchSpace((Continuous("a", 0.0, 1.0, "V"), Continuous("b", 0.0, 1.0, "V")))
+
+    @property
+    def outputs(self):
+        return (Output("misfit", "K^2"),)
+
+    @property
+    def fields(self):
+        return Fields(Domain((Axis("s", 0.0, 1.0, "m"),)), (Field("rise", "K"),))
+
+    def functional(self, fields, axes, designs):
+        wanted = 0.3 + 0.4 * np.sin(np.pi * axes["s"])
+        return ((fields["rise"] - wanted) ** 2).mean(axis=1, keepdims=True)
+'''
+MEAN = (
+    PROBLEM.replace("class Profile", "class Mean")
+    .replace('Output("misfit", "K^2")', 'Output("mean", "K")')
+    .replace('((fields["rise"] - wanted) ** 2).mean', 'fields["rise"].mean')
+)
+COUNTED = (
+    PROBLEM.replace("class Profile", "class Counted")
+    .replace("SearchSpace((", 'SearchSpace((Integer("n", 1, 3), ')
+    .replace("Continuous, Domain", "Continuous, Integer, Domain")
+)
+MUTE = PROBLEM.replace("class Profile", "class Mute").partition("    def functional")[0]
+SIMULATOR = '''
+"""An instrument that gives a profile."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from fieldcraft import Simulator
+
+
+@dataclass(frozen=True)
+class Profile(Simulator):
+    cells: int = 40
+
+    idempotent = True
+
+    def run(self, problem, design, rng):
+        s = (np.arange(self.cells) + 0.5) / self.cells
+        a, b = design["a"], design["b"]
+        rise = np.sin(2 * a) * np.sin(np.pi * s) + a * b * np.exp(-s) + (b - 0.4) ** 2 * s
+        return xr.Dataset({"rise": ("s", rise, {"units": "K"})}, {"s": ("s", s, {"units": "m"})})
+'''
+CAMPAIGN = {
+    "name": "profile",
+    "seed": 4,
+    "sense": "minimize",
+    "problem": {"kind": "profile"},
+    "simulator": {"kind": "profile"},
+    "algorithm": {
+        "start": {"n": 5},
+        "surrogate": {"kind": "field_pod"},
+        "acquisition": {"kind": "log_ei"},
+        "maximizer": {"kind": "multistart"},
+    },
+    "dispatcher": {"kind": "inline"},
+    "budget": {"trials": 8},
+}
+
+
+def rise(a, b, cells=40):
+    s = (np.arange(cells) + 0.5) / cells
+    values = np.sin(2 * a) * np.sin(np.pi * s) + a * b * np.exp(-s) + (b - 0.4) ** 2 * s
+    return xr.Dataset({"rise": ("s", values, {"units": "K"})}, {"s": ("s", s, {"units": "m"})})
+
+
+@pytest.fixture
+def plugins(tmp_path, monkeypatch):
+    folder = tmp_path / "plugins"
+    programs = {"problems/profile": PROBLEM, "problems/mean": MEAN, "problems/counted": COUNTED, "problems/mute": MUTE}
+    for name, program in {**programs, "simulators/profile": SIMULATOR}.items():
+        file = folder / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(program)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(folder))
+    return folder
+
+
+def file_of(tmp_path, **changes):
+    file = tmp_path / f"{changes.get('name', 'profile')}.yaml"
+    file.write_text(yaml.safe_dump({**CAMPAIGN, **changes}))
+    return file
+
+
+def settings_of(home, plugins):
+    return settings_from({"FIELDCRAFT_PLUGINS": str(plugins)}, home)
+
+
+def wired(home, plugins, **changes):
+    return wire(parse({**CAMPAIGN, **changes}, "profile.yaml"), settings_of(home, plugins))
+
+
+def trials_of(home, plugins, name="profile"):
+    return open_ledger(settings_of(home, plugins).ledger).trials(name)
+
+
+def noted(file, home, capsys):
+    assert main(["check", str(file), "--json", "--home", str(home)]) == 0
+    return json.loads(capsys.readouterr().out)["note"]
+
+
+def test_a_campaign_learns_from_fields_without_an_equation(tmp_path, plugins):
+    home = tmp_path / "home"
+    finish(file_of(tmp_path), home, plugins)
+    trials = trials_of(home, plugins)
+    assert trials[-1].origin.remarks["fields"].startswith("7 fields in 3 modes; the modes of the others leave ")
+    data = observations(wired(home, plugins), trials, None)
+    assert data.snapshots.predict is None and data.snapshots.values.shape == (8, 1, 40)
+    np.testing.assert_allclose(data.snapshots.outputs(data.snapshots.values, data.X), data.y, rtol=1e-9)
+    assert max(data.y[5:]) < min(data.y[:5])
+    others = observations(wired(home, plugins, algorithm={"kind": "gp_ei"}), trials, None)
+    assert others.snapshots is None
+
+
+def test_fields_compete_by_evidence(tmp_path, plugins):
+    home = tmp_path / "home"
+    finish(file_of(tmp_path, algorithm={"kind": "auto", "start": {"n": 5}}, budget={"trials": 7}), home, plugins)
+    origin = trials_of(home, plugins)[-1].origin
+    assert {"exact_gp", "field_pod"} <= origin.scores.keys() and "emulated_field" not in origin.scores
+
+
+def test_an_interrupted_campaign_that_goes_on_is_the_uninterrupted_one(tmp_path, plugins):
+    file, one, other = file_of(tmp_path), tmp_path / "one", tmp_path / "other"
+    finish(file, one, plugins)
+    settings = settings_of(other, plugins)
+    campaign, ledger = wire(read_campaign(file), settings), open_ledger(settings.ledger, create=True)
+    created(ledger, campaign, file)
+    lease = ledger.acquire(campaign.name)
+    while len(ledger.trials(campaign.name)) < 7:
+        passed = make_pass(Ref(str(other), campaign.name, lease.model_dump()))
+        if passed.decision.wait and not passed.approved:
+            pause(campaign, ledger, passed)
+    ledger.release(lease)
+    _stored.cache_clear()
+    finish(file, other, plugins)
+    found = [
+        [(trial.design, trial.outputs, trial.origin.remarks) for trial in trials_of(home, plugins)]
+        for home in (one, other)
+    ]
+    assert found[0] == found[1]
+
+
+def test_without_a_field_that_tells_the_outputs_of_every_trial_there_are_none(tmp_path, plugins):
+    campaign = wired(tmp_path, plugins)
+    store, designs = (
+        fields_at(campaign.settings.fields),
+        [{"a": 0.1, "b": 0.9}, {"a": 0.5, "b": 0.5}, {"a": 0.9, "b": 0.2}],
+    )
+    runs = [rise(**design) for design in designs]
+    X, read = (
+        campaign.space.encode(designs),
+        np.array([list(campaign.problem.evaluate({}, each).values()) for each in runs]),
+    )
+
+    def found(last):
+        digests = [store.write("profile", each).digest for each in (*runs[:2], last)]
+        return snapshots_of(campaign, digests, X, read)
+
+    assert found(runs[2]).values.shape == (3, 1, 40)
+    finer = found(rise(**designs[2], cells=80))
+    np.testing.assert_allclose(finer.values[2, 0], runs[2]["rise"], atol=1e-3)
+    broken = runs[2]["rise"].copy()
+    broken[7] = np.nan
+    assert found(runs[2].assign(rise=broken)) is None
+    assert found(runs[2].assign_coords(s=runs[2]["s"] * 0.9)) is None
+    assert found(runs[2].assign(rise=1e3 * runs[2]["rise"])) is None
+    assert found(xr.Dataset({"misfit": ((), float(read[2, 0]))})) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ": the surrogate field_pod learns from them, where a few modes hold them."),
+        ({"algorithm": {"kind": "auto"}}, ": the surrogate auto may learn from them, where a few modes hold them."),
+        (
+            {"algorithm": {"kind": "gp_ei"}},
+            ", and they are not used: exact_gp x log_ei x multistart learns from results alone. field_pod and auto use them.",
+        ),
+        ({"noise": {"sd": 0.1}}, ", and they are not used: noise is added to the results, and fields have none of it."),
+        (
+            {"problem": {"kind": "counted"}, "algorithm": {"kind": "auto"}},
+            ", and they are not used: they teach for continuous variables alone, and n are others.",
+        ),
+    ],
+    ids=["field_pod", "auto", "gp_ei", "noise", "integer"],
+)
+def test_check_says_who_learns_from_fields(changes, said, tmp_path, plugins, capsys):
+    kind = changes.get("problem", CAMPAIGN["problem"])["kind"]
+    told = noted(file_of(tmp_path, **changes), tmp_path, capsys)
+    assert told == f"problem {kind!r} states fields (rise) and no equation of them{said}"
+
+
+def test_check_says_who_learns_from_the_fields_of_an_equation_without_it(tmp_path, plugins, capsys):
+    changes = {key: bars.BAR[key] for key in ("problem", "simulator")}
+    told = noted(file_of(tmp_path, **changes), tmp_path, capsys)
+    assert told.endswith(
+        "states fields (deflection, moment) and an equation of them: the surrogate field_pod learns from them, where a "
+        "few modes hold them."
+    )
+    assert "states fields" not in noted(file_of(tmp_path, **changes, algorithm={"kind": "gp_ei"}), tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        ("branin", "and the problem states none"),
+        ("counted", "and they teach for continuous variables alone, and n are others"),
+        ("mute", "and the problem has no `functional` that reads its outputs from them"),
+    ],
+)
+def test_a_surrogate_of_fields_is_refused_where_there_are_none(problem, reason, tmp_path, plugins, capsys):
+    file = file_of(
+        tmp_path, problem={"kind": problem}, simulator={"kind": "function" if problem == "branin" else "profile"}
+    )
+    assert main(["check", str(file), "--home", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "algorithm.surrogate: 'field_pod' learns from the fields of runs" in said and reason in said
+
+
+def test_fields_from_before_are_imported_and_a_new_target_reads_them(tmp_path, plugins, capsys):
+    home, folder = tmp_path / "home", tmp_path / "before"
+    folder.mkdir()
+    rows = []
+    for n, (a, b) in enumerate(((0.1, 0.2), (0.3, 0.8), (0.6, 0.5), (0.9, 0.1), (0.7, 0.9))):
+        bars.written(rise(a, b), folder / f"{n}.nc")
+        rows.append({"a": a, "b": b, "field": f"{n}.nc"})
+    file = file_of(tmp_path, budget={"trials": 1}, algorithm={**CAMPAIGN["algorithm"], "start": {"n": 1}})
+    words = ["--home", str(home)]
+    assert main(["import", str(file), str(bars.table(folder / "before.csv", rows)), *words]) == 0
+    finish(file, home, plugins)
+    assert trials_of(home, plugins)[-1].origin.remarks["fields"].startswith("5 fields in 3 modes")
+    mean = file_of(tmp_path, name="mean", problem={"kind": "mean"}, algorithm={"kind": "gp_ei"})
+    assert main(["retarget", "profile", str(mean), *words]) == 0
+    assert trials_of(home, plugins, "mean")[0].outputs["mean"] == pytest.approx(float(rise(0.1, 0.2)["rise"].mean()))
+    bars.written(rise(0.2, 0.2).assign(rise=rise(0.2, 0.2)["rise"].assign_attrs(units="mK")), folder / "0.nc")
+    capsys.readouterr()
+    other = file_of(tmp_path, name="other")
+    assert main(["import", str(other), str(folder / "before.csv"), *words]) == 2
+    assert "'rise' of the field is in 'mK', and the problem has it in 'K'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("names", "mask", "message"),
+    [
+        ((), None, "has the fields \\[\\]: give at least one"),
+        (("u", "u"), None, "each its own name"),
+        (("u",), lambda points: points[:, 0] > 0.5, "a whole box"),
+    ],
+    ids=["none", "twice", "mask"],
+)
+def test_statements_of_fields_that_cannot_be_are_refused(names, mask, message):
+    domain = Domain((Axis("s", 0.0, 1.0),), mask)
+    with pytest.raises(ValueError, match=message):
+        Fields(domain, tuple(map(Field, names)))

@@ -1,0 +1,203 @@
+"""Learning from fields without an equation: against singular value decompositions and fields of a known rank."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fieldcraft.models.emulation.field_modes import projected, split
+from fieldcraft.models.observations import Emulator, Observations
+from fieldcraft.models.selection.predictive_score import score
+from fieldcraft.models.snapshots import Snapshots
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.auto import Auto
+from fieldcraft.models.surrogates.emulated_field import EmulatedField
+from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.field_pod import FieldPod
+
+RNG = np.random.default_rng(6)
+X, Z = RNG.uniform(-1, 1, (14, 3)), RNG.uniform(-1, 1, (200, 3))
+S = (np.arange(80) + 0.5) / 80
+SHAPES = np.stack([np.sin(math.pi * S), np.sin(2 * math.pi * S), np.exp(-S)])
+WANTED = 2.0 + SHAPES.T @ np.array([0.4, -0.3, 0.5])
+
+
+def low_rank(X):
+    """2 + sum_k g_k(x) phi_k(s) with three smooth g_k, (n, 1, 80)."""
+    g = np.stack([X[:, 0] + 0.3 * X[:, 1], np.sin(1.5 * X[:, 1]) - 0.4 * X[:, 2], np.exp(0.5 * X[:, 2]) + X[:, 0]], 1)
+    return (2.0 + g @ SHAPES)[:, None]
+
+
+def narrow(X):
+    """A heap of a fiftieth of the line, that moves over all of it, (n, 1, 80)."""
+    return ((3 + X[:, 1:2]) * np.exp(-(((S - 0.5 - 0.45 * X[:, :1]) / 0.02) ** 2)))[:, None]
+
+
+def misfit(fields, X):
+    """Mean squared distance to the wanted field, and the mean."""
+    return np.stack([((fields[:, 0] - WANTED) ** 2).mean(axis=1), fields[:, 0].mean(axis=1)], axis=1)
+
+
+def peak(fields, X):
+    """The highest place."""
+    return fields[:, 0].max(axis=1, keepdims=True)
+
+
+def data(field=low_rank, X=X, told=True, read=misfit, **changes):
+    digests = tuple(f"{i:064x}" for i in range(len(X)))
+    snapshots = Snapshots(field(X), digests, None, read) if told else None
+    known = {"maximize": False, "snapshots": snapshots}
+    return Observations(X, read(field(X), X)[:, 0], **(known | changes))
+
+
+def fit(data, surrogate=None):
+    return (surrogate or FieldPod()).fit(data, np.random.default_rng(0), None, no_report)
+
+
+def predicted(posterior):
+    mean, variance = posterior.mean_var(torch.tensor(Z))
+    return posterior.scaling.to_physical(mean.detach().numpy()), posterior.scaling.sd * variance.detach().sqrt().numpy()
+
+
+def rmse(posterior, field=low_rank, output=0):
+    return math.sqrt(np.mean((predicted(posterior)[0] - misfit(field(Z), Z)[:, output]) ** 2))
+
+
+def test_modes_and_coefficients_are_those_of_a_singular_value_decomposition():
+    fields = RNG.standard_normal((9, 2, 30)) * np.array([1.0, 50.0])[:, None]
+    weights, coefficients = split(fields, 4)
+    centred = fields - fields.mean(0)
+    sizes = np.sqrt((centred**2).mean(axis=(0, 2), keepdims=True))
+    u, s, vt = np.linalg.svd((centred / sizes).reshape(9, -1), full_matrices=False)
+    best = ((u[:, :4] * s[:4]) @ vt[:4]).reshape(9, 2, 30) * sizes
+    np.testing.assert_allclose(np.tensordot(coefficients, np.tensordot(weights.T, centred, 1), 1), best, atol=1e-9)
+    np.testing.assert_allclose(np.abs(np.linalg.norm(coefficients, axis=0)), s[:4], rtol=1e-9)
+
+
+@pytest.mark.parametrize("most", [3, 20])
+def test_a_field_is_put_into_the_modes_of_the_others(most):
+    fields = 300 + RNG.standard_normal((9, 1, 30)) @ np.diag(np.linspace(0.1, 1, 30))
+    found = projected(fields, most)
+    for i in (0, 5):
+        others = np.delete(fields, i, axis=0)[:, 0]
+        middle = others.mean(0)
+        modes = np.linalg.svd(others - middle, full_matrices=False)[2][: min(most, 7)]
+        np.testing.assert_allclose(found[i, 0], middle + (fields[i, 0] - middle) @ modes.T @ modes, atol=1e-8)
+
+
+def test_fields_of_low_rank_teach_far_more_than_a_bent_output_of_them():
+    fields, outputs = fit(data()), fit(data(), ExactGP())
+    assert rmse(fields) < 0.3 * rmse(outputs)
+    mean, sd = predicted(fields)
+    assert np.mean(np.abs(mean - misfit(low_rank(Z), Z)[:, 0]) < 2 * sd) > 0.85
+    assert fields.metrics["modes"] == 3 and fields.metrics["projection_error"] < 1e-9
+    assert fields.remarks["fields"].startswith("14 fields in 3 modes; the modes of the others leave")
+
+
+def test_a_linear_output_is_the_mean_field_and_the_coefficients_of_processes():
+    known = data(constraints=misfit(low_rank(X), X)[:, 1:]).constraint(0)
+    posterior = fit(known)
+    means, sds = posterior.basis.coefficients(Z)
+    by_mode = posterior.basis.modes.mean(axis=(1, 2))
+    expected = low_rank(X).mean() + means @ by_mode + posterior.scaling.sd * posterior.shift
+    mean, sd = predicted(posterior)
+    np.testing.assert_allclose(mean, expected, rtol=1e-9)
+    np.testing.assert_allclose(sd**2, sds**2 @ by_mode**2 + posterior.scaling.sd**2 * posterior.rest, rtol=1e-6)
+
+
+def test_what_the_modes_of_the_others_leave_is_doubted_everywhere():
+    def rough(X):
+        return low_rank(X) + 0.1 * np.random.default_rng(0).standard_normal((len(X), 1, 80)) * np.hanning(80)
+
+    posterior = fit(data(rough))
+    assert posterior.rest >= posterior.projected**2 > 1e-6
+    assert (posterior.mean_var(torch.tensor(Z))[1] >= posterior.rest).all()
+
+
+def test_fields_of_no_low_rank_are_refused_and_the_outputs_teach():
+    known = data(narrow, read=peak)
+    posterior, other = fit(known), fit(known, ExactGP())
+    np.testing.assert_array_equal(predicted(posterior)[0], predicted(other)[0])
+    said = posterior.remarks["fields"]
+    assert said.startswith("not used: in the modes of the others they err by ")
+    assert float(said.split(" by ")[1].split()[0]) > 0.1
+    with pytest.raises(ValueError, match="fields are not used: in the modes of the others they err by"):
+        fit(known, FieldPod(stand_in=False))
+
+
+def test_a_choice_by_evidence_takes_fields_that_teach_and_tells_why_others_do_not():
+    good = fit(data(), Auto())
+    assert good.name == "field_pod" and good.scores["field_pod"] > good.scores["exact_gp"] + 3
+    assert "emulated_field" not in good.scores | good.refused
+    bad = fit(data(narrow, read=peak), Auto())
+    assert bad.name != "field_pod" and "the modes of the others" in bad.remarks["out.field_pod"]
+    assert "field_pod" not in fit(data(told=False), Auto()).remarks.keys() | bad.scores
+    assert Auto(candidates=("exact_gp", "field_pod")).uses_fields and not Auto(candidates=("exact_gp",)).uses_fields
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        (data(X=X[:3]), "3 trials, and 4 teach how they differ"),
+        (data(told=False), "not every trial left one"),
+        (data(narrow, read=peak), "in the modes of the others"),
+        (data(), None),
+    ],
+    ids=["too few", "without fields", "no low rank", "fields"],
+)
+def test_a_restored_posterior_is_the_same_bit_for_bit(known, reason):
+    posterior = fit(known)
+    restored = FieldPod().restore(known, posterior.state())
+    for one, other in zip(predicted(posterior), predicted(restored), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert restored.remarks == posterior.remarks and restored.metrics == posterior.metrics
+    if reason is None:
+        torch.testing.assert_close(posterior.log_predictive(), restored.log_predictive(), rtol=0, atol=0)
+        others = replace(known, snapshots=replace(known.snapshots, digests=("f" * 64, *known.snapshots.digests[1:])))
+        with pytest.raises(ValueError, match="The state is of data with digest"):
+            FieldPod().restore(others, posterior.state())
+    else:
+        assert reason in posterior.remarks["fields"]
+
+
+def test_an_emulator_of_the_fields_is_not_asked():
+    def never(X):
+        raise AssertionError("asked")
+
+    known = data()
+    beside = replace(known, snapshots=replace(known.snapshots, predict=never))
+    np.testing.assert_array_equal(predicted(fit(beside))[0], predicted(fit(known))[0])
+
+
+def test_a_learner_of_differences_learns_from_outputs_where_the_emulator_predicts_no_fields():
+    known = data(emulators=(Emulator(lambda X: misfit(low_rank(X), X)[:, 0] + X[:, 0]),))
+    posterior = fit(known, EmulatedField())
+    np.testing.assert_array_equal(predicted(posterior)[0], predicted(fit(known, EmulatedGP()))[0])
+    assert posterior.remarks["fields"] == "not used: the emulator predicts none"
+
+
+def test_an_output_that_cannot_be_read_from_a_projection_counts_as_unknown():
+    def cold(fields, X):
+        """Not a number for what the modes of the others make of a heap: that goes below zero."""
+        return np.log(np.where(fields[:, 0].min(axis=1) > -1e-9, 1 + fields[:, 0].sum(axis=1), np.nan))[:, None]
+
+    def heap(X):
+        return np.exp(-(((S - 0.5 - 0.45 * X[:, :1]) / 0.02) ** 2))[:, None]
+
+    with np.errstate(invalid="ignore"):
+        posterior = fit(data(heap, read=cold))
+    assert math.isfinite(float(posterior.remarks["fields"].split("they err by ")[1].split()[0]))
+
+
+def test_the_score_is_the_sum_of_its_own_densities():
+    posterior = fit(data())
+    rng = np.random.default_rng(0)
+    assert score(FieldPod(), posterior, data(), 5, rng) == pytest.approx(float(posterior.log_predictive().sum()))
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(ValueError, match="n_modes is 0"):
+        FieldPod(n_modes=0)
