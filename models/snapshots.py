@@ -37,13 +37,17 @@ class Snapshots:
     Args:
         values: Fields of the n trials, in their units, shape (n, fields, cells).
         digests: Digest of each trial's stored field, n.
-        predict: Function from encoded designs (k, d) to the emulator's fields on the same cells, (k, fields, cells).
+        predict: Function from encoded designs (k, d) to the emulator's fields on the same cells, (k, fields, cells). It
+            raises ValueError where no equation is stated; surrogates get no such fields.
         read: Function from fields (k, fields, cells) and encoded designs (k, d) to all outputs, (k, outputs).
         output: Number of the output that is learnt.
         calibration: Coefficients of the emulator that these fields may calibrate; None if it has none.
         residuals: Function from fields (k, fields, cells), encoded designs (k, d), and values of the coefficients or
             None for the stated ones, to the largest share that each leaves of a stated equation, (k,); None where no
             equation is stated or the cells are too few.
+        shape: Cells along each axis; empty for cells in no order.
+        coarser: Function from a number of cells to these snapshots on no more than about so many, as means; None where
+            the fields are not on equal cells.
     """
 
     values: Array
@@ -53,6 +57,8 @@ class Snapshots:
     output: int = 0
     calibration: Calibration | None = None
     residuals: Callable[[Array, Array, Array | None], Array] | None = None
+    shape: tuple[int, ...] = ()
+    coarser: "Callable[[int], Snapshots] | None" = None
 
     def outputs(self, fields: Array, X: Array) -> Array:
         """The output of fields (k, fields, cells) of encoded designs X (k, d), in its unit, shape (k,)."""

@@ -11,6 +11,7 @@ from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
 from fieldcraft.flows.wiring.physics.emulators import no_emulator, require_own_names
 from fieldcraft.flows.wiring.physics.equations import require_conditions, require_equation
+from fieldcraft.flows.wiring.physics.readings import no_fields
 from fieldcraft.models.capability import Capability, TakesSomeSpaces, provided, required
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
@@ -102,6 +103,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_equation,
         require_own_names,
         partial(_require, "emulator"),
+        partial(_require, "fields"),
         _require_space_of_rival,
         _require_groups,
         partial(_require, "exactness"),
@@ -153,6 +155,15 @@ _NEEDS = {  # of each topic the first need that is not met is told
             "problem",
             "algorithm.start.proposer: {proposer!r} begins with the best design by an emulator of the outputs, and "
             "{emulatorless}. Use sobol.",
+        ),
+    ),
+    "fields": (
+        _Need(
+            "peer",
+            Capability.FIELDS,
+            "problem",
+            "algorithm.peer: {peer!r} learns from the fields of the trials, and {fieldless}. Use another algorithm, "
+            "such as botorch_log_ei.",
         ),
     ),
     "groups": (
@@ -269,6 +280,7 @@ def _required(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
     return {
         "surrogate": required(words.surrogate),
         "start.proposer": required(words.initial),
+        "peer": required(words.peer),
         "acquisition": required(words.acquisition),
         "maximizer": required(words.maximizer),
         "groups": frozenset({Capability.SEPARABLE}),
@@ -285,6 +297,7 @@ def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
     own, unknown = words.constraints.surrogate, _unknown(campaign)
     lacking = frozenset({Capability.OF_MOMENTS} if unknown else ())
     lacking |= frozenset({Capability.EMULATOR} if no_emulator(campaign.problem, campaign.space) else ())
+    lacking |= frozenset({Capability.FIELDS} if no_fields(campaign) else ())
     learner = own if words.surrogate is None else words.constraints.learner(words.surrogate)
     return {
         "surrogate": provided(words.surrogate),
@@ -315,6 +328,7 @@ def _named(campaign: "Campaign") -> Mapping[str, Any]:
         "outputs": ", ".join(_unknown(campaign)),
         "proposer": part.start.proposer.kind,
         "emulatorless": no_emulator(campaign.problem, campaign.space),
+        "fieldless": no_fields(campaign),
         "gap": campaign.spec.stop.certified_gap,
         "proofless": proofless,
     }

@@ -11,12 +11,14 @@ from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.equations import physics_at
 from fieldcraft.flows.wiring.physics.gradients import gradients_of, uses_gradients
+from fieldcraft.flows.wiring.physics.readings import readings_of
 from fieldcraft.flows.wiring.physics.snapshots import snapshots_of, uses_fields
 from fieldcraft.physics.collocation import CollocationPoints
 from fieldcraft.storage.records import Product, Result, ResultSummary, Trial, TrialState, TrialSummary, digest_of
 
 if TYPE_CHECKING:
     from fieldcraft.models.observations import Observations
+    from fieldcraft.models.snapshots import Snapshots
 
 T = TypeVar("T", Trial, TrialSummary)
 R = TypeVar("R", Result, ResultSummary)
@@ -128,9 +130,18 @@ def observations(
         columns=campaign.space.columns,
         space=campaign.space,
         emulators=emulators_of(campaign.problem, campaign.space),
-        snapshots=snapshots_of(campaign, fields, X, outputs) if uses_fields(campaign) else None,
+        snapshots=_snapshots(campaign, fields, X, outputs) if uses_fields(campaign) else None,
         gradients=gradients_of(campaign, designs, fields, outputs[:, 0].tolist()) if uses_gradients(campaign) else None,
     )
+
+
+def _snapshots(
+    campaign: Campaign, fields: Sequence[str | None], X: np.ndarray, outputs: np.ndarray
+) -> "Snapshots | None":
+    """Fields of the trials; those of a problem without an equation are for rivals alone, which ask for none."""
+    if campaign.problem.parametric is None and campaign.algorithm.peer is not None:
+        return readings_of(campaign, fields, X, outputs)
+    return snapshots_of(campaign, fields, X, outputs)
 
 
 def _field(trial: Trial | TrialSummary) -> str | None:

@@ -98,9 +98,26 @@ class StatedFields:
         from fieldcraft.models.snapshots import Snapshots
 
         judged = self.residuals if min(self.cells) >= 3 else None
+
+        def coarser(most: int) -> Snapshots:
+            few = fewer(self.cells, most)
+            return replace(self, cells=few).snapshots(self._on(values, few), digests)
+
         return Snapshots(
-            values, tuple(digests), self.predict, self.read, calibration=self._calibration(values), residuals=judged
+            values,
+            tuple(digests),
+            self.predict,
+            self.read,
+            calibration=self._calibration(values),
+            residuals=judged,
+            shape=self.cells,
+            coarser=coarser,
         )
+
+    def _on(self, values: np.ndarray, cells: tuple[int, ...]) -> np.ndarray:
+        """Fields (n, fields, cells) carried to so many cells along each axis."""
+        found = carried(values.reshape(-1, *self.cells), cells, self.stated.repeats)
+        return found.reshape(*values.shape[:2], -1)
 
     def residuals(self, fields: np.ndarray, X: np.ndarray, values: np.ndarray | None) -> np.ndarray:
         """Largest share that fields (k, fields, cells) of encoded designs X (k, d) leave of an equation, shape (k,).
@@ -128,9 +145,8 @@ class StatedFields:
         if not self.stated.coefficients:
             return None
         few = tuple(map(min, self.cells, self.stated.cells))
-        fields = carried(values.reshape(-1, *self.cells), few, self.stated.repeats).reshape(*values.shape[:2], -1)
         coarse = replace(self, cells=few)
-        return Calibration(self.stated.coefficients, fields, coarse.calibrated, self.calibrated)
+        return Calibration(self.stated.coefficients, self._on(values, few), coarse.calibrated, self.calibrated)
 
     def _designs(self, X: np.ndarray) -> dict[str, np.ndarray]:
         middle, half = middle_and_half(self.space)
@@ -139,7 +155,7 @@ class StatedFields:
 
 
 def uses_fields(campaign: "Campaign") -> bool:
-    """True if a campaign's surrogate, or that of its constraints, may learn from stored fields.
+    """True if a campaign's surrogate, that of its constraints, or its rival may learn from stored fields.
 
     False where noise is added to the results: fields have none of it, and would tell what the results are to hide.
     """
@@ -148,7 +164,7 @@ def uses_fields(campaign: "Campaign") -> bool:
     if campaign.noise_sd:
         return False
     words = campaign.algorithm
-    learners = (words.surrogate, words.constraints.surrogate if len(campaign.problem.outputs) > 1 else None)
+    learners = (words.surrogate, words.constraints.surrogate if len(campaign.problem.outputs) > 1 else None, words.peer)
     return any(isinstance(each, TakesFields) and each.uses_fields for each in learners)
 
 
