@@ -48,6 +48,9 @@ class Snapshots:
         residuals: Function from fields (k, fields, cells), encoded designs (k, d), and values of the coefficients or
             None for the stated ones, to the largest share that each leaves of a stated equation, (k,); None where no
             equation is stated or the cells are too few.
+        shape: Cells along each axis; empty for cells in no order.
+        coarser: Function from a number of cells to these snapshots on no more than about so many, as means; None where
+            the fields are not on equal cells.
     """
 
     values: Array
@@ -57,6 +60,8 @@ class Snapshots:
     output: int = 0
     calibration: Calibration | None = None
     residuals: Callable[[Array, Array, Array | None], Array] | None = None
+    shape: tuple[int, ...] = ()
+    coarser: "Callable[[int], Snapshots] | None" = None
 
     def emulated(self, X: Array) -> Array:
         """The emulator's fields at encoded designs X (k, d), (k, fields, cells); zeros (k, 1, 1) without one."""

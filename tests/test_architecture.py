@@ -49,8 +49,8 @@ FLOORS = {
     ),
     "models": (
         "capability snapshots", "observations", "proposer surrogate", "acquisition numerics", "linear",
-        "feasibility maximizer networks rival selection", "constraint_rule gaussian rivals tangent", "gradients",
-        "certified emulation physics_informed scoring", "maximizers rules surrogates", "acquisitions proposers",
+        "feasibility maximizer networks rival selection", "constraint_rule gaussian tangent", "gradients",
+        "certified emulation physics_informed scoring", "maximizers rivals rules surrogates", "acquisitions proposers",
         "constraints",
         "algorithm", "named_algorithm", "algorithms",
     ),

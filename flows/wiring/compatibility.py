@@ -171,6 +171,13 @@ _NEEDS = {  # of each topic the first need that is not met is told
             "algorithm.constraints.surrogate: {constraints_surrogate!r} learns from the fields of runs, and "
             "{fieldless}. Use exact_gp.",
         ),
+        _Need(
+            "peer",
+            Capability.FIELDS,
+            "results",
+            "algorithm.peer: {peer!r} learns from the fields of runs, and {fieldless}. Use another algorithm, such as "
+            "botorch_log_ei.",
+        ),
     ),
     "groups": (
         _Need(
@@ -286,6 +293,7 @@ def _required(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
     return {
         "surrogate": required(words.surrogate),
         "start.proposer": required(words.initial),
+        "peer": required(words.peer),
         "acquisition": required(words.acquisition),
         "maximizer": required(words.maximizer),
         "groups": frozenset({Capability.SEPARABLE}),
@@ -310,6 +318,7 @@ def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
         "maximizer": provided(words.maximizer),
         "peer": everything if words.peer is None else provided(words.peer),
         "problem": everything - lacking,
+        "results": everything - lacking - frozenset({Capability.FIELDS} if campaign.noise_sd else ()),
         "constraints": frozenset(),
         "learner": provided(learner) if unknown else everything,
     }
@@ -333,7 +342,7 @@ def _named(campaign: "Campaign") -> Mapping[str, Any]:
         "outputs": ", ".join(_unknown(campaign)),
         "proposer": part.start.proposer.kind,
         "emulatorless": no_emulator(campaign.problem, campaign.space),
-        "fieldless": no_fields(campaign.problem, campaign.space),
+        "fieldless": no_fields(campaign.problem, campaign.space) or "noise is added to the results, which fields lack",
         "gap": campaign.spec.stop.certified_gap,
         "proofless": proofless,
     }

@@ -16,24 +16,24 @@ Computed = Callable[[Array], Array]
 """Function of encoded designs (n, d) with values (n,) or (n, r)."""
 
 
-def with_slopes(computed: Computed, X: Array) -> tuple[Array, Array]:
+def with_slopes(computed: Computed, X: Array, reach: float = 1.0) -> tuple[Array, Array]:
     """Values at X (n, d), shape (n, ...), and their gradients by X, shape (n, d, ...), from 2 d more values each.
 
-    Designs beyond -1 and 1 are not asked for; those beyond known constraints are, by ``STEP`` at most.
+    Coordinates beyond -reach and reach are not asked for; designs beyond known constraints are, by ``STEP`` at most.
     """
     n, d = X.shape
     moves = STEP * np.eye(d)
-    ahead, behind = np.minimum(X[:, None] + moves, 1.0), np.maximum(X[:, None] - moves, -1.0)
+    ahead, behind = np.minimum(X[:, None] + moves, reach), np.maximum(X[:, None] - moves, -reach)
     found = computed(np.vstack([X, ahead.reshape(-1, d), behind.reshape(-1, d)]))
     rise = (found[n : n + n * d] - found[n + n * d :]).reshape(n, d, *found.shape[1:])
     width = np.einsum("ijj->ij", ahead - behind)
     return found[:n], rise / width.reshape(n, d, *(1 for _ in found.shape[1:]))
 
 
-def differentiable(computed: Computed, X: Tensor) -> Tensor:
-    """Values at X (n, d), shape (n,) or (n, r), differentiable in X."""
+def differentiable(computed: Computed, X: Tensor, reach: float = 1.0) -> Tensor:
+    """Values at X (n, d), shape (n,) or (n, r), differentiable in X (see ``with_slopes``)."""
     if X.requires_grad and torch.is_grad_enabled():
-        found: Tensor = _Computed.apply(X, computed)  # type: ignore[no-untyped-call]
+        found: Tensor = _Computed.apply(X, computed, reach)  # type: ignore[no-untyped-call]
         return found
     return torch.from_numpy(computed(X.detach().numpy()))
 
@@ -45,13 +45,13 @@ def emulated(emulator: Emulator, X: Tensor) -> Tensor:
 
 class _Computed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, X: Tensor, computed: Computed) -> Tensor:
-        values, slopes = with_slopes(computed, X.detach().numpy())
+    def forward(ctx: Any, X: Tensor, computed: Computed, reach: float) -> Tensor:
+        values, slopes = with_slopes(computed, X.detach().numpy(), reach)
         ctx.save_for_backward(torch.from_numpy(slopes))
         return torch.from_numpy(values)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (slopes,) = ctx.saved_tensors
         by_value = gradients[0].reshape(len(slopes), 1, -1)
-        return (by_value * slopes.reshape(*slopes.shape[:2], -1)).sum(-1), None
+        return (by_value * slopes.reshape(*slopes.shape[:2], -1)).sum(-1), None, None

@@ -1,6 +1,6 @@
 """BoTorch as its tutorials use it: a SingleTaskGP on the unit cube and optimize_acqf with ten restarts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -43,7 +43,11 @@ class Cube:
 
     def back(self, U: Tensor) -> Array:
         """Encoded feasible points of points (n, d) of the cube."""
-        return self.space.repair(np.asarray(self._low + self._width * U.detach().numpy()))
+        return self.space.repair(self.encoded(U.detach().numpy()))
+
+    def encoded(self, U: Array) -> Array:
+        """Encoded points (n, d) of points of the cube, whether they are feasible or not."""
+        return np.asarray(self._low + self._width * U)
 
     def rounded(self, U: Tensor) -> Tensor:
         """Points (..., d) of the cube moved to designs: integers, single levels, known constraints."""
@@ -143,8 +147,22 @@ def _first(samples: Tensor, X: Tensor | None = None) -> Tensor:
     return samples[..., 0]
 
 
-def maximised(acquisition: Callable[[Tensor | None], AcquisitionFunction], cube: Cube, pending: Array, q: int) -> Array:
-    """q designs chosen one after the other, each before it pending for the next, encoded, shape (q, d)."""
+def maximised(
+    acquisition: Callable[[Tensor | None], AcquisitionFunction],
+    cube: Cube,
+    pending: Array,
+    q: int,
+    at_once: Mapping[str, int] | None = None,
+) -> Array:
+    """q designs chosen one after the other, each before it pending for the next, encoded, shape (q, d).
+
+    Args:
+        acquisition: Function from pending points of the cube, None for none, to what is maximised.
+        cube: The cube.
+        pending: Encoded points without a result, shape (k, d).
+        q: Number of designs.
+        at_once: Limits of optimize_acqf on the points that are computed together; None for its own.
+    """
     bounds = torch.stack([torch.zeros(cube.space.dimension), torch.ones(cube.space.dimension)]).double()
     waiting = cube.of(pending)
     for _ in range(q):
@@ -154,6 +172,7 @@ def maximised(acquisition: Callable[[Tensor | None], AcquisitionFunction], cube:
             q=1,
             num_restarts=RESTARTS,
             raw_samples=RAW_SAMPLES,
+            options=dict(at_once) if at_once else None,
             inequality_constraints=cube.inequalities,
             equality_constraints=cube.equalities,
             post_processing_func=cube.rounded if cube.space.discrete.any() else None,

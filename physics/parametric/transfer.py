@@ -46,10 +46,10 @@ def finer(cells: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(max(1, min(4, factor)) * n for n in cells)
 
 
-def fewer(cells: tuple[int, ...]) -> tuple[int, ...]:
-    """Cells along each axis on which many fields are kept: as many as there are, unless they are too many."""
+def fewer(cells: tuple[int, ...], most: int = _KEPT) -> tuple[int, ...]:
+    """Cells along each axis on which many fields are kept: as many as there are, unless they are more than ``most``."""
     order = sorted(range(len(cells)), key=cells.__getitem__)  # what a short axis keeps is told before the long ones
-    kept, room = [0] * len(cells), float(_KEPT)
+    kept, room = [0] * len(cells), float(most)
     for done, axis in enumerate(order):
         wanted = math.prod(cells[k] for k in order[done:])
         share = min(1.0, (room / wanted) ** (1 / (len(cells) - done)))

@@ -177,10 +177,15 @@ def stated(problem, n=4, seed=2):
 
 
 def test_outputs_of_stored_fields_are_those_of_the_functional(problem):
-    if problem.parametric is None:
-        assert type(problem).functional is Problem.functional
-        return
     designs, together = stated(problem)
+    if problem.parametric is None:
+        if type(problem).functional is not Problem.functional:  # then the problem's own function gives the fields
+            fields = [problem.function(design) for design in designs]
+            stacked = {name: np.stack([each[name].values for each in fields]) for name in fields[0].data_vars}
+            axes = {name: fields[0][name].values for name in fields[0].dims}
+            read = [list(problem.evaluate(design, each).values()) for design, each in zip(designs, fields, strict=True)]
+            np.testing.assert_allclose(problem.functional(stacked, axes, together), read, rtol=1e-9)
+        return
     cells = problem.parametric.cells
     fields = [StatedEquation(cells[0]).run(problem, design, None) for design in designs]
     read = [list(problem.evaluate(design, each).values()) for design, each in zip(designs, fields, strict=True)]

@@ -15,6 +15,7 @@ from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.rival import require
+from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.physics.space import (
     Categorical,
@@ -55,13 +56,25 @@ def data(space, maximize=False):
     X = np.concatenate([space.sample(6, np.random.default_rng(1)), space.repair(np.full((1, space.dimension), 2.0))])
     X[0, 0], X[-1, 0] = -1.0000000000000009, 1.5
     y = (X[:, 0] - 0.3) ** 2 + 0.2 * (X[:, 1:] ** 2).sum(axis=1)
-    return Observations(X=X, y=-y if maximize else y, maximize=maximize)
+    return Observations(X=X, y=-y if maximize else y, maximize=maximize, snapshots=fields(X, maximize))
+
+
+def fields(X, maximize=False):
+    """One field of each of these results: the coordinates themselves, from which their results are read."""
+
+    def read(values, _):
+        told = (values[:, 0, :1] - 0.3) ** 2 + 0.2 * (values[:, 0, 1:] ** 2).sum(axis=1, keepdims=True)
+        return -told if maximize else told
+
+    return Snapshots(X[:, None], ("ab" * 32,) * len(X), lambda X: X[:, None], read)
 
 
 def batch(peer, pending, q):
     """The whole numbers that an algorithm with a rival proposes, near the best one, 6."""
     numbers = (1, 4, 8, 14)
-    read = Observations(X=WHOLE.encode([{"n": n} for n in numbers]), y=[(n - 6) ** 2 for n in numbers], maximize=False)
+    X = WHOLE.encode([{"n": n} for n in numbers])
+    told = Snapshots(X[:, None], ("ab" * 32,) * 4, lambda X: X[:, None], lambda F, _: (9.5 * F[:, 0] + 4.5) ** 2)
+    read = Observations(X=X, y=[(n - 6) ** 2 for n in numbers], maximize=False, snapshots=told)
     waiting = WHOLE.encode([{"n": n} for n in pending])
     made = Algorithm(Sobol(), 1, peer=peer).suggest(read, waiting, WHOLE, q, np.random.default_rng(0))
     return [design["n"] for design in WHOLE.decode(made)]

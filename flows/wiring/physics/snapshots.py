@@ -80,7 +80,16 @@ class ReadFields:
         """Snapshots of fields (n, fields, cells) of these digests."""
         from fieldcraft.models.snapshots import Snapshots
 
-        return Snapshots(values, tuple(digests), None, self.read)
+        def coarser(most: int) -> Snapshots:
+            few = fewer(self.cells, most)
+            return replace(self, cells=few).snapshots(self._on(values, few), digests)
+
+        return Snapshots(values, tuple(digests), None, self.read, shape=self.cells, coarser=coarser)
+
+    def _on(self, values: np.ndarray, cells: tuple[int, ...]) -> np.ndarray:
+        """Fields (n, fields, cells) carried to so many cells along each axis."""
+        found = carried(values.reshape(-1, *self.cells), cells, self.stated.repeats)
+        return found.reshape(*values.shape[:2], -1)
 
     def _designs(self, X: np.ndarray) -> dict[str, np.ndarray]:
         middle, half = middle_and_half(self.space)
@@ -114,12 +123,8 @@ class StatedFields(ReadFields):
 
     def snapshots(self, values: np.ndarray, digests: Sequence[str]) -> "Snapshots":
         """Snapshots of fields (n, fields, cells) of these digests."""
-        from fieldcraft.models.snapshots import Snapshots
-
-        judged = self.residuals if min(self.cells) >= 3 else None
-        return Snapshots(
-            values, tuple(digests), self.predict, self.read, calibration=self._calibration(values), residuals=judged
-        )
+        alone, judged = super().snapshots(values, digests), self.residuals if min(self.cells) >= 3 else None
+        return replace(alone, predict=self.predict, calibration=self._calibration(values), residuals=judged)
 
     def residuals(self, fields: np.ndarray, X: np.ndarray, values: np.ndarray | None) -> np.ndarray:
         """Largest share that fields (k, fields, cells) of encoded designs X (k, d) leave of an equation, shape (k,).
@@ -147,13 +152,12 @@ class StatedFields(ReadFields):
         if not self.stated.coefficients:
             return None
         few = tuple(map(min, self.cells, self.stated.cells))
-        fields = carried(values.reshape(-1, *self.cells), few, self.stated.repeats).reshape(*values.shape[:2], -1)
         coarse = replace(self, cells=few)
-        return Calibration(self.stated.coefficients, fields, coarse.calibrated, self.calibrated)
+        return Calibration(self.stated.coefficients, self._on(values, few), coarse.calibrated, self.calibrated)
 
 
 def uses_fields(campaign: "Campaign") -> bool:
-    """True if a campaign's surrogate, or that of its constraints, may learn from stored fields.
+    """True if a campaign's surrogate, that of its constraints, or its rival may learn from stored fields.
 
     False where noise is added to the results: fields have none of it, and would tell what the results are to hide.
     """
@@ -162,7 +166,7 @@ def uses_fields(campaign: "Campaign") -> bool:
     if campaign.noise_sd:
         return False
     words = campaign.algorithm
-    learners = (words.surrogate, words.constraints.surrogate if len(campaign.problem.outputs) > 1 else None)
+    learners = (words.surrogate, words.constraints.surrogate if len(campaign.problem.outputs) > 1 else None, words.peer)
     return any(isinstance(each, TakesFields) and each.uses_fields for each in learners)
 
 
