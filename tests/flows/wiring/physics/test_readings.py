@@ -7,6 +7,7 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.physics.emulators import told
 from fieldcraft.flows.wiring.physics.readings import readings_of
 from fieldcraft.flows.wiring.physics.snapshots import StatedFields, snapshots_of, uses_fields
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
@@ -72,6 +73,13 @@ def test_a_campaign_whose_fields_tell_nothing_is_refused_before_it_begins(change
         match=rf"'botorch_composite' learns from the fields of the trials, and {why}\. Use another algorithm, ",
     ):
         wired(tmp_path, **changes)
+
+
+def test_check_says_that_a_rival_learns_from_fields_without_the_equation(tmp_path):
+    plate = {"problem": {"kind": "chips"}, "simulator": {"kind": "chips"}}
+    for kind, what in {"botorch_composite": "the stored fields", "botorch_log_ei": "results"}.items():
+        said = told(wired(tmp_path, **plate, algorithm={"kind": kind}))
+        assert said.endswith(f"it is not used: {kind} learns from {what} alone. emulated and auto use it.")
 
 
 def test_the_fields_of_an_equation_are_read_as_well_on_fewer_cells():
