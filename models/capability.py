@@ -22,8 +22,8 @@ class Capability(StrEnum):
     """An equation for the objective, without which a surrogate cannot be fitted; of the problem."""
     EMULATOR = "emulator"
     """A cheap prediction of the outputs of any design; of the problem."""
-    FIELDS = "fields"
-    """Fields that a simulation leaves, and outputs that are read from them; of the problem."""
+    READINGS = "readings"
+    """Outputs that a functional reads from the fields that a simulation leaves; of the problem."""
     EXACT = "exact"
     """Posteriors that are exact Gaussian processes; of a surrogate."""
     GROUPED = "grouped"
@@ -65,7 +65,7 @@ class TakesSomeSpaces(Protocol):
 _PROVIDED_BEFORE = {
     each.value: each
     for each in Capability
-    if each not in (Capability.EQUATION, Capability.EMULATOR, Capability.FIELDS, Capability.SCALED, Capability.BOX)
+    if each not in (Capability.EQUATION, Capability.EMULATOR, Capability.READINGS, Capability.SCALED, Capability.BOX)
 }
 _REQUIRED_BEFORE = {
     "needs_physics": Capability.EQUATION,

@@ -11,7 +11,7 @@ from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
 from fieldcraft.flows.wiring.physics.emulators import no_emulator, require_own_names
 from fieldcraft.flows.wiring.physics.equations import require_conditions, require_equation
-from fieldcraft.flows.wiring.physics.readings import no_fields
+from fieldcraft.flows.wiring.physics.readings import no_readings
 from fieldcraft.models.capability import Capability, TakesSomeSpaces, provided, required
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
@@ -103,7 +103,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_equation,
         require_own_names,
         partial(_require, "emulator"),
-        partial(_require, "fields"),
+        partial(_require, "readings"),
         _require_space_of_rival,
         _require_groups,
         partial(_require, "exactness"),
@@ -157,12 +157,12 @@ _NEEDS = {  # of each topic the first need that is not met is told
             "{emulatorless}. Use sobol.",
         ),
     ),
-    "fields": (
+    "readings": (
         _Need(
             "peer",
-            Capability.FIELDS,
+            Capability.READINGS,
             "problem",
-            "algorithm.peer: {peer!r} learns from the fields of the trials, and {fieldless}. Use another algorithm, "
+            "algorithm.peer: {peer!r} learns from the fields of the trials, and {readless}. Use another algorithm, "
             "such as botorch_log_ei.",
         ),
     ),
@@ -297,7 +297,7 @@ def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
     own, unknown = words.constraints.surrogate, _unknown(campaign)
     lacking = frozenset({Capability.OF_MOMENTS} if unknown else ())
     lacking |= frozenset({Capability.EMULATOR} if no_emulator(campaign.problem, campaign.space) else ())
-    lacking |= frozenset({Capability.FIELDS} if no_fields(campaign) else ())
+    lacking |= frozenset({Capability.READINGS} if no_readings(campaign) else ())
     learner = own if words.surrogate is None else words.constraints.learner(words.surrogate)
     return {
         "surrogate": provided(words.surrogate),
@@ -328,7 +328,7 @@ def _named(campaign: "Campaign") -> Mapping[str, Any]:
         "outputs": ", ".join(_unknown(campaign)),
         "proposer": part.start.proposer.kind,
         "emulatorless": no_emulator(campaign.problem, campaign.space),
-        "fieldless": no_fields(campaign),
+        "readless": no_readings(campaign),
         "gap": campaign.spec.stop.certified_gap,
         "proofless": proofless,
     }

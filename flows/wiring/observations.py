@@ -139,9 +139,10 @@ def _snapshots(
     campaign: Campaign, fields: Sequence[str | None], X: np.ndarray, outputs: np.ndarray
 ) -> "Snapshots | None":
     """Fields of the trials; those of a problem without an equation are for rivals alone, which ask for none."""
-    if campaign.problem.parametric is None and campaign.algorithm.peer is not None:
+    found = snapshots_of(campaign, fields, X, outputs)
+    if found is None and campaign.problem.parametric is None and campaign.algorithm.peer is not None:
         return readings_of(campaign, fields, X, outputs)
-    return snapshots_of(campaign, fields, X, outputs)
+    return found
 
 
 def _field(trial: Trial | TrialSummary) -> str | None:

@@ -46,7 +46,7 @@ class BotorchComposite:
     as what is read from its field. The functional's derivatives by each cell are central differences.
     """
 
-    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.FIELDS})
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.READINGS})
     uses_fields: ClassVar[bool] = True
 
     def suggest(

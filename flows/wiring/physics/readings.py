@@ -75,7 +75,7 @@ class Readings:
         raise ValueError(f"{type(self.problem).__name__} states no equation of its fields: nothing predicts them.")
 
 
-def no_fields(campaign: "Campaign") -> str | None:
+def no_readings(campaign: "Campaign") -> str | None:
     """Reason why the fields of a campaign's trials tell nothing; None if they do."""
     problem = campaign.problem
     if type(problem).functional is Problem.functional:
@@ -100,7 +100,7 @@ def readings_of(
         outputs: What the trials yielded, shape (n, outputs).
 
     Returns:
-        None where the fields tell nothing (see ``no_fields``), or a trial left none from which its outputs are read:
+        None where the fields tell nothing (see ``no_readings``), or a trial left none from which its outputs are read:
         none or a damaged one, one at other places, or outputs that were corrected since.
 
     Raises:
@@ -109,7 +109,7 @@ def readings_of(
     from fieldcraft.models.snapshots import Snapshots
 
     known = [each for each in digests if each is not None]
-    if no_fields(campaign) is not None or not known or len(known) < len(digests):
+    if no_readings(campaign) is not None or not known or len(known) < len(digests):
         return None
     try:
         told = [_stored(campaign.settings.fields, each) for each in known]
