@@ -20,6 +20,7 @@ from fieldcraft.models.rules.probability import Probability
 PACKAGE = "fieldcraft.models.algorithms"
 RIVALS = kinds("fieldcraft.models.rivals")
 NAMES = [*kinds(PACKAGE), *RIVALS]
+FROM_FIELDS = {"emulated": 5, "botorch_composite": 10}  # those that need a problem with fields, of four variables
 
 
 def named(kind):
@@ -35,8 +36,8 @@ def campaign(kind, tmp_path, **options):
         "name": "c",
         "seed": 1,
         "sense": "maximize",
-        "problem": {"kind": "chips" if kind == "emulated" else "heat"},
-        "simulator": {"kind": "chips" if kind == "emulated" else "heat"},
+        "problem": {"kind": "chips" if kind in FROM_FIELDS else "heat"},
+        "simulator": {"kind": "chips" if kind in FROM_FIELDS else "heat"},
         "algorithm": {"kind": kind, **options},
         "batch": 3,
         "budget": {"trials": 40},
@@ -53,10 +54,10 @@ def test_a_named_algorithm_is_one_public_frozen_dataclass_with_a_default_preset(
 
 @pytest.mark.parametrize(("kind", "preset"), PRESETS)
 def test_its_words_are_plain_data_and_make_an_algorithm(kind, preset, tmp_path):
-    words = named(kind)(preset=preset).words(2, 3)
+    words = named(kind)(preset=preset).words(4 if kind in FROM_FIELDS else 2, 3)
     assert json.loads(json.dumps(words)) == words
     made = campaign(kind, tmp_path, preset=preset)
-    n = 5 if kind == "emulated" else 6
+    n = FROM_FIELDS.get(kind, 6)
     assert made.spec.algorithm.start.n == words["start"]["n"] == n
     assert (made.spec.algorithm.named.kind, made.spec.algorithm.named.preset) == (kind, preset)
     assert [made.learns(n) for n in (0, n - 1, n, 1000)] == [False, False, *[kind not in ("random", "sobol")] * 2]

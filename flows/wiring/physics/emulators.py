@@ -188,7 +188,8 @@ def told(campaign: "Campaign") -> str | None:
             by_field = f", field by field{_fitted(stated, does)}" if fields and not campaign.noise_sd else ""
             users.append(f"the {who} {named.kind} {does} the difference to it{by_field}")
     if not users:
-        return f"{said}, and it is not used: {part.in_words} learns from results alone. emulated and auto use it."
+        source = "the stored fields" if isinstance(words.peer, TakesFields) else "results"
+        return f"{said}, and it is not used: {part.in_words} learns from {source} alone. emulated and auto use it."
     return f"{said}: {'; '.join(users)}."
 
 

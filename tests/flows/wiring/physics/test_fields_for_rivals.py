@@ -7,6 +7,8 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.physics import stated_fields
+from fieldcraft.flows.wiring.physics.emulators import told
 from fieldcraft.flows.wiring.physics.snapshots import StatedFields, snapshots_of, uses_fields
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
 from fieldcraft.physics.problems.pollutant import Pollutant
@@ -63,6 +65,19 @@ def test_a_campaign_whose_fields_tell_nothing_is_refused_before_it_begins(change
         match=rf"'botorch_composite' learns from the fields of runs, and {why}\. Use another algorithm, ",
     ):
         wired(tmp_path, **changes)
+
+
+def test_check_says_that_a_rival_learns_from_fields_without_the_equation(tmp_path):
+    plate = {"problem": {"kind": "chips"}, "simulator": {"kind": "chips"}}
+    for kind, what in {"botorch_composite": "the stored fields", "botorch_log_ei": "results"}.items():
+        said = told(wired(tmp_path, **plate, algorithm={"kind": kind}))
+        assert said.endswith(f"it is not used: {kind} learns from {what} alone. emulated and auto use it.")
+
+
+def test_check_says_that_a_rival_learns_from_fields_of_which_no_equation_is_stated(tmp_path):
+    states = "problem 'pollutant' states fields (concentration) and no equation of them"
+    assert stated_fields.told(wired(tmp_path)) == f"{states}: the rival botorch_composite learns from them."
+    assert "and they are not used: " in stated_fields.told(wired(tmp_path, algorithm={"kind": "botorch_log_ei"}))
 
 
 def test_the_fields_of_an_equation_are_read_as_well_on_fewer_cells():
