@@ -42,13 +42,12 @@ def told(campaign: "Campaign") -> str | None:
                 users.append(f"the {who} {named.kind} {'learns' if alone else 'may learn'} from them")
     if problem.parametric is not None and not users:
         return None
-    rival = part.peer is not None and isinstance(words.peer, TakesFields) and words.peer.uses_fields
     names = ", ".join(each.name for each in problem.fields.fields)
     equation = "no equation of them" if problem.parametric is None else "an equation of them"
     said = f"problem {campaign.spec.problem.kind!r} states fields ({names}) and {equation}"
     if (reason := no_fields(problem, campaign.space)) is not None:
         return f"{said}, and they are not used: {reason}."
-    if rival:
+    if part.peer is not None and isinstance(words.peer, TakesFields) and words.peer.uses_fields:
         return f"{said}: the rival {part.peer.kind} learns from them."
     if users and campaign.noise_sd:
         return f"{said}, and they are not used: noise is added to the results, and fields have none of it."
