@@ -1,4 +1,6 @@
-"""Conditions that a factor before a network makes hold exactly: constant values at ends of an axis."""
+"""Conditions that hold exactly: constant values by a factor before a network, no flux and repetition by its inputs."""
+
+import math
 
 import torch
 from torch import Tensor
@@ -40,3 +42,26 @@ def factor(s: Tensor, side: float, low: int, high: int) -> tuple[Tensor, Tensor,
     f, df, ddf = power(s, low)
     g, dg, ddg = power(1 - s, high)
     return f * g, (df * g - f * dg) / side, (ddf * g - 2 * df * dg + f * ddg) / side**2
+
+
+def columns_of(
+    stated: ParametricEquation, insulated: tuple[bool, ...], where: Tensor
+) -> list[tuple[int, Tensor, Tensor, Tensor]]:
+    """Inputs of a network from places (n, d): the axis of each, its values and two derivatives by the axis, each (n,).
+
+    Cosine and sine of an axis that repeats, the cosine of one across both of whose ends no flux goes, else a line.
+    """
+    columns: list[tuple[int, Tensor, Tensor, Tensor]] = []
+    for i, (axis, free) in enumerate(zip(stated.domain.axes, insulated, strict=True)):
+        low, high = stated.domain.bounds[:, i].tolist()
+        repeats = axis.name in stated.periodic
+        rate = math.pi * (2 if repeats else 1) / (high - low)
+        c, q = torch.cos(rate * (where[:, i] - low)), torch.sin(rate * (where[:, i] - low))
+        if repeats:
+            columns += [(i, c, -rate * q, -(rate**2) * c), (i, q, rate * c, -(rate**2) * q)]
+        elif free:
+            columns.append((i, c, -rate * q, -(rate**2) * c))
+        else:
+            s = 2 * (where[:, i] - low) / (high - low) - 1
+            columns.append((i, s, torch.full_like(s, 2 / (high - low)), torch.zeros_like(s)))
+    return columns

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fieldcraft.models.emulation.hard_conditions import constant, factor, powers_of
+from fieldcraft.models.emulation.hard_conditions import columns_of, constant, factor, powers_of
 from fieldcraft.models.networks.perceptron import Network, derivatives
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Array
@@ -78,7 +78,7 @@ class ParametricNetwork:
     width: int = 64
     depth: int = 4
     steps: int = 4000
-    batch: int = 1024
+    batch: int = 256
     rate: float = 1e-2
     renew: int = 100
     device: str = "cpu"
@@ -125,7 +125,7 @@ class ParametricNetwork:
             loss = float(torch.stack(losses).mean())
             if not math.isfinite(loss):
                 raise ValueError(f"The loss of a parametric network became {loss}: lower the rate ({self.rate:g}).")
-            now["loss"] = torch.tensor(loss)
+            now["loss"] = torch.tensor(loss, dtype=torch.float64)
             told = {name: value.cpu() for name, value in now.items()}
             report(int(now["step"]), {"loss": loss}, lambda told=told: told)  # type: ignore[misc]
         return {name: value.cpu() for name, value in now.items()}
@@ -134,10 +134,10 @@ class ParametricNetwork:
         """Fields of encoded designs X (n, d) at the centres of so many cells an axis, each (n, *cells), by name."""
         where = torch.tensor(Grid(self.stated.domain, cells).points, device=self.device)
         theta, at_once, found = state["theta"].to(self.device), max(1, _ROWS // len(where)), []
-        columns = torch.stack([each[1] for each in self._columns(where)], dim=1)
+        columns = torch.stack([each[1] for each in columns_of(self.stated, self._insulated, where)], dim=1)
         with torch.no_grad():
             wholes = [self._factors(field, where)[0] for field in range(len(self._sizes))]
-            for some in torch.tensor(X, device=self.device).split(at_once):
+            for some in torch.split(torch.tensor(X, device=self.device), at_once):
                 rows = torch.cat([columns.repeat(len(some), 1), some.repeat_interleave(len(where), 0)], dim=1)
                 values = self._network.value(theta, rows).reshape(-1, len(some), len(where))
                 parts = [o + s * w * v for (o, s), w, v in zip(self._sizes, wholes, values, strict=True)]
@@ -147,8 +147,8 @@ class ParametricNetwork:
                         len(parts), len(some), -1
                     ).transpose(0, 1)
                 found.append(told)
-        values = torch.cat(found).cpu().numpy()
-        return {each.name: values[:, i].reshape(len(X), *cells) for i, each in enumerate(self.stated.fields)}
+        whole = torch.cat(found).cpu().numpy()
+        return {each.name: whole[:, i].reshape(len(X), *cells) for i, each in enumerate(self.stated.fields)}
 
     def jets(self, theta: Tensor, where: Tensor, X: Tensor, known: Known = None) -> tuple[Jet, ...]:
         """The fields' values and derivatives at places (n, d) for encoded designs (n, v), one design a place.
@@ -224,7 +224,7 @@ class ParametricNetwork:
         with torch.no_grad():
             size = self.residuals(theta, where, X).square().sum(0).sqrt().cpu().numpy()
         weights = np.asarray(1 + size / size.mean())
-        return weights / weights.sum()
+        return np.asarray(weights / weights.sum())
 
     def _known(self, where: Tensor, X: Tensor) -> Known:
         """Jets of the singular parts, by automatic differentiation; None where none are stated."""
@@ -340,24 +340,9 @@ class ParametricNetwork:
         ]
         return torch.stack([each[0] for each in powers]).prod(0), powers
 
-    def _columns(self, where: Tensor) -> list[tuple[int, Tensor, Tensor, Tensor]]:
-        """Inputs of the networks that places (n, d) give: the axis of each, its values and its two derivatives."""
-        columns: list[tuple[int, Tensor, Tensor, Tensor]] = []
-        for i, (name, side) in enumerate(zip(self.stated.domain.names, self._sides, strict=True)):
-            s = (where[:, i] - float(self.stated.domain.bounds[0, i])) / side
-            rate = math.pi * (2 if name in self.stated.periodic else 1) / side
-            c, q = torch.cos(rate * side * s), torch.sin(rate * side * s)
-            if name in self.stated.periodic:
-                columns += [(i, c, -rate * q, -(rate**2) * c), (i, q, rate * c, -(rate**2) * q)]
-            elif self._insulated[i]:
-                columns.append((i, c, -rate * q, -(rate**2) * c))
-            else:
-                columns.append((i, 2 * s - 1, torch.full_like(s, 2 / side), torch.zeros_like(s)))
-        return columns
-
     def _streams(self, theta: Tensor, where: Tensor, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Networks' values (k, n), and first and second derivatives by the places' coordinates (k, n, d)."""
-        (n, d), columns = where.shape, self._columns(where)
+        (n, d), columns = where.shape, columns_of(self.stated, self._insulated, where)
         a = where.new_zeros(1 + 2 * d, n, len(columns) + X.shape[1] + 1)
         a[0] = torch.cat([torch.stack([each[1] for each in columns], dim=1), X, torch.ones_like(X[:, :1])], dim=1)
         for place, (axis, _, slope, bend) in enumerate(columns):

@@ -13,7 +13,7 @@ from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.models.capability import Capability, required
 from fieldcraft.physics.parametric.statement import ParametricEquation
-from fieldcraft.physics.problem import Problem
+from fieldcraft.physics.problem import Problem, Solve
 from fieldcraft.physics.space import Continuous, SearchSpace
 
 if TYPE_CHECKING:
@@ -34,11 +34,13 @@ class _Outputs:
         problem: The problem.
         space: Space of real variables that encodes the designs.
         cells: Cells of a grid for the stated equation; None for the problem's ``emulate``.
+        solve: Solver of the stated equation on these cells; finite differences where it is None.
     """
 
     problem: Problem
     space: SearchSpace
     cells: tuple[int, ...] | None = None
+    solve: Solve | None = None
     _last: dict[bytes, np.ndarray] = field(default_factory=dict, repr=False)
 
     def at(self, X: np.ndarray) -> np.ndarray:
@@ -59,7 +61,10 @@ class _Outputs:
         physical = X * half + middle
         designs = {name: physical[:, [i]] for i, name in enumerate(self.space.names)}
         with explained(self.problem, "predict its outputs"):
-            found = self.problem.emulate(designs) if self.cells is None else self.problem.on_grid(designs, self.cells)
+            if self.cells is None:
+                found = self.problem.emulate(designs)
+            else:
+                found = self.problem.on_grid(designs, self.cells, self.solve)
         values = np.empty(0) if found is None else np.asarray(found, dtype=np.float64)
         expected = (len(X), len(self.problem.outputs))
         if values.shape != expected:
@@ -123,14 +128,21 @@ def explained(problem: Problem, what: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=8)
-def emulators_of(problem: Problem, space: SearchSpace) -> "tuple[Emulator, ...]":
-    """Emulators of the objective and of each constraint, in this order; empty where there are none."""
+def emulators_of(problem: Problem, space: SearchSpace, solve: Solve | None = None) -> "tuple[Emulator, ...]":
+    """Emulators of the objective and of each constraint, in this order; empty where there are none.
+
+    Args:
+        problem: The problem.
+        space: Space of real variables that encodes the designs.
+        solve: Solver of the stated equation, such as a network, instead of the problem's emulator. It has no mesh.
+    """
     if no_emulator(problem, space) is not None:
         return ()
     from fieldcraft.models.observations import Emulator
 
-    outputs = _Outputs(problem, space)
-    meshed = problem.emulator == "equation"
+    stated = problem.parametric
+    outputs = _Outputs(problem, space, None if solve is None or stated is None else stated.cells, solve)
+    meshed = problem.emulator == "equation" and solve is None
     return tuple(
         Emulator(partial(outputs.one, number), partial(outputs.jitter, number) if meshed else None)
         for number in range(len(problem.outputs))
@@ -149,19 +161,35 @@ def no_emulator(problem: Problem, space: SearchSpace) -> str | None:
 
 def told(campaign: "Campaign") -> str | None:
     """Use of a problem's emulator by a campaign, or the reason why there is none; None if it has no emulator."""
-    from fieldcraft.models.surrogate import TakesEmulator, TakesFields
-
-    problem, words = campaign.problem, campaign.algorithm
+    problem = campaign.problem
     if problem.emulator is None:
         return None
     source, stated = "its own cheap model", problem.parametric
-    if problem.emulator == "equation" and stated is not None:
+    network = campaign.spec.emulator
+    if stated is not None and (network is not None or problem.emulator == "equation"):
         fields, cells = ", ".join(each.name for each in stated.fields), " x ".join(map(str, stated.cells))
         source = f"the equation of {fields}, solved on {cells} cells"
+        if network is not None:
+            source = (
+                f"the equation of {fields}, by a network trained on {network.points} points for {network.steps} steps"
+            )
     said = f"problem {campaign.spec.problem.kind!r} has an emulator ({source})"
     if (reason := no_emulator(problem, campaign.space)) is not None:
         return f"{said}, and it is not used: {reason}."
-    part = campaign.spec.algorithm
+    users = users_of(campaign)
+    if not users:
+        words = campaign.spec.algorithm.in_words
+        return f"{said}, and it is not used: {words} learns from results alone. emulated and auto use it."
+    return f"{said}: {'; '.join(users)}."
+
+
+def users_of(campaign: "Campaign") -> list[str]:
+    """Words on each part of a campaign's algorithm that uses an emulator."""
+    from fieldcraft.models.surrogate import TakesEmulator, TakesFields
+
+    problem, words, part = campaign.problem, campaign.algorithm, campaign.spec.algorithm
+    network, stated = campaign.spec.emulator is not None, problem.parametric
+    by_equation = network or problem.emulator == "equation"
     users = ["the first design is the best by it"] if Capability.EMULATOR in required(words.initial) else []
     learners = {"surrogate": (part.surrogate, words.surrogate)}
     if len(problem.outputs) > 1:
@@ -169,12 +197,11 @@ def told(campaign: "Campaign") -> str | None:
     for who, (named, surrogate) in learners.items():
         if named is not None and isinstance(surrogate, TakesEmulator) and surrogate.uses_emulator:
             does = "learns" if Capability.EMULATOR in required(surrogate) else "may learn"
-            fields = problem.emulator == "equation" and isinstance(surrogate, TakesFields) and surrogate.uses_fields
-            by_field = f", field by field{_fitted(stated, does)}" if fields and not campaign.noise_sd else ""
+            fields = by_equation and isinstance(surrogate, TakesFields) and surrogate.uses_fields
+            fitted = "" if network else _fitted(stated, does)
+            by_field = f", field by field{fitted}" if fields and not campaign.noise_sd else ""
             users.append(f"the {who} {named.kind} {does} the difference to it{by_field}")
-    if not users:
-        return f"{said}, and it is not used: {part.in_words} learns from results alone. emulated and auto use it."
-    return f"{said}: {'; '.join(users)}."
+    return users
 
 
 def _fitted(stated: ParametricEquation | None, does: str) -> str:

@@ -14,7 +14,7 @@ from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import ParametricEquation
 from fieldcraft.physics.parametric.transfer import carried, fewer
-from fieldcraft.physics.problem import Problem, stated_fields
+from fieldcraft.physics.problem import Problem, Solve, stated_fields
 from fieldcraft.physics.space import SearchSpace
 from fieldcraft.storage.fields import FieldDamaged, fields_at
 from fieldcraft.storage.records import FieldRef
@@ -41,6 +41,7 @@ class StatedFields:
         space: Space of real variables that encodes the designs.
         names: The fields, in the order of the snapshots.
         cells: Cells along each axis.
+        solve: Solver of the equation on its coarse grid, such as a network; finite differences where it is None.
     """
 
     problem: Problem
@@ -48,6 +49,7 @@ class StatedFields:
     space: SearchSpace
     names: tuple[str, ...]
     cells: tuple[int, ...]
+    solve: Solve | None = None
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Fields of encoded designs X (k, d) by the equation on its coarse grid, shape (k, fields, cells)."""
@@ -58,7 +60,7 @@ class StatedFields:
         from fieldcraft.physics.parametric.finite_differences import solved
 
         with explained(self.problem, "solve its equation"):
-            found = solved(self.stated, self._designs(X), self.stated.cells)
+            found = (self.solve or solved)(self.stated, self._designs(X), self.stated.cells)
         return np.stack(
             [carried(found[name], self.cells, self.stated.repeats).reshape(len(X), -1) for name in self.names], axis=1
         )
@@ -125,8 +127,8 @@ class StatedFields:
         """Coefficients to calibrate on fields (n, fields, cells), on the fewer cells along each axis."""
         from fieldcraft.models.snapshots import Calibration
 
-        if not self.stated.coefficients:
-            return None
+        if not self.stated.coefficients or self.solve is not None:
+            return None  # a network was trained for the stated values alone
         few = tuple(map(min, self.cells, self.stated.cells))
         fields = carried(values.reshape(-1, *self.cells), few, self.stated.repeats).reshape(*values.shape[:2], -1)
         coarse = replace(self, cells=few)
@@ -153,7 +155,11 @@ def uses_fields(campaign: "Campaign") -> bool:
 
 
 def snapshots_of(
-    campaign: "Campaign", digests: Sequence[str | None], X: np.ndarray, outputs: np.ndarray
+    campaign: "Campaign",
+    digests: Sequence[str | None],
+    X: np.ndarray,
+    outputs: np.ndarray,
+    solve: Solve | None = None,
 ) -> "Snapshots | None":
     """The fields of trials, with these digests of their stored datasets, on the grid of the first of them.
 
@@ -164,6 +170,7 @@ def snapshots_of(
         digests: A digest for each of n trials; None for a trial without a field.
         X: Encoded designs, shape (n, d).
         outputs: What the trials yielded, shape (n, outputs).
+        solve: Solver of the equation on its coarse grid; finite differences where it is None.
 
     Returns:
         None where the problem states no equation of its fields, it is not the emulator, or a trial left no field from
@@ -175,14 +182,14 @@ def snapshots_of(
     """
     problem, space = campaign.problem, campaign.space
     stated, known = problem.parametric, [each for each in digests if each is not None]
-    if stated is None or problem.emulator != "equation" or no_emulator(problem, space) is not None:
+    if stated is None or (problem.emulator != "equation" and solve is None) or no_emulator(problem, space) is not None:
         return None
     if not known or len(known) < len(digests):
         return None
     place = campaign.settings.fields
     try:
         first = _stored(place, known[0], problem, None)
-        grid = StatedFields(problem, stated, space, tuple(first), next(iter(first.values())).shape)
+        grid = StatedFields(problem, stated, space, tuple(first), next(iter(first.values())).shape, solve)
         fields = [_stored(place, digest, problem, grid.cells) for digest in known]
     except (ValueError, FieldDamaged):
         return None
