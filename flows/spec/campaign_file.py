@@ -90,7 +90,7 @@ class EmulatorSpec(Part):
     batch: int = Field(default=256, ge=1, le=1_048_576)
     width: int = Field(default=64, ge=1, le=4096)
     depth: int = Field(default=4, ge=1, le=32)
-    rate: float = Field(default=0.01, gt=0, le=1)
+    rate: float = Field(default=0.03, gt=0, le=1)
 
     @model_validator(mode="after")
     def _enough_points(self) -> Self:

@@ -79,7 +79,7 @@ class ParametricNetwork:
     depth: int = 4
     steps: int = 4000
     batch: int = 256
-    rate: float = 1e-2
+    rate: float = 0.03
     renew: int = 100
     device: str = "cpu"
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,3 +113,41 @@ def test_an_interrupted_training_ends_with_the_same_bits() -> None:
 def test_a_network_without_steps_is_refused() -> None:
     with pytest.raises(ValueError, match="give positive ones"):
         ParametricNetwork(FIXED, SPACE, steps=0)
+
+
+def test_the_residual_of_an_exact_solution_is_zero_and_of_twice_its_bend_is_the_load() -> None:
+    X, where = torch.tensor([[-0.5], [0.2], [0.9]]).double(), torch.tensor([[0.1], [1.2], [1.9]]).double()
+    for factor, left in ((1.0, 0.0), (2.0, 1.0)):
+
+        def bend(design: Numbers, points: Tensor, factor: float = factor) -> Mapping[str, Tensor]:
+            x = points[:, 0]
+            return {"u": factor * design["load"] * x * (2 - x) / 2}
+
+        network = ParametricNetwork(replace(FIXED, singular=bend), SPACE, width=4, depth=1)
+        nothing = {"theta": torch.zeros_like(network.begin()["theta"])}
+        rows = network.residuals(nothing["theta"], where, X)[0]
+        load = 2 + X[:, 0]
+        assert rows / rows.abs().max().clamp(min=1e-9) == pytest.approx(left * load / load.max(), abs=1e-6)
+        x = (np.arange(20) + 0.5) / 10
+        found = network.fields(nothing, X.numpy(), (20,))["u"]
+        assert found == pytest.approx(5 + factor * (2 + X.numpy()) * x * (2 - x) / 2)
+
+
+def test_a_network_learns_what_a_stated_part_leaves() -> None:
+    def part(design: Numbers, points: Tensor) -> Mapping[str, Tensor]:
+        x = points[:, 0]
+        return {"u": design["load"] * (x * (2 - x)) ** 2}
+
+    network, state = _trained(replace(FIXED, singular=part))
+    assert network.fields(state, np.array([[0.1]]), (20,))["u"] == pytest.approx(_exact(0.1), abs=0.05)
+
+
+def _exact(x: float) -> np.ndarray:
+    places = (np.arange(20) + 0.5) / 10
+    return np.asarray(5 + (2 + x) * places * (2 - places) / 2)[None]
+
+
+@pytest.mark.parametrize("state", [{"width": 0}, {"batch": 0}, {"rate": 0.0}])
+def test_options_that_no_network_has_are_refused(state: Mapping[str, float]) -> None:
+    with pytest.raises(ValueError, match="give positive ones"):
+        ParametricNetwork(FIXED, SPACE, **state)

@@ -139,7 +139,7 @@ def test_check_says_by_what_it_is_emulated(tmp_path):
 def test_a_campaign_without_a_network_has_the_digest_that_it_had(tmp_path):
     plain = {key: value for key, value in PINN.items() if key != "emulator"}
     assert "emulator" not in wire(parse(plain), settings_from(home=tmp_path)).data
-    assert wired(tmp_path).data["emulator"] == {**PINN["emulator"], "rate": 0.01}
+    assert wired(tmp_path).data["emulator"] == {**PINN["emulator"], "rate": 0.03}
 
 
 @pytest.mark.parametrize(
