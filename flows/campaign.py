@@ -17,12 +17,14 @@ from fieldcraft.flows.machinery.prefect_server import silence
 from fieldcraft.flows.machinery.profiling import measured, step_name
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.steps.emulator.network import train_emulator_outside
 from fieldcraft.flows.steps.leases import held
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
 from fieldcraft.flows.steps.schedule import CatchUp, Tick, tick
 from fieldcraft.flows.steps.train import train_outside
 from fieldcraft.flows.text import one_line
 from fieldcraft.flows.views.export import export_mlflow
+from fieldcraft.flows.wiring.physics.networks import EMULATOR
 from fieldcraft.storage.ledger import LeaseHeld, LeaseLost
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Lease
@@ -106,8 +108,8 @@ def train(name: str, iteration: int, data: str, home: str | None = None) -> Stat
 
     Args:
         name: Campaign, which must exist in the ledger.
-        iteration: Iteration of the model.
-        data: Digest of the training data.
+        iteration: Iteration of the model; 0 for the network of the campaign's emulator.
+        data: Digest of the training data, or of that network's collocation points.
         home: Folder of the stores; by default the settings'.
 
     Returns:
@@ -119,7 +121,11 @@ def train(name: str, iteration: int, data: str, home: str | None = None) -> Stat
     """
     place = str(settings_from(home=Path(home) if home else None).home)
     try:
-        done = train_outside(place, name, iteration, data, f"flow run {flow_run.name or 'without a name'}")
+        who = f"flow run {flow_run.name or 'without a name'}"
+        if iteration == EMULATOR:
+            done = train_emulator_outside(place, name, data, who)
+        else:
+            done = train_outside(place, name, iteration, data, who)
     except (LeaseHeld, LeaseLost) as error:
         return _skipped(name, str(error))
     if isinstance(done, str):

@@ -83,6 +83,37 @@ class Training:
 
 
 @dataclass(frozen=True)
+class Emulated:
+    """The step ``emulate``: the network of an emulator, whose weights the product refers to.
+
+    Args:
+        collocation: Digest of the collocation points.
+        loss: Mean loss of the last steps.
+        curve: The loss during the training, each with its ``step``.
+        trained: Process and machine of the training.
+        seconds: Wall time.
+        cpu_seconds: CPU time of the process.
+    """
+
+    collocation: str
+    loss: float
+    curve: Sequence[Mapping[str, float]]
+    trained: Training
+    seconds: float
+    cpu_seconds: float
+
+    @classmethod
+    def of(cls, product: Product) -> "Emulated":
+        """The record of a product of this step."""
+        told = product.payload
+        return _of(cls, {**told, "trained": _of(Training, told["trained"])})
+
+    def payload(self) -> dict[str, Any]:
+        """The payload of this record."""
+        return _data(self) | {"trained": _data(self.trained)}
+
+
+@dataclass(frozen=True)
 class Recommendation:
     """The trial that a model recommends as best.
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 from fieldcraft.flows.errors import Unfinished
 from fieldcraft.flows.files.yaml_data import read_page
@@ -24,6 +25,7 @@ from fieldcraft.flows.views.outcome import Ran
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.campaign_file import campaign_on
 from fieldcraft.flows.wiring.create import created
+from fieldcraft.flows.wiring.physics.networks import EMULATOR
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import OUT, Lease, TrialState, TrialSummary
@@ -126,8 +128,14 @@ def _changed(ledger: Ledger, passed: Passed) -> bool:
 
 def _await_model(ledger: Ledger, name: str, iteration: int) -> None:
     deadline = time.monotonic() + PAUSE_S
-    while time.monotonic() < deadline and ledger.product(name, iteration, "train") is None:
+    while time.monotonic() < deadline and not _stored(ledger, name, iteration):
         time.sleep(WAIT_S)
+
+
+def _stored(ledger: Ledger, name: str, iteration: int) -> bool:
+    """True if an iteration has its model; the network of an emulator is that of the first, which has no other."""
+    steps: tuple[Literal["train", "emulate"], ...] = ("train", "emulate") if iteration == EMULATOR else ("train",)
+    return any(ledger.product(name, iteration, step) is not None for step in steps)
 
 
 def awaited(campaign: Campaign, ledger: Ledger) -> Unfinished:

@@ -6,7 +6,7 @@ holds one public frozen dataclass deriving from one of these is a new kind, name
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Sense = Literal["maximize", "minimize"]
+
+Solve = Callable[[ParametricEquation, Numbers, tuple[int, ...]], Mapping[str, Array]]
+"""Function from a statement, the designs' values, each (n, 1), and cells to its fields there, each (n, *cells)."""
 
 # Values of a field that are computed together for many designs.
 _VALUES = 4_000_000
@@ -167,15 +170,13 @@ class Problem(ABC):
         stated = self.parametric
         return None if stated is None else self._solved(stated, designs, stated.cells)
 
-    def on_grid(
-        self, designs: Numbers, cells: tuple[int, ...], coefficients: Sequence[float] | None = None
-    ) -> Array | None:
-        """The outputs of n designs by the stated equation, solved on so many cells along each axis (see ``emulate``).
+    def on_grid(self, designs: Numbers, cells: tuple[int, ...], solve: Solve | None = None) -> Array | None:
+        """The outputs of n designs by the stated equation on so many cells along each axis (see ``emulate``).
 
         Args:
             designs: Values of the variables, each (n, 1), by name.
             cells: Cells along each axis.
-            coefficients: Values of the equation's coefficients, in their order and units; None for the stated ones.
+            solve: Solver of the equation; finite differences by default.
 
         Raises:
             ValueError: no equation is stated, or it cannot be solved for one of the designs.
@@ -183,9 +184,11 @@ class Problem(ABC):
         stated = self.parametric
         if stated is None:
             raise ValueError(f"{type(self).__name__} states no equation of its fields: give it a `parametric`.")
-        return self._solved(stated if coefficients is None else stated.calibrated(coefficients), designs, cells)
+        return self._solved(stated, designs, cells, solve)
 
-    def _solved(self, stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...]) -> Array | None:
+    def _solved(
+        self, stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...], solve: Solve | None = None
+    ) -> Array | None:
         from fieldcraft.physics.parametric.finite_differences import solved
         from fieldcraft.physics.parametric.transfer import carried, finer
 
@@ -196,7 +199,7 @@ class Problem(ABC):
         for first in range(0, n, at_once):
             some = slice(first, first + at_once)
             part = {name: np.broadcast_to(value, (n, 1))[some] for name, value in designs.items()}
-            coarse = solved(stated, part, cells)
+            coarse = (solve or solved)(stated, part, cells)
             fields = {name: carried(values, read, stated.repeats) for name, values in coarse.items()}
             outputs = self.functional(fields, centres, part)
             if outputs is None:

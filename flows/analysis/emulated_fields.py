@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldcraft.physics.parametric.grid import Grid
-from fieldcraft.physics.problem import Problem
+from fieldcraft.physics.problem import Problem, Solve
 from fieldcraft.physics.space import Design
 
 if TYPE_CHECKING:
@@ -35,8 +35,14 @@ class Beside:
     simulated: np.ndarray
 
 
-def beside(problem: Problem, design: Design, fields: "xr.Dataset") -> Beside | None:
+def beside(problem: Problem, design: Design, fields: "xr.Dataset", solve: Solve | None = None) -> Beside | None:
     """The first stated field that a simulation gave, beside its emulation; None if no equation emulates.
+
+    Args:
+        problem: The problem.
+        design: The design.
+        fields: What its simulation gave.
+        solve: Solver of the equation on the coarse grid, such as a network; finite differences where it is None.
 
     Raises:
         ValueError: the equation cannot be solved for this design.
@@ -44,7 +50,7 @@ def beside(problem: Problem, design: Design, fields: "xr.Dataset") -> Beside | N
     from fieldcraft.physics.parametric.finite_differences import solved
 
     stated = problem.parametric
-    if stated is None or problem.emulator != "equation":
+    if stated is None or (problem.emulator != "equation" and solve is None):
         return None
     names = stated.domain.names
     for field in stated.fields:
@@ -56,7 +62,7 @@ def beside(problem: Problem, design: Design, fields: "xr.Dataset") -> Beside | N
                 unit=field.unit,
                 axes=centres,
                 units={axis.name: axis.unit for axis in stated.domain.axes},
-                emulated=solved(stated, design, stated.cells)[field.name][0],
+                emulated=(solve or solved)(stated, design, stated.cells)[field.name][0],
                 simulated=np.asarray(found.transpose(*names), dtype=np.float64),
             )
     return None

@@ -19,6 +19,7 @@ class Use(IntEnum):
     SIMULATE = 5
     NOISE = 6
     GATE = 7
+    EMULATE = 8
 
 
 def stream(seed: int, iteration: int, use: Use, slot: int = 0) -> np.random.Generator:

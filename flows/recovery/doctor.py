@@ -17,7 +17,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import Dispatch
 from fieldcraft.flows.text import counted, one_line
 from fieldcraft.flows.wiring.campaign import dispatcher_of
-from fieldcraft.flows.wiring.context import unfinished
+from fieldcraft.flows.wiring.context import EMULATING, unfinished
 from fieldcraft.storage.fields import FieldDamaged, FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger, NotALedger, UnreadableRow
 from fieldcraft.storage.open_ledger import open_ledger
@@ -200,7 +200,9 @@ def _leftover_work(ledger: Ledger, campaign: CampaignRecord, settings: Settings)
     folder = settings.work / campaign.name
     if not folder.is_dir() or ledger.holder(campaign.name) is not None:
         return []
-    trained = {unfinished(p.iteration) for p in ledger.products(campaign.name) if p.step == "train"}
+    products = ledger.products(campaign.name)
+    trained = {unfinished(p.iteration) for p in products if p.step == "train"}
+    trained |= {EMULATING for p in products if p.step == "emulate"}
     done = {key for t in ledger.trials(campaign.name, states={TrialState.COMPLETED}) for key in attempt_keys(t)}
     left = sorted(path.name for path in folder.iterdir() if path.name in trained | done)
     return [

@@ -32,6 +32,9 @@ from fieldcraft.storage.records import CampaignRecord, FieldRef, Lease, Product,
 
 COMMIT_POINTS = ("repair.remove.before", "repair.remove.after")
 
+# Products that can be made again, each after those that it is made from.
+_REMADE = {"collocate": "draw the points", "emulate": "train the emulator", "train": "train the model"}
+
 
 @dataclass(frozen=True)
 class Action:
@@ -113,10 +116,10 @@ def plan(settings: Settings, backup: Path | None = None) -> Plan:
 
 
 def _order(finding: Finding) -> tuple[int, str]:
-    """Sort key: damaged collocation points before the models trained on them; otherwise the doctor's order."""
+    """Sort key: damaged products before those made from them; otherwise the doctor's order."""
     about = finding.about
     step = about.by.step if isinstance(about, FieldReference) and isinstance(about.by, Product) else ""
-    return (0 if step == "collocate" else 1, "")
+    return (list(_REMADE).index(step) if step in _REMADE else len(_REMADE), "")
 
 
 def _mended(
@@ -205,11 +208,10 @@ def _field(settings: Settings, finding: Finding, mention: FieldReference, backup
     unchanged = "none: it is stored only if it has the digest that the ledger recorded"
     if (path := next(_copies(settings, mention, backup), None)) is not None:
         return action(f"copy it from {path}", unchanged, partial(_taken, store, reference, path))
-    if isinstance(mention.by, Product) and mention.by.step in ("collocate", "train"):
+    if isinstance(mention.by, Product) and mention.by.step in _REMADE:
         product = mention.by
-        what = "train the model" if product.step == "train" else "draw the points"
         return action(
-            f"{what} of iteration {product.iteration} of {mention.campaign} again",
+            f"{_REMADE[product.step]} of iteration {product.iteration} of {mention.campaign} again",
             "none but time: it is stored only if it has the digest that the ledger recorded",
             lambda: _made_again(settings, store, product),
         )

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.steps.collocate import points_for, points_of
+from fieldcraft.flows.steps.emulator.network import emulator_points, emulator_weights
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import data_of, seen_by
+from fieldcraft.flows.wiring.physics.networks import EMULATOR, network_at
 from fieldcraft.flows.wiring.tensors import as_dataset
 from fieldcraft.storage.records import Product
 
@@ -25,15 +27,27 @@ def remade(site: Site, product: Product) -> "xr.Dataset":
         ValueError: the data differ from the recorded ones, or the model cannot be trained on them.
         storage.fields.FieldDamaged: the collocation points that the model was trained on are damaged.
     """
+    if product.step == "emulate":
+        return _emulator(site)
+    if product.step == "collocate" and product.iteration == EMULATOR:
+        return emulator_points(site)
     if product.step == "collocate":
         return points_for(site, product.iteration)
     return _trained(site, product)
 
 
+def _emulator(site: Site) -> "xr.Dataset":
+    from fieldcraft.models.numerics.devices import computing_on
+    from fieldcraft.models.surrogate import no_report
+
+    with computing_on(site.campaign.settings.device, 0):
+        return emulator_weights(site, no_report)
+
+
 def _trained(site: Site, product: Product) -> "xr.Dataset":
     name, iteration = site.name, product.iteration
     seen = seen_by(product, site.ledger.summaries(name), site.ledger.result_summaries(name))
-    data = data_of(site.campaign, product, seen, points_of(site, iteration))
+    data = data_of(site.campaign, product, seen, points_of(site, iteration), network_at(site.campaign, site.ledger))
     if data.digest != (saw := Trained.of(product).data_digest):
         raise ValueError(f"it saw the data {saw}, and the ledger has {data.digest} now")
     rng = stream(site.campaign.spec.seed, iteration, Use.TRAIN)

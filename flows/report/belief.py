@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fieldcraft.flows.steps.collocate import points_of
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import data_of, seen_by
+from fieldcraft.flows.wiring.physics.networks import network_at
 from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.physics.operators import Jet, System, as_system, residuals
 from fieldcraft.physics.space import Continuous, Design, Integer, SearchSpace
@@ -121,7 +122,8 @@ def believed(site: Site, best: Trial | TrialSummary, wanted: tuple[str, ...] = (
 def _restored(site: Site, product: Product) -> "tuple[Posterior, Observations]":
     assert product.reference is not None  # looked at by believed
     seen = seen_by(product, site.ledger.summaries(site.name), site.ledger.result_summaries(site.name))
-    data = data_of(site.campaign, product, seen, points_of(site, product.iteration))
+    network = network_at(site.campaign, site.ledger)
+    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network)
     return site.campaign.algorithm.restore(data, as_state(site.fields.read(product.reference))), data
 
 

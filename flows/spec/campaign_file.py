@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.yaml_data import MAX_BYTES as MAX_BYTES
@@ -59,6 +67,36 @@ class Collocation(Part):
     scheme: Literal["sobol", "latin_hypercube", "uniform"] = "sobol"
     n: int = Field(default=256, ge=1, le=1_000_000)
     resample: bool = True
+
+
+class EmulatorSpec(Part):
+    """Emulator of a campaign in place of the problem's own: a network that the campaign trains before its first design.
+
+    The network satisfies the problem's stated equation for all designs at once. It is trained on the equation alone.
+
+    Attributes:
+        kind: ``pinn``: a physics-informed network for each field.
+        points: Number of collocation points, drawn over the domain and the designs together.
+        steps: Number of steps of training.
+        batch: Number of points in each step.
+        width: Neurons of a hidden layer.
+        depth: Number of hidden layers.
+        rate: First step size of the training; it falls to a hundredth.
+    """
+
+    kind: Literal["pinn"]
+    points: int = Field(default=32_768, ge=1, le=4_194_304)
+    steps: int = Field(default=2000, ge=1, le=10_000_000)
+    batch: int = Field(default=256, ge=1, le=1_048_576)
+    width: int = Field(default=64, ge=1, le=4096)
+    depth: int = Field(default=4, ge=1, le=32)
+    rate: float = Field(default=0.03, gt=0, le=1)
+
+    @model_validator(mode="after")
+    def _enough_points(self) -> Self:
+        if self.points < self.batch:
+            raise ValueError(f"batch is {self.batch} and points are {self.points}: give at least as many points")
+        return self
 
 
 class ConstraintsSpec(Part):
@@ -284,6 +322,7 @@ class _Campaign(Part):
         noise: Noise of the objective's results. When left out, a design that is run again has the same result, unless
             people measure or the dispatcher's program declares noise.
         algorithm: Algorithm that chooses designs.
+        emulator: Emulator in place of the problem's own: its ``emulate``, or its stated equation on a coarse grid.
         batch: Number of designs per iteration after the start.
         approval: Approval of trials.
         dispatcher: Dispatcher of the simulations or experiments.
@@ -299,11 +338,20 @@ class _Campaign(Part):
     space: dict[str, tuple[Finite, Finite]] = Field(default_factory=dict)
     noise: Noise | None = None
     algorithm: AlgorithmSpec | Component
+    emulator: EmulatorSpec | None = None
     batch: Batch = 1
     approval: Approval = Approval()
     dispatcher: Dispatch = Dispatch()
     budget: Budget
     stop: Stop = Stop()
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The data, without an emulator where none is given: they have the digest of versions that knew none."""
+        data: dict[str, Any] = handler(self)
+        if data.get("emulator") is None:
+            data.pop("emulator", None)
+        return data
 
 
 class NamedSpec(_Campaign):

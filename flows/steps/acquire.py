@@ -13,6 +13,7 @@ from fieldcraft.flows.steps.collocate import points_of
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.flows.wiring.observations import as_read, data_of, infeasible, observations, seen_by, standing
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
+from fieldcraft.flows.wiring.physics.networks import in_words, network_at
 from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.physics.space import Design, SearchSpace
@@ -35,7 +36,10 @@ def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
     rng = stream(site.campaign.spec.seed, 0, Use.INITIAL)
     campaign, designs = site.campaign, [trial.design for trial in trials]
     taken = None if campaign.noisy else _encoded(campaign.space, designs)
-    emulators = emulators_of(campaign.problem, campaign.space)
+    network = network_at(campaign, site.ledger)
+    if network is None and campaign.spec.emulator is not None:
+        raise ValueError("The network of the emulator has not been trained: make a whole pass.")
+    emulators = emulators_of(campaign.problem, campaign.space, network)
     X = campaign.algorithm.begin(
         campaign.space, proposed, q, rng, taken, emulators, maximize=campaign.objective.maximize
     )
@@ -64,7 +68,7 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     assert product is not None and product.reference is not None  # the pass trains before it acquires
     campaign, trials = site.campaign, site.ledger.summaries(site.name)
     seen = seen_by(product, trials, site.ledger.result_summaries(site.name))
-    data = data_of(campaign, product, seen, points_of(site, iteration))
+    data = data_of(campaign, product, seen, points_of(site, iteration), network_at(campaign, site.ledger))
     state = as_state(site.fields.read(product.reference))
     pending = _unseen(campaign.space, trials, seen)
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
@@ -73,7 +77,7 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
         found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
         mean, sd = _prediction(posterior, found.X)
     base = _origin(site, iteration, "model", trials, Trained.of(product).data_digest, product)
-    remarks = {**posterior.remarks, **found.remarks}
+    remarks = {**base.remarks, **posterior.remarks, **found.remarks}
     base = base.model_copy(update={"remarks": remarks, "scores": scores_of(posterior.metrics)})
     worth = [{"acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]} for slot in range(q)]
     # Later places stand beside designs that nobody has read, and so does the first where some are pending.
@@ -155,7 +159,8 @@ def _origin(
     data_digest: str | None = None,
     product: Product | None = None,
 ) -> Origin:
-    part = site.campaign.spec.algorithm
+    part, network = site.campaign.spec.algorithm, network_at(site.campaign, site.ledger)
+    said = {} if network is None else {"network": in_words(network, Trained.of(product).metrics if product else {})}
     return Origin.model_validate(
         {
             "kind": kind,
@@ -167,6 +172,7 @@ def _origin(
             "data_digest": data_digest,
             "collocation": Trained.of(product).collocation if product else None,
             "environment": site.campaign.environment,
+            "remarks": said,
             "reproducible": not any(trial.state is TrialState.FAILED for trial in trials),
         }
     )

@@ -1,7 +1,7 @@
 """Step 3, decide: propose, wait or end, by budget, pending trials and stop rules."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fieldcraft.flows.machinery.progress import tell
@@ -13,6 +13,7 @@ from fieldcraft.flows.rules.stopping import mendable, nothing_to_learn_from, sto
 from fieldcraft.flows.steps.dispatch import room_for
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.flows.wiring.observations import saw_all, successful
+from fieldcraft.flows.wiring.physics.networks import EMULATOR
 from fieldcraft.physics.counting import designs_of
 from fieldcraft.storage.ledger import StaleTrial
 from fieldcraft.storage.records import Product, Spending, Trial, TrialState, TrialSummary, digest_of
@@ -36,6 +37,7 @@ class Decision:
         due: Time of the soonest retry, in seconds since the epoch.
         finished: Reason why the campaign has ended.
         last: True if the iteration only trains the final model, on all results.
+        emulate: True if the network of the campaign's emulator has to be trained first.
     """
 
     propose: int = 0
@@ -45,10 +47,18 @@ class Decision:
     due: float | None = None
     finished: str | None = None
     last: bool = False
+    emulate: bool = False
 
 
 def decide(site: Site) -> Decision:
     """Decide by the ledger; an end is recorded with the name of its rule."""
+    decision = _decided(site)
+    if site.campaign.spec.emulator is None or not (decision.propose or decision.model):
+        return decision
+    return replace(decision, emulate=site.ledger.product(site.name, EMULATOR, "emulate") is None)
+
+
+def _decided(site: Site) -> Decision:
     known = site.ledger.campaign(site.name).finished
     if known is not None:
         return Decision(finished=known)

@@ -15,8 +15,10 @@ from fieldcraft.flows.notices.deliver import deliver
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.steps import acquire, approve, collocate, decide, dispatch, harvest, train
 from fieldcraft.flows.steps.decide import Decision
+from fieldcraft.flows.steps.emulator import network
 from fieldcraft.flows.steps.remote_training import Awaited
 from fieldcraft.flows.wiring.context import opened_once, site_of
+from fieldcraft.flows.wiring.physics.networks import EMULATOR
 from fieldcraft.storage.open_ledger import open_ledger
 
 P = ParamSpec("P")
@@ -83,6 +85,17 @@ def train_step(ref: Mapping[str, Any], iteration: int, last: bool = False) -> bo
         return not isinstance(learn(site_of(**ref), iteration), Awaited)
 
 
+def collocate_emulator_step(ref: Mapping[str, Any]) -> str | None:
+    """Step 4 for the network of the campaign's emulator: store its points. Returns their digest."""
+    return network.collocate_emulator(site_of(**ref)).digest
+
+
+def train_emulator_step(ref: Mapping[str, Any]) -> bool:
+    """Step 5 for the network of the campaign's emulator; False if it is being trained remotely, for a later pass."""
+    with _explained("train the emulator", EMULATOR):
+        return not isinstance(network.train_emulator(site_of(**ref)), Awaited)
+
+
 def acquire_step(ref: Mapping[str, Any], iteration: int, q: int, model: bool) -> int:
     """Step 6: propose designs, from the model or from the initial sequence. Returns their number."""
     propose = acquire.acquire if model else acquire.begin
@@ -137,6 +150,11 @@ def _steps(at: Mapping[str, Any], call: Caller, seen: int) -> Passed:
     harvested, sent = call(harvest_step, at), call(dispatch_step, at)
     decision = Decision(**call(decide_step, at))
     proposed = approved = 0
+    if decision.emulate:
+        call(collocate_emulator_step, at)
+        if not call(train_emulator_step, at):
+            awaited = Decision(iteration=EMULATOR, wait="training", emulate=True)
+            return Passed(at["name"], harvested, sent, 0, call(approve_step, at), awaited, seen)
     if decision.model:
         call(collocate_step, at, decision.iteration)
         if not call(train_step, at, decision.iteration, decision.last):

@@ -26,6 +26,7 @@ from fieldcraft.flows.steps.remote_training import Awaited, ask
 from fieldcraft.flows.wiring.context import Site, site_of, unfinished
 from fieldcraft.flows.wiring.environment import environment_of
 from fieldcraft.flows.wiring.observations import as_read, infeasible, observations, standing
+from fieldcraft.flows.wiring.physics.networks import accuracy, network_at
 from fieldcraft.flows.wiring.tensors import as_dataset, as_state
 from fieldcraft.storage.fields import FieldError, load_group, save_group
 from fieldcraft.storage.ledger import LedgerError
@@ -151,7 +152,9 @@ def lesson_of(site: Site, iteration: int) -> Lesson:
     results, trials = site.ledger.result_summaries(site.name), site.ledger.summaries(site.name)
     counting = standing(results)
     learnt, failed = as_read(trials, counting), infeasible(trials)
-    data = observations(site.campaign, learnt, points_of(site, iteration), [trial.actual for trial in failed])
+    network = network_at(site.campaign, site.ledger)
+    ruled_out = [trial.actual for trial in failed]
+    data = observations(site.campaign, learnt, points_of(site, iteration), ruled_out, network)
     until = max((result.id for result in results), default=0)
     return Lesson(data, learnt, Seen.of([counting[trial.id].id for trial in learnt], until), failed)
 
@@ -176,7 +179,7 @@ class _Model:
     iteration: int
     made: Trained
     reference: FieldRef
-    unfinished: "_Unfinished"
+    unfinished: "Unfinished"
 
     def noted(self, site: Site) -> Product:
         """Record it in the ledger, unless the iteration has a model."""
@@ -193,13 +196,13 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
 
     clock, settings, data = Clock(), site.campaign.settings, lesson.data
     with computing_on(settings.device, len(data)) as computing:
-        partial = _Unfinished(site.work / unfinished(iteration), data.digest, computing.kind)
+        partial = Unfinished(site.work / unfinished(iteration), data.digest, computing.kind)
         rng = stream(site.campaign.spec.seed, iteration, Use.TRAIN)
         posterior = site.campaign.algorithm.fit(data, rng, partial.load(), partial.report)
     reference = site.fields.write(f"{site.name}-model-{iteration}", as_dataset(posterior.state()))
     collocation = site.ledger.product(site.name, iteration, "collocate")
     points = collocation.reference if collocation else None
-    surrogate, trained = site.campaign.spec.algorithm.surrogate, _trained(trainer, computing)
+    surrogate, trained = site.campaign.spec.algorithm.surrogate, training_of(trainer, computing)
     spent = clock.passed
     made = Trained(
         surrogate=surrogate.model_dump(mode="json") if surrogate else None,
@@ -207,7 +210,7 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
         seen=lesson.seen,
         failed={trial.id: dict(trial.actual) for trial in lesson.failed},
         collocation=points.digest if points else None,
-        metrics={name: float(value) for name, value in posterior.metrics.items()},
+        metrics={name: float(value) for name, value in {**posterior.metrics, **emulated(site, data)}.items()},
         curve=partial.curve[:: max(1, len(partial.curve) // CURVE_POINTS)],
         environment=environment_of(site.campaign.problem, site.campaign.settings.plugins),
         trained=trained,
@@ -225,7 +228,16 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
     return _Model(iteration, made, reference, partial)
 
 
-def _trained(trainer: Trainer, computing: "Computing") -> Training:
+def emulated(site: Site, data: "Observations") -> dict[str, float]:
+    """Loss of the network of a campaign's emulator, and its accuracy on these data; empty without one."""
+    network = network_at(site.campaign, site.ledger)
+    if network is None:
+        return {}
+    told = accuracy(network, site.campaign.problem, data.X, data.y)
+    return {"emulator_loss": float(network.state["loss"]), **told}
+
+
+def training_of(trainer: Trainer, computing: "Computing") -> Training:
     """Record of the machine and the process that trained a model just now."""
     return Training(
         by=trainer.who,
@@ -244,7 +256,7 @@ def _remarks(trained: Training) -> dict[str, str]:
     return {} if trained.by == Trainer().who else {"trained": f"by {trained.by} {place}"}
 
 
-class _Unfinished:
+class Unfinished:
     """The checkpoint of a training that may be interrupted.
 
     It is used again only for the same data and the same type of device. Two processes may use it at once, one of which

@@ -29,7 +29,16 @@ from fieldcraft.flows.run import awaited, pause
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps.leases import held
-from fieldcraft.flows.steps.one_pass import Passed, Ref, acquire_step, collocate_step, make_pass, train_step
+from fieldcraft.flows.steps.one_pass import (
+    Passed,
+    Ref,
+    acquire_step,
+    collocate_emulator_step,
+    collocate_step,
+    make_pass,
+    train_emulator_step,
+    train_step,
+)
 from fieldcraft.flows.studies.plan.folder import add_spent
 from fieldcraft.flows.studies.scoring.truth import measured
 from fieldcraft.flows.wiring.build import wire
@@ -41,7 +50,8 @@ from fieldcraft.storage.open_ledger import open_ledger
 P = ParamSpec("P")
 T = TypeVar("T")
 Tell = Callable[[dict[str, Any]], None]
-_PROPOSING = frozenset(step.__name__ for step in (collocate_step, train_step, acquire_step))
+_CHOOSING = (collocate_emulator_step, train_emulator_step, collocate_step, train_step, acquire_step)
+_PROPOSING = frozenset(step.__name__ for step in _CHOOSING)
 
 
 @dataclass(frozen=True)

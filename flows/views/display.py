@@ -59,6 +59,9 @@ class Display:
                 metrics = ", ".join(f"{name} {value:.3g}" for name, value in list(details["metrics"].items())[:4])
                 what = f"{counted(details['trials'], 'trial')} in {details['seconds']:.1f} s: {metrics}"
                 return [f"iteration {details['iteration']:3d}  train      {what}"]
+            case "trained the emulator":
+                what = f"the emulator's network in {details['seconds']:.1f} s: loss {details['metrics']['loss']:.3g}"
+                return [f"iteration {details['iteration']:3d}  train      {what}"]
             case "training elsewhere":
                 line = f"iteration {details['iteration']:3d}  train      {details['what']}: {details['state']}"
                 return self._once(line)

@@ -14,6 +14,7 @@ from fieldcraft.flows.views.charts import BEST, INK, heat_map, labelled, new_fig
 from fieldcraft.flows.views.export import require_place
 from fieldcraft.flows.views.regret import optimum_of
 from fieldcraft.flows.wiring.build import rewire
+from fieldcraft.flows.wiring.physics.networks import NetworkFields, network_at
 from fieldcraft.physics.problem import Problem
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
@@ -38,7 +39,8 @@ def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Pat
     field = field_of_places(settings, campaign, trials)
     if field is not None:
         panels.insert(0, lambda axis: over_field(axis, campaign, trials, field, optimum))
-    if (twice := _beside_emulator(settings, wired.problem, campaign, trials)) is not None:
+    network = network_at(wired, ledger)
+    if (twice := _beside_emulator(settings, wired.problem, campaign, trials, network)) is not None:
         panels += _against_emulator(twice)
     rows = 2 if len(panels) > 3 else 1
     columns = -(-len(panels) // rows)
@@ -70,13 +72,17 @@ def field_of_places(settings: Settings, campaign: CampaignRecord, trials: Sequen
 
 
 def _beside_emulator(
-    settings: Settings, problem: Problem, campaign: CampaignRecord, trials: Sequence[Trial]
+    settings: Settings,
+    problem: Problem,
+    campaign: CampaignRecord,
+    trials: Sequence[Trial],
+    network: NetworkFields | None,
 ) -> Beside | None:
     """The best trial's field beside the emulator's; None where there is none to draw."""
     best = best_trial(campaign, trials)
     if best is None or best.field is None or problem.parametric is None or len(problem.parametric.cells) > 2:
         return None
-    return beside(problem, best.actual, fields_at(settings.fields).read(best.field))
+    return beside(problem, best.actual, fields_at(settings.fields).read(best.field), network)
 
 
 def _against_emulator(twice: Beside) -> list[Callable[[Any], None]]:

@@ -11,6 +11,7 @@ from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
 from fieldcraft.flows.wiring.physics.emulators import no_emulator, require_own_names
 from fieldcraft.flows.wiring.physics.equations import require_conditions, require_equation
+from fieldcraft.flows.wiring.physics.networks import require_network
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
 from fieldcraft.models.capability import Capability, TakesSomeSpaces, provided, required
 from fieldcraft.physics.problem import Problem, Simulator
@@ -104,6 +105,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_own_names,
         partial(_require, "emulator"),
         partial(_require, "fields"),
+        require_network,
         _require_space_of_rival,
         _require_groups,
         partial(_require, "exactness"),

@@ -80,6 +80,10 @@ def site_of(home: str, name: str, lease: Mapping[str, Any] | None) -> Site:
     return site
 
 
+EMULATING = "emulate"
+"""Name of the scratch folder of the training of a campaign's network."""
+
+
 def unfinished(iteration: int) -> str:
     """Name of the scratch folder of an iteration's training."""
     return f"train-{iteration:04d}"

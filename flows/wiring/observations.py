@@ -11,6 +11,7 @@ from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.equations import physics_at
 from fieldcraft.flows.wiring.physics.gradients import gradients_of, uses_gradients
+from fieldcraft.flows.wiring.physics.networks import NetworkFields
 from fieldcraft.flows.wiring.physics.readings import sparse_fields_of, uses_readings
 from fieldcraft.flows.wiring.physics.snapshots import snapshots_of, uses_fields
 from fieldcraft.physics.collocation import CollocationPoints
@@ -77,14 +78,18 @@ def saw_all(product: Product, trials: Sequence[TrialSummary], results: Iterable[
 
 
 def data_of(
-    campaign: Campaign, product: Product, seen: Sequence[Trial | TrialSummary], points: CollocationPoints | None
+    campaign: Campaign,
+    product: Product,
+    seen: Sequence[Trial | TrialSummary],
+    points: CollocationPoints | None,
+    network: NetworkFields | None = None,
 ) -> "Observations":
     """Observations of a trained model: these trials, these collocation points and the infeasible designs of that time.
 
     A model of an earlier version, without constraints, has learnt the objective alone.
     """
     failed = Trained.of(product).failed
-    data = observations(campaign, seen, points, list((failed or {}).values()))
+    data = observations(campaign, seen, points, list((failed or {}).values()), network)
     return data.objective if failed is None else data
 
 
@@ -98,6 +103,7 @@ def observations(
     trials: Sequence[Trial | TrialSummary],
     points: CollocationPoints | None,
     failed: Sequence[Mapping[str, Any]] = (),
+    network: NetworkFields | None = None,
 ) -> "Observations":
     """Observations from which a surrogate learns.
 
@@ -106,7 +112,13 @@ def observations(
         trials: Its trials; those without outputs are left out, and designs are as they were really run.
         points: Collocation points, in physical units; None for none.
         failed: Designs that are infeasible.
+        network: Trained network of the campaign's emulator; None where the emulator is the problem's own.
+
+    Raises:
+        ValueError: the campaign's emulator is a network, and none is given.
     """
+    if network is None and campaign.spec.emulator is not None:
+        raise ValueError(f"The emulator of {campaign.name} is a network that has not been trained: run a pass first.")
     from fieldcraft.models.observations import Observations
 
     done = [trial for trial in trials if trial.outputs is not None]
@@ -128,8 +140,8 @@ def observations(
         images=campaign.space.images,
         columns=campaign.space.columns,
         space=campaign.space,
-        emulators=emulators_of(campaign.problem, campaign.space),
-        snapshots=snapshots_of(campaign, fields, X, outputs) if uses_fields(campaign) else None,
+        emulators=emulators_of(campaign.problem, campaign.space, network),
+        snapshots=snapshots_of(campaign, fields, X, outputs, network) if uses_fields(campaign) else None,
         gradients=gradients_of(campaign, designs, fields, outputs[:, 0].tolist()) if uses_gradients(campaign) else None,
         readings=sparse_fields_of(campaign, fields, X) if uses_readings(campaign) else None,
     )

@@ -154,6 +154,11 @@ class ParametricEquation(Fields):
         time: Name of the last axis if that is time; None in steady state. The equation then holds at points of space
             and time, where du/dt is the first derivative by this axis, and all its coefficients may vary in time.
         coefficients: Numbers in the equation that stored fields may calibrate; conditions do not depend on them.
+        singular: Function from a design and points (p, d) to the part of each field, by its name, that changes too
+            sharply for a network, in the field's unit, shape (p,). Points are torch tensors, and the design has (p,) of
+            each variable and the coefficients' numbers. A network learns the rest (``emulator: {kind: pinn}``), so the
+            part need not satisfy the equation. On sides of known constant values it is 0, and where no flux crosses a
+            side none of it does.
 
     Raises:
         ValueError: a name that occurs twice or is unknown, a wrong number of conditions along an axis, a domain with a
@@ -166,6 +171,7 @@ class ParametricEquation(Fields):
     periodic: tuple[str, ...] = ()
     time: str | None = None
     coefficients: tuple[UncertainCoefficient, ...] = ()
+    singular: Callable[[Numbers, Values], Mapping[str, Values]] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -22,6 +22,8 @@ _SIDES = (120.0, 80.0)
 _MARGIN = 15.0
 # Standard deviation of a chip's Gaussian, in mm.
 _SPREAD = 6.0
+# Standard deviation, in mm, up to which the heat near a chip is told apart, and nodes of that integral.
+_WIDE, _NODES = 20.0, 6
 # Power of each chip, in W.
 _POWERS = (20.0, 12.0)
 # Terms of the series along x and y: right to 1e-6 K.
@@ -93,6 +95,7 @@ class Chips(Problem):
                 UncertainCoefficient("exchange", 5.0, 200.0, "W/(m^2 K)", value=self.exchange),
                 UncertainCoefficient("conductance", 0.05, 2.0, "W/K", value=self.conductance),
             ),
+            singular=self._near_chips,
         )
 
     def _equation(self, design: Numbers) -> LinearEquation:
@@ -108,6 +111,29 @@ class Chips(Problem):
             )
 
         return LinearEquation(exchange, (0.0, 0.0), ((conduction, 0.0), (0.0, conduction)), source)
+
+    def _near_chips(self, design: Numbers, points: Values) -> dict[str, Values]:
+        """T near the chips in K: what is left of the equation without it has sources as wide as ``_WIDE``.
+
+        With K = k t, the solution for a Gaussian source of variance s^2 is the integral over v from s^2 on of
+        exp(-h (v - s^2) / 2K) / 2K times the Gaussian of variance v (the heat kernel). This is the integral up to
+        ``_WIDE`` squared, by Gauss and Legendre's rule in log v, with mirror images so that no flux crosses the rim.
+        """
+        exchange, conduction = design["exchange"], 1e6 * design["conductance"]
+        first, last = 2 * math.log(_SPREAD), 2 * math.log(_WIDE)
+        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+        rise: Values = 0.0 * points[:, 0]
+        for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
+            variance = math.exp((first + last) / 2 + (last - first) / 2 * node)
+            share = (last - first) / 2 * weight * variance / (2 * conduction)
+            share = share * math.exp(-exchange * (variance - _SPREAD**2) / (2 * conduction))
+            for number, power in enumerate(_POWERS, start=1):
+                along = [
+                    _mirrored(points[:, axis], design[f"{name}{number}"], side, variance)
+                    for axis, (name, side) in enumerate(zip("xy", _SIDES, strict=True))
+                ]
+                rise = rise + power * share * along[0] * along[1]
+        return {"temperature": rise}
 
     def functional(self, fields: Mapping[str, Array], axes: Mapping[str, Array], designs: Numbers) -> Array:
         """The temperature of the hottest cell of each design, in degC, shape (n, 1)."""
@@ -186,6 +212,13 @@ def _density(s: Values, centre: Values, side: float) -> Values:
     reach = _SPREAD * math.sqrt(2)
     inside = _error_function((side - centre) / reach) + _error_function(centre / reach)
     return 1e3 * 2 / (inside * _SPREAD * math.sqrt(2 * math.pi)) * exponential(-(((s - centre) / reach) ** 2))
+
+
+def _mirrored(s: Values, centre: Values, side: float, variance: float) -> Values:
+    """A Gaussian in 1/m at places s in mm and its mirror images beyond the ends of a side, up to the second."""
+    images = (sign * centre + 2 * m * side for m in (-1, 0, 1) for sign in (1, -1))
+    total = sum(exponential(-((s - image) ** 2) / (2 * variance)) for image in images)
+    return 1e3 / math.sqrt(2 * math.pi * variance) * total
 
 
 def _error_function(values: Values) -> Values:

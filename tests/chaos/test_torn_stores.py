@@ -15,7 +15,7 @@ import torch
 import xarray as xr
 from length import LONG
 
-from fieldcraft.flows.steps.train import _Unfinished
+from fieldcraft.flows.steps.train import Unfinished
 from fieldcraft.flows.wiring.tensors import as_dataset
 from fieldcraft.storage.fields import FieldError, FieldStore, fields_at, load_group, save_group
 from fieldcraft.storage.ledger import LedgerError
@@ -116,7 +116,7 @@ def test_a_damaged_checkpoint_of_an_unfinished_training_is_dropped_and_the_train
     shutil.copytree(folder, kept := ram / "kept")
     for name in [file.relative_to(kept) for file in files(kept)]:
         for what in damages(folder / name, every=False):
-            found = _Unfinished(folder, "d" * 64).load()
+            found = Unfinished(folder, "d" * 64).load()
             assert found is None or all(torch.equal(found[key], state[key]) for key in state), what
             seen["damage found" if found is None else "harmless damage"] += 1
             if found is None:

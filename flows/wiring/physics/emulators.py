@@ -1,6 +1,6 @@
 """The emulators of a campaign: cheap predictions of its outputs, for encoded designs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
@@ -12,8 +12,8 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.models.capability import Capability, required
-from fieldcraft.physics.parametric.statement import ParametricEquation
-from fieldcraft.physics.problem import Problem
+from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
+from fieldcraft.physics.problem import Problem, Solve
 from fieldcraft.physics.space import Continuous, SearchSpace
 
 if TYPE_CHECKING:
@@ -34,14 +34,13 @@ class _Outputs:
         problem: The problem.
         space: Space of real variables that encodes the designs.
         cells: Cells of a grid for the stated equation; None for the problem's ``emulate``.
-        coefficients: Values of the stated equation's coefficients where others than the stated ones are to be used;
-            they need ``cells``.
+        solve: Solver of the stated equation on these cells; finite differences where it is None.
     """
 
     problem: Problem
     space: SearchSpace
     cells: tuple[int, ...] | None = None
-    coefficients: tuple[float, ...] | None = None
+    solve: Solve | None = None
     _last: dict[bytes, np.ndarray] = field(default_factory=dict, repr=False)
 
     def at(self, X: np.ndarray) -> np.ndarray:
@@ -65,7 +64,7 @@ class _Outputs:
             if self.cells is None:
                 found = self.problem.emulate(designs)
             else:
-                found = self.problem.on_grid(designs, self.cells, self.coefficients)
+                found = self.problem.on_grid(designs, self.cells, self.solve)
         values = np.empty(0) if found is None else np.asarray(found, dtype=np.float64)
         expected = (len(X), len(self.problem.outputs))
         if values.shape != expected:
@@ -113,6 +112,25 @@ class _Outputs:
         return np.asarray(np.sqrt(np.maximum((16 * variance(move / 2) - variance(move)) / 15, 0.0)))
 
 
+@dataclass(frozen=True)
+class Calibrated:
+    """Finite differences of a stated equation with calibrated coefficients, as ``physics.problem.Solve``.
+
+    Args:
+        values: Values of its coefficients, in their order and units.
+    """
+
+    values: tuple[float, ...]
+
+    def __call__(
+        self, stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...]
+    ) -> Mapping[str, np.ndarray]:
+        """Fields of the designs, whose variables are each (n, 1), on so many cells along each axis."""
+        from fieldcraft.physics.parametric.finite_differences import solved
+
+        return solved(stated.calibrated(self.values), designs, cells)
+
+
 @contextmanager
 def explained(problem: Problem, what: str) -> Iterator[None]:
     """Turn an error of a plug-in's code within the block into a ValueError with its file and line.
@@ -129,23 +147,22 @@ def explained(problem: Problem, what: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=8)
-def emulators_of(
-    problem: Problem, space: SearchSpace, coefficients: tuple[float, ...] | None = None
-) -> "tuple[Emulator, ...]":
+def emulators_of(problem: Problem, space: SearchSpace, solve: Solve | None = None) -> "tuple[Emulator, ...]":
     """Emulators of the objective and of each constraint, in this order; empty where there are none.
 
     Args:
         problem: The problem.
         space: Space of real variables that encodes the designs.
-        coefficients: Values of its stated equation's coefficients, in their order and units; None for the stated ones.
+        solve: Solver of the stated equation instead of the problem's emulator: of calibrated coefficients, or a
+            network, which has no mesh.
     """
     if no_emulator(problem, space) is not None:
         return ()
     from fieldcraft.models.observations import Emulator
 
-    cells = None if coefficients is None or problem.parametric is None else problem.parametric.cells
-    outputs = _Outputs(problem, space, cells, coefficients)
-    meshed = problem.emulator == "equation"
+    stated = problem.parametric
+    outputs = _Outputs(problem, space, None if solve is None or stated is None else stated.cells, solve)
+    meshed = problem.emulator == "equation" and (solve is None or isinstance(solve, Calibrated))
     return tuple(
         Emulator(partial(outputs.one, number), partial(outputs.jitter, number) if meshed else None)
         for number in range(len(problem.outputs))
@@ -164,19 +181,38 @@ def no_emulator(problem: Problem, space: SearchSpace) -> str | None:
 
 def told(campaign: "Campaign") -> str | None:
     """Use of a problem's emulator by a campaign, or the reason why there is none; None if it has no emulator."""
-    from fieldcraft.models.surrogate import TakesEmulator, TakesFields
+    from fieldcraft.models.surrogate import TakesFields
 
-    problem, words = campaign.problem, campaign.algorithm
+    problem = campaign.problem
     if problem.emulator is None:
         return None
     source, stated = "its own cheap model", problem.parametric
-    if problem.emulator == "equation" and stated is not None:
+    network = campaign.spec.emulator
+    if stated is not None and (network is not None or problem.emulator == "equation"):
         fields, cells = ", ".join(each.name for each in stated.fields), " x ".join(map(str, stated.cells))
         source = f"the equation of {fields}, solved on {cells} cells"
+        if network is not None:
+            source = (
+                f"the equation of {fields}, by a network trained on {network.points} points for {network.steps} steps"
+            )
     said = f"problem {campaign.spec.problem.kind!r} has an emulator ({source})"
     if (reason := no_emulator(problem, campaign.space)) is not None:
         return f"{said}, and it is not used: {reason}."
-    part = campaign.spec.algorithm
+    users = users_of(campaign)
+    if not users:
+        words = campaign.spec.algorithm.in_words
+        source = "the stored fields" if isinstance(campaign.algorithm.peer, TakesFields) else "results"
+        return f"{said}, and it is not used: {words} learns from {source} alone. emulated and auto use it."
+    return f"{said}: {'; '.join(users)}."
+
+
+def users_of(campaign: "Campaign") -> list[str]:
+    """Words on each part of a campaign's algorithm that uses an emulator."""
+    from fieldcraft.models.surrogate import TakesEmulator, TakesFields
+
+    problem, words, part = campaign.problem, campaign.algorithm, campaign.spec.algorithm
+    network, stated = campaign.spec.emulator is not None, problem.parametric
+    by_equation = network or problem.emulator == "equation"
     users = ["the first design is the best by it"] if Capability.EMULATOR in required(words.initial) else []
     learners = {"surrogate": (part.surrogate, words.surrogate)}
     if len(problem.outputs) > 1:
@@ -184,13 +220,11 @@ def told(campaign: "Campaign") -> str | None:
     for who, (named, surrogate) in learners.items():
         if named is not None and isinstance(surrogate, TakesEmulator) and surrogate.uses_emulator:
             does = "learns" if Capability.EMULATOR in required(surrogate) else "may learn"
-            fields = problem.emulator == "equation" and isinstance(surrogate, TakesFields) and surrogate.uses_fields
-            by_field = f", field by field{_fitted(stated, does)}" if fields and not campaign.noise_sd else ""
+            fields = by_equation and isinstance(surrogate, TakesFields) and surrogate.uses_fields
+            fitted = "" if network else _fitted(stated, does)
+            by_field = f", field by field{fitted}" if fields and not campaign.noise_sd else ""
             users.append(f"the {who} {named.kind} {does} the difference to it{by_field}")
-    if not users:
-        source = "the stored fields" if isinstance(words.peer, TakesFields) else "results"
-        return f"{said}, and it is not used: {part.in_words} learns from {source} alone. emulated and auto use it."
-    return f"{said}: {'; '.join(users)}."
+    return users
 
 
 def _fitted(stated: ParametricEquation | None, does: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldcraft.flows.wiring.physics.emulators import emulators_of, explained, no_emulator
+from fieldcraft.flows.wiring.physics.emulators import Calibrated, emulators_of, explained, no_emulator
 from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.physics.parametric.readings import NOISE, Readings, readings_of
 from fieldcraft.physics.parametric.statement import ParametricEquation
@@ -72,12 +72,15 @@ class Predicted:
 def uses_readings(campaign: "Campaign") -> bool:
     """True if a campaign's surrogate, or that of its constraints, may calibrate by readings of fields.
 
-    False where noise is added to the results of simulations, whose fields have none of it.
+    False where noise is added to the results of simulations, whose fields have none of it, and where a network that was
+    trained for the stated values is the emulator.
     """
     from fieldcraft.models.surrogate import TakesEmulator
 
     problem, words = campaign.problem, campaign.algorithm
     if problem.parametric is None or not problem.parametric.coefficients or problem.emulator != "equation":
+        return False
+    if campaign.spec.emulator is not None:
         return False
     if (campaign.noise_sd and not campaign.dispatcher.by_people) or no_emulator(problem, campaign.space) is not None:
         return False
@@ -128,7 +131,7 @@ def sparse_fields_of(campaign: "Campaign", digests: Sequence[str | None], X: np.
 
 
 def _emulators(problem: Problem, space: SearchSpace) -> "Callable[[Sequence[float]], tuple[Emulator, ...]]":
-    return lambda values: emulators_of(problem, space, tuple(values))
+    return lambda values: emulators_of(problem, space, Calibrated(tuple(values)))
 
 
 @lru_cache(maxsize=_KEPT)

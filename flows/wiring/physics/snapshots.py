@@ -15,7 +15,7 @@ from fieldcraft.flows.wiring.physics.stated_fields import no_fields
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Fields, ParametricEquation
 from fieldcraft.physics.parametric.transfer import carried, fewer
-from fieldcraft.physics.problem import Problem, stated_fields
+from fieldcraft.physics.problem import Problem, Solve, stated_fields
 from fieldcraft.physics.space import SearchSpace
 from fieldcraft.storage.fields import FieldDamaged, fields_at
 from fieldcraft.storage.records import FieldRef
@@ -99,9 +99,14 @@ class ReadFields:
 
 @dataclass(frozen=True, eq=False)
 class StatedFields(ReadFields):
-    """The same for fields that satisfy a stated equation, which predicts them on a coarse grid."""
+    """The same for fields that satisfy a stated equation, which predicts them on a coarse grid.
+
+    Args:
+        solve: Solver of the equation on its coarse grid; finite differences where it is None.
+    """
 
     stated: ParametricEquation
+    solve: Solve | None = None
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Fields of encoded designs X (k, d) by the equation on its coarse grid, shape (k, fields, cells)."""
@@ -112,7 +117,7 @@ class StatedFields(ReadFields):
         from fieldcraft.physics.parametric.finite_differences import solved
 
         with explained(self.problem, "solve its equation"):
-            found = solved(self.stated, self._designs(X), self.stated.cells)
+            found = (self.solve or solved)(self.stated, self._designs(X), self.stated.cells)
         return np.stack(
             [carried(found[name], self.cells, self.stated.repeats).reshape(len(X), -1) for name in self.names], axis=1
         )
@@ -149,8 +154,8 @@ class StatedFields(ReadFields):
         """Coefficients to calibrate on fields (n, fields, cells), on the fewer cells along each axis."""
         from fieldcraft.models.snapshots import Calibration
 
-        if not self.stated.coefficients:
-            return None
+        if not self.stated.coefficients or self.solve is not None:
+            return None  # a network was trained for the stated values alone
         few = tuple(map(min, self.cells, self.stated.cells))
         coarse = replace(self, cells=few)
         return Calibration(self.stated.coefficients, self._on(values, few), coarse.calibrated, self.calibrated)
@@ -171,7 +176,11 @@ def uses_fields(campaign: "Campaign") -> bool:
 
 
 def snapshots_of(
-    campaign: "Campaign", digests: Sequence[str | None], X: np.ndarray, outputs: np.ndarray
+    campaign: "Campaign",
+    digests: Sequence[str | None],
+    X: np.ndarray,
+    outputs: np.ndarray,
+    solve: Solve | None = None,
 ) -> "Snapshots | None":
     """The fields of trials, with these digests of their stored datasets, on the grid of the first of them.
 
@@ -182,6 +191,7 @@ def snapshots_of(
         digests: A digest for each of n trials; None for a trial without a field.
         X: Encoded designs, shape (n, d).
         outputs: What the trials yielded, shape (n, outputs).
+        solve: Solver of the equation on its coarse grid; finite differences where it is None.
 
     Returns:
         None where the problem states no fields, an equation of them is not its emulator, or a trial left no field from
@@ -193,14 +203,14 @@ def snapshots_of(
     """
     problem, space = campaign.problem, campaign.space
     stated, known = problem.parametric or problem.fields, [each for each in digests if each is not None]
-    if stated is None or no_fields(problem, space) is not None:
+    if stated is None or no_fields(problem, space, network=solve is not None) is not None:
         return None
     if not known or len(known) < len(digests):
         return None
     place = campaign.settings.fields
     try:
         first = _stored(place, known[0], problem, None)
-        grid = _grid(problem, stated, space, tuple(first), next(iter(first.values())).shape)
+        grid = _grid(problem, stated, space, tuple(first), next(iter(first.values())).shape, solve)
         fields = [_stored(place, digest, problem, grid.cells) for digest in known]
     except (ValueError, FieldDamaged):
         return None
@@ -211,11 +221,16 @@ def snapshots_of(
 
 
 def _grid(
-    problem: Problem, stated: Fields, space: SearchSpace, names: tuple[str, ...], cells: tuple[int, ...]
+    problem: Problem,
+    stated: Fields,
+    space: SearchSpace,
+    names: tuple[str, ...],
+    cells: tuple[int, ...],
+    solve: Solve | None,
 ) -> ReadFields:
     if problem.parametric is None:
         return ReadFields(problem, stated, space, names, cells)
-    return StatedFields(problem, problem.parametric, space, names, cells)
+    return StatedFields(problem, problem.parametric, space, names, cells, solve)
 
 
 @lru_cache(maxsize=_KEPT)

@@ -9,13 +9,19 @@ if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign
 
 
-def no_fields(problem: Problem, space: SearchSpace) -> str | None:
-    """Reason why no surrogate learns from the fields of a problem's runs; None if one may."""
+def no_fields(problem: Problem, space: SearchSpace, *, network: bool = False) -> str | None:
+    """Reason why no surrogate learns from the fields of a problem's runs; None if one may.
+
+    Args:
+        problem: The problem.
+        space: Its space.
+        network: True if a network predicts the fields of its equation.
+    """
     if problem.fields is None:
         return "the problem states none (`fields` or `parametric`, with `functional`)"
     if type(problem).functional is Problem.functional:
         return "the problem has no `functional` that reads its outputs from them"
-    if problem.parametric is not None and problem.emulator != "equation":
+    if problem.parametric is not None and problem.emulator != "equation" and not network:
         return "the problem has an emulator of its own beside its equation"
     others = [variable.name for variable in space.variables if not isinstance(variable, Continuous)]
     return f"they teach for continuous variables alone, and {', '.join(others)} are others" if others else None

@@ -15,7 +15,7 @@ from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.steps.remote_training import Awaited, Declined, judged
-from fieldcraft.flows.steps.train import _Unfinished, lesson_of, train_outside
+from fieldcraft.flows.steps.train import Unfinished, lesson_of, train_outside
 from fieldcraft.flows.views.data import next_steps, status_data
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import site_of, unfinished
@@ -147,7 +147,7 @@ def test_nothing_is_written_of_readings_that_are_not_those_asked_for(home):
 
 def test_readings_that_change_during_a_training_leave_no_model(home, monkeypatch):
     ledger, asked = open_ledger(home / "ledger.sqlite"), digest(home)
-    wanted = _Unfinished.report
+    wanted = Unfinished.report
 
     def corrected_meanwhile(self, *words):
         trial, (result, *more) = ledger.trial("small-0001"), ledger.results("small-0001")
@@ -156,7 +156,7 @@ def test_readings_that_change_during_a_training_leave_no_model(home, monkeypatch
             ledger.correct(trial.id, trial.expect, result.id, outputs, None, "ana", "the gauge", {})
         wanted(self, *words)
 
-    monkeypatch.setattr(_Unfinished, "report", corrected_meanwhile)
+    monkeypatch.setattr(Unfinished, "report", corrected_meanwhile)
     assert "changed during the training" in train_outside(str(home), "small", 1, asked, "flow run r")
     assert model(home) is None
     assert train_outside(str(home), "small", 1, digest(home), "flow run s").payload["trained"]["by"] == "flow run s"
@@ -168,13 +168,13 @@ def test_a_training_gives_way_to_one_that_lives_and_loses_the_right_to_write_to_
     with pytest.raises(LeaseHeld, match="The model of 'small' is being worked on by pid"):
         train_outside(str(home), "small", 1, asked, "flow run r")
     ledger.release(lease)
-    wanted = _Unfinished.report
+    wanted = Unfinished.report
 
     def overtaken(self, *words):
         ledger.release(ledger.acquire_trainer("small", break_lease=True))
         wanted(self, *words)
 
-    monkeypatch.setattr(_Unfinished, "report", overtaken)
+    monkeypatch.setattr(Unfinished, "report", overtaken)
     with pytest.raises(LeaseLost, match="no longer holds the lease"):
         train_outside(str(home), "small", 1, asked, "flow run r")
     assert model(home) is None
@@ -186,10 +186,10 @@ def test_a_checkpoint_is_not_resumed_on_another_type_of_device_and_not_in_the_wa
     monkeypatch.setattr("fieldcraft.flows.steps.train.SAVE_EVERY_S", 0.0)
     folder = tmp_path / unfinished(1)
     for kind, number in (("cuda", 2.0), ("cpu", 1.0)):
-        saved = _Unfinished(folder, "0" * 64, kind)
+        saved = Unfinished(folder, "0" * 64, kind)
         saved.report(1, {}, lambda number=number: {"theta": torch.tensor([number])})
-    assert _Unfinished(folder, "0" * 64, "cpu").load()["theta"] == 1.0
-    other = _Unfinished(folder, "0" * 64, "cuda")
+    assert Unfinished(folder, "0" * 64, "cpu").load()["theta"] == 1.0
+    other = Unfinished(folder, "0" * 64, "cuda")
     assert other.load()["theta"] == 2.0
     other.forget()
     assert not folder.exists()

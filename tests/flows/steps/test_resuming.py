@@ -27,7 +27,7 @@ class Killed(Exception):
 
 def fit(folder, reports=None):
     """AUTO's posterior, from what is in the folder; killed after so many reports."""
-    partial, left = train._Unfinished(folder, DATA.digest), reports
+    partial, left = train.Unfinished(folder, DATA.digest), reports
 
     def report(step, metrics, checkpoint):
         nonlocal left
@@ -62,8 +62,8 @@ def test_a_checkpoint_of_other_data_is_not_resumed_and_not_in_the_way(tmp_path):
     def checkpoint():
         return {"theta": torch.zeros(1)}
 
-    train._Unfinished(tmp_path, "0" * 64).report(1, {}, checkpoint)
-    other = train._Unfinished(tmp_path, DATA.digest)
+    train.Unfinished(tmp_path, "0" * 64).report(1, {}, checkpoint)
+    other = train.Unfinished(tmp_path, DATA.digest)
     assert other.load() is None
     other.report(1, {}, checkpoint)
-    assert train._Unfinished(tmp_path, DATA.digest).load() is not None
+    assert train.Unfinished(tmp_path, DATA.digest).load() is not None
