@@ -6,9 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.physics.parametric.discrete import DiscreteSystem
 from fieldcraft.physics.parametric.statement import UncertainCoefficient
 
 Array = NDArray[np.float64]
+Discrete = Callable[[Array], DiscreteSystem]
+"""Function from encoded designs (k, d) to their discrete equations."""
 Predict = Callable[[Array], Array]
 """Function from encoded designs (k, d) to fields (k, fields, cells)."""
 
@@ -44,6 +47,10 @@ class Snapshots:
         residuals: Function from fields (k, fields, cells), encoded designs (k, d), and values of the coefficients or
             None for the stated ones, to the largest share that each leaves of a stated equation, (k,); None where no
             equation is stated or the cells are too few.
+        names: Names of the fields; empty if they are not needed.
+        discrete: The equations that the simulator solves on these cells; None where none are stated.
+        terms: Function from encoded designs (k, d) to the terms (k, Q) of a convex stiffness above that of these
+            equations (``Majorant``); None where none is stated.
     """
 
     values: Array
@@ -53,6 +60,9 @@ class Snapshots:
     output: int = 0
     calibration: Calibration | None = None
     residuals: Callable[[Array, Array, Array | None], Array] | None = None
+    names: tuple[str, ...] = ()
+    discrete: Discrete | None = None
+    terms: Callable[[Array], Array] | None = None
 
     def outputs(self, fields: Array, X: Array) -> Array:
         """The output of fields (k, fields, cells) of encoded designs X (k, d), in its unit, shape (k,)."""
