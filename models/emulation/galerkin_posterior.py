@@ -77,7 +77,7 @@ class GalerkinPosterior:
 
     @property
     def remarks(self) -> Mapping[str, str]:
-        """What the fields say of the equations, and why there is no certificate if there is none."""
+        """The fields' word on the equations, and why there is no certificate if there is none."""
         return {**self.notes, **({"certificate": f"none: {self.unproven}"} if self.unproven else {})}
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,7 +193,7 @@ def systems(snapshots: Snapshots, X: Array) -> DiscreteSystem:
 
 
 def spread(residuals: Array, compliance: bool) -> Array:
-    """What errors are in proportion to: the residuals, or for the compliance their squares."""
+    """Sizes of errors but for a factor: the residuals, or for the compliance their squares."""
     return residuals**2 if compliance else residuals
 
 

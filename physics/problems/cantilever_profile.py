@@ -127,7 +127,7 @@ def _stiffness(design: Numbers, x: Values) -> Values:
 
 
 def _shapes(x: Array) -> Array:
-    """What E I at places x (p,) in m is for each unit of ``_products``, in N m^2 / mm^3, shape (16, p)."""
+    """E I at places x (p,) in m for each unit of ``_products``, in N m^2 / mm^3, shape (16, p)."""
     place = x / _LENGTH * (len(_KNOTS) - 1)
     piece = np.minimum(place.astype(int), len(_KNOTS) - 2)
     share = place - piece

@@ -35,8 +35,8 @@ def campaign(kind, tmp_path, **options):
         "name": "c",
         "seed": 1,
         "sense": "maximize",
-        "problem": {"kind": "chips" if kind == "emulated" else "heat"},
-        "simulator": {"kind": "chips" if kind == "emulated" else "heat"},
+        "problem": {"kind": "chips" if kind in ("emulated", "reduced_basis") else "heat"},
+        "simulator": {"kind": "chips" if kind in ("emulated", "reduced_basis") else "heat"},
         "algorithm": {"kind": kind, **options},
         "batch": 3,
         "budget": {"trials": 40},
@@ -56,7 +56,7 @@ def test_its_words_are_plain_data_and_make_an_algorithm(kind, preset, tmp_path):
     words = named(kind)(preset=preset).words(2, 3)
     assert json.loads(json.dumps(words)) == words
     made = campaign(kind, tmp_path, preset=preset)
-    n = 5 if kind == "emulated" else 6
+    n = 5 if kind in ("emulated", "reduced_basis") else 6
     assert made.spec.algorithm.start.n == words["start"]["n"] == n
     assert (made.spec.algorithm.named.kind, made.spec.algorithm.named.preset) == (kind, preset)
     assert [made.learns(n) for n in (0, n - 1, n, 1000)] == [False, False, *[kind not in ("random", "sobol")] * 2]

@@ -1,6 +1,7 @@
 """Proven bounds of the regret in campaigns: on the origin, in what is shown, and as a stop rule."""
 
 import json
+import shutil
 
 import bars
 import pytest
@@ -11,9 +12,12 @@ from fieldcraft.flows.cli import main
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.rules.stopping import stop_reason
 from fieldcraft.flows.settings import settings_from
-from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.spec.campaign_file import parse, read_campaign
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.wiring.build import rewire, wire
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.flows.wiring.physics.snapshots import _stored
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
@@ -29,18 +33,18 @@ BAR = {
 BEST = CantileverProfile().optimum("minimize").value
 
 
-def site(folder, **changes):
-    folder.mkdir(exist_ok=True)
-    (folder / "bar.yaml").write_text(yaml.safe_dump({**BAR, **changes}))
-    finish(folder / "bar.yaml", folder / "home")
-    settings = settings_from({}, folder / "home")
+def opened(home):
+    settings = settings_from({}, home)
     ledger = open_ledger(settings.ledger)
     return Site(rewire(ledger.campaign("bar").spec, settings), ledger, fields_at(settings.fields))
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    return site(tmp_path_factory.mktemp("stopped"))
+    folder = tmp_path_factory.mktemp("stopped")
+    (folder / "bar.yaml").write_text(yaml.safe_dump(BAR))
+    finish(folder / "bar.yaml", folder / "home")
+    return opened(folder / "home")
 
 
 def test_a_campaign_ends_when_its_best_result_is_proven_good_enough(stopped):
@@ -73,23 +77,32 @@ def test_every_bound_is_below_all_results_and_says_so_to_whoever_asks(stopped, t
     assert metrics["origin.lower_bound"] == last.origin.regret.lower
 
 
+def test_a_campaign_that_stopped_in_the_middle_is_the_one_that_ran_at_once(stopped, tmp_path):
+    """The same designs, predictions and bounds, where each pass but the first few is made by who remembers nothing."""
+    file, settings = tmp_path / "bar.yaml", settings_from({}, tmp_path / "home")
+    file.write_text(yaml.safe_dump(BAR))
+    campaign, ledger = wire(read_campaign(file), settings), open_ledger(settings.ledger, create=True)
+    assert created(ledger, campaign, file) is None
+    for most in (5, 100):
+        lease, finished = ledger.acquire("bar"), False
+        while not finished and len(ledger.summaries("bar")) < most:
+            finished = make_pass(Ref(str(settings.home), "bar", lease.model_dump())).decision.finished is not None
+        ledger.release(lease)
+        _stored.cache_clear()
+    one, other = (
+        [(trial.design, trial.outputs, trial.origin.mean, trial.origin.sd, trial.origin.regret) for trial in trials]
+        for trials in (stopped.ledger.trials("bar"), ledger.trials("bar"))
+    )
+    assert one == other and ledger.campaign("bar").finished == stopped.ledger.campaign("bar").finished
+
+
 def test_a_result_that_was_corrected_since_ends_nothing(stopped, tmp_path):
-    trials = stopped.ledger.trials("bar")
-    assert stop_reason(stopped) is not None
-    first = trials[0]
-    (result,) = stopped.ledger.results(first.id)
-    stopped.ledger.correct(first.id, first.expect, result.id, {"compliance": 0.1}, None, "ana", "read wrongly", {})
-    assert stop_reason(stopped) is None
-
-
-def test_a_campaign_that_went_on_in_parts_is_the_one_that_ran_at_once(tmp_path):
-    whole = site(tmp_path / "whole", budget={"trials": 6}, stop={})
-    part = site(tmp_path / "part", budget={"trials": 5}, stop={})
-    again = tmp_path / "part" / "bar.yaml"
-    again.write_text(yaml.safe_dump({**BAR, "budget": {"trials": 6}, "stop": {}}))
-    one, other = ([trial.design for trial in at.ledger.trials("bar")] for at in (whole, part))
-    assert one[:5] == other
-    assert whole.ledger.trials("bar")[4].origin.regret == part.ledger.trials("bar")[4].origin.regret
+    at = opened(shutil.copytree(stopped.campaign.settings.home, tmp_path / "home"))
+    assert str(stop_reason(at)).startswith("certified regret: ")
+    first = at.ledger.trials("bar")[0]
+    (result,) = at.ledger.results(first.id)
+    at.ledger.correct(first.id, first.expect, result.id, {"compliance": 0.1}, None, "ana", "read wrongly", {})
+    assert stop_reason(at) is None
 
 
 def test_data_without_a_bound_or_a_rule_is_that_of_earlier_versions():
