@@ -46,12 +46,15 @@ class LowerBounds:
     def over(self, terms: Array, corners: Array, kept: Array) -> Array:
         """Lower bounds for the polytopes whose corners have terms (m, v, Q) where ``kept`` (m, v), shape (m,).
 
+        That of a polytope without corners is infinite.
+
         Args:
             terms: Terms (m, Q) of a design in the middle of each.
             corners: Terms of the points among which the corners are.
             kept: True for those that are.
         """
-        largest = np.where(kept[..., None], corners, -np.inf).max(axis=1)
+        some = kept.any(axis=1, keepdims=True)
+        largest = np.where(some, np.where(kept[..., None], corners, -np.inf).max(axis=1), terms)
         return np.maximum(*(self._least(self._best(at), corners, kept) for at in (terms, largest)))
 
     def _best(self, terms: Array) -> Array:

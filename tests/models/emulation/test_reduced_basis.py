@@ -177,6 +177,16 @@ def test_the_bound_over_a_polytope_is_below_every_design_of_it():
     np.testing.assert_allclose(bounds.values(terms(X)), compliance(X), rtol=1e-9)
 
 
+def test_a_point_that_is_no_corner_counts_for_nothing():
+    bounds = LowerBounds.of(Projection.of(displacements(X), system(X)), system(X[:1]))
+    points = np.array([[[-0.5, 0.5], [0.5, -0.5], [-1.0, -1.0], [1.0, 1.0]]])
+    at, kept = terms(points[0])[None], np.array([[True, True, False, False]])
+    middle = terms(np.zeros((1, 2)))
+    assert bounds.over(middle, at, kept) == bounds.over(middle, at[:, :2], kept[:, :2])
+    assert bounds.over(middle, at, kept) > bounds.over(middle, at, np.ones_like(kept)) + 0.1
+    assert bounds.over(middle, at, np.zeros_like(kept)) == np.inf
+
+
 def test_corners_on_a_plane_are_where_it_crosses_the_edges():
     points, kept = corners(np.zeros((1, 3)), np.ones((1, 3)), (np.ones(3), 1.5))
     found = {tuple(point) for point in points[kept]}
