@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from fieldcraft.physics.operators import LinearEquation as LinearEquation
     from fieldcraft.physics.operators import LinearSystem as LinearSystem
     from fieldcraft.physics.operators import System as System
+    from fieldcraft.physics.parametric.discrete import DiscreteSystem as DiscreteSystem
+    from fieldcraft.physics.parametric.discrete import Majorant as Majorant
     from fieldcraft.physics.parametric.statement import Condition as Condition
     from fieldcraft.physics.parametric.statement import Field as Field
     from fieldcraft.physics.parametric.statement import Fields as Fields
@@ -75,6 +77,7 @@ _NAMES = {
     "physics.constraints": ("LinearConstraint", "LinearEquality", "QuadraticConstraint"),
     "physics.domain": ("Axis", "Domain"),
     "physics.operators": ("Equation", "LinearEquation", "LinearSystem", "System"),
+    "physics.parametric.discrete": ("DiscreteSystem", "Majorant"),
     "physics.parametric.statement": (
         "Condition",
         "Field",

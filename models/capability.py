@@ -42,6 +42,8 @@ class Capability(StrEnum):
     """Unknown constraints are kept to by itself; of an acquisition or a rival."""
     PROVES = "proves"
     """A bound of the score itself, and not of an approximation to it; of a maximizer."""
+    BOUNDS_REGRET = "bounds_regret"
+    """Posteriors that bound a compliance from below where the problem states its discrete equations; of a surrogate."""
     BY_GROUP = "by_group"
     """The ``SeparableScore`` of a grouped surrogate is searched group by group; of a maximizer."""
     BOX = "box"

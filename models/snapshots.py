@@ -6,9 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.physics.parametric.discrete import DiscreteSystem
 from fieldcraft.physics.parametric.statement import UncertainCoefficient
 
 Array = NDArray[np.float64]
+Discrete = Callable[[Array], DiscreteSystem]
+"""Function from encoded designs (k, d) to their discrete equations."""
 Predict = Callable[[Array], Array]
 """Function from encoded designs (k, d) to fields (k, fields, cells)."""
 
@@ -51,6 +54,10 @@ class Snapshots:
         shape: Cells along each axis; empty for cells in no order.
         coarser: Function from a number of cells to these snapshots on no more than about so many, as means; None where
             the fields are not on equal cells.
+        names: Names of the fields; empty if they are not needed.
+        discrete: The equations that the simulator solves on these cells; None where none are stated.
+        terms: Function from encoded designs (k, d) to the terms (k, Q) of a convex stiffness above that of these
+            equations (``Majorant``); None where none is stated.
     """
 
     values: Array
@@ -62,6 +69,9 @@ class Snapshots:
     residuals: Callable[[Array, Array, Array | None], Array] | None = None
     shape: tuple[int, ...] = ()
     coarser: "Callable[[int], Snapshots] | None" = None
+    names: tuple[str, ...] = ()
+    discrete: Discrete | None = None
+    terms: Callable[[Array], Array] | None = None
 
     def emulated(self, X: Array) -> Array:
         """The emulator's fields at encoded designs X (k, d), (k, fields, cells); zeros (k, 1, 1) without one."""

@@ -161,6 +161,32 @@ class Informed(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Minorants:
+    """Proven lower bounds of a minimised objective, in its unit.
+
+    Args:
+        best: The best result.
+        values: Function from encoded designs (m, d) to a lower bound at each, shape (m,).
+        over: Function from designs (m, d), points (m, v, d) and flags (m, v) to a lower bound for the convex hull of
+            the flagged points of each of the m sets, shape (m,); the better the nearer they are to the design.
+    """
+
+    best: float
+    values: Callable[[Array], Array]
+    over: Callable[[Array, Array, Array], Array]
+
+
+@runtime_checkable
+class BoundedBelow(Protocol):
+    """A posterior that may know proven lower bounds of the objective."""
+
+    @property
+    def minorants(self) -> Minorants | None:
+        """The bounds; None where it knows none."""
+        ...
+
+
 @runtime_checkable
 class TakesEmulator(Protocol):
     """A surrogate that may also learn from ``Observations.emulators``."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.operators import Equation, System
+from fieldcraft.physics.parametric.discrete import DiscreteSystem
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Condition, Fields, Numbers, ParametricEquation
 from fieldcraft.physics.space import Design, SearchSpace
@@ -218,6 +219,18 @@ class Problem(ABC):
             return "own"
         stated = self.parametric is not None and cls.functional is not Problem.functional
         return "equation" if stated else None
+
+    def discrete(self, designs: Numbers, cells: tuple[int, ...]) -> DiscreteSystem | None:
+        """The equations that a simulation on so many cells solves, of n designs; None if they are not stated.
+
+        Surrogates project them on stored fields. They must be those of the simulator itself, to rounding: what they
+        prove of a design they prove of its simulation.
+
+        Args:
+            designs: Values of the variables, each (n, 1), by name; all variables are continuous.
+            cells: Cells along each axis of ``parametric``'s domain.
+        """
+        return None
 
     @property
     def sd(self) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 
 class TrialState(StrEnum):
@@ -95,6 +95,16 @@ class CertificateRecord(Record):
     # believed value by more than this, in the objective's unit; None where the bound does not say
 
 
+class RegretRecord(Record):
+    """Proven bound of the regret: by the problem's equations and the fields of all results that the model saw."""
+
+    lower: Number  # no design of the space has a smaller objective, in its unit
+    regret: Number = Field(ge=0)  # best of those results less that
+    best: Number  # best of those results
+    status: Literal["optimal", "node_limit", "time_limit", "numerical"]
+    nodes: int = Field(ge=0)  # boxes that were bounded
+
+
 class Origin(Record):
     """Origin of a design: all data that ``trace`` needs to follow it back."""
 
@@ -111,9 +121,18 @@ class Origin(Record):
     mean: Number | None = None  # predicted objective, in the objective's unit
     sd: Number | None = Field(default=None, ge=0)  # its standard deviation, in the objective's unit
     certificate: CertificateRecord | None = None  # where the maximizer proves something
+    regret: RegretRecord | None = None  # where the surrogate bounds the objective from below
     reproducible: bool = True  # False when a time limit struck on the way
     remarks: Mapping[str, str] = {}  # what the model had to say of how it was made: a choice, a fallback
     scores: Mapping[str, Number] = {}  # of the surrogates it chose between: log predictive density, summed over trials
+
+    @model_serializer(mode="wrap")
+    def _without_absent_regret(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Data as earlier versions wrote them where nothing bounds the regret."""
+        found: dict[str, Any] = handler(self)
+        if self.regret is None:
+            found.pop("regret", None)
+        return found
 
 
 class Proposal(Record):

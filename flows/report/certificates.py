@@ -41,6 +41,32 @@ def certificate_section(material: Material) -> Markup | None:
     )
 
 
+def regret_section(material: Material) -> Markup | None:
+    """Best result and proven lower bound by iteration; None where no model bounds the objective."""
+    bounds = {trial.iteration: trial.origin.regret for trial in material.trials if trial.origin.regret is not None}
+    if not bounds:
+        return None
+    last, unit = bounds[max(bounds)], material.output[1]
+    share = f"{last.regret / abs(last.best):.2%} of the best result" if last.best else "of the best result, 0"
+    cards = [
+        ("regret at most", quantity(float(f"{last.regret:.3g}"), unit), share),
+        ("no design below", quantity(float(f"{last.lower:.6g}"), unit), f"best result {number(last.best, 6)}"),
+    ]
+    figure = new_figure(5.6, 2.9)
+    axis = figure.subplots()
+    axis.plot(list(bounds), [bound.best for bound in bounds.values()], "o-", ms=4.5, color=BEST, label="best result")
+    axis.plot(list(bounds), [bound.lower for bound in bounds.values()], "o-", ms=4.5, color=ACCENT, label="lower bound")
+    axis.set(xlabel="iteration", ylabel=labelled(*material.output))
+    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
+    whole_numbers(axis)
+    return section(
+        "Proof of the best result",
+        facts(cards),
+        picture(as_data_uri(figure), "Lower bound by iteration", "No design can have less than the lower bound."),
+        note("By the simulator's discrete equations, which all stored fields that the model saw satisfy to rounding."),
+    )
+
+
 def _cards(material: Material, proven: Sequence[tuple[Trial, CertificateRecord]]) -> list[tuple[str, str, str]]:
     proofs = [certificate for _, certificate in proven]
     latest = max(trial.iteration for trial, _ in proven)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.report.certificates import certificate_section
+from fieldcraft.flows.report.certificates import certificate_section, regret_section
 from fieldcraft.flows.report.feasibility import feasibility_section
 from fieldcraft.flows.report.markup import page
 from fieldcraft.flows.report.material import gather
@@ -60,6 +60,7 @@ def write_report(settings: Settings, ledger: Ledger, campaign: CampaignRecord, f
         surrogate_section(material),
         residual_section(material),
         certificate_section(material),
+        regret_section(material),
         queue_section(material),
         time_section(material),
         trials_table(material),

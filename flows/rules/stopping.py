@@ -25,7 +25,12 @@ def stop_reason(site: Site, known: Sequence[TrialSummary] | None = None) -> str 
     if (reason := _target(site, trials)) is not None:
         return reason
     settled = _settled(site, trials) if stop.no_improvement is not None or stop.failure_rate is not None else []
-    return _no_improvement(site, trials, settled) or _failure_rate(site, settled) or _certified_gap(site, trials)
+    return (
+        _no_improvement(site, trials, settled)
+        or _failure_rate(site, settled)
+        or _certified_gap(site, trials)
+        or _certified_regret(site, trials)
+    )
 
 
 def nothing_to_learn_from(campaign: Campaign, trials: Sequence[TrialSummary]) -> str | None:
@@ -119,6 +124,27 @@ def _certified_gap(site: Site, trials: Sequence[TrialSummary]) -> str | None:
     return (
         f"certified gap: in iteration {latest} no design can be expected to improve on the best believed value by more "
         f"than {gain:.3g}"
+    )
+
+
+def _certified_regret(site: Site, trials: Sequence[TrialSummary]) -> str | None:
+    """Check the bound of the regret that the latest iteration's first design carries, by the results of that time.
+
+    As for ``certified_gap``, a result that was added or corrected since requires another proof.
+    """
+    allowed = site.campaign.spec.stop.certified_regret
+    if allowed is None or not trials:
+        return None
+    latest = max(trial.iteration for trial in trials)
+    bound = next(t.origin.regret for t in site.ledger.trials(site.name, iteration=latest) if t.slot == 0)
+    model = site.ledger.product(site.name, latest, "train")
+    if bound is None or model is None or bound.regret > allowed * abs(bound.best):
+        return None
+    if not saw_all(model, trials, site.ledger.result_summaries(site.name)):
+        return None
+    return (
+        f"certified regret: in iteration {latest} no design has less than {bound.lower:.6g} by the equations, and the "
+        f"best result {bound.best:.6g} is at most {bound.regret:.3g} above that"
     )
 
 

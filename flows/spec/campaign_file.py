@@ -301,12 +301,23 @@ class Stop(Part):
         failure_rate: Share of failures among the last trials that ends the campaign.
         certified_gap: Largest improvement on the best believed value that may still be expected of any design by the
             model, in the objective's unit. The campaign ends once this is proven; for the maximizer ``certified``.
+        certified_regret: Largest proven regret of the best result, as a share of that result. The campaign ends once it
+            is proven by the problem's equations; for the surrogates ``reduced_basis`` and ``auto``.
     """
 
     target: float | None = None
     no_improvement: Trials | None = None
     failure_rate: FailureRate | None = None
     certified_gap: float | None = Field(default=None, gt=0)
+    certified_regret: float | None = Field(default=None, gt=0, lt=1)
+
+    @model_serializer(mode="wrap")
+    def _without_absent_regret(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Data as earlier versions wrote them where no such rule is set, so that digests stay."""
+        found: dict[str, Any] = handler(self)
+        if self.certified_regret is None:
+            found.pop("certified_regret", None)
+        return found
 
 
 class _Campaign(Part):

@@ -17,7 +17,16 @@ from fieldcraft.flows.wiring.physics.networks import in_words, network_at
 from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.physics.space import Design, SearchSpace
-from fieldcraft.storage.records import CertificateRecord, Origin, Product, Proposal, Trial, TrialState, TrialSummary
+from fieldcraft.storage.records import (
+    CertificateRecord,
+    Origin,
+    Product,
+    Proposal,
+    RegretRecord,
+    Trial,
+    TrialState,
+    TrialSummary,
+)
 
 if TYPE_CHECKING:
     from fieldcraft.models import maximizer
@@ -76,9 +85,10 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
         posterior = campaign.algorithm.restore(data, state)
         found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
         mean, sd = _prediction(posterior, found.X)
+        regret = _regret(posterior, campaign.space)
     base = _origin(site, iteration, "model", trials, Trained.of(product).data_digest, product)
     remarks = {**base.remarks, **posterior.remarks, **found.remarks}
-    base = base.model_copy(update={"remarks": remarks, "scores": scores_of(posterior.metrics)})
+    base = base.model_copy(update={"remarks": remarks, "scores": scores_of(posterior.metrics), "regret": regret})
     worth = [{"acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]} for slot in range(q)]
     # Later places stand beside designs that nobody has read, and so does the first where some are pending.
     gain = None if len(pending) else _gain(campaign.algorithm, posterior, data, found)
@@ -101,6 +111,20 @@ def _gain(
     if first is None or first.bound_of != "exact" or not isinstance(algorithm.acquisition, Improving):
         return None
     return posterior.scaling.sd * algorithm.acquisition.improvement(first.bound, posterior, data)
+
+
+def _regret(posterior: "Posterior", space: SearchSpace) -> RegretRecord | None:
+    """Proven bound of the best result's regret, if the model knows lower bounds of the objective."""
+    from fieldcraft.models.certified.regret import regret_bound
+    from fieldcraft.models.surrogate import BoundedBelow
+
+    minorants = posterior.minorants if isinstance(posterior, BoundedBelow) else None
+    found = None if minorants is None else regret_bound(minorants, space)
+    if minorants is None or found is None:
+        return None
+    return RegretRecord(
+        lower=found.lower, regret=found.regret, best=minorants.best, status=found.status, nodes=found.nodes
+    )
 
 
 def _proven(certificate: "maximizer.Certificate", base: Origin, gain: float | None) -> dict[str, Any]:

@@ -189,6 +189,7 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
             "mean": origin.mean,
             "sd": origin.sd,
             "certificate": origin.certificate and origin.certificate.model_dump(),
+            **({} if origin.regret is None else {"regret": origin.regret.model_dump()}),
             "reproducible": origin.reproducible,
             "remarks": dict(origin.remarks),
             "scores": ranked(origin.scores),

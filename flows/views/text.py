@@ -209,6 +209,10 @@ def _model(origin: Origin, unit: str) -> list[tuple[str, str]]:
             text += f"; no design can be expected to improve on the best by more than {gain}"
         exact = "" if proven.bound_of == "exact" else ", as it was approximated"
         facts.append(("proven", f"{text}{exact} ({counted(proven.nodes, 'node')})"))
+    if (bound := origin.regret) is not None:
+        left, lower = (quantity(float(f"{value:.6g}"), unit) for value in (bound.regret, bound.lower))
+        text = f"no design has less than {lower} by the equations, {left} below the best result"
+        facts.append(("regret", f"{text} ({bound.status}, boxes: {bound.nodes})"))
     said = [f"{one_line(name)}: {one_line(text)}" for name, text in origin.remarks.items()]
     return facts + ([("model", "; ".join(said))] if said else [])
 

@@ -9,7 +9,7 @@ from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.tables import OWN_COLUMNS, readable
 from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
-from fieldcraft.flows.wiring.physics.emulators import no_emulator, require_own_names
+from fieldcraft.flows.wiring.physics.emulators import no_emulator, require_own_names, require_regret
 from fieldcraft.flows.wiring.physics.equations import require_conditions, require_equation
 from fieldcraft.flows.wiring.physics.networks import require_network
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
@@ -112,6 +112,7 @@ def require_fit(campaign: "Campaign") -> None:
         _require_bounds,
         partial(_require, "constraints"),
         _require_proof,
+        require_regret,
     ):
         with faults.noted():
             require(campaign)

@@ -12,7 +12,9 @@ from fieldcraft.models.numerics.scores import SCORE
 from fieldcraft.models.numerics.states import named, part
 from fieldcraft.models.observations import Observations, Scaling
 from fieldcraft.models.surrogate import (
+    BoundedBelow,
     Function,
+    Minorants,
     Posterior,
     Report,
     Slopes,
@@ -77,6 +79,11 @@ class Chosen:
     def moment_slopes(self) -> Slopes | None:
         """See ``Differentiable``."""
         return slopes_of(self.posterior)
+
+    @property
+    def minorants(self) -> Minorants | None:
+        """See ``BoundedBelow``."""
+        return self.posterior.minorants if isinstance(self.posterior, BoundedBelow) else None
 
     @property
     def coarse(self) -> Posterior:

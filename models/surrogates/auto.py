@@ -21,6 +21,7 @@ from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.field_pod import FieldPod
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
+from fieldcraft.models.surrogates.reduced_basis import ReducedBasis
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 
 _KNOWN: Mapping[str, Surrogate] = {
@@ -30,13 +31,14 @@ _KNOWN: Mapping[str, Surrogate] = {
     "emulated_gp": EmulatedGP(restarts=0),
     "emulated_field": EmulatedField(),
     "field_pod": FieldPod(stand_in=False),
+    "reduced_basis": ReducedBasis(),
     "physics_informed/basis": PhysicsInformed(engine="basis"),
     "physics_informed/kernel": PhysicsInformed(engine="kernel"),
     "physics_informed/ntk": PhysicsInformed(engine="ntk"),
     "physics_informed/trained": PhysicsInformed(engine="trained"),
 }
-_EMULATED = frozenset({"emulated_gp", "emulated_field"})
-_FIELDS = frozenset({"emulated_field", "field_pod"})
+_EMULATED = frozenset({"emulated_gp", "emulated_field", "reduced_basis"})
+_FIELDS = frozenset({"emulated_field", "field_pod", "reduced_basis"})
 _ALWAYS = ("exact_gp", "additive_gp", "sampled_linear")
 _EQUATION = ("physics_informed/basis", "physics_informed/kernel")
 # Candidates whose fits take seconds at most. Above 50 trials they are judged at milestones only, by so many trials.
@@ -64,9 +66,10 @@ class Auto:
     Args:
         candidates: Names of surrogates, with the engine after a slash; empty for exact_gp, additive_gp and
             sampled_linear, with an emulator of the outputs emulated_gp (and with the stored fields of its equation
-            emulated_field), with stored fields of which no equation is stated field_pod, and with an equation for the
-            objective physics_informed/basis and physics_informed/kernel too (both learn from a linear one, basis from
-            one for the objective alone, in few variables).
+            emulated_field, and reduced_basis where the problem states its discrete equations), with stored fields of
+            which no equation is stated field_pod, and with an equation for the objective physics_informed/basis and
+            physics_informed/kernel too (both learn from a linear one, basis from one for the objective alone, in few
+            variables).
         folds: Refits of a candidate without a closed form, at least 2.
 
     Raises:
@@ -98,6 +101,11 @@ class Auto:
     def uses_fields(self) -> bool:
         """True if a candidate learns from stored fields."""
         return not self.candidates or not _FIELDS.isdisjoint(self.candidates)
+
+    @property
+    def provides(self) -> frozenset[Capability]:
+        """BOUNDS_REGRET if reduced_basis is a candidate: a campaign has a certificate while that is the best."""
+        return frozenset({Capability.BOUNDS_REGRET} if "reduced_basis" in (self.candidates or _KNOWN) else ())
 
     @property
     def requires(self) -> frozenset[Capability]:
@@ -178,6 +186,8 @@ class Auto:
         fields: tuple[str, ...] = ()
         if data.snapshots is not None:
             fields = ("field_pod",) if data.snapshots.predict is None else ("emulated_field",)
+            if data.snapshots.discrete is not None:
+                fields = (*fields, "reduced_basis")
         return (*_ALWAYS, *emulated, *fields, *(() if data.physics is None else _EQUATION))
 
 

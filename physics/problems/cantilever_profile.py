@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.physics.domain import Axis, Domain
 from fieldcraft.physics.operators import LinearEquation, LinearSystem, Values
+from fieldcraft.physics.parametric.discrete import DiscreteSystem, Majorant
 from fieldcraft.physics.parametric.statement import Condition, Field, Numbers, ParametricEquation
 from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
 from fieldcraft.physics.space import Continuous, LinearEquality, SearchSpace
@@ -74,6 +76,31 @@ class CantileverProfile(Problem):
         """The work of the load on each design's ``deflection``, in J, shape (n, 1)."""
         return np.asarray(_LOAD * _LENGTH * fields["deflection"].mean(axis=1, keepdims=True))
 
+    def discrete(self, designs: Numbers, cells: tuple[int, ...]) -> DiscreteSystem:
+        """h D^T diag(E I) D w = h q, the central differences of both equations without the moment.
+
+        D has the curvatures of the deflection at all cells but the last, whose moment is 0; the deflection of the first
+        is 0. The moment's differences are D^T. E I of a cell is the harmonic mean of those at its two Gauss points;
+        their arithmetic mean is nowhere below it, and convex as the cube of a depth that is linear in the knots.
+        """
+        from scipy.sparse import diags
+
+        (n,) = cells
+        h = _LENGTH / n
+        ones = np.ones(n - 1)
+        curvatures = diags([ones, -2 * ones[1:], ones[2:]], [0, -1, -2]) / h**2
+        centres, move = h * (np.arange(n - 1) + 0.5), h / (2 * np.sqrt(3))
+        both = [np.asarray(_stiffness(designs, centres + side)) for side in (-move, move)]
+        return DiscreteSystem(
+            strains=(np.sqrt(h) * curvatures).tocsr(),
+            stiffness=2 / (1 / both[0] + 1 / both[1]),
+            loads=np.full((1, n - 1), h * _LOAD),
+            field="deflection",
+            free=np.arange(1, n),
+            compliance=True,
+            above=Majorant((_shapes(centres - move) + _shapes(centres + move)) / 2, _products),
+        )
+
     def exact(self, points: Array) -> Array:
         """The compliance without mesh, in J, of the designs (n, 5) in mm, shape (n,): the integral of M^2 / (E I)."""
         nodes, weights = np.polynomial.legendre.leggauss(_POINTS)
@@ -97,6 +124,25 @@ def _stiffness(design: Numbers, x: Values) -> Values:
     step = _LENGTH / (len(_KNOTS) - 1)
     depth = sum(design[name] * _hat(x / step - knot) for knot, name in enumerate(_KNOTS))
     return _MODULUS * _WIDTH / 12 * (1e-3 * depth) ** 3
+
+
+def _shapes(x: Array) -> Array:
+    """E I at places x (p,) in m for each unit of ``_products``, in N m^2 / mm^3, shape (16, p)."""
+    place = x / _LENGTH * (len(_KNOTS) - 1)
+    piece = np.minimum(place.astype(int), len(_KNOTS) - 2)
+    share = place - piece
+    rows = [
+        many * (1 - share) ** (3 - power) * share**power * (piece == number)
+        for number in range(len(_KNOTS) - 1)
+        for power, many in enumerate((1, 3, 3, 1))
+    ]
+    return np.asarray(_MODULUS * _WIDTH / 12 * 1e-9 * np.array(rows))
+
+
+def _products(designs: Numbers) -> Array:
+    """Products a^3, a^2 b, a b^2, b^3 of the depths a, b at the ends of each of the four pieces, in mm^3, (n, 16)."""
+    depths = [np.asarray(designs[name], dtype=np.float64).reshape(-1) for name in _KNOTS]
+    return np.stack([a ** (3 - power) * b**power for a, b in pairwise(depths) for power in range(4)], axis=1)
 
 
 def _hat(s: Values) -> Values:

@@ -59,6 +59,8 @@ def foreseen(origin: Origin) -> dict[str, float]:
     if proven:
         found |= {"bound": proven.bound, "gap": proven.gap, "nodes": float(proven.nodes)}
         found["improvement"] = proven.improvement
+    if (bound := origin.regret) is not None:
+        found |= {"regret": bound.regret, "lower_bound": bound.lower}
     return {f"origin.{name}": value for name, value in found.items() if value is not None}
 
 

@@ -20,7 +20,11 @@ from fieldcraft.models.rules.probability import Probability
 PACKAGE = "fieldcraft.models.algorithms"
 RIVALS = kinds("fieldcraft.models.rivals")
 NAMES = [*kinds(PACKAGE), *RIVALS]
-FROM_FIELDS = {"emulated": 5, "botorch_composite": 10}  # those that need a problem with fields, of four variables
+FROM_FIELDS = {
+    "emulated": 5,
+    "reduced_basis": 5,
+    "botorch_composite": 10,
+}  # those that need a problem with fields, of four variables
 
 
 def named(kind):

@@ -198,6 +198,47 @@ def test_outputs_of_stored_fields_are_those_of_the_functional(problem):
     np.testing.assert_allclose(found, read, rtol=1e-9)
 
 
+def test_discrete_equations_are_those_that_a_simulation_solves(problem):
+    """A is symmetric positive definite, and its solution the simulated field; the compliance is b . u."""
+    if type(problem).discrete is Problem.discrete:
+        return
+    designs, together = stated(problem)
+    cells = tuple(2 * n for n in problem.parametric.cells)
+    told = problem.discrete(together, cells)
+    for i, design in enumerate(designs):
+        dataset = StatedEquation(cells[0]).run(problem, design, None)
+        field = dataset[told.field].values.ravel()
+        matrix = told.matrix(i).toarray()
+        np.testing.assert_array_equal(matrix, matrix.T)
+        np.linalg.cholesky(matrix)
+        loads = told.loads[i if len(told.loads) > 1 else 0]
+        np.testing.assert_allclose(np.linalg.solve(matrix, loads), field[told.free], rtol=1e-6)
+        assert np.abs(np.delete(field, told.free)).max(initial=0) <= 1e-12 * np.abs(field).max()
+        if told.compliance:
+            (value, *_) = problem.evaluate(design, dataset).values()
+            assert loads @ field[told.free] == pytest.approx(value, rel=1e-9)
+
+
+def test_a_stiffness_from_above_is_above_and_convex(problem):
+    if type(problem).discrete is Problem.discrete:
+        return
+    cells = tuple(2 * n for n in problem.parametric.cells)
+    _, together = stated(problem, n=400)
+    told = problem.discrete(together, cells)
+    if told.above is None:
+        return
+
+    def stiffness(values):
+        return told.above.terms(values) @ told.above.shapes
+
+    at = stiffness(together)
+    assert np.all(at >= told.stiffness * (1 - 1e-12))
+    ends, middles = at.reshape(2, 200, -1), {}
+    for name, values in together.items():
+        middles[name] = values.reshape(2, 200, 1).mean(axis=0)
+    assert np.all(stiffness(middles) <= ends.mean(axis=0) * (1 + 1e-12))
+
+
 def test_what_is_emulated_comes_nearer_to_the_truth_with_the_mesh(problem):
     assert problem.emulator == (None if problem.parametric is None else "equation")
     if problem.parametric is None:

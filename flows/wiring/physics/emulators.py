@@ -11,7 +11,7 @@ import numpy as np
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.wiring.physics.equations import middle_and_half
-from fieldcraft.models.capability import Capability, required
+from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
 from fieldcraft.physics.problem import Problem, Solve
 from fieldcraft.physics.space import Continuous, SearchSpace
@@ -224,7 +224,14 @@ def users_of(campaign: "Campaign") -> list[str]:
             fitted = "" if network else _fitted(stated, does)
             by_field = f", field by field{fitted}" if fields and not campaign.noise_sd else ""
             users.append(f"the {who} {named.kind} {does} the difference to it{by_field}")
+            if fields and not campaign.noise_sd and _projects(problem, surrogate):
+                verb = "projects" if does == "learns" else "may project"
+                users.append(f"it {verb} the simulator's own discrete equations on the stored fields")
     return users
+
+
+def _projects(problem: Problem, surrogate: object) -> bool:
+    return type(problem).discrete is not Problem.discrete and Capability.BOUNDS_REGRET in provided(surrogate)
 
 
 def _fitted(stated: ParametricEquation | None, does: str) -> str:
@@ -236,6 +243,31 @@ def _fitted(stated: ParametricEquation | None, does: str) -> str:
         for each in stated.coefficients
     ]
     return f", and {'fits' if does == 'learns' else 'may fit'} {' and '.join(ranges)} to the fields"
+
+
+def require_regret(campaign: "Campaign") -> None:
+    """Accept the stop rule ``certified_regret`` if surrogate and problem can prove a bound of the regret.
+
+    Raises:
+        InputError: they cannot; states what is missing.
+    """
+    share = campaign.spec.stop.certified_regret
+    if share is None:
+        return
+    problem = campaign.problem
+    lacking = {
+        "the surrogate proves none: use reduced_basis, or auto": Capability.BOUNDS_REGRET
+        not in provided(campaign.algorithm.surrogate),
+        "the problem states no discrete equations (`discrete`)": type(problem).discrete is Problem.discrete,
+        "a lower bound says nothing of the largest value": campaign.objective.maximize,
+        "results must satisfy constraints": len(problem.outputs) > 1,
+        "noise is added to the results, and fields have none": campaign.noise_sd > 0,
+    }
+    if reasons := [reason for reason, holds in lacking.items() if holds]:
+        raise InputError(
+            f"stop.certified_regret: {share:g} is to be proven by the problem's equations, and {'; '.join(reasons)}. "
+            "Stop by no_improvement, which needs no proof."
+        )
 
 
 def require_own_names(campaign: "Campaign") -> None:

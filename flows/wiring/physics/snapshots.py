@@ -23,6 +23,7 @@ from fieldcraft.storage.records import FieldRef
 if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign
     from fieldcraft.models.snapshots import Calibration, Predict, Snapshots
+    from fieldcraft.physics.parametric.discrete import DiscreteSystem
 
 # Fields that a process keeps, each on a grid of at most some thousand cells.
 _KEPT = 4096
@@ -129,7 +130,43 @@ class StatedFields(ReadFields):
     def snapshots(self, values: np.ndarray, digests: Sequence[str]) -> "Snapshots":
         """Snapshots of fields (n, fields, cells) of these digests."""
         alone, judged = super().snapshots(values, digests), self.residuals if min(self.cells) >= 3 else None
-        return replace(alone, predict=self.predict, calibration=self._calibration(values), residuals=judged)
+        states = type(self.problem).discrete is not Problem.discrete
+        return replace(
+            alone,
+            predict=self.predict,
+            calibration=self._calibration(values),
+            residuals=judged,
+            names=self.names,
+            discrete=self.discrete if states else None,
+            terms=self.terms if states else None,
+        )
+
+    def discrete(self, X: np.ndarray) -> "DiscreteSystem":
+        """The equations that the simulator solves on these cells, of encoded designs X (k, d).
+
+        Raises:
+            ValueError: the problem states none for these cells, or of a field that is not among the snapshots'.
+        """
+        with explained(self.problem, "state its discrete equations"):
+            found = self.problem.discrete(self._designs(X), self.cells)
+        if found is None or found.field not in self.names or found.free.max() >= math.prod(self.cells):
+            raise ValueError(
+                f"The discrete equations of {type(self.problem).__name__} are not those of a field on "
+                f"{' x '.join(map(str, self.cells))} cells: let its `discrete` state them for these."
+            )
+        return found
+
+    def terms(self, X: np.ndarray) -> np.ndarray:
+        """Terms (k, Q) of the stiffness above that of the equations, of encoded designs X (k, d).
+
+        Raises:
+            ValueError: the problem states none.
+        """
+        above = self.discrete(X[:1]).above
+        if above is None:
+            raise ValueError(f"The discrete equations of {type(self.problem).__name__} state no stiffness `above`.")
+        with explained(self.problem, "state its stiffness from above"):
+            return above.terms(self._designs(X))
 
     def residuals(self, fields: np.ndarray, X: np.ndarray, values: np.ndarray | None) -> np.ndarray:
         """Largest share that fields (k, fields, cells) of encoded designs X (k, d) leave of an equation, shape (k,).

@@ -72,6 +72,7 @@ NUMBERS = {
     "stop.failure_rate.above": ("stop", "{failure_rate: {above: %s}}"),
     "stop.failure_rate.over": ("stop", "{failure_rate: {above: 0.5, over: %s}}"),
     "stop.certified_gap": ("stop", "{certified_gap: %s}"),
+    "stop.certified_regret": ("stop", "{certified_regret: %s}"),
 }
 NO_NUMBERS = {
     '"5"': "%s: a number within quotes is text: take the quotes off (given: '5')",

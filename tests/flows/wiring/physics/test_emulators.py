@@ -82,7 +82,11 @@ def note(tmp_path, capsys, **changes):
             "'cantilever_profile' has an emulator (the equation of deflection, moment, solved on 10 cells): the first "
             "design is the best by it; the surrogate emulated_field learns the difference to it, field by field.",
         ),
-        ("auto", "solved on 10 cells): the surrogate auto may learn the difference to it, field by field."),
+        (
+            "auto",
+            "solved on 10 cells): the surrogate auto may learn the difference to it, field by field; it may project "
+            "the simulator's own discrete equations on the stored fields.",
+        ),
         ("auto without it", "and it is not used: auto x log_ei x multistart learns from results alone."),
         ("gp_ei", "and it is not used: exact_gp x log_ei x multistart learns from results alone."),
     ],

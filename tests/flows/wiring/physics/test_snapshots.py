@@ -191,7 +191,7 @@ def test_many_designs_are_solved_in_blocks(tmp_path, monkeypatch):
 def test_check_says_that_fields_teach(tmp_path, capsys):
     for algorithm, said in {
         "emulated": "the surrogate emulated_field learns the difference to it, field by field.",
-        "auto": "the surrogate auto may learn the difference to it, field by field.",
+        "auto": "the surrogate auto may learn the difference to it, field by field; it may project",
     }.items():
         file = tmp_path / "bar.yaml"
         file.write_text(yaml.safe_dump({**BAR, "algorithm": {"kind": algorithm}}))
