@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 ELSE = "start and end"
 ORDER = (
-    *("harvest", "dispatch", "decide", "collocate_emulator", "train_emulator"),
+    *("harvest", "dispatch", "decide", "emulator_points", "emulator_train"),
     *("collocate", "train", "acquire", "approve"),
     *("notices", "waiting", "export", "prefect", ELSE),
 )
@@ -134,9 +134,9 @@ def profile_text(data: dict[str, Any]) -> str:
     trials = data["trials"]
     lines = [
         f"{data['seconds']:.1f} s, {trials} trials settled",
-        f"{'':20}{'count':>6}{'seconds':>10}{'s/trial':>9}{'share':>7}",
+        f"{'':15}{'count':>6}{'seconds':>10}{'s/trial':>9}{'share':>7}",
     ]
     for name, part in data["parts"].items():
         each = "" if part["per_trial"] is None else f"{part['per_trial']:.4f}"
-        lines.append(f"{name:20}{part['count']:6}{part['seconds']:10.3f}{each:>9}{part['share']:7.1%}")
+        lines.append(f"{name:15}{part['count']:6}{part['seconds']:10.3f}{each:>9}{part['share']:7.1%}")
     return "\n".join(lines)

@@ -85,12 +85,12 @@ def train_step(ref: Mapping[str, Any], iteration: int, last: bool = False) -> bo
         return not isinstance(learn(site_of(**ref), iteration), Awaited)
 
 
-def collocate_emulator_step(ref: Mapping[str, Any]) -> str | None:
+def emulator_points_step(ref: Mapping[str, Any]) -> str | None:
     """Step 4 for the network of the campaign's emulator: store its points. Returns their digest."""
     return network.collocate_emulator(site_of(**ref)).digest
 
 
-def train_emulator_step(ref: Mapping[str, Any]) -> bool:
+def emulator_train_step(ref: Mapping[str, Any]) -> bool:
     """Step 5 for the network of the campaign's emulator; False if it is being trained remotely, for a later pass."""
     with _explained("train the emulator", EMULATOR):
         return not isinstance(network.train_emulator(site_of(**ref)), Awaited)
@@ -151,8 +151,8 @@ def _steps(at: Mapping[str, Any], call: Caller, seen: int) -> Passed:
     decision = Decision(**call(decide_step, at))
     proposed = approved = 0
     if decision.emulate:
-        call(collocate_emulator_step, at)
-        if not call(train_emulator_step, at):
+        call(emulator_points_step, at)
+        if not call(emulator_train_step, at):
             awaited = Decision(iteration=EMULATOR, wait="training", emulate=True)
             return Passed(at["name"], harvested, sent, 0, call(approve_step, at), awaited, seen)
     if decision.model:

@@ -33,10 +33,10 @@ from fieldcraft.flows.steps.one_pass import (
     Passed,
     Ref,
     acquire_step,
-    collocate_emulator_step,
     collocate_step,
+    emulator_points_step,
+    emulator_train_step,
     make_pass,
-    train_emulator_step,
     train_step,
 )
 from fieldcraft.flows.studies.plan.folder import add_spent
@@ -50,7 +50,7 @@ from fieldcraft.storage.open_ledger import open_ledger
 P = ParamSpec("P")
 T = TypeVar("T")
 Tell = Callable[[dict[str, Any]], None]
-_CHOOSING = (collocate_emulator_step, train_emulator_step, collocate_step, train_step, acquire_step)
+_CHOOSING = (emulator_points_step, emulator_train_step, collocate_step, train_step, acquire_step)
 _PROPOSING = frozenset(step.__name__ for step in _CHOOSING)
 
 

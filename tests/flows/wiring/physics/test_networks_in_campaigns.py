@@ -20,6 +20,7 @@ from fieldcraft.flows.wiring.physics.emulators import emulators_of, told
 from fieldcraft.flows.wiring.physics.networks import NetworkFields, network_at, network_of
 from fieldcraft.models.emulation.parametric_network import ParametricNetwork
 from fieldcraft.physics.parametric.finite_differences import solved
+from fieldcraft.physics.parametric.transfer import carried
 from fieldcraft.physics.problems.chips import Chips
 from fieldcraft.storage.open_ledger import open_ledger
 
@@ -87,11 +88,12 @@ def test_surrogates_learn_the_difference_to_the_network_and_not_to_the_coarse_so
     plain = emulators_of(site.campaign.problem, site.campaign.space)[0].predict(X)
     assert np.abs(data.emulators[0].predict(X) / plain - 1).min() > 1e-3
     assert data.emulators[0].jitter == 0
-    assert data.snapshots.predict(X).shape == (4, 2, 50)
     designs = {name: np.array([[trial.design[name]] for trial in trials]) for name in site.campaign.space.names}
     coarse = solved(stated, designs, stated.cells)["deflection"]
     own = network(stated, designs, stated.cells)["deflection"]
     assert own.shape == coarse.shape and not np.allclose(own, coarse)
+    assert data.snapshots.predict(X)[:, 0] == pytest.approx(carried(own, (50,), (False,)))
+    assert data.snapshots.calibration is None
     with pytest.raises(ValueError, match="has not been trained: run a pass first"):
         observations(site.campaign, trials, None)
 
