@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fieldcraft.physics.operators import LinearEquation as LinearEquation
     from fieldcraft.physics.operators import LinearSystem as LinearSystem
     from fieldcraft.physics.operators import System as System
+    from fieldcraft.physics.parametric.nonlinear import Nonlinear as Nonlinear
     from fieldcraft.physics.parametric.statement import Condition as Condition
     from fieldcraft.physics.parametric.statement import Field as Field
     from fieldcraft.physics.parametric.statement import ParametricEquation as ParametricEquation
@@ -74,6 +75,7 @@ _NAMES = {
     "physics.constraints": ("LinearConstraint", "LinearEquality", "QuadraticConstraint"),
     "physics.domain": ("Axis", "Domain"),
     "physics.operators": ("Equation", "LinearEquation", "LinearSystem", "System"),
+    "physics.parametric.nonlinear": ("Nonlinear",),
     "physics.parametric.statement": ("Condition", "Field", "ParametricEquation", "UncertainCoefficient", "no_flux"),
     "physics.problem": ("Infeasible", "Optimum", "Output", "Problem", "Simulator", "Transient"),
     "physics.space": ("Design", "SearchSpace"),

@@ -9,7 +9,7 @@ from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.tables import OWN_COLUMNS, readable
 from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
-from fieldcraft.flows.wiring.physics.emulators import no_emulator, require_own_names
+from fieldcraft.flows.wiring.physics.emulators import no_emulator, require_derivatives, require_own_names
 from fieldcraft.flows.wiring.physics.equations import require_conditions, require_equation
 from fieldcraft.models.capability import Capability, TakesSomeSpaces, provided, required
 from fieldcraft.physics.problem import Problem, Simulator
@@ -101,6 +101,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_conditions,
         require_equation,
         require_own_names,
+        require_derivatives,
         partial(_require, "emulator"),
         _require_space_of_rival,
         _require_groups,
