@@ -8,16 +8,20 @@ as the adjoint does, z^T (b_j - A_j u) + J_d_j with A^T z = J_u. The factors of 
 tangents cost m substitutions, less than another design. The adjoint costs one, but asks for J_u at every cell of a
 functional that is known by its values alone; along the tangents a difference of two values is enough.
 
-Matrices and functional are differentiated by central differences. Designs beyond the bounds by a hundred-thousandth of
-a variable's interval are asked for.
+Of nonlinear equations, A(d) u + F(u, d) = b(d), the tangents solve (A + F_u) u_j = b_j - A_j u - F_j.
+
+Matrices, nonlinear terms and functional are differentiated by central differences. Designs beyond the bounds by a
+hundred-thousandth of a variable's interval are asked for.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldcraft.physics.parametric.finite_differences import Discretisation
+from fieldcraft.physics.parametric.discretisation import Discretisation
+from fieldcraft.physics.parametric.finite_differences import one, steady
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
 from fieldcraft.physics.problem import Problem
@@ -78,9 +82,17 @@ def _tangents(
     pattern, coefficients, right = on.system(stated.of(designs))
     right = np.broadcast_to(right, (2 * m + 1, pattern.size))
     coefficients = np.broadcast_to(coefficients, (2 * m + 1, coefficients.shape[1]))
-    whole = pattern.solve(coefficients[:1], right[:1])
+    joint, slopes, moved = pattern, coefficients[:1], np.zeros((m, pattern.size))
+    if stated.nonlinear is None:
+        whole = pattern.solve(coefficients[:1], right[:1])
+    else:
+        balance, solution = steady(stated, one(designs, 0), cells)
+        whole, (joint, slopes) = solution[None], balance.jacobian(solution)
+        terms = [stated.bound(one(designs, i)) for i in range(2 * m + 1)]
+        at = [replace(balance, nonlinear=each).left(solution)[0] for each in terms]
+        moved = (np.array(at[1 : m + 1]) - np.array(at[m + 1 :])) / (2 * steps[:, None])
     entries = pattern.values(coefficients[1:])
-    given = (right[1 : m + 1] - right[m + 1 :]) / (2 * steps[:, None])
+    given = (right[1 : m + 1] - right[m + 1 :]) / (2 * steps[:, None]) - moved
     for row, entry in zip(given, (entries[:m] - entries[m:]) / (2 * steps[:, None]), strict=True):
         row -= np.bincount(pattern.rows, entry * whole[0, pattern.columns], minlength=pattern.size)
-    return on.cells_of(whole), on.cells_of(pattern.solve(coefficients[:1], given))
+    return on.cells_of(whole), on.cells_of(joint.solve(slopes, given))

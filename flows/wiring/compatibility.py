@@ -9,7 +9,12 @@ from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.tables import OWN_COLUMNS, readable
 from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
-from fieldcraft.flows.wiring.physics.emulators import no_emulator, require_own_names, require_regret
+from fieldcraft.flows.wiring.physics.emulators import (
+    no_emulator,
+    require_derivatives,
+    require_own_names,
+    require_regret,
+)
 from fieldcraft.flows.wiring.physics.equations import require_conditions, require_equation
 from fieldcraft.flows.wiring.physics.networks import require_network
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
@@ -103,6 +108,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_conditions,
         require_equation,
         require_own_names,
+        require_derivatives,
         partial(_require, "emulator"),
         partial(_require, "fields"),
         require_network,

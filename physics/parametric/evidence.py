@@ -1,11 +1,13 @@
 """Evidence for a stated equation: how nearly the fields of a simulation satisfy it."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
-from fieldcraft.physics.parametric.finite_differences import Discretisation, Term, stencil
+from fieldcraft.physics.parametric.discretisation import Discretisation, Term, stencil
 from fieldcraft.physics.parametric.grid import Array, Grid
+from fieldcraft.physics.parametric.nonlinear import State
 from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
 
 
@@ -27,7 +29,7 @@ def imbalance(stated: ParametricEquation, design: Numbers, fields: Mapping[str, 
         Relative residuals, shape (equations,), pure numbers.
 
     Raises:
-        ValueError: see ``Discretisation.solve``; or fewer than three cells along an axis that is not periodic.
+        ValueError: see ``finite_differences.solved``; or fewer than three cells along an axis that is not periodic.
     """
     values = [np.asarray(fields[field.name], dtype=np.float64) for field in stated.fields]
     grid = Grid(stated.domain, values[0].shape)
@@ -51,7 +53,16 @@ def imbalance(stated: ParametricEquation, design: Numbers, fields: Mapping[str, 
     rows = [[-placed(right[0, :, e * on.cells : (e + 1) * on.cells])] for e in range(len(values))]
     for term, at in terms:
         rows[term.equation].append(placed(at[0]) * _derivative(values[term.field], grid, term)[inner])
+    states = tuple(State(each.ravel(), partial(_slope, each, grid)) for each in values)
+    for row, found in zip(rows, stated.bound(design)(grid.points, states), strict=False):
+        if found is not None:
+            row.append(np.broadcast_to(found.value, values[0].size).reshape(grid.cells)[inner])
     return np.array([np.linalg.norm(sum(row)) / (max(map(np.linalg.norm, row)) or 1.0) for row in rows])
+
+
+def _slope(values: Array, grid: Grid, axis: int) -> Array:
+    """Central difference of a field (*cells) along an axis, at all cells, shape (cells,)."""
+    return _derivative(values, grid, Term(0, 0, axis, 1)).ravel()
 
 
 def _derivative(values: Array, grid: Grid, term: Term) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.operators import Coefficient, LinearEquation, LinearSystem, Values
+from fieldcraft.physics.parametric.nonlinear import Array, Bound, Nonlinear, State
 
 Numbers = Mapping[str, Values]
 """Values of a design's variables, in physical units, by name: numbers for one design, and (n, 1) for n designs.
@@ -137,7 +138,7 @@ class Fields:
 
 @dataclass(frozen=True)
 class ParametricEquation(Fields):
-    """Linear equations of the fields of a design, in steady state or in time.
+    """Equations of the fields of a design, in steady state or in time: linear ones, and nonlinear terms beside them.
 
     Args:
         domain: The box over which the fields live, time with it.
@@ -159,10 +160,17 @@ class ParametricEquation(Fields):
             each variable and the coefficients' numbers. A network learns the rest (``emulator: {kind: pinn}``), so the
             part need not satisfy the equation. On sides of known constant values it is 0, and where no flux crosses a
             side none of it does.
+        nonlinear: Terms F(x, u, grad u) on the left side of the equations, beside the linear ones: a function of points
+            (p, d), the fields there and one design, of numbers, to one term for each equation, None where there is
+            none. A reaction, an advection u u_x or a radiation is one; a conductivity that depends on u is not. Its
+            derivatives are compared with differences when a campaign is checked.
+        start: Value of each field from which Newton's method begins in steady state; empty for 0 everywhere. Where an
+            equation has several solutions, it is the nearest of them that is found, as a rule.
 
     Raises:
-        ValueError: a name that occurs twice or is unknown, a wrong number of conditions along an axis, a domain with a
-            mask, time that is not the last of several axes, or a condition there that is not a value at its beginning.
+        ValueError: a start of another number of fields, a name that occurs twice or is unknown, a wrong number of
+            conditions along an axis, a domain with a mask, time that is not the last of several axes, or a condition
+            there that is not a value at its beginning.
     """
 
     equation: Callable[[Numbers], LinearEquation | LinearSystem]
@@ -172,10 +180,17 @@ class ParametricEquation(Fields):
     time: str | None = None
     coefficients: tuple[UncertainCoefficient, ...] = ()
     singular: Callable[[Numbers, Values], Mapping[str, Values]] | None = None
+    nonlinear: Callable[[Array, tuple[State, ...], Numbers], tuple[Nonlinear | None, ...]] | None = None
+    start: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         names = [field.name for field in self.fields]
+        if self.start and (len(self.start) != len(names) or not np.isfinite(self.start).all()):
+            raise ValueError(
+                f"Newton's method is to start from {list(self.start)}: give one finite value for each of the fields "
+                f"{', '.join(names)}, or none."
+            )
         if len(set(self.values)) < len(self.coefficients):
             told = ", ".join(each.name for each in self.coefficients)
             raise ValueError(f"An equation has the coefficients {told}: give each its own name.")
@@ -220,6 +235,25 @@ class ParametricEquation(Fields):
         """
         self.refuse_names(designs)
         return self.equation({**designs, **self.values})
+
+    def bound(self, design: Numbers) -> Bound:
+        """The nonlinear terms of one design, for the values of the coefficients; none where none are stated.
+
+        Raises:
+            ValueError: as they are asked for, another number of terms than of fields.
+        """
+        stated, values = self.nonlinear, {**design, **self.values}
+
+        def terms(points: Array, fields: tuple[State, ...]) -> tuple[Nonlinear | None, ...]:
+            found = () if stated is None else stated(points, fields, values)
+            if stated is not None and len(found) != len(fields):
+                raise ValueError(
+                    f"There are {len(found)} nonlinear terms for {len(fields)} fields: give one for each equation, or "
+                    "None where an equation has none."
+                )
+            return found
+
+        return terms
 
     def refuse_names(self, variables: Iterable[str]) -> None:
         """Accept names of variables that no coefficient has.

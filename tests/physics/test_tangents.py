@@ -7,7 +7,7 @@ from scipy.sparse import csc_matrix
 from scipy.sparse.linalg import spsolve
 
 from fieldcraft.physics.gradients import gradient_of
-from fieldcraft.physics.parametric.finite_differences import Discretisation
+from fieldcraft.physics.parametric.discretisation import Discretisation
 from fieldcraft.physics.problem import Output, Problem
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
 from fieldcraft.physics.problems.chips import Chips

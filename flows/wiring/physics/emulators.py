@@ -12,6 +12,7 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.models.capability import Capability, provided, required
+from fieldcraft.physics.parametric.derivatives import refuse_wrong_derivatives
 from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
 from fieldcraft.physics.problem import Problem, Solve
 from fieldcraft.physics.space import Continuous, SearchSpace
@@ -280,5 +281,22 @@ def require_own_names(campaign: "Campaign") -> None:
     try:
         if stated is not None:
             stated.refuse_names(campaign.space.names)
+    except ValueError as error:
+        raise InputError(f"problem {campaign.spec.problem.kind!r}: {error}") from error
+
+
+def require_derivatives(campaign: "Campaign") -> None:
+    """Accept a stated equation whose nonlinear terms have the derivatives that they state.
+
+    Raises:
+        InputError: a derivative differs from that by differences, at the middle of the space.
+    """
+    stated = campaign.problem.parametric
+    if stated is None or stated.nonlinear is None:
+        return
+    (design,) = campaign.space.decode(np.zeros((1, campaign.space.dimension)))
+    try:
+        with explained(campaign.problem, "evaluate its nonlinear terms"):
+            refuse_wrong_derivatives(stated, design)
     except ValueError as error:
         raise InputError(f"problem {campaign.spec.problem.kind!r}: {error}") from error

@@ -184,6 +184,11 @@ def require_network(campaign: "Campaign") -> None:
         )
     if (reason := no_emulator(problem, campaign.space)) is not None:
         raise InputError(f"{kind} cannot be used: {reason}. Leave emulator out.")
+    if problem.parametric.nonlinear is not None:
+        raise InputError(
+            f"{kind} learns linear equations, and that of problem {campaign.spec.problem.kind!r} has nonlinear terms. "
+            "Leave emulator out: the equation is then solved on its coarse grid."
+        )
     if not users_of(campaign):
         raise InputError(
             f"{kind} is given, and {campaign.spec.algorithm.in_words} uses no emulator. Leave emulator out, or use "

@@ -8,7 +8,8 @@ import pytest
 
 from fieldcraft.physics.domain import Axis, Domain
 from fieldcraft.physics.operators import Jet, LinearEquation, LinearSystem, helmholtz, poisson
-from fieldcraft.physics.parametric.finite_differences import Discretisation, solved
+from fieldcraft.physics.parametric.discretisation import Discretisation
+from fieldcraft.physics.parametric.finite_differences import solved
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Condition, Field, ParametricEquation, no_flux
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
