@@ -72,7 +72,6 @@ def believed(
     coefficients: Array,
     processes: Sequence[Posterior],
     learnt: Mapping[str, Array],
-    least: float = 0.0,
 ) -> FieldPosterior:
     """The posterior with these modes and processes, its shift and rest from the results left out one by one.
 
@@ -85,7 +84,6 @@ def believed(
         coefficients: Their coefficients, shape (n, K).
         processes: Posterior of each coefficient, K.
         learnt: What else belongs into its state.
-        least: Least variance of what no mode represents, in targets.
     """
     exact = tuple(each for each in processes if isinstance(each, ExactPosterior))
     offset = differences.mean(axis=0)
@@ -95,7 +93,7 @@ def believed(
     shift = float(np.median(error))
     known = variance + (data.noise_variance or 0.0)
     excess = np.maximum((error - shift) ** 2 - known, 0).sum()
-    rest = max(least, (_PRIOR_COUNT * _PRIOR_SIZE**2 + float(excess)) / (_PRIOR_COUNT + len(data)))
+    rest = (_PRIOR_COUNT * _PRIOR_SIZE**2 + float(excess)) / (_PRIOR_COUNT + len(data))
     kept = {FACTORS: factors, WEIGHTS: weights, COEFFICIENTS: coefficients, **learnt}
     state = stamped(data) | {name: torch.tensor(values) for name, values in kept.items()}
     for k, each in enumerate(exact):

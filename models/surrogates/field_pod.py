@@ -91,9 +91,7 @@ class FieldPod:
         processes = [self._process().fit(each, rng, None, no_report) for each in coefficient_data(data, coefficients)]
         learnt = {_PROJECTED: np.array(error)}
         factors = np.zeros(snapshots.values.shape[1])
-        made = believed(
-            data, snapshots, factors, snapshots.values, weights, coefficients, processes, learnt, least=error**2
-        )
+        made = believed(data, snapshots, factors, snapshots.values, weights, coefficients, processes, learnt)
         made = replace(made, projected=error)
         report(1, made.metrics, made.state)
         return made
@@ -111,7 +109,7 @@ class FieldPod:
         ]
         error = float(state[_PROJECTED])
         arrays = learnt[FACTORS], snapshots.values, learnt[WEIGHTS], learnt[COEFFICIENTS]
-        made = believed(data, snapshots, *arrays, processes, {_PROJECTED: np.array(error)}, least=error**2)
+        made = believed(data, snapshots, *arrays, processes, {_PROJECTED: np.array(error)})
         return replace(made, projected=error)
 
     def _judged(self, data: Observations) -> tuple[Snapshots | None, float, str | None]:

@@ -108,15 +108,6 @@ def test_a_linear_output_is_the_mean_field_and_the_coefficients_of_processes():
     np.testing.assert_allclose(sd**2, sds**2 @ by_mode**2 + posterior.scaling.sd**2 * posterior.rest, rtol=1e-6)
 
 
-def test_what_the_modes_of_the_others_leave_is_doubted_everywhere():
-    def rough(X):
-        return low_rank(X) + 0.1 * np.random.default_rng(0).standard_normal((len(X), 1, 80)) * np.hanning(80)
-
-    posterior = fit(data(rough))
-    assert posterior.rest >= posterior.projected**2 > 1e-6
-    assert (posterior.mean_var(torch.tensor(Z))[1] >= posterior.rest).all()
-
-
 def test_fields_of_no_low_rank_are_refused_and_the_outputs_teach():
     known = data(narrow, read=peak)
     posterior, other = fit(known), fit(known, ExactGP())

@@ -218,7 +218,8 @@ def test_without_a_field_that_tells_the_outputs_of_every_trial_there_are_none(tm
         ({"algorithm": {"kind": "auto"}}, ": the surrogate auto may learn from them, where a few modes hold them."),
         (
             {"algorithm": {"kind": "gp_ei"}},
-            ", and they are not used: exact_gp x log_ei x multistart learns from results alone. field_pod and auto use them.",
+            ", and they are not used: exact_gp x log_ei x multistart learns from results alone. field_pod and auto "
+            "use them.",
         ),
         ({"noise": {"sd": 0.1}}, ", and they are not used: noise is added to the results, and fields have none of it."),
         (
