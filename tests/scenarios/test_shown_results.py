@@ -234,11 +234,12 @@ def test_the_table_of_conditions_is_that_of_the_stored_benchmark():
             assert row[column] == "" if values is None else agrees(row[column], fmean(values)), (said, column)
 
 
-def test_the_table_of_emulated_studies_is_that_of_the_stored_study():
-    data = results("studies/results/fields")
+@pytest.mark.parametrize(("study", "first", "cells"), [("fields", "emulated", 85), ("pollutant", "field_pod", 35)])
+def test_a_table_of_a_study_of_fields_is_that_of_the_stored_study(study, first, cells):
+    data = results(f"studies/results/{study}")
     problems = {problem["problem"]: problem["rows"] for problem in data["problems"]}
-    rows = table("docs/fields.md", "problem | emulated")
-    assert [row["problem"] for row in rows] == list(problems) and len(data["cells"]) == 85
+    rows = table("docs/fields.md", f"problem | {first}")
+    assert [row["problem"] for row in rows] == list(problems) and len(data["cells"]) == cells
     assert {cell["state"] for cell in data["cells"]} == {"finished"}
     for row in rows:
         known = {each["algorithm"]: (each["mean"], each["error"]) for each in problems[row["problem"]]}
