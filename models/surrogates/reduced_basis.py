@@ -17,6 +17,7 @@ from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.surrogate import Report
 from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
+from fieldcraft.physics.parametric.discrete import DiscreteSystem
 
 _KAPPA = "kappa"
 # Trials below which the errors of those left out say too little.
@@ -91,7 +92,7 @@ def _projected(data: Observations) -> GalerkinPosterior | str:
     if not (np.linalg.norm(values[:, system.free], axis=1) > 0).all():
         return "a field is zero"
     projection = Projection.of(values[:, system.free], system)
-    if (told := _contradicted(data, projection, values, compliance)) is not None:
+    if (told := _contradicted(data, projection, system, values, compliance)) is not None:
         return told
     errors, residuals = _left_out(data, projection)
     sizes = spread(residuals, compliance)
@@ -125,13 +126,13 @@ def _moments(ratios: Array, compliance: bool) -> tuple[Array, Array]:
     return np.zeros(len(ratios)), np.sqrt((ratios**2).mean(axis=1))
 
 
-def _contradicted(data: Observations, projection: Projection, values: Array, compliance: bool) -> str | None:
+def _contradicted(
+    data: Observations, projection: Projection, system: DiscreteSystem, values: Array, compliance: bool
+) -> str | None:
     """Reason why the fields (n, cells) or results refute the stated equations; None if they do not.
 
     Of the compliance, the lower bound at a design whose field is in the basis is the result itself.
     """
-    assert data.snapshots is not None  # else there is no projection
-    system = systems(data.snapshots, data.X)
     bounds = projection.solve(system).works
     below = (bounds - data.y) / np.abs(bounds)
     if compliance and below.max() > _ROUNDING:

@@ -17,6 +17,7 @@ from fieldcraft.storage.records import FieldRef, Product
 
 if TYPE_CHECKING:
     import xarray as xr
+    from torch import Tensor
 
     from fieldcraft.models.emulation.parametric_network import Pool
     from fieldcraft.models.surrogate import Report
@@ -100,7 +101,7 @@ def train_emulator_outside(home: str, name: str, points: str, who: str) -> Produ
         return _trained(site, Trainer(who))
 
 
-def emulator_weights(site: Site, report: "Report", state: "dict[str, object] | None" = None) -> "xr.Dataset":
+def emulator_weights(site: Site, report: "Report", state: "dict[str, Tensor] | None" = None) -> "xr.Dataset":
     """The weights of a campaign's network, trained on its stored points from the beginning or from a checkpoint.
 
     The device is that of the computation (``models.numerics.devices``).
@@ -108,7 +109,7 @@ def emulator_weights(site: Site, report: "Report", state: "dict[str, object] | N
     from fieldcraft.models.numerics.devices import device
 
     network = network_of(site.campaign, str(device()))
-    done = network.train(state or network.begin(), _pool(site), report)  # type: ignore[arg-type]
+    done = network.train(state or network.begin(), _pool(site), report)
     return as_dataset({name: done[name] for name in ("theta", "step", "loss")})
 
 
@@ -119,7 +120,7 @@ def _trained(site: Site, trainer: Trainer) -> Product:
     # One thread, so that the weights are the same on every number of cores.
     with computing_on(site.campaign.settings.device, 0) as computing:
         unfinished = Unfinished(site.work / EMULATING, points.digest, computing.kind)
-        weights = emulator_weights(site, unfinished.report, unfinished.load())  # type: ignore[arg-type]
+        weights = emulator_weights(site, unfinished.report, unfinished.load())
     reference = site.fields.write(f"{site.name}-emulator", weights)
     curve = unfinished.curve
     made = Emulated(

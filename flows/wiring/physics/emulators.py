@@ -114,7 +114,7 @@ class _Outputs:
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class CalibratedSolve:
     """Finite differences of a stated equation with calibrated coefficients, as ``physics.problem.Solve``.
 
     Args:
@@ -163,7 +163,7 @@ def emulators_of(problem: Problem, space: SearchSpace, solve: Solve | None = Non
 
     stated = problem.parametric
     outputs = _Outputs(problem, space, None if solve is None or stated is None else stated.cells, solve)
-    meshed = problem.emulator == "equation" and (solve is None or isinstance(solve, Calibrated))
+    meshed = problem.emulator == "equation" and (solve is None or isinstance(solve, CalibratedSolve))
     return tuple(
         Emulator(partial(outputs.one, number), partial(outputs.jitter, number) if meshed else None)
         for number in range(len(problem.outputs))

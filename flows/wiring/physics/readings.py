@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldcraft.flows.wiring.physics.emulators import Calibrated, emulators_of, explained, no_emulator
+from fieldcraft.flows.wiring.physics.emulators import CalibratedSolve, emulators_of, explained, no_emulator
 from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.physics.parametric.readings import NOISE, Readings, readings_of
 from fieldcraft.physics.parametric.statement import ParametricEquation
@@ -131,7 +131,7 @@ def sparse_fields_of(campaign: "Campaign", digests: Sequence[str | None], X: np.
 
 
 def _emulators(problem: Problem, space: SearchSpace) -> "Callable[[Sequence[float]], tuple[Emulator, ...]]":
-    return lambda values: emulators_of(problem, space, Calibrated(tuple(values)))
+    return lambda values: emulators_of(problem, space, CalibratedSolve(tuple(values)))
 
 
 @lru_cache(maxsize=_KEPT)
