@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fieldcraft.flows.jobs.dispatcher import NotSent as NotSent
     from fieldcraft.flows.jobs.dispatcher import Place as Place
     from fieldcraft.flows.jobs.dispatcher import Running as Running
+    from fieldcraft.flows.notebook.opening import campaign as campaign
     from fieldcraft.models.acquisition import Acquisition as Acquisition
     from fieldcraft.models.capability import Capability as Capability
     from fieldcraft.models.maximizer import Candidates as Candidates
@@ -68,6 +69,7 @@ _NAMES = {
         "Place",
         "Running",
     ),
+    "flows.notebook.opening": ("campaign",),
     "models.acquisition": ("Acquisition",),
     "models.capability": ("Capability",),
     "models.maximizer": ("Candidates", "Maximizer"),

@@ -1,4 +1,4 @@
-"""Interventions of people in trials that failed, are held, or should stop: retry, abandon, cancel.
+"""Interventions of people in trials that failed, are held, or should stop: retry, abandon, cancel, rule out.
 
 The trial's state is changed first and its job stopped after. A crash in between leaves a job that no trial waits for,
 which the next pass stops (``flows.steps.cleanup``).
@@ -19,7 +19,7 @@ from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
 from fieldcraft.flows.text import remark
 from fieldcraft.flows.wiring.campaign import dispatcher_of
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Trial, TrialState
+from fieldcraft.storage.records import FailureKind, Trial, TrialState
 
 _RETRIED = frozenset({TrialState.FAILED, TrialState.HELD})
 _CANCELLED = frozenset({TrialState.STAGED, TrialState.RUNNING})
@@ -98,8 +98,24 @@ def cancel(ledger: Ledger, settings: Settings, person: Person, named: str, reaso
         decisions.Overtaken: somebody changed it first.
         NotStopped: its state was changed, but its job could not be stopped.
     """
+    return _ended(ledger, settings, person, _in(ledger, named, _CANCELLED, "cancelled"), reason, "cancelled")
+
+
+def rule_out(ledger: Ledger, settings: Settings, person: Person, named: str, reason: str) -> Trial:
+    """Record that a sent trial gives no result because its design is infeasible, which surrogates learn.
+
+    Raises:
+        InputError: it is not out, or there is no reason.
+        decisions.Overtaken: somebody changed it first.
+        NotStopped: its state was changed, but its job could not be stopped.
+    """
+    return _ended(ledger, settings, person, _in(ledger, named, _CANCELLED, "ruled out"), reason, "infeasible")
+
+
+def _ended(
+    ledger: Ledger, settings: Settings, person: Person, trial: Trial, reason: str, failure: FailureKind
+) -> Trial:
     reason = _reason(reason)
-    trial = _in(ledger, named, _CANCELLED, "cancelled")
     with one_winner(ledger, [trial]):
         done = ledger.move(
             trial.id,
@@ -107,7 +123,7 @@ def cancel(ledger: Ledger, settings: Settings, person: Person, named: str, reaso
             trial.expect,
             person.name,
             reason,
-            failure="cancelled",
+            failure=failure,
             seconds=_elapsed(ledger, trial),
         )
     _stop(ledger, settings, trial, done)

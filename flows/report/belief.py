@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldcraft.flows.steps.collocate import points_of
+from fieldcraft.flows.report.prediction import latest_model, predicted
 from fieldcraft.flows.wiring.context import Site
-from fieldcraft.flows.wiring.observations import data_of, seen_by
-from fieldcraft.flows.wiring.physics.networks import network_at
-from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.physics.operators import Jet, System, as_system, residuals
 from fieldcraft.physics.space import Continuous, Design, Integer, SearchSpace
 from fieldcraft.storage.records import Product, Trial, TrialSummary
 
 if TYPE_CHECKING:
-    from fieldcraft.models.observations import Observations, Physics
+    from fieldcraft.models.observations import Physics
     from fieldcraft.models.surrogate import Posterior
 
 Array = NDArray[np.float64]
@@ -108,33 +105,14 @@ def believed(site: Site, best: Trial | TrialSummary, wanted: tuple[str, ...] = (
         ValueError: the data have been corrected since, so that the checkpoint belongs to other data.
         storage.fields.FieldError: the field store has lost the checkpoint.
     """
-    trained = site.ledger.latest(site.name, "train")
-    if trained is None or trained.reference is None:
+    if (model := latest_model(site)) is None:
         return None
-    posterior, data = _restored(site, trained)
+    posterior, data = model.posterior, model.data
     plane = _slice(posterior, site.campaign.space, best, wanted)
     physics = data.physics
     # Only the objective is predicted, and a system is about its auxiliary fields too.
     missing = None if physics is None or isinstance(physics.equation, System) else _missed(posterior, physics, site)
-    return Belief(trained, len(data), plane, missing)
-
-
-def _restored(site: Site, product: Product) -> "tuple[Posterior, Observations]":
-    assert product.reference is not None  # looked at by believed
-    seen = seen_by(product, site.ledger.summaries(site.name), site.ledger.result_summaries(site.name))
-    network = network_at(site.campaign, site.ledger)
-    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network)
-    return site.campaign.algorithm.restore(data, as_state(site.fields.read(product.reference))), data
-
-
-def _predicted(posterior: "Posterior", X: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation of the objective at encoded X (n, d), in its unit, each (n,)."""
-    import torch
-
-    with torch.no_grad():
-        mean, variance = posterior.mean_var(torch.as_tensor(X))
-    scaling = posterior.scaling
-    return scaling.to_physical(mean.numpy()), scaling.sd * np.sqrt(variance.numpy())
+    return Belief(model.product, len(data), plane, missing)
 
 
 def _columns(space: SearchSpace) -> dict[str, int]:
@@ -148,14 +126,14 @@ def _relevance(posterior: "Posterior", space: SearchSpace) -> dict[str, float]:
     """Total effect of every numeric variable on the predicted mean, as a share of their sum (Jansen, 1999)."""
     rng = np.random.default_rng(0)
     base, other = space.sample(_DRAWS, rng), space.sample(_DRAWS, rng)
-    at_base, effects = _predicted(posterior, base)[0], {}
+    at_base, effects = predicted(posterior, base)[0], {}
     for name, column in _columns(space).items():
         redrawn = base.copy()
         redrawn[:, column] = other[:, column]
         if (moving := _tied(space, [column])).any():
             redrawn = space.completed(redrawn, moving)
             redrawn = np.where(np.isnan(redrawn), base, redrawn)
-        effects[name] = float(np.mean((_predicted(posterior, redrawn)[0] - at_base) ** 2))
+        effects[name] = float(np.mean((predicted(posterior, redrawn)[0] - at_base) ** 2))
     total = sum(effects.values()) or 1.0
     return {name: effect / total for name, effect in effects.items()}
 
@@ -176,7 +154,7 @@ def _slice(
         X, moving = _plane(space, centre, along, [columns[names[0]]])
     known = ~np.isnan(X).any(axis=1)
     mean, sd = np.full((2, len(X)), np.nan)
-    mean[known], sd[known] = _predicted(posterior, X[known])
+    mean[known], sd[known] = predicted(posterior, X[known])
     scales = {v.name: v.scale for v in space.variables if isinstance(v, Continuous | Integer)}
     axes = tuple(scales[name][0] + scales[name][1] * along for name in names)
     tied = tuple(name for name, column in columns.items() if moving[column])

@@ -213,6 +213,8 @@ def options_of(kind: str, component: Any) -> dict[str, Any]:
 
 
 def _data(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_data, value))
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
 
 

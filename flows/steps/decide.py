@@ -50,15 +50,21 @@ class Decision:
     emulate: bool = False
 
 
-def decide(site: Site) -> Decision:
-    """Decide by the ledger; an end is recorded with the name of its rule."""
-    decision = _decided(site)
+def decide(site: Site, asked: int | None = None) -> Decision:
+    """Decide by the ledger; an end is recorded with the name of its rule.
+
+    Args:
+        site: The campaign.
+        asked: Number of designs that somebody asks for now, beside those that are out; None for the campaign's batch,
+            which waits for its results.
+    """
+    decision = _decided(site, asked)
     if site.campaign.spec.emulator is None or not (decision.propose or decision.model):
         return decision
     return replace(decision, emulate=site.ledger.product(site.name, EMULATOR, "emulate") is None)
 
 
-def _decided(site: Site) -> Decision:
+def _decided(site: Site, asked: int | None) -> Decision:
     known = site.ledger.campaign(site.name).finished
     if known is not None:
         return Decision(finished=known)
@@ -70,12 +76,14 @@ def _decided(site: Site) -> Decision:
     waiting = site.ledger.trials(site.name, states=_OPEN)
     waits = _waits(site, trials, waiting, spending)
     if waits is not None:
-        return waits
+        return (asked and _beside(site, trials, asked)) or waits
+    if asked == 0:
+        return Decision()
     if spent := _spent(site, waiting, spending):
         return _ended(site, trials, f"budget: {spent}")
     if reason := nothing_to_learn_from(site.campaign, trials):
         return Decision(wait="person") if mendable(trials) else _finished(site, reason)
-    return _next(site, trials)
+    return _next(site, trials, asked)
 
 
 def _waits(
@@ -158,16 +166,38 @@ def _counted(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
     return [trial for trial in trials if trial.state is not TrialState.REJECTED]
 
 
-def _next(site: Site, trials: tuple[TrialSummary, ...]) -> Decision:
-    spec, known = site.campaign.spec, len(_counted(trials))
-    model = site.campaign.learns(known)
-    wanted = spec.algorithm.start.n - known
-    left = spec.budget.trials - sum(not trial.imported for trial in _counted(trials))
-    propose = min(wanted if wanted > 0 else spec.batch, left)
+def _next(site: Site, trials: tuple[TrialSummary, ...], asked: int | None) -> Decision:
+    propose = _wanted(site, trials, asked)
     untried = _untried(site, trials, propose)
     if propose and not untried:
         return _ended(site, trials, "space: every design that it has was proposed")
-    return Decision(propose=untried, iteration=_next_iteration(trials), model=model)
+    return _proposal(site, trials, untried)
+
+
+def _beside(site: Site, trials: tuple[TrialSummary, ...], asked: int) -> Decision | None:
+    """The decision to propose designs beside those that are out; None where there are none, or nothing to learn from.
+
+    The start's designs need no results; those of a model do.
+    """
+    untried = _untried(site, trials, _wanted(site, trials, asked))
+    decision = _proposal(site, trials, untried)
+    return decision if untried and not (decision.model and not successful(trials)) else None
+
+
+def _proposal(site: Site, trials: tuple[TrialSummary, ...], propose: int) -> Decision:
+    model = site.campaign.learns(len(_counted(trials)))
+    return Decision(propose=propose, iteration=_next_iteration(trials), model=model)
+
+
+def _wanted(site: Site, trials: tuple[TrialSummary, ...], asked: int | None) -> int:
+    """Number of designs that the budget leaves of a batch, of the start's rest, or of those that are asked for."""
+    spec, counted = site.campaign.spec, _counted(trials)
+    start = spec.algorithm.start.n - len(counted)
+    left = spec.budget.trials - sum(not trial.imported for trial in counted)
+    whole = start if start > 0 else spec.batch
+    if asked is not None:
+        whole = min(asked, start) if start > 0 else asked
+    return min(whole, left)
 
 
 def _untried(site: Site, trials: Sequence[TrialSummary], wanted: int) -> int:

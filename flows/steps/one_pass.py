@@ -67,9 +67,9 @@ def dispatch_step(ref: Mapping[str, Any]) -> int:
     return dispatch.dispatch(site_of(**ref))
 
 
-def decide_step(ref: Mapping[str, Any]) -> dict[str, Any]:
-    """Step 3: propose, wait or end."""
-    return asdict(decide.decide(site_of(**ref)))
+def decide_step(ref: Mapping[str, Any], asked: int | None = None) -> dict[str, Any]:
+    """Step 3: propose, wait or end; ``asked`` as for ``make_pass``."""
+    return asdict(decide.decide(site_of(**ref), asked))
 
 
 def collocate_step(ref: Mapping[str, Any], iteration: int) -> str | None:
@@ -132,13 +132,20 @@ def directly(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     return measured(step)(*args, **kwargs)
 
 
-def make_pass(ref: Ref, call: Caller = directly) -> Passed:
-    """Make one pass over a campaign, under a lease that the caller holds; notices are sent however it ends."""
+def make_pass(ref: Ref, call: Caller = directly, asked: int | None = None) -> Passed:
+    """Make one pass over a campaign, under a lease that the caller holds; notices are sent however it ends.
+
+    Args:
+        ref: The campaign.
+        call: Caller of its steps.
+        asked: Number of designs to propose beside those that are out; 0 for none, None for the campaign's own batch
+            once its turn has come.
+    """
     settings = settings_from(home=Path(ref.home))
     ledger = open_ledger(settings.ledger)
     try:
         with opened_once():
-            passed = _steps(asdict(ref), call, ledger.last_event(ref.name))
+            passed = _steps(asdict(ref), call, ledger.last_event(ref.name), asked)
         settled(passed.harvested)
         return passed
     finally:
@@ -146,9 +153,9 @@ def make_pass(ref: Ref, call: Caller = directly) -> Passed:
             deliver(settings, ledger, ref.name)
 
 
-def _steps(at: Mapping[str, Any], call: Caller, seen: int) -> Passed:
+def _steps(at: Mapping[str, Any], call: Caller, seen: int, asked: int | None) -> Passed:
     harvested, sent = call(harvest_step, at), call(dispatch_step, at)
-    decision = Decision(**call(decide_step, at))
+    decision = Decision(**call(decide_step, at, asked))
     proposed = approved = 0
     if decision.emulate:
         call(emulator_points_step, at)

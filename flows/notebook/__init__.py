@@ -1,0 +1,1 @@
+"""Campaigns from Python and notebooks: ``fieldcraft.campaign`` and what it returns."""

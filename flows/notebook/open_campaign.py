@@ -1,0 +1,371 @@
+"""A campaign in a notebook: ask, tell, decide, run, and its trials, fields and predictions.
+
+It holds no state of the campaign: every call reads the ledger, so a command, a scheduled pass and another notebook see
+the same trials at once. Passes that it makes are those of ``fieldcraft run``, without Prefect.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from fieldcraft.flows.analysis.best import best_of
+from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.files.tables import Measurement
+from fieldcraft.flows.identity import acting
+from fieldcraft.flows.jobs.keys import attempt_key
+from fieldcraft.flows.machinery.progress import listening
+from fieldcraft.flows.notebook.card import card
+from fieldcraft.flows.notebook.claims import claim, free
+from fieldcraft.flows.notebook.tables import asked_table, designs_of, predictions_table, trials_table
+from fieldcraft.flows.people import decisions, interventions
+from fieldcraft.flows.report.prediction import latest_model, predicted
+from fieldcraft.flows.results.correct import correct
+from fieldcraft.flows.results.record import check, check_correction, known_trial, record, site_for
+from fieldcraft.flows.rules.trial_labels import Choice
+from fieldcraft.flows.run import awaited, pause
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.steps.leases import held
+from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
+from fieldcraft.flows.views.display import Display
+from fieldcraft.flows.views.export import BackgroundExport
+from fieldcraft.flows.wiring.context import Site, site_of
+from fieldcraft.physics.problem import Infeasible
+from fieldcraft.storage.fields import fields_at
+from fieldcraft.storage.ledger import LeaseHeld, Ledger
+from fieldcraft.storage.open_ledger import open_ledger
+from fieldcraft.storage.records import CampaignRecord, Lease, Trial, TrialState
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+Verb = Literal["approve", "reject", "edit", "retry", "abandon"]
+Results = Mapping[str, float] | float
+_WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED, TrialState.STAGED, TrialState.RUNNING})
+_LEASE_S = 600.0  # how long a call waits for another process's pass to end
+_LOOK_S = 0.2
+
+
+class OpenCampaign:
+    """A campaign of the ledger.
+
+    Attributes:
+        name: Its name.
+    """
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings, self.name = settings, name
+        self._seen: dict[str, Choice] = {}  # the version of each trial that was last shown
+
+    def __repr__(self) -> str:
+        return f"fieldcraft.campaign({self.name!r}, home={str(self._settings.home)!r})"
+
+    def _repr_html_(self) -> str:
+        return card(self._settings, self._ledger, self._record)
+
+    @property
+    def _ledger(self) -> Ledger:
+        return open_ledger(self._settings.ledger)
+
+    @property
+    def _record(self) -> CampaignRecord:
+        return self._ledger.campaign(self.name)
+
+    @property
+    def finished(self) -> str | None:
+        """Reason why it has ended; None while it goes on."""
+        return self._record.finished
+
+    def ask(self, n: int = 1) -> "pd.DataFrame":
+        """Designs to try next, written down before they are returned.
+
+        Trials that nobody has told a result of come first, so a notebook whose kernel was killed is given the same
+        ones again. Trials that another live notebook on this machine asked for are left to it. Before the start has a
+        result, at most the start's designs are given.
+
+        Args:
+            n: Number of designs.
+
+        Returns:
+            At most n rows by trial: the design, what the model predicted for it (mean and sd), state and digest. A
+            trial in the state PROPOSED waits for ``decide``. No row if the campaign has ended.
+
+        Raises:
+            InputError: n is less than 1, or no person does its experiments: ``run`` makes them.
+            identity.Refused: the current user may not make passes.
+        """
+        acting(self._settings, "operate")
+        if n < 1:
+            raise InputError(f"ask: {n} designs are none: ask for at least 1.")
+        site = site_for(self._settings, self.name)
+        if not site.campaign.dispatcher.by_people:
+            raise InputError(
+                f"ask: the experiments of {self.name} are run by {site.campaign.spec.dispatcher.kind!r}: call run(), "
+                "or begin a campaign with the dispatcher lab."
+            )
+        with self._passes() as lease:
+            self._pass(lease, asked=0)
+            while (lack := n - len(self._free())) > 0 and self.finished is None:
+                if not self._pass(lease, asked=lack).proposed:
+                    break
+            trials = self._free()[:n]
+            out = [attempt_key(trial) for trial in self._waiting()]
+            claim(self._claims, [attempt_key(trial) for trial in trials], out)
+        self._seen |= {trial.id: Choice(trial.id, trial.digest, trial.revision) for trial in trials}
+        return asked_table(self._record, trials)
+
+    @property
+    def _claims(self) -> Path:
+        return self._settings.work / self.name / "asked"
+
+    def _waiting(self) -> Sequence[Trial]:
+        return self._ledger.trials(self.name, states=_WAITING)
+
+    def _free(self) -> list[Trial]:
+        return [trial for trial in self._waiting() if free(self._claims, attempt_key(trial))]
+
+    def tell(
+        self,
+        trial: str,
+        results: Results | None,
+        *,
+        sd: Results | None = None,
+        ran: Mapping[str, Any] | None = None,
+        field: "xr.Dataset | Path | None" = None,
+        note: str = "",
+        reason: str = "",
+        infeasible: bool = False,
+    ) -> str:
+        """Record the results of a trial. Told again, other results correct the first, which are kept.
+
+        Args:
+            trial: Its id.
+            results: Outputs by name, in their units; a number where there is one output; None if the experiment
+                failed, which needs a ``reason``.
+            sd: Standard deviations of outputs.
+            ran: Variables that were run otherwise than asked.
+            field: The field: a dataset, or a file as ``fieldcraft record --field`` takes it.
+            note: Remarks.
+            reason: Reason of a failure or a correction.
+            infeasible: True if it failed because of the design itself, which the model then learns.
+
+        Returns:
+            What was recorded, in a line.
+
+        Raises:
+            InputError: the trial is unknown or was not sent, or a value, a name, a unit or the field is wrong.
+        """
+        person, site = acting(self._settings, "operate"), site_for(self._settings, self.name)
+        if (told := known_trial(site.ledger, trial)).campaign != self.name:
+            raise InputError(f"{trial} is a trial of {told.campaign!r}, not of {self.name!r}. Nothing was recorded.")
+        if results is None:
+            give_up = interventions.rule_out if infeasible else interventions.abandon
+            return f"{trial}: {give_up(site.ledger, self._settings, person, trial, reason).state}, {reason}"
+        with tempfile.TemporaryDirectory() as folder:
+            measured = Measurement(
+                trial=trial,
+                values=self._named(site, results),
+                sd={} if sd is None else self._named(site, sd),
+                ran=dict(ran or {}),
+                field=field if field is None or isinstance(field, Path) else _file(field, Path(folder)),
+                note=note,
+            )
+            if told.state is not TrialState.COMPLETED or told.outputs == measured.values:
+                return record(site, check(site, measured), person.name, "notebook").text
+            checked = check_correction(site, measured)
+            done = correct(site, checked, person.name, reason or "told again in a notebook")
+            return f"{trial}: corrected (result {done.result} replaces {done.replaces})."
+
+    def _named(self, site: Site, results: Results) -> dict[str, float]:
+        if isinstance(results, Mapping):
+            return {name: float(value) for name, value in results.items()}
+        names = [output.name for output in site.campaign.problem.outputs]
+        if len(names) > 1:
+            raise InputError(f"tell: one number for the outputs {', '.join(names)}: give each by its name.")
+        return {names[0]: float(results)}
+
+    def decide(
+        self, trials: str | Iterable[str], verb: Verb, reason: str = "", *, design: Mapping[str, Any] | None = None
+    ) -> tuple[str, ...]:
+        """Decide on trials as ``fieldcraft approve``, ``reject``, ``edit``, ``retry`` and ``abandon`` do.
+
+        Args:
+            trials: An id or several (``asked.index``), each as it was last shown by ``ask`` or ``trials``.
+            verb: The decision.
+            reason: Its reason; ``reject`` and ``abandon`` need one.
+            design: New values of variables, for ``edit``.
+
+        Returns:
+            The trials' ids and states, a line each.
+
+        Raises:
+            InputError: the trial was not shown here, or cannot be decided on so.
+            decisions.Overtaken: it has changed since it was shown.
+            identity.Refused: the current user may not decide so.
+        """
+        person, ledger, settings = acting(self._settings, "decide"), self._ledger, self._settings
+        names = [trials] if isinstance(trials, str) else [str(trial) for trial in trials]
+        if unseen := [name for name in names if name not in self._seen]:
+            raise InputError(f"decide: {', '.join(unseen)} was not shown here: look at ask() or trials first.")
+        choices = [self._seen[name] for name in names]
+        if (design is None) == (verb == "edit"):
+            raise InputError("decide: design is for 'edit', which needs it: give the new values of variables.")
+        if verb == "approve":
+            done = decisions.approve(ledger, settings, person, choices, reason)
+        elif verb == "reject":
+            done = decisions.reject(ledger, person, choices, reason)
+        elif verb == "edit":
+            new = {name: str(value) for name, value in (design or {}).items()}
+            done = tuple(decisions.edit(ledger, settings, person, choice, new, reason)[1] for choice in choices)
+        elif verb == "retry":
+            done = tuple(interventions.retry(ledger, settings, person, choice.word, reason) for choice in choices)
+        elif verb == "abandon":
+            done = tuple(interventions.abandon(ledger, settings, person, choice.word, reason) for choice in choices)
+        else:
+            raise InputError(f"decide: {verb!r} is no decision. Known: approve, reject, edit, retry, abandon.")
+        self._seen |= {trial.id: Choice(trial.id, trial.digest, trial.revision) for trial in done}
+        return tuple(f"{trial.id}: {trial.state}" for trial in done)
+
+    def run(self, simulate: Callable[[dict[str, Any]], Any] | None = None, *, trials: int | None = None) -> None:
+        """Go on with the campaign, to its end or for a number of results.
+
+        A call that was interrupted is made again: it goes on. With ``simulate``, a design whose result was not recorded
+        by then is simulated again.
+
+        Args:
+            simulate: Function of a design that returns its outputs: a number, a mapping or a dataset of fields. It may
+                raise ``Infeasible``; any other error leaves the trial waiting. None where a simulator is stated.
+            trials: Number of results after which to return.
+
+        Raises:
+            Unfinished: the campaign waits for a person.
+            InputError: people do its experiments and no function is given, or the reverse.
+        """
+        by_people = site_for(self._settings, self.name).campaign.dispatcher.by_people
+        if by_people == (simulate is None):
+            raise InputError(
+                f"run: the experiments of {self.name} are told by hand: give simulate, or use ask and tell."
+                if by_people
+                else f"run: {self.name} states how its designs are simulated: leave simulate out."
+            )
+        with BackgroundExport(self._settings, self.name):
+            if simulate is None:
+                self._run(trials)
+            else:
+                self._simulated(simulate, trials)
+
+    def _simulated(self, simulate: Callable[[dict[str, Any]], Any], most: int | None) -> None:
+        done = 0
+        while most is None or done < most:
+            asked = self.ask()
+            for trial in asked.index:
+                told = self._ledger.trial(trial)
+                if told.state is not TrialState.RUNNING:
+                    raise awaited(site_for(self._settings, self.name).campaign, self._ledger)
+                try:
+                    found = simulate(dict(told.design))
+                except Infeasible as error:
+                    self.tell(trial, None, reason=str(error), infeasible=True)
+                    continue
+                self._tell_simulated(trial, found)
+            if asked.empty:
+                return
+            done += len(asked)
+
+    def _tell_simulated(self, trial: str, found: Any) -> None:
+        """Record what a function returned; fields are read by the problem."""
+        if not hasattr(found, "data_vars"):
+            self.tell(trial, found)
+            return
+        site = site_for(self._settings, self.name)
+        outputs = site.campaign.problem.evaluate(site.ledger.trial(trial).design, found)
+        self.tell(trial, outputs, field=found)
+
+    def _run(self, most: int | None) -> None:
+        done, ledger = 0, self._ledger
+        campaign = site_for(self._settings, self.name).campaign
+        with listening(Display(lambda: ledger, False)), self._passes() as lease:
+            while most is None or done < most:
+                passed = self._pass(lease)
+                done += passed.harvested
+                if passed.decision.finished:
+                    return
+                if passed.decision.wait in ("person", "laboratory") and not passed.approved:
+                    raise awaited(campaign, ledger)
+                if passed.sent or (passed.decision.wait and not passed.approved):
+                    pause(campaign, ledger, passed)
+
+    @contextmanager
+    def _passes(self) -> Iterator[Lease]:
+        """The campaign's pass lease, once no other process makes passes."""
+        deadline = time.monotonic() + _LEASE_S
+        with ExitStack() as stack:
+            while True:
+                try:
+                    lease = stack.enter_context(held(self._ledger, self.name))
+                    break
+                except LeaseHeld:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(_LOOK_S)
+            yield lease
+
+    def _pass(self, lease: Lease, asked: int | None = None) -> Passed:
+        return make_pass(Ref(str(self._settings.home), self.name, lease.model_dump()), asked=asked)
+
+    @property
+    def trials(self) -> "pd.DataFrame":
+        """All trials by id: the design as it was run, the outputs, state, iteration, cost; ``best`` for the best one.
+
+        ``attrs["units"]`` has the unit of each column.
+        """
+        ledger, record = self._ledger, self._record
+        for trial in self._waiting():
+            self._seen[trial.id] = Choice(trial.id, trial.digest, trial.revision)
+        known = ledger.summaries(self.name)
+        best = best_of(ledger, record, known).trial
+        return trials_table(record, known, None if best is None else best.id)
+
+    @property
+    def fields(self) -> "xr.Dataset":
+        """The stored fields of all completed trials, lazy, along the dimension ``trial``.
+
+        Raises:
+            storage.fields.FieldError: there is none, or they differ in shape.
+        """
+        done = self._ledger.trials(self.name, states={TrialState.COMPLETED})
+        return fields_at(self._settings.fields).stack({trial.id: trial.field for trial in done if trial.field})
+
+    def predict(self, designs: "pd.DataFrame | Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> "pd.DataFrame":
+        """Mean and standard deviation of the objective at designs, by the latest model, in its unit.
+
+        Args:
+            designs: A table with a column for each variable, or one or several designs as mappings.
+
+        Raises:
+            InputError: no model has been trained yet, or a design is none of the space.
+        """
+        site = site_of(str(self._settings.home), self.name, None)
+        rows, index = designs_of(self._record, designs)
+        for row in rows:
+            try:
+                site.campaign.space.check(row)
+            except ValueError as error:
+                raise InputError(f"predict: {error}") from None
+        if (model := latest_model(site)) is None:
+            raise InputError(f"predict: {self.name} has no model yet: the start's designs come before the first.")
+        mean, sd = predicted(model.posterior, site.campaign.space.encode(rows))
+        return predictions_table(self._record, index, mean.tolist(), sd.tolist())
+
+
+def _file(field: "xr.Dataset", folder: Path) -> Path:
+    """A dataset as a netCDF file, which is then checked as any file that people hand in."""
+    file = folder / "field.nc"
+    try:
+        field.to_netcdf(file, engine="h5netcdf")
+    except (ValueError, TypeError) as error:
+        raise FieldcraftError(f"field: the dataset cannot be written ({error}). Give numbers and texts.") from None
+    return file

@@ -1,0 +1,109 @@
+"""``fieldcraft.campaign``: begin a campaign from Python, or go on with it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fieldcraft.flows.commands.shared import campaign_of
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.yaml_data import Page, read_page
+from fieldcraft.flows.notebook.open_campaign import OpenCampaign
+from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.flows.wiring.campaign_file import campaign_on
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.storage.open_ledger import open_ledger
+
+Measured = str | Mapping[str, str] | Sequence[str]
+"""Names of results, with their units where they have some: ``"spread"``, ``{"spread": "K"}``."""
+
+
+def campaign(
+    name: str | Path,
+    *,
+    space: Mapping[str, Any] | None = None,
+    minimize: Measured | None = None,
+    maximize: Measured | None = None,
+    constraints: Measured = (),
+    budget: int | Mapping[str, Any] | None = None,
+    home: str | Path | None = None,
+    **further: Any,
+) -> OpenCampaign:
+    """Begin a campaign, or open the one of that name and go on with it.
+
+    Args:
+        name: Name of a campaign; with nothing else, one that exists. Or the path of a campaign file.
+        space: The variables by name: ``(low, high)`` or ``(low, high, unit)`` for a number, a list of words for a
+            choice, a mapping (``{"low": 1, "high": 5, "whole": True}``) for everything that the problem ``declared``
+            knows. Beside ``problem``, narrower bounds ``(low, high)`` of its variables.
+        minimize: Result to minimise, by name or as ``{name: unit}``; leave it or ``maximize`` out.
+        maximize: Result to maximise.
+        constraints: Further results, each of which must come out <= 0.
+        budget: Number of trials, or the budget of a campaign file.
+        home: Folder of the stores; by default FIELDCRAFT_HOME, or ``runs``.
+        further: Other keys of a campaign file, as there. By default ``seed`` is 0, ``algorithm`` is auto, and
+            ``dispatcher`` is ``lab``: whoever asks for designs tells their results.
+
+    Raises:
+        InputError: the specification is wrong, or the campaign has another one; names the keys that differ.
+        identity.Refused: the current user may not create campaigns.
+    """
+    settings = settings_from(home=None if home is None else Path(home))
+    if isinstance(name, Path) or str(name).endswith((".yaml", ".yml")):
+        _nothing_beside(name, space, minimize, maximize, constraints, budget, further)
+        return _begun(read_page(Path(name)), settings)
+    if not further and space is minimize is maximize is budget is None:
+        return OpenCampaign(settings, campaign_of(open_ledger(settings.ledger), str(name)).name)
+    if (minimize is None) == (maximize is None):
+        raise InputError(f"{name}: give either minimize or maximize, with the name of one result.")
+    sense, target = ("minimize", minimize) if maximize is None else ("maximize", maximize)
+    stated: dict[str, Any] = {"name": str(name), "seed": 0, "sense": sense}
+    results = [*_results(target), *_results(constraints)]
+    if "problem" not in further:
+        stated["problem"] = {"kind": "declared", "variables": _variables(space or {}), "results": results}
+    elif space is not None:
+        stated["space"] = {variable: list(bounds) for variable, bounds in space.items()}
+    stated["algorithm"] = {"kind": "auto"}
+    if "simulator" not in further:
+        stated["dispatcher"] = {"kind": "lab"}
+    if budget is not None:
+        stated["budget"] = dict(budget) if isinstance(budget, Mapping) else {"trials": budget}
+    page = Page(Path(f"campaign {str(name)!r}"), {**stated, **further}, {})
+    return _begun(page, settings, [result["name"] for result in results])
+
+
+def _begun(page: Page, settings: Settings, results: Sequence[str] = ()) -> OpenCampaign:
+    stated = campaign_on(page, settings)
+    known = [output.name for output in stated.problem.outputs]
+    if results and list(results) not in (known, known[:1]):
+        raise InputError(
+            f"{page.path}: the results are {', '.join(results)}, and the problem's {', '.join(known)}: name its first "
+            "to minimise or maximise it."
+        )
+    created(open_ledger(settings.ledger, create=True), stated, page.path)
+    return OpenCampaign(settings, stated.name)
+
+
+def _nothing_beside(file: str | Path, *given: Any) -> None:
+    if any(given):
+        raise InputError(f"{file}: a campaign file says it all: change the file, or give its keys and no file.")
+
+
+def _variables(space: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": name, **_variable(name, stated)} for name, stated in space.items()]
+
+
+def _variable(name: str, stated: Any) -> dict[str, Any]:
+    if isinstance(stated, Mapping):
+        return dict(stated)
+    parts = [] if isinstance(stated, str) or not isinstance(stated, Sequence) else list(stated)
+    if parts and all(isinstance(part, str) for part in parts):
+        return {"choices": parts}
+    if len(parts) not in (2, 3):
+        raise InputError(f"space: {name} is {stated!r}: give (low, high), (low, high, unit), or a list of words.")
+    return dict(zip(("low", "high", "unit"), parts, strict=False))
+
+
+def _results(named: Measured | None) -> list[dict[str, str]]:
+    if isinstance(named, Mapping):
+        return [{"name": name, "unit": unit} for name, unit in named.items()]
+    return [{"name": name} for name in ([named] if isinstance(named, str) else named or ())]

@@ -1,0 +1,109 @@
+"""Trials and predictions as pandas tables; units stand in ``attrs``."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fieldcraft.storage.records import CampaignRecord, Trial, TrialSummary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_OWN = ("state", "iteration", "predicted", "sd", "digest", "cost", "seconds", "best")
+
+
+def asked_table(record: CampaignRecord, trials: Sequence[Trial]) -> "pd.DataFrame":
+    """Trials that wait, a row each by id: the design, what its model predicts (mean and sd), state and digest."""
+    import pandas as pd
+
+    rows = [
+        {
+            **_design(record, trial.design),
+            "predicted": trial.origin.mean,
+            "sd": trial.origin.sd,
+            "state": str(trial.state),
+            "iteration": trial.iteration,
+            "digest": trial.digest,
+        }
+        for trial in trials
+    ]
+    names = [*_columns(record), "predicted", "sd", "state", "iteration", "digest"]
+    return _with_units(record, pd.DataFrame(rows, index=_index(trials), columns=names))
+
+
+def trials_table(record: CampaignRecord, trials: Sequence[TrialSummary], best: str | None) -> "pd.DataFrame":
+    """All trials of a campaign, a row each by id: the design as it was run, the outputs, and what became of it.
+
+    Args:
+        record: The campaign.
+        trials: Its trials, by number.
+        best: Id of the best design's trial, for which the column ``best`` is True.
+    """
+    import pandas as pd
+
+    outputs = [output["name"] for output in record.environment["outputs"]]
+    rows = [
+        {
+            **_design(record, trial.actual),
+            **{_title(name): (trial.outputs or {}).get(name) for name in outputs},
+            "state": str(trial.state),
+            "iteration": trial.iteration,
+            "cost": trial.spent,
+            "seconds": trial.seconds,
+            "best": trial.id == best,
+        }
+        for trial in trials
+    ]
+    names = [*_columns(record), *map(_title, outputs), "state", "iteration", "cost", "seconds", "best"]
+    return _with_units(record, pd.DataFrame(rows, index=_index(trials), columns=names))
+
+
+def predictions_table(record: CampaignRecord, index: Any, mean: Sequence[float], sd: Sequence[float]) -> "pd.DataFrame":
+    """Predicted mean and standard deviation (n,) of the objective, in its unit, by the designs' index."""
+    import pandas as pd
+
+    table = pd.DataFrame({"mean": mean, "sd": sd}, index=index)
+    unit = record.environment["outputs"][0]["unit"]
+    table.attrs["units"] = {"mean": unit, "sd": unit}
+    return table
+
+
+def designs_of(record: CampaignRecord, designs: Any) -> tuple[list[dict[str, Any]], Any]:
+    """Designs as plain mappings, and their index, from a table, a mapping or a sequence of mappings."""
+    import pandas as pd
+
+    table = pd.DataFrame([designs] if isinstance(designs, Mapping) else designs)
+    names = list(record.environment["units"])
+    known = {name: title for name, title in zip(names, _columns(record), strict=True) if title in table}
+    renamed = table[list(known.values())].set_axis(list(known), axis="columns")
+    rows = renamed.to_dict(orient="records")
+    return [{str(name): _plain(value) for name, value in row.items()} for row in rows], table.index
+
+
+def _design(record: CampaignRecord, design: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(zip(_columns(record), (design[name] for name in record.environment["units"]), strict=True))
+
+
+def _columns(record: CampaignRecord) -> list[str]:
+    return [_title(name) for name in record.environment["units"]]
+
+
+def _title(name: str) -> str:
+    """Title of a variable's or output's column; one that is called as a column of ours gets an underscore."""
+    return f"{name}_" if name in _OWN else name
+
+
+def _index(trials: Sequence[Trial | TrialSummary]) -> Any:
+    import pandas as pd
+
+    return pd.Index([trial.id for trial in trials], name="trial")
+
+
+def _with_units(record: CampaignRecord, table: "pd.DataFrame") -> "pd.DataFrame":
+    units = {**record.environment["units"]}
+    units |= {output["name"]: output["unit"] for output in record.environment["outputs"]}
+    table.attrs["units"] = {_title(name): unit for name, unit in units.items() if _title(name) in table}
+    return table
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
