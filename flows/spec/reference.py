@@ -26,7 +26,7 @@ PLACES = {
 _NOT_IN_A_FILE = ("place",)  # fields that the campaign gives to its dispatcher
 _SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields):")
 _OPTION = re.compile(r"( *)(\w+)(?: \([^)]*\))?: (.*)")
-_QUALIFIED = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])")
+_QUALIFIED = re.compile(r"\b(?:[a-z_]\w*\.)+_?(?=[A-Z])")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,19 @@ import dataclasses
 import importlib
 from pathlib import Path
 
+from fieldcraft.flows.spec.registry import build
+
+NEEDED = {
+    "declared": {
+        "variables": [
+            {"name": "heat", "low": 20.0, "high": 90.0, "unit": "degC"},
+            {"name": "coats", "low": 1.0, "high": 3.0, "whole": True},
+            {"name": "glue", "choices": ["A", "B"]},
+        ],
+        "results": [{"name": "strength", "unit": "MPa"}, {"name": "excess", "unit": "mm"}],
+    }
+}
+
 
 def kinds(package):
     """Names of the modules in a package's directory, sorted."""
@@ -25,3 +38,8 @@ def public_class(package, kind):
 
 def is_frozen_dataclass(cls):
     return dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen
+
+
+def problem_of(kind, **options):
+    """The problem of a kind, with what it must be given if it states nothing by itself."""
+    return build("problems", {"kind": kind, **NEEDED.get(kind, {}), **options})

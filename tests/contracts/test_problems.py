@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from kinds import is_frozen_dataclass, kinds, public_class
+from kinds import is_frozen_dataclass, kinds, problem_of, public_class
 
 from fieldcraft.physics.collocation import on_side
 from fieldcraft.physics.operators import Jet, System
@@ -22,7 +22,7 @@ def variants(kind):
     """The problem of a kind as it is by default and, where it may state what only an oracle knows, in few variables."""
     cls = public_class(PACKAGE, kind)
     fields = {field.name for field in dataclasses.fields(cls)}
-    found = [pytest.param(cls(), id=kind)]
+    found = [pytest.param(problem_of(kind), id=kind)]
     if "oracle" in fields:
         small = {"dimension": 3} if "dimension" in fields else {}
         found.append(pytest.param(cls(oracle=True, **small), id=f"{kind}-oracle"))

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import xarray as xr
-from kinds import is_frozen_dataclass, kinds, public_class
+from kinds import is_frozen_dataclass, kinds, problem_of, public_class
 
 from fieldcraft.physics.problem import Simulator
 
@@ -16,7 +16,7 @@ PAIRS = [(simulator, problem) for simulator in kinds(PACKAGE) for problem in kin
 @lru_cache
 def simulated(kind, problem_kind, run=0, seed=5):
     """Dataset of a simulator for one design of a problem, or the error with which it refuses the problem."""
-    simulator, problem = public_class(PACKAGE, kind)(), public_class(PROBLEMS, problem_kind)()
+    simulator, problem = public_class(PACKAGE, kind)(), problem_of(problem_kind)
     (design,) = problem.space.decode(problem.space.sample(1, np.random.default_rng(3)))
     try:
         return problem, design, simulator.run(problem, design, np.random.default_rng(seed))
