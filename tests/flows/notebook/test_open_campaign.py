@@ -36,6 +36,31 @@ campaign = fc.campaign("rod", home=sys.argv[1])
 print(*campaign.ask(int(sys.argv[2])).index, flush=True)
 signal.pause()
 """
+LOOP = """
+import sys, fieldcraft as fc
+campaign = fc.campaign("rod", home=sys.argv[1])
+while campaign.finished is None:
+    for trial, row in campaign.ask().iterrows():
+        campaign.tell(trial, row.x)
+        print(trial, flush=True)
+"""
+PASSES = """
+import sys, time
+from pathlib import Path
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.steps.leases import held
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.storage.ledger import LeaseHeld
+from fieldcraft.storage.open_ledger import open_ledger
+ledger, finished = open_ledger(settings_from(home=Path(sys.argv[1])).ledger), None
+while finished is None:
+    try:
+        with held(ledger, "rod") as lease:
+            finished = make_pass(Ref(sys.argv[1], "rod", lease.model_dump())).decision.finished
+    except LeaseHeld:
+        pass
+    time.sleep(0.1)  # until the next tick
+"""
 
 
 @pytest.fixture
@@ -131,6 +156,20 @@ def test_two_notebooks_at_once_are_given_different_designs_and_the_command_sees_
         assert [entry["trial"] for entry in queue["laboratory"]] == [*theirs, *ours]
         campaign.tell(theirs[0], 1.0)  # whoever has a result may tell it
         assert list(campaign.ask(2).index) == ours
+
+
+def test_two_notebooks_and_a_schedule_on_one_campaign_try_no_design_twice(rod, tmp_path):
+    campaign, home = rod(budget=8), str(tmp_path / "home")
+    processes = [warm_start.begun(["-c", code, home], dict(os.environ)) for code in (LOOP, LOOP, PASSES)]
+    told = []
+    for process in processes:
+        said, complaints = process.communicate(300)
+        assert process.returncode == 0, complaints
+        told += said.split()
+    table = campaign.trials
+    assert sorted(told) == list(table.index) == [f"rod-{number:04d}" for number in range(1, 9)]
+    assert not table.duplicated(["x", "power"]).any()
+    assert (table.state == "COMPLETED").all()
 
 
 def test_told_again_is_a_correction_and_the_same_again_is_none(rod, tmp_path):
