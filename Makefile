@@ -7,7 +7,7 @@ EXTRAS := $(VENV)/.extras
 # Bytecode is kept, whatever the environment says: tests begin hundreds of interpreters.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick shown guards browser gpu chaos check clean
+.PHONY: demo test quick shown docs guards browser gpu chaos check clean
 
 demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
@@ -20,6 +20,9 @@ quick: $(READY)
 
 shown: $(READY)
 	$(BIN)/python tests/scenarios/shown.py
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 guards: $(READY)
 	$(BIN)/python tests/mutations/mutate.py

@@ -1,6 +1,6 @@
-"""What README and docs show of commands: where it stands, how a run becomes its sample, and `make shown`.
+"""What the docs show of commands: where it stands, how a run becomes its sample, and `make shown`.
 
-``make shown`` runs the three heat campaigns in a fresh home and writes what they print into README.md and docs/.
+``make shown`` runs the three heat campaigns in a fresh home and writes what they print into docs/.
 """
 
 import os
@@ -70,7 +70,7 @@ def sample(printed: str, home: Path) -> str:
 
 
 def figures(end: str) -> tuple[str, str]:
-    """Best result and regret that the end of a run tells, as the README's table shows them."""
+    """Best result and regret that the end of a run tells, as the table of docs/heat.md shows them."""
     best = re.search(r"best result +temperature (\S+) K", end) or re.search(r"best +temperature (\S+) K", end)
     regret = re.search(r"regret +(\S+) K", end)
     assert best and regret, end
@@ -86,11 +86,11 @@ def _put(name: str, mark: str, block: str) -> None:
 
 def _write(home: Path) -> None:
     printed = {name: fieldcraft(home, "run", f"campaigns/{name}.yaml") for name in HEATS}
-    _put("README.md", "heat", sample(printed["heat"], home))
+    _put("docs/heat.md", "heat", sample(printed["heat"], home))
     for name, text in printed.items():
         row = re.compile(rf"(?m)^(\| `{name}.yaml` \|.*\|.*\|) .* \| .* \|$")
-        readme = row.sub("\\1 {} | {} |".format(*figures(text)), text_of("README.md"))
-        (ROOT / "README.md").write_text(readme, encoding="utf-8")
+        page = row.sub("\\1 {} | {} |".format(*figures(text)), text_of("docs/heat.md"))
+        (ROOT / "docs" / "heat.md").write_text(page, encoding="utf-8")
     _put("docs/mlflow.md", "compare-runs", fieldcraft(home, "compare-runs", "heat", "heat-gp"))
     fieldcraft(home, "plot", "heat", "docs/heat.png")
 

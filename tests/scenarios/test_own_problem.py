@@ -1,4 +1,4 @@
-"""The README's "ten minutes to your own problem" is this test's text: its files are written and its commands run."""
+"""docs/own-problem.md is this test's text: its files are written and its commands run."""
 
 import json
 import os
@@ -17,11 +17,6 @@ from fieldcraft.flows.cli import main
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def section(title: str) -> str:
-    text = (ROOT / "README.md").read_text()
-    return text.partition(f"## {title}\n")[2].partition("\n## ")[0]
-
-
 @pytest.fixture
 def installed(tmp_path) -> Path:
     """A folder that holds what the wheel installs, without its dependencies."""
@@ -36,10 +31,10 @@ def installed(tmp_path) -> Path:
     return folder
 
 
-def test_the_readmes_own_problem_runs_as_written_from_the_wheel_beside_a_users_modules_of_our_names(
+def test_ones_own_problem_runs_as_written_from_the_wheel_beside_a_users_modules_of_our_names(
     tmp_path, installed, prefect_api
 ):
-    text = section("Ten minutes to your own problem")
+    text = (ROOT / "docs" / "own-problem.md").read_text()
     files = re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", text, re.DOTALL)
     (commands,) = re.findall(r"<!-- run -->\n```\n(.*?)```", text, re.DOTALL)
     assert [name for name, _ in files] == ["mine/problems/rod.py", "mine/simulators/rod.py", "rod.yaml"]

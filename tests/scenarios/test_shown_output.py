@@ -1,4 +1,4 @@
-"""What README and docs show as a command's output is what the command prints: words and columns, and what is drawn.
+"""What the docs show as a command's output is what the command prints: words and columns, and what is drawn.
 
 Times, paths, digests and what a trained model says differ between machines and stand as N here. The first designs are
 a Sobol sequence: they and their results are compared as they are.
@@ -47,8 +47,8 @@ def shape(line: str) -> str:
     return line.removesuffix("  <- best").replace(" +- N", "")
 
 
-def test_the_readmes_sample_is_what_the_demo_prints(printed, home):
-    told, said = (text.splitlines() for text in (shown("README.md", "heat"), sample(printed, home)))
+def test_the_sample_of_heat_is_what_the_demo_prints(printed, home):
+    told, said = (text.splitlines() for text in (shown("docs/heat.md", "heat"), sample(printed, home)))
     shapes = [list(dict.fromkeys(map(shape, lines))) for lines in (told, said)]  # of more iterations once
     assert shapes[0] == shapes[1]
     first = [
@@ -58,10 +58,10 @@ def test_the_readmes_sample_is_what_the_demo_prints(printed, home):
     assert first[0] == first[1], "a Sobol design, and its result"
 
 
-def test_the_readmes_table_of_heat_campaigns_agrees_with_its_sample_and_with_the_files():
-    rows = table("README.md", "file | surrogate")
+def test_the_table_of_heat_campaigns_agrees_with_its_sample_and_with_the_files():
+    rows = table("docs/heat.md", "file | surrogate")
     assert [row["file"] for row in rows] == [f"{name}.yaml" for name in HEATS]
-    assert (rows[0]["best result"], rows[0]["regret, without noise"]) == figures(shown("README.md", "heat"))
+    assert (rows[0]["best result"], rows[0]["regret, without noise"]) == figures(shown("docs/heat.md", "heat"))
     words = {"Thompson sampling": "kind: thompson", "log expected improvement": "kind: log_ei"}
     words |= {"a trained network and Laplace's equation": "engine: trained", "harmonic polynomials": "engine: basis"}
     words |= {"Gaussian process": "kind: exact_gp"}
@@ -83,7 +83,7 @@ def test_the_table_of_compare_runs_has_the_rows_that_are_printed(printed, home, 
     fewer = ("budget.trials", "algorithm.start.n")
     assert differences == [line for line in differ if not line.strip().startswith(fewer)]
     best = re.search(r"^best result +(\S+) K +(\S+) K$", told, re.MULTILINE)
-    shown_there = [row["best result"] for row in table("README.md", "file | surrogate")]
+    shown_there = [row["best result"] for row in table("docs/heat.md", "file | surrogate")]
     assert best and [f"{float(value):.1f} K" for value in best.groups()] == [shown_there[0], shown_there[2]]
 
 
@@ -96,7 +96,7 @@ def _parts(text: str) -> tuple[list[str], list[str]]:
 def test_the_next_commands_that_the_sample_names_work(printed, home, tmp_path, capsys):
     picture = tmp_path / "heat.png"
     assert main(["plot", "heat", str(picture), "--home", str(home)]) == 0
-    assert _size(picture) == _size(ROOT / "docs" / "heat.png"), "the README's picture is of this form"
+    assert _size(picture) == _size(ROOT / "docs" / "heat.png"), "the picture of docs/heat.md is of this form"
     best = re.search(r"fieldcraft trace (\S+)", printed)
     assert best and main(["trace", best[1], "--home", str(home)]) == 0
     assert best[1] in capsys.readouterr().out
@@ -107,11 +107,11 @@ def _size(picture: Path) -> tuple[int, int]:
     return int.from_bytes(head[:4], "big"), int.from_bytes(head[4:], "big")
 
 
-def test_the_readme_lists_every_command_and_no_other(capsys):
+def test_the_page_lists_every_command_and_no_other(capsys):
     assert main(["--help"]) == 0
     known = set(re.findall(r"(?m)^    ([a-z][a-z-]+)(?= |$)", capsys.readouterr().out))
     assert {"run", "compare-runs", "doctor"} < known
-    cells = [row["command"] for row in table("README.md", "command | what it does")]
+    cells = [row["command"] for row in table("docs/commands.md", "command | what it does")]
     listed = {re.split(r" ", name.removeprefix("fieldcraft "))[0] for cell in cells for name in cell.split("`, `")}
     assert (sorted(listed - known), sorted(known - listed)) == ([], [])
 

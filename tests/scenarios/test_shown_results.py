@@ -1,4 +1,4 @@
-"""The docs' tables of figures are those of the stored results, and what the README counts is there."""
+"""The docs' tables of figures are those of the stored results, and what docs/examples.md counts is there."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def test_the_table_of_ranks_is_that_of_the_stored_study():
 
 
 def test_what_is_said_of_the_stored_studies_is_what_they_hold():
-    docs, readme = (" ".join(text_of(name).split()) for name in ("docs/methods.md", "README.md"))
+    docs, examples = (" ".join(text_of(name).split()) for name in ("docs/methods.md", "docs/examples.md"))
     data = results("studies/results/methods")
     done, tests = [cell for cell in data["cells"] if cell["state"] == "finished"], data["tests"]
     said = f"{data['cpu_seconds'] / 3600:.2f} core-hours with {len(done)} of its {len(data['cells']):,} campaigns"
@@ -59,7 +59,7 @@ def test_what_is_said_of_the_stored_studies_is_what_they_hold():
     assert f"of {tests} two are significant" in docs
     four = [(name, f"{rank['mean']:.1f}") for name, rank in data["ranks"].items()][:4]
     assert four == [("auto", "2.9"), ("baybe", "3.8"), ("gp_ei", "3.8"), ("ax", "4.4")]
-    assert "(2.9; BayBE 3.8, the plain Gaussian process 3.8, Ax 4.4)" in readme
+    assert "(2.9; BayBE 3.8, the plain Gaussian process 3.8, Ax 4.4)" in examples
     data = results("studies/results/constrained")
     done = [cell for cell in data["cells"] if cell["state"] == "finished"]
     said = f"Of its {len(data['cells'])} cells {len(done)} have run, in {data['cpu_seconds'] / 3600:.1f} core-hours"
@@ -84,12 +84,14 @@ def test_the_processor_seconds_that_are_said_are_those_of_the_stored_study():
         assert agrees(low, min(seconds[stored])) and agrees(high, max(seconds[stored])), name
 
 
-def test_the_readme_counts_what_the_studies_hold():
-    readme = " ".join(text_of("README.md").split())
+def test_the_page_of_examples_counts_what_the_studies_hold():
+    examples = " ".join(text_of("docs/examples.md").split())
     study = yaml.safe_load(text_of("studies/methods.yaml"))
-    assert f"sets {len(study['algorithms'])} of them against each other on {len(study['problems'])} problems" in readme
+    assert (
+        f"sets {len(study['algorithms'])} of them against each other on {len(study['problems'])} problems" in examples
+    )
     assert [len(yaml.safe_load(text_of("studies/constrained.yaml"))["problems"])] == [7]
-    assert "sets them against BoTorch and Optuna on seven such problems" in readme
+    assert "sets them against BoTorch and Optuna on seven such problems" in examples
 
 
 CONSTRAINED = {
@@ -249,11 +251,11 @@ def test_a_table_of_a_study_of_fields_is_that_of_the_stored_study(study, first, 
             assert agrees(said[0], mean) and agrees(said[1], error)
 
 
-def test_the_readme_names_every_campaign_file_and_every_study():
-    readme = text_of("README.md")
+def test_the_pages_name_every_campaign_file_and_every_study():
+    pages = "".join(text_of(f"docs/{name}.md") for name in ("heat", "examples"))
     files = [*ROOT.glob("campaigns/*.yaml"), *ROOT.glob("studies/*.yaml")]
-    text = readme + text_of("docs/methods.md")
+    text = pages + text_of("docs/methods.md")
     assert [file.name for file in files if file.name not in text] == []
     assert [
-        name for name in re.findall(r"(?:campaigns|studies)/[\w-]+\.yaml", readme) if not (ROOT / name).exists()
+        name for name in re.findall(r"(?:campaigns|studies)/[\w-]+\.yaml", pages) if not (ROOT / name).exists()
     ] == []
