@@ -7,7 +7,7 @@ import select
 import sys
 import warnings
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,13 @@ from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.text import QUOTED, quoted, shown, suggestion
 
 _GROUPS = (starting, campaigns, decisions, inspection, recovery, reports, results, studies, trials)
+_INTRODUCTION = (
+    "",
+    "    fieldcraft run campaigns/heat.yaml    # the ready campaign of the demo",
+    "    fieldcraft status                     # where all campaigns stand",
+    "    fieldcraft queue                      # what waits for a person",
+    "    fieldcraft init rod                   # a folder with a problem of your own to begin from",
+)
 _NOBODY_READS = 141  # as of a process that ended by SIGPIPE
 _LONG = re.compile(f"'[^']{{{QUOTED},}}'")
 
@@ -46,6 +53,18 @@ class _Parser(argparse.ArgumentParser):
             raise InputError(f"{quoted(value)} is no command.{hint} '{self.prog} --help' lists them.")
         known = ", ".join(map(str, action.choices))
         raise argparse.ArgumentError(action, f"{quoted(value)} is none of them.{hint} Known: {known}")
+
+
+class _Commands(_Parser):
+    """The parser of all commands, whose help lists them in groups."""
+
+    groups: dict[str, list[tuple[str, str]]]
+
+    def format_help(self) -> str:
+        lines = ["usage: fieldcraft [--version] COMMAND ...", "", str(self.description), *_INTRODUCTION, ""]
+        for title, commands in self.groups.items():
+            lines += [f"{title}:", *(f"    {name:<12}  {text}" for name, text in commands), ""]
+        return "\n".join([*lines, "'fieldcraft COMMAND --help' has the options of a command, and an example.", ""])
 
 
 class _Version(argparse.Action):
@@ -152,19 +171,22 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument(
         "--home", type=Path, default=None, help="folder of the stores (default: FIELDCRAFT_HOME or runs)"
     )
-    parser = _Parser(
+    parser = _Commands(
         prog="fieldcraft", description="Design campaigns: propose, approve, simulate, learn, propose again."
     )
+    parser.groups = {group.TITLE: [] for group in _GROUPS}
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="word", parser_class=_Parser)
 
-    def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, parents=[shared], help=text, description=text)
-        made.set_defaults(command=command, parser=made)
+    def add(title: str, name: str, command: Command, text: str, example: str = "") -> argparse.ArgumentParser:
+        told = f"example: {example}" if example else None
+        made = commands.add_parser(name, parents=[shared], help=text, description=text, epilog=told)
+        made.set_defaults(command=command, parser=made, whole=parser)
+        parser.groups[title].append((name, text))
         return made
 
     for group in _GROUPS:
-        group.add(add)
+        group.add(partial(add, group.TITLE))
     return parser
 
 

@@ -8,15 +8,24 @@ from typing import Any
 from fieldcraft.flows.commands.shared import Add, announce, begin, campaign_of, open_ledger, show
 from fieldcraft.flows.settings import Settings
 
+TITLE = "To run a campaign"
+
 
 def add(command: Add) -> None:
     """Register the commands."""
-    command("check", _check, "validate a campaign file and print all it says").add_argument("file", type=Path)
+    command(
+        "check",
+        _check,
+        "validate a campaign file and print all it says",
+        example="fieldcraft check campaigns/heat.yaml",
+    ).add_argument("file", type=Path)
     command("create", _create, "write a campaign down without making a pass").add_argument("file", type=Path)
-    run = command("run", _run, "run a campaign to its end, or go on with it")
+    run = command(
+        "run", _run, "run a campaign to its end, or go on with it", example="fieldcraft run campaigns/heat.yaml"
+    )
     run.add_argument("file", type=Path)
     run.add_argument("--profile", action="store_true", help="say at the end where the time went")
-    iterate = command("iterate", _iterate, "make one pass over a campaign")
+    iterate = command("iterate", _iterate, "make one pass over a campaign", example="fieldcraft iterate heat")
     iterate.add_argument("name")
     for parser in (run, iterate):
         parser.add_argument("--break-lease", action="store_true", help="take over from a machine that is gone for good")
@@ -81,12 +90,13 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _ran(options: argparse.Namespace, settings: Settings, began: float) -> int:
+    from fieldcraft.flows.commands.terminal import on_terminal
     from fieldcraft.flows.run import run
     from fieldcraft.flows.views.display import Display
     from fieldcraft.flows.views.summary import summary_data, summary_text
 
-    display = Display(lambda: open_ledger(settings.ledger), options.json, began)
-    ran = run(options.file, settings, display, options.break_lease)
+    with on_terminal(Display(lambda: open_ledger(settings.ledger), options.json, began), options.json) as listener:
+        ran = run(options.file, settings, listener, options.break_lease)
     data = summary_data(ran, settings)
     show(options.json, {"event": "summary", **data}, lambda: summary_text(data, options.file))
     return 1 if data["fruitless"] else 0

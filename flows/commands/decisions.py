@@ -17,22 +17,42 @@ if TYPE_CHECKING:
 
 _BATCH = "NAME:ITERATION"
 
+TITLE = "To decide on designs"
+
 
 def add(command: Add) -> None:
     """Register the commands."""
-    command("queue", _queue, "what waits: for a decision, to be sent, for a person, for a retry").add_argument(
-        "name", nargs="?"
+    command(
+        "queue",
+        _queue,
+        "what waits: for a decision, to be sent, for a person, for a retry",
+        example="fieldcraft queue heat",
+    ).add_argument("name", nargs="?")
+    approve = command(
+        "approve",
+        _approve,
+        "approve proposals, each bound to exactly what would run",
+        example="fieldcraft approve heat-0007 heat-0008",
     )
-    approve = command("approve", _approve, "approve proposals, each bound to exactly what would run")
     _trials(approve)
     approve.add_argument("--comment", default="", help="what to write beside it")
     approve.add_argument(
         "--attempts", type=whole(1, 1000), help="how often each may be sent (default: the campaign file's)"
     )
-    reject = command("reject", _reject, "reject trials that were not sent yet")
+    reject = command(
+        "reject",
+        _reject,
+        "reject trials that were not sent yet",
+        example="fieldcraft reject heat-0007 --reason 'too hot'",
+    )
     _trials(reject)
     reject.add_argument("--reason", required=True, help="why")
-    edit = command("edit", _edit, "change a trial that was not sent yet; it is then approved afresh")
+    edit = command(
+        "edit",
+        _edit,
+        "change a trial that was not sent yet; it is then approved afresh",
+        example="fieldcraft edit heat-0007 x=6.2 --reason 'off the rim'",
+    )
     edit.add_argument("trial", metavar="TRIAL")
     edit.add_argument("values", nargs="+", metavar="VAR=VALUE", help="in the variable's unit; the others stay")
     edit.add_argument("--reason", default="", help="why")

@@ -14,12 +14,21 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 120.0  # a person who asks for the telling waits longer than a pass does
 
+TITLE = "To look"
+
 
 def add(command: Add) -> None:
     """Register the commands."""
-    command("status", _status, "where campaigns stand").add_argument("name", nargs="?")
-    show = command("show", _show, "a trial with its history")
-    trace = command("trace", _trace, "a trial's lineage: model, data, collocation, seed, code, run, field")
+    command("status", _status, "where campaigns stand", example="fieldcraft status heat").add_argument(
+        "name", nargs="?"
+    )
+    show = command("show", _show, "a trial with its history", example="fieldcraft show heat-0007")
+    trace = command(
+        "trace",
+        _trace,
+        "a trial's lineage: model, data, collocation, seed, code, run, field",
+        example="fieldcraft trace heat-0007",
+    )
     for parser in (show, trace):
         parser.add_argument("trial", metavar="TRIAL", help="id, or the label that 'queue' shows")
     export = command("export", _export, "copy a campaign out: --csv FILE, --fields DIR, or to MLflow")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from fieldcraft.flows.recovery.repair import Action, Plan
     from fieldcraft.flows.recovery.restore import Restored
 
+TITLE = "After a fault, and copies"
+
 
 def add(command: Add) -> None:
     """Register the commands."""

@@ -6,17 +6,26 @@ from pathlib import Path
 from fieldcraft.flows.commands.shared import Add, campaign_of, open_ledger, show
 from fieldcraft.flows.settings import Settings
 
+TITLE = "To show others"
+
 
 def add(command: Add) -> None:
     """Register the commands."""
-    report = command("report", _report, "write a campaign as one page that stands alone")
+    report = command(
+        "report",
+        _report,
+        "write a campaign as one page that stands alone",
+        example="fieldcraft report heat --html heat.html",
+    )
     report.add_argument("name")
     report.add_argument("--html", type=Path, required=True, metavar="FILE", help="page to write")
     compare = command("compare-runs", _compare, "tell two campaigns apart: specification, best so far, regret, cost")
     compare.add_argument("first")
     compare.add_argument("second")
     compare.add_argument("--html", type=Path, metavar="FILE", help="page to write as well")
-    plot = command("plot", _plot, "draw the field, the trials and the best point")
+    plot = command(
+        "plot", _plot, "draw the field, the trials and the best point", example="fieldcraft plot heat heat.png"
+    )
     plot.add_argument("name")
     plot.add_argument("file", type=Path, help="picture to write (.png, .svg, .pdf)")
 

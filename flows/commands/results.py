@@ -17,24 +17,41 @@ if TYPE_CHECKING:
     from fieldcraft.flows.results.inbox import Batch
     from fieldcraft.flows.wiring.context import Site
 
+TITLE = "To enter results"
+
 
 def add(command: Add) -> None:
     """Register the commands."""
-    record = command("record", _record, "enter a result that people measured, or a table of many")
+    record = command(
+        "record",
+        _record,
+        "enter a result that people measured, or a table of many",
+        example="fieldcraft record glue-0003 --value strength=38.5 --sd strength=0.5",
+    )
     record.add_argument("trial", nargs="?", metavar="TRIAL", help="id, or the key of its work order")
     _measured(record)
     record.add_argument("--cost", type=real(0, 1e15), help="of the attempt, in budget units")
     record.add_argument("--seconds", type=real(0, 1e8), help="wall time of the attempt")
     record.add_argument("--csv", type=Path, metavar="FILE", help="instead: a table of many (or .json)")
     record.add_argument("--campaign", metavar="NAME", help="whose trials the table names, where it leaves doubt")
-    correct = command("correct", _correct, "replace a result by a right one; the old one is kept")
+    correct = command(
+        "correct",
+        _correct,
+        "replace a result by a right one; the old one is kept",
+        example="fieldcraft correct glue-0003 --value strength=39.5 --reason misread",
+    )
     correct.add_argument("trial", metavar="TRIAL")
     _measured(correct)
     correct.add_argument("--reason", required=True, help="why")
     retract = command("retract", _retract, "take a result back; it is kept, and no model learns from it any more")
     retract.add_argument("trial", metavar="TRIAL")
     retract.add_argument("--reason", required=True, help="why")
-    import_ = command("import", _import, "warm-start a campaign with measurements from before")
+    import_ = command(
+        "import",
+        _import,
+        "warm-start a campaign with measurements from before",
+        example="fieldcraft import glue.yaml earlier.csv",
+    )
     import_.add_argument("file", type=Path, metavar="FILE.yaml", help="campaign file; created where it is not there")
     told = "a column for each variable and output; a column 'field' names files of fields beside it"
     import_.add_argument("data", type=Path, metavar="DATA.csv", help=told)

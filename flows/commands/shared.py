@@ -25,8 +25,8 @@ Command = Callable[[argparse.Namespace, Settings], int]
 class Add(Protocol):
     """Function that registers a command and returns its parser, which has ``--json`` and ``--home`` already."""
 
-    def __call__(self, name: str, command: Command, text: str) -> argparse.ArgumentParser:
-        """Register a command with its help text; return its parser."""
+    def __call__(self, name: str, command: Command, text: str, example: str = "") -> argparse.ArgumentParser:
+        """Register a command with its help text and an example of its use; return its parser."""
         ...
 
 

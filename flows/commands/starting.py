@@ -25,16 +25,49 @@ export FIELDCRAFT_PLUGINS=$PWD/mine   # where your kinds are: a campaign file ca
 fieldcraft check rod.yaml
 fieldcraft run rod.yaml"""
 
+TITLE = "To begin"
+
 
 def add(command: Add) -> None:
     """Register the commands."""
-    init = command("init", _init, "make a folder with a campaign, a problem, a simulator and a test of them")
+    init = command(
+        "init",
+        _init,
+        "make a folder with a campaign, a problem, a simulator and a test of them",
+        example="fieldcraft init rod",
+    )
     init.add_argument("folder", type=Path, metavar="DIR")
-    examples = command("examples", _examples, "list the ready campaigns and studies, or print one")
+    examples = command(
+        "examples",
+        _examples,
+        "list the ready campaigns and studies, or print one",
+        example="fieldcraft examples campaigns/heat.yaml",
+    )
     examples.add_argument("name", nargs="?", metavar="NAME", help="such as campaigns/heat.yaml")
-    kinds = command("kinds", _kinds, "list what a campaign file can name, or the options of one kind")
+    kinds = command(
+        "kinds",
+        _kinds,
+        "list what a campaign file can name, or the options of one kind",
+        example="fieldcraft kinds exact_gp",
+    )
     kinds.add_argument("kind", nargs="?", metavar="KIND", help="such as exact_gp")
     kinds.add_argument("--markdown", action="store_true", help="write all of them as one page")
+    told = "source <(fieldcraft completion bash)"
+    completion = command("completion", _completion, "print what makes a shell complete commands", example=told)
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+
+
+def _completion(options: argparse.Namespace, settings: Settings) -> int:
+    import shtab
+
+    commands = next(action for action in options.whole._actions if isinstance(action.choices, dict))
+    for parser in commands.choices.values():
+        for action in parser._actions:
+            if action.type is Path:
+                action.complete = shtab.FILE
+    script = shtab.complete(options.whole, options.shell)
+    show(options.json, {"shell": options.shell, "script": script}, script.rstrip)
+    return 0
 
 
 def _examples(options: argparse.Namespace, settings: Settings) -> int:

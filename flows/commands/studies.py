@@ -9,10 +9,17 @@ from fieldcraft.flows.commands.shared import Add, begin, show, whole
 from fieldcraft.flows.settings import Settings
 from fieldcraft.storage.text import without_password
 
+TITLE = "To compare algorithms"
+
 
 def add(command: Add) -> None:
     """Register the command."""
-    compare = command("compare", _compare, "run a study (problems x algorithms x seeds), or go on with it")
+    compare = command(
+        "compare",
+        _compare,
+        "run a study (problems x algorithms x seeds), or go on with it",
+        example="fieldcraft compare studies/quick.yaml",
+    )
     compare.add_argument("file", type=Path, help="study file, such as studies/quick.yaml")
     compare.add_argument("--out", type=Path, metavar="DIR", help="folder of the study (default: HOME/studies/NAME)")
     compare.add_argument(

@@ -9,6 +9,8 @@ from fieldcraft.flows.settings import Settings
 if TYPE_CHECKING:
     from fieldcraft.storage.records import Trial
 
+TITLE = "When a trial fails, or should stop"
+
 
 def add(command: Add) -> None:
     """Register the commands."""
