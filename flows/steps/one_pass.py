@@ -137,7 +137,7 @@ def make_pass(ref: Ref, call: Caller = directly) -> Passed:
     settings = settings_from(home=Path(ref.home))
     ledger = open_ledger(settings.ledger)
     try:
-        with opened_once():
+        with opened_once(ledger):
             passed = _steps(asdict(ref), call, ledger.last_event(ref.name))
         settled(passed.harvested)
         return passed
