@@ -1,4 +1,4 @@
-"""What a process has read of trials and results before: of ten thousand only those that changed are read again.
+"""Trials and results that a process has read before: of ten thousand only those that changed are read again.
 
 Every change of a trial and every result adds an event to the same transaction, and SQLite numbers events in the order
 of the commits: whoever knows a campaign up to one event needs only what later events name. Other databases give out a
@@ -84,7 +84,7 @@ def results(connection: Connection, campaign: str) -> tuple[ResultSummary, ...]:
 
 
 def amounts(connection: Connection, campaign: str) -> Amounts:
-    """What all trials have spent and reserve; in a transaction that has written nothing yet.
+    """Amounts that all trials spent and reserve; for a transaction that has written nothing yet.
 
     The sum is over blocks, so that it depends on nothing but the trials, whenever each block was read.
     """
