@@ -18,7 +18,7 @@ from fieldcraft.flows.views.export import export_mlflow
 from fieldcraft.storage.ledger import LeaseHeld
 from fieldcraft.storage.trackers.errors import TrackingError
 
-_EVERY_S = 1.0
+_EVERY_S = 5.0  # each time the campaign's runs are looked up again
 
 
 def _follow(settings: Settings, name: str) -> int:

@@ -1,6 +1,7 @@
 """Source files that a trial runs, as an approval covers them: their names and the checksums of their contents."""
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from fieldcraft.storage.records import Digest, Record, digest_of
 
@@ -10,7 +11,7 @@ class Code(Record):
 
     files: Mapping[str, Digest]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the names and the contents."""
         return digest_of(dict(self.files))

@@ -32,6 +32,7 @@ _OWN = "fieldcraft"  # what all our files together are called in brief
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement holds others
 _held: dict[str, str] = {}  # our files as this process first saw them, by name
 _texts: dict[Path, tuple[tuple[int, ...], bytes]] = {}  # what was read of a file, and its state then
+_codes: dict[tuple[tuple[Path, Path], ...], tuple[tuple[tuple[Path, bytes], ...], Code]] = {}  # by where they begin
 _AT_REST_S = 3.0  # since the last change; one that follows sooner may leave a file's times as they are
 
 # Leading dots, the names after them, and what is taken from there.
@@ -63,8 +64,32 @@ class Sources:
         Raises:
             InputError: there is no such kind, or a file cannot be read.
         """
-        begun = [self._root(available(group, self.plugins), kind, group) for group, kind in kinds.items()]
-        found = dict[Path, Path]()  # file -> the directory that it is searched from
+        begun = tuple(self._root(available(group, self.plugins), kind, group) for group, kind in kinds.items())
+        code = self._code(begun)
+        if not programs:
+            return code
+        digests = {name: digest_of_program(file) for name, file in programs.items()}
+        files = {**code.files, **{name: digest for name, digest in digests.items() if digest is not None}}
+        return Code(files=dict(sorted(files.items())))
+
+    def _code(self, begun: tuple[tuple[Path, Path], ...]) -> Code:
+        """Digests of files and of all that they import, known as long as they are ours and no text of them changes.
+
+        Args:
+            begun: Each file after the directory that it is searched from.
+        """
+        if (known := _codes.get(begun)) and all(self._text(file) is text for file, text in known[0]):
+            return known[1]
+        found = self._found(list(begun))
+        names = _names(tuple(found.items()), tuple(self.plugins))
+        code = Code(files={name: _sha256(self._text(file)) for file, name in names.items()})
+        if all(root == _ROOT for root in found.values()):
+            _codes[begun] = tuple((file, self._text(file)) for file in found), code
+        return code
+
+    def _found(self, begun: list[tuple[Path, Path]]) -> dict[Path, Path]:
+        """Files and all that they import, each with the directory that it is searched from."""
+        found = dict[Path, Path]()
         while begun:
             root, file = begun.pop()
             if file not in found:
@@ -73,11 +98,7 @@ class Sources:
                     begun += [(_ROOT, one) for one in _with_ours(file, self._text(file))]
                 else:
                     begun += self._imported(root, file)
-        names = _names(tuple(found.items()), tuple(self.plugins))
-        files = {name: _sha256(self._text(file)) for file, name in names.items()}
-        digests = {name: digest_of_program(file) for name, file in programs.items()}
-        files |= {name: digest for name, digest in digests.items() if digest is not None}
-        return Code(files=dict(sorted(files.items())))
+        return found
 
     def _root(self, known: Mapping[str, Path], kind: str, group: str) -> tuple[Path, Path]:
         if kind not in known:

@@ -31,7 +31,8 @@ def approve(site: Site) -> tuple[Trial, ...]:
     chosen = [trial for trial in waiting if trial.id in allowed]
     since = _changed_since(site, code) if chosen else ""
     approved = tuple(done for trial in chosen if (done := _approve(site, trial, code, since)) is not None)
-    _notify(site)
+    if len(approved) < len(waiting):
+        _notify(site)
     return approved
 
 

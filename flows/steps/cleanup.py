@@ -7,7 +7,7 @@ from contextlib import suppress
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Dispatcher, Finished, Handle, Running, within_pass
 from fieldcraft.flows.machinery.progress import tell
-from fieldcraft.flows.wiring.context import EMULATING, Site, unfinished
+from fieldcraft.flows.wiring.context import EMULATING, TRAINING, Site, unfinished
 from fieldcraft.storage.fields import FieldDamaged, FieldError
 from fieldcraft.storage.ledger import StaleTrial, UnknownTrial
 from fieldcraft.storage.records import OUT, Trial, TrialState
@@ -32,9 +32,9 @@ def tidy(site: Site, dispatcher: Dispatcher, take: Take) -> None:
             _settle(site, dispatcher, trial, attempt, take, present=f"{trial.id}-{attempt}" in present)
         except (CannotTell, StaleTrial, FieldcraftError):  # FieldcraftError: a laboratory that could not be told
             continue
-    for iteration in site.ledger.iterations(site.name, "train"):
-        if unfinished(iteration) in present:
-            shutil.rmtree(site.work / unfinished(iteration), ignore_errors=True)
+    if any(name.startswith(TRAINING) for name in present):
+        for name in present & {unfinished(iteration) for iteration in site.ledger.iterations(site.name, "train")}:
+            shutil.rmtree(site.work / name, ignore_errors=True)
     if EMULATING in present and site.ledger.iterations(site.name, "emulate"):
         shutil.rmtree(site.work / EMULATING, ignore_errors=True)
 

@@ -9,7 +9,7 @@ from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.rules.approval_policy import ready
 from fieldcraft.flows.rules.approved_code import Covered, covered
 from fieldcraft.flows.rules.budget import obstacle
-from fieldcraft.flows.rules.retries import retries
+from fieldcraft.flows.rules.retries import Retry, retries
 from fieldcraft.flows.rules.stopping import stop_reason
 from fieldcraft.flows.steps.approve import lapse, no_longer_holds
 from fieldcraft.flows.text import said
@@ -18,6 +18,7 @@ from fieldcraft.storage.ledger import BudgetSpent, ForbiddenMove, StaleTrial
 from fieldcraft.storage.records import Trial, TrialState, TrialSummary
 
 _WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
+_TO_SEND = frozenset({TrialState.STAGED, TrialState.APPROVED})
 
 
 def dispatch(site: Site) -> int:
@@ -26,34 +27,37 @@ def dispatch(site: Site) -> int:
     While a stop rule holds no trial is claimed. Trials that a person changed meanwhile, and those that budget or
     approval do not cover now, are left as they are.
     """
-    dispatcher, staged = site.campaign.dispatcher, site.ledger.trials(site.name, states={TrialState.STAGED})
-    if not staged and not _may_go(site):
+    dispatcher, (claimed, approved, again) = site.campaign.dispatcher, _to_send(site)
+    if not (claimed or approved or again):
         return 0
     now = covered(site.campaign.spec, site.campaign.settings)
-    sent = sum(_send(site, dispatcher, trial, now) for trial in staged)
+    sent = sum(_send(site, dispatcher, trial, now) for trial in claimed)
     if site.ledger.campaign(site.name).finished is not None:
         return sent
-    lapse(site, now.code)
-    if not _may_go(site) or stop_reason(site) is not None:
+    if lapse(site, now.code) or claimed:  # to send takes time, in which people decide
+        _, approved, again = _to_send(site)
+    if not (approved or again) or stop_reason(site) is not None:
         return sent
-    if _retry(site):
+    if _retry(site, again):
         lapse(site, now.code)
-    room = room_for(site, dispatcher, site.ledger.trials(site.name, states={TrialState.RUNNING}))
-    waiting = site.ledger.trials(site.name, states=_WAITING)
-    for trial in ready(site.campaign.spec, waiting):
+    trials = site.ledger.trials(site.name, states=_WAITING | {TrialState.RUNNING})
+    room = room_for(site, dispatcher, trials)
+    for trial in ready(site.campaign.spec, [trial for trial in trials if trial.state in _WAITING]):
         if room <= 0:
             break
-        claimed = _claim(site, trial, now)
-        if claimed is not None:
+        staged = _claim(site, trial, now)
+        if staged is not None:
             room -= 1
-            sent += _send(site, dispatcher, claimed, now)
+            sent += _send(site, dispatcher, staged, now)
     return sent
 
 
-def _may_go(site: Site) -> bool:
-    """True if a trial is approved or to be retried, so that the stop rules have to be checked."""
-    approved = site.ledger.trials(site.name, states={TrialState.APPROVED})
-    return bool(approved or retries(site.ledger, site.campaign.spec.dispatcher, site.name))
+def _to_send(site: Site) -> tuple[list[Trial], list[Trial], list[Retry]]:
+    """Trials that are claimed, perhaps sent; those that are approved; and the coming retries."""
+    trials = site.ledger.trials(site.name, states=_TO_SEND)
+    claimed = [trial for trial in trials if trial.state is TrialState.STAGED]
+    approved = [trial for trial in trials if trial.state is TrialState.APPROVED]
+    return claimed, approved, retries(site.ledger, site.campaign.spec.dispatcher, site.name)
 
 
 def obstacle_to(site: Site, trial: Trial) -> str | None:
@@ -136,10 +140,9 @@ def _request(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
     }
 
 
-def _retry(site: Site) -> int:
+def _retry(site: Site, coming: Sequence[Retry]) -> int:
     """Put transient failures that are due and within the budget back to APPROVED. Returns their number."""
     count = 0
-    coming = retries(site.ledger, site.campaign.spec.dispatcher, site.name)
     due = [retry for retry in coming if retry.due <= time.time()]
     for retry in due:
         if obstacle_to(site, retry.trial) is not None:

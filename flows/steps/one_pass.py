@@ -144,7 +144,7 @@ def make_pass(ref: Ref, call: Caller = directly, asked: int | None = None) -> Pa
     settings = settings_from(home=Path(ref.home))
     ledger = open_ledger(settings.ledger)
     try:
-        with opened_once():
+        with opened_once(ledger):
             passed = _steps(asdict(ref), call, ledger.last_event(ref.name), asked)
         settled(passed.harvested)
         return passed

@@ -46,13 +46,17 @@ class Site:
         return self.campaign.settings.work / self.name
 
 
-_opened: ContextVar[dict[tuple[str, str, str], Site] | None] = ContextVar("opened", default=None)
+_opened: ContextVar[tuple[Ledger, dict[tuple[str, str, str], Site]] | None] = ContextVar("opened", default=None)
 
 
 @contextmanager
-def opened_once() -> Iterator[None]:
-    """Have ``site_of`` open a campaign once within the block: once a pass, for all its steps that run here."""
-    token = _opened.set({})
+def opened_once(ledger: Ledger) -> Iterator[None]:
+    """Have ``site_of`` open a campaign once within the block: once a pass, for all its steps that run here.
+
+    Args:
+        ledger: The open ledger of all sites within the block.
+    """
+    token = _opened.set((ledger, {}))
     try:
         yield
     finally:
@@ -67,26 +71,26 @@ def site_of(home: str, name: str, lease: Mapping[str, Any] | None) -> Site:
         name: Name of the campaign.
         lease: Pass lease under which to write, as JSON data; None to read only.
     """
-    key, known = (home, name, canonical(lease)), _opened.get()
-    if known is not None and key in known:
+    key, (opened, known) = (home, name, canonical(lease)), _opened.get() or (None, {})
+    if key in known:
         return known[key]
     settings = settings_from(home=Path(home))
-    ledger = open_ledger(settings.ledger)
+    ledger = open_ledger(settings.ledger) if opened is None else opened
     campaign = _campaign(canonical(ledger.campaign(name).spec), settings)
     fenced = ledger if lease is None else ledger.fenced(Lease.model_validate(lease))
-    site = Site(campaign, fenced, fields_at(settings.fields))
-    if known is not None:
-        known[key] = site
+    known[key] = site = Site(campaign, fenced, fields_at(settings.fields))
     return site
 
 
 EMULATING = "emulate"
 """Name of the scratch folder of the training of a campaign's network."""
+TRAINING = "train-"
+"""How the name of the scratch folder of an iteration's training begins."""
 
 
 def unfinished(iteration: int) -> str:
     """Name of the scratch folder of an iteration's training."""
-    return f"train-{iteration:04d}"
+    return f"{TRAINING}{iteration:04d}"
 
 
 def _campaign(text: str, settings: Settings) -> Campaign:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import chain, islice, product
 
 import numpy as np
@@ -30,10 +31,24 @@ def sobol_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array
 
     Variables that equalities tie have one dimension less for each equality (see ``physics.geometry.mixtures``).
     """
-    seed = int(rng.integers(2**31 - 1))
-    engine = SobolEngine(_cube_dimension(space), scramble=True, seed=seed)  # type: ignore[no-untyped-call]
-    cubes = (engine.draw(_BLOCK, dtype=torch.float64).numpy() for _ in iter(int, 1))
-    return _feasible_points(space, cubes, rng)
+    return _feasible_points(space, _sobol_cubes(_cube_dimension(space), int(rng.integers(2**31 - 1))), rng)
+
+
+def _sobol_cubes(dimension: int, seed: int) -> Iterator[Array]:
+    """Blocks of a scrambled Sobol sequence in the unit cube, without end."""
+    yield _first_sobol_cube(dimension, seed)
+    engine = SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    engine.draw(_BLOCK)
+    yield from (engine.draw(_BLOCK, dtype=torch.float64).numpy() for _ in iter(int, 1))
+
+
+@lru_cache(maxsize=8)
+def _first_sobol_cube(dimension: int, seed: int) -> Array:
+    """First block of the sequence: a campaign asks for it at each design of its start."""
+    engine = SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    cube: Array = engine.draw(_BLOCK, dtype=torch.float64).numpy()
+    cube.flags.writeable = False
+    return cube
 
 
 def uniform_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fieldcraft.storage.field_store.content import Content
+from fieldcraft.storage.field_store.content import Array, Content
 from fieldcraft.storage.field_store.encoding import DESCRIPTION, GROUP
 from fieldcraft.storage.field_store.folder import Folder, LocalFolder, is_sound
 from fieldcraft.storage.field_store.opened import Opened, load
@@ -134,6 +134,15 @@ class FieldStore(ABC):
             FieldError: ``names`` has a variable that the field lacks.
         """
         return load(self.folder(ref.digest), ref.digest, names)
+
+    def arrays(self, ref: FieldRef) -> dict[str, Array]:
+        """Values of all variables and coordinates by name, checked as ``read`` checks them, without xarray.
+
+        Raises:
+            FieldDamaged: Missing, truncated or altered; names the file.
+        """
+        opened = Opened.at(self.folder(ref.digest), ref.digest)
+        return {name: opened.values(name) for name in opened.arrays}
 
     def names(self, ref: FieldRef) -> tuple[str, ...]:
         """Names of a field's variables and coordinates, by its manifest: nothing else of it is read or checked.

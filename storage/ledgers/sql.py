@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Table, insert, select, update
+from sqlalchemy import Connection, Engine, Table, bindparam, insert, select, update
 from sqlalchemy.exc import StatementError
 from typing_extensions import override
 
@@ -50,6 +50,9 @@ from fieldcraft.storage.records import (
     digest_of,
 )
 
+# Made once: to make a statement and the key under which it is compiled takes longer than to run it.
+_NEW_PRODUCT = insert(schema.products)
+_EXPORTED = update(schema.outbox).where(schema.outbox.c.id == bindparam("item"), schema.outbox.c.exported.is_(None))
 _ON_SEALED = frozenset({"lease.release", "unseal", "take_over"})
 
 
@@ -295,7 +298,7 @@ class SqlLedger(SqlQueries, Ledger):
             get_campaign(connection, campaign)
             if (existing := get_product(connection, campaign, iteration, step)) is not None:
                 return existing
-            connection.execute(insert(schema.products).values(product.model_dump(mode="json")))
+            connection.execute(_NEW_PRODUCT, product.model_dump(mode="json"))
             details = {"step": step, "iteration": iteration, "digest": product.digest}
             add_event(connection, campaign, "note", "pass", "", details=details)
             if step == "train":
@@ -304,10 +307,8 @@ class SqlLedger(SqlQueries, Ledger):
 
     @override
     def exported(self, item_id: int, run_id: str | None) -> None:
-        table = schema.outbox
-        first = update(table).where(table.c.id == item_id, table.c.exported.is_(None))
         with self._transaction("outbox.exported") as connection:
-            connection.execute(first.values(exported=time.time(), run_id=run_id))
+            connection.execute(_EXPORTED, {"item": item_id, "exported": time.time(), "run_id": run_id})
 
     @override
     def notify(self, campaign: str, event: str, key: str, payload: Mapping[str, Any]) -> Notice:

@@ -215,8 +215,10 @@ def _access(path: Path, create: bool) -> str:
 def _begin(connection: Connection) -> None:
     """Begin a transaction. A writer takes the lock at once, since a lock taken after a read could come too late."""
     options = connection.get_execution_options()
-    if not options.get("outside"):
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("write") else "BEGIN")
+    if options.get("write"):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    elif not options.get("outside"):
+        connection.connection.execute("BEGIN")  # takes no lock yet, so that it cannot fail
 
 
 def _make_tables(engine: Engine) -> None:

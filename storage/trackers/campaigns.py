@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -240,39 +240,49 @@ class _Session:
         metrics = training(payload.pop("curve", []), payload.pop("metrics", {}))
         said, _ = about_model(payload.pop("remarks", {}), {})
         payload.pop("environment", None)  # shown by the campaign's run
-        run = shown.log(
-            shown.run("surrogate", f"{product.campaign}-{product.iteration:04d}", product.created),
+        run = shown.run("surrogate", f"{product.campaign}-{product.iteration:04d}", product.created)
+        collocation = self.ledger.product(product.campaign, product.iteration, "collocate")
+        points = collocation.reference if collocation else None
+        attached = self._attach(run, {"checkpoint": product.reference, "collocation": points})
+        shown.log(
+            run,
             metrics=metrics,
             at=product.created,
             params=flatten(payload) | {"iteration": product.iteration},
-            about={"fieldcraft.model": product.digest, "fieldcraft.data": payload.get("data_digest"), **said},
+            about={
+                "fieldcraft.model": product.digest,
+                "fieldcraft.data": payload.get("data_digest"),
+                **said,
+                **attached,
+            },
         )
-        collocation = self.ledger.product(product.campaign, product.iteration, "collocate")
-        self._attach(shown, run, "checkpoint", product.reference)
-        self._attach(shown, run, "collocation", collocation.reference if collocation else None)
         shown.end(run, "FINISHED", product.created)
         return run
 
-    def _attach(self, shown: CampaignRuns, run: str | None, name: str, ref: FieldRef | None) -> None:
-        if run is None or ref is None or self.tracker.fields is None:
-            return
+    def _attach(self, run: str | None, refs: Mapping[str, FieldRef | None]) -> dict[str, str]:
+        """Attach stored arrays to a run, as artifacts; returns the tags of where they came from, or why none came."""
+        store, tags = self.tracker.fields, dict[str, str]()
+        if run is None or store is None:
+            return tags
         import numpy as np
 
         from fieldcraft.storage.field_store.staging import FieldError, StoreAway
 
-        try:
-            stored = self.tracker.fields.read(ref)
-        except StoreAway as error:  # it will be there again
-            raise TrackingError(str(error)) from error
-        except FieldError as error:  # what the field store has lost must not block everything that comes after
-            shown.log(run, about={f"fieldcraft.{name}": str(error)})
-            return
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"{name}.npz"
-            arrays: dict[str, Any] = {str(key): variable.values for key, variable in stored.variables.items()}
-            np.savez(path, **arrays)
-            self.client.log_artifact(run, str(path))
-        shown.log(run, about={f"fieldcraft.{name}": ref.digest})
+            for name, ref in refs.items():
+                if ref is None:
+                    continue
+                tags[f"fieldcraft.{name}"] = ref.digest
+                try:
+                    arrays: dict[str, Any] = store.arrays(ref)
+                except StoreAway as error:  # it will be there again
+                    raise TrackingError(str(error)) from error
+                except FieldError as error:  # what the field store has lost must not block everything that comes after
+                    tags[f"fieldcraft.{name}"] = str(error)
+                    continue
+                np.savez(f"{folder}/{name}.npz", **arrays)
+            self.client.log_artifacts(run, folder)
+        return tags
 
     def _finish(self, shown: CampaignRuns, campaign: CampaignRecord, created: float) -> str | None:
         run = shown.run("campaign", campaign.name, campaign.created)

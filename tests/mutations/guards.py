@@ -59,8 +59,9 @@ GUARDS = (
     Guard(
         "compare-and-swap, in the statement itself",
         "storage/ledgers/operations/compare_and_swap.py",
-        ".where(table.c.id == before.id, table.c.state == before.state.value, table.c.version == before.version)",
-        ".where(table.c.id == before.id)",
+        'schema.trials.c.state == bindparam("from_state"),\n'
+        '        schema.trials.c.version == bindparam("from_version"),\n',
+        'bindparam("from_state").is_not(None),\n        bindparam("from_version").is_not(None),\n',
         "tests/storage/ledgers/test_compare_and_swap.py::test_a_row_that_was_changed_after_it_was_read_is_not_written",
         r"DID NOT RAISE .*StaleTrial",
     ),
@@ -115,8 +116,8 @@ GUARDS = (
     Guard(
         "an outbox item is exported once",
         "storage/ledgers/sql.py",
-        ".where(table.c.id == item_id, table.c.exported.is_(None))",
-        ".where(table.c.id == item_id)",
+        '.where(schema.outbox.c.id == bindparam("item"), schema.outbox.c.exported.is_(None))',
+        '.where(schema.outbox.c.id == bindparam("item"))',
         f"{_LEDGER}::test_an_exported_item_leaves_the_outbox_and_the_others_stay[sqlite]",
         r"run-2.*run-1",
     ),
@@ -193,17 +194,18 @@ GUARDS = (
     Guard(
         "an iteration is proposed once",
         "storage/ledgers/operations/designs.py",
-        "order_by(trials.c.slot)\n    if existing := many(connection, Trial, there):\n        return existing\n",
-        "order_by(trials.c.slot)\n",
+        "    if existing := many(connection, Trial, _OF_ITERATION, campaign=campaign, iteration=iteration):\n"
+        "        return existing\n",
+        "",
         f"{_LEDGER}::test_trials_are_numbered_on_and_proposing_an_iteration_again_writes_nothing[sqlite]",
         r"UNIQUE constraint",
     ),
     Guard(
         "what is sent is staged first",
         "flows/steps/dispatch.py",
-        "        claimed = _claim(site, trial, now)\n",
+        "        staged = _claim(site, trial, now)\n",
         '        dispatcher.submit(Job(trial.id, f"{trial.id}-{trial.attempt + 1}", _request(site, trial, now)))\n'
-        "        claimed = _claim(site, trial, now)\n",
+        "        staged = _claim(site, trial, now)\n",
         "tests/flows/steps/test_one_pass.py::test_a_trial_is_staged_in_the_ledger_before_its_dispatcher_is_asked_to_run_it",
         r"b-0001-1 APPROVED",
     ),

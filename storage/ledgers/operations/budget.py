@@ -8,9 +8,10 @@ staged.
 from typing import Any
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Connection, Integer, Select, bindparam, case, func, select
+from sqlalchemy import Connection, bindparam, select
 
 from fieldcraft.storage.ledger.errors import BudgetSpent
+from fieldcraft.storage.ledgers.operations import remembered
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import checked
 from fieldcraft.storage.limits import LARGEST, refused
@@ -94,35 +95,17 @@ def reserve(connection: Connection, trial: Trial) -> None:
 def spending(connection: Connection, campaign: str, limits: Limits | None = None) -> Spending:
     """Amounts that a campaign has spent and reserved; see ``Ledger.spending``."""
     limits = limits or _limits(connection, campaign)
-    row = connection.execute(_SPENDING, {"campaign": campaign}).mappings().one()
+    now = remembered.amounts(connection, campaign)
     return Spending(
-        trials=row["trials"],
-        spent=row["spent"],
-        reserved=row["reserved"],
-        seconds=row["seconds"],
-        seconds_reserved=row["out"] * min(limits.attempt_seconds, LARGEST),
+        trials=now.sent,
+        spent=now.spent,
+        reserved=now.reserved,
+        seconds=now.seconds,
+        seconds_reserved=now.out * min(limits.attempt_seconds, LARGEST),
     )
 
 
-def _counted(column: ColumnElement[float]) -> ColumnElement[float]:
-    """An amount for summation, capped at ``LARGEST``; a simulation may report a greater one."""
-    return case((column > LARGEST, LARGEST), else_=column)
-
-
-def _sums() -> Select[Any]:
-    table = schema.trials
-    out = table.c.state.in_([state.value for state in OUT])
-    return select(
-        func.coalesce(func.sum(case((table.c.attempt > 0, 1), else_=0), type_=Integer), 0).label("trials"),
-        func.coalesce(func.sum(_counted(table.c.spent)), 0.0).label("spent"),
-        func.coalesce(func.sum(case((out, _counted(table.c.cost)), else_=0.0)), 0.0).label("reserved"),
-        func.coalesce(func.sum(_counted(table.c.seconds)), 0.0).label("seconds"),
-        func.coalesce(func.sum(case((out, 1), else_=0), type_=Integer), 0).label("out"),
-    ).where(table.c.campaign == bindparam("campaign"))
-
-
 # Made once: to make a statement and the key under which it is compiled takes longer than to run it.
-_SPENDING = _sums()
 _LIMITS = select(schema.campaigns.c.limits).where(schema.campaigns.c.name == bindparam("campaign"))
 _LIMITS_TO_KEEP = _LIMITS.with_for_update()
 

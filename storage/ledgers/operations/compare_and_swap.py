@@ -13,6 +13,16 @@ _SPEC = select(schema.campaigns.c.spec).where(schema.campaigns.c.name == bindpar
 _VOID = update(schema.approvals).where(
     schema.approvals.c.trial == bindparam("voided_trial"), schema.approvals.c.voided.is_(None)
 )
+# Made once: to make a statement and the key under which it is compiled takes longer than to run it.
+_SWAP = (
+    update(schema.trials)
+    .where(
+        schema.trials.c.id == bindparam("swapped"),
+        schema.trials.c.state == bindparam("from_state"),
+        schema.trials.c.version == bindparam("from_version"),
+    )
+    .returning(*schema.trials.c)
+)
 _CLEARS_FAILURE = frozenset({TrialState.APPROVED, TrialState.COMPLETED})
 
 
@@ -45,16 +55,11 @@ def what_runs(connection: Connection, trial: Trial) -> str:
 
 def swap(connection: Connection, before: Trial, to: TrialState, **changes: object) -> Trial:
     """Change a trial's version in one statement that takes effect only on the row that was read."""
-    table = schema.trials
     if to in _CLEARS_FAILURE:
         changes["failure"] = None
-    query = (
-        update(table)
-        .where(table.c.id == before.id, table.c.state == before.state.value, table.c.version == before.version)
-        .values(state=to.value, version=before.version + 1, updated=time.time(), **changes)
-        .returning(*table.c)
-    )
-    row = connection.execute(query).mappings().first()
+    changes |= {"state": to.value, "version": before.version + 1, "updated": time.time()}
+    of = {"swapped": before.id, "from_state": before.state.value, "from_version": before.version}
+    row = connection.execute(_SWAP, changes | of).mappings().first()
     if row is None:
         now = get_trial(connection, before.id)
         return expected(now, before.expect)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import BindParameter, Connection, bindparam, func, select, update
 
 from fieldcraft.storage.ledger.errors import ForbiddenMove, InvalidRecord
 from fieldcraft.storage.ledgers.operations.compare_and_swap import expected, swap, void
@@ -30,6 +30,16 @@ from fieldcraft.storage.records import (
     trial_digest,
 )
 
+# Made once: to make a statement and the key under which it is compiled takes longer than to run it.
+_OF: BindParameter[str] = bindparam("campaign")
+_OF_ITERATION = (
+    select(schema.trials)
+    .where(schema.trials.c.campaign == _OF, schema.trials.c.iteration == bindparam("iteration"))
+    .order_by(schema.trials.c.slot)
+)
+_LAST = select(
+    func.coalesce(func.max(schema.trials.c.number), 0), func.coalesce(func.max(schema.trials.c.iteration), -1)
+).where(schema.trials.c.campaign == _OF)
 _EDITABLE = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
 
 
@@ -37,19 +47,19 @@ def propose(
     connection: Connection, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str
 ) -> tuple[Trial, ...]:
     """Record the trials of an iteration, unless it has some; see ``Ledger.propose``."""
-    trials = schema.trials
     owner = get_campaign(connection, campaign)
-    there = select(trials).where(trials.c.campaign == campaign, trials.c.iteration == iteration).order_by(trials.c.slot)
-    if existing := many(connection, Trial, there):
+    if existing := many(connection, Trial, _OF_ITERATION, campaign=campaign, iteration=iteration):
         return existing
     if not proposals:
         raise InvalidRecord(f"Iteration {iteration} of {campaign!r} has no proposals: propose at least one design.")
     last, _ = _last(connection, campaign)
+    made = list[Trial]()
     for slot, proposal in enumerate(proposals):
         values = {"design": proposal.design, "origin": proposal.origin, "cost": proposal.cost}
         trial = insert_trial(connection, owner, last + 1 + slot, iteration, slot, state=TrialState.PROPOSED, **values)
         add_event(connection, campaign, "propose", by, proposal.origin.algorithm, trial=trial)
-    return many(connection, Trial, there)
+        made.append(trial)
+    return tuple(made)
 
 
 def adopt(
@@ -89,10 +99,7 @@ def _adopt_one(
 
 def _last(connection: Connection, campaign: str) -> tuple[int, int]:
     """The greatest number and the greatest iteration that the campaign has given out: 0 and -1 where it has none."""
-    trials = schema.trials
-    number, iteration = func.max(trials.c.number), func.max(trials.c.iteration)
-    query = select(func.coalesce(number, 0), func.coalesce(iteration, -1)).where(trials.c.campaign == campaign)
-    last, latest = connection.execute(query).one()
+    last, latest = connection.execute(_LAST, {"campaign": campaign}).one()
     return last, latest
 
 

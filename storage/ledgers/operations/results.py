@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, bindparam, insert, select
 
 from fieldcraft.storage.ledger.errors import ForbiddenMove, InvalidRecord
 from fieldcraft.storage.ledgers.operations import budget
@@ -24,6 +24,10 @@ from fieldcraft.storage.records import (
     Verdict,
     result_digest,
 )
+
+# Made once: to make a statement and the key under which it is compiled takes longer than to run it.
+_NEW = insert(schema.results).returning(schema.results.c.id)
+_OF_TRIAL = select(schema.results).where(schema.results.c.trial == bindparam("trial")).order_by(schema.results.c.id)
 
 
 @dataclass(frozen=True)
@@ -132,14 +136,13 @@ def _differing(trial: Trial, ran: Mapping[str, Level] | None) -> Mapping[str, Le
 def append(connection: Connection, result: Result) -> Result:
     """Store a result with its verdict; returns it with its id."""
     values = result.model_dump(mode="json", exclude={"id"})
-    number = connection.execute(insert(schema.results).values(values).returning(schema.results.c.id)).scalar_one()
+    number = connection.execute(_NEW, values).scalar_one()
     return result.model_copy(update={"id": number})
 
 
 def stored_results(connection: Connection, trial_id: str) -> tuple[Result, ...]:
     """All results of a trial, oldest first."""
-    table = schema.results
-    return many(connection, Result, select(table).where(table.c.trial == trial_id).order_by(table.c.id))
+    return many(connection, Result, _OF_TRIAL, trial=trial_id)
 
 
 def _counted(result: Result) -> dict[str, Any]:

@@ -2,13 +2,29 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import JSON, Column, ColumnElement, Connection, Select, Text, bindparam, cast, func, or_, select
+from sqlalchemy import (
+    JSON,
+    Column,
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    Text,
+    bindparam,
+    case,
+    cast,
+    func,
+    or_,
+    select,
+)
 
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import record_of
+from fieldcraft.storage.limits import LARGEST
 from fieldcraft.storage.records import (
+    OUT,
     SETTLED,
     ResultSummary,
     Retriable,
@@ -17,6 +33,18 @@ from fieldcraft.storage.records import (
     TrialState,
     TrialSummary,
 )
+
+_BLOCK = 1000  # trials, by number, whose amounts are summed up together
+
+
+class Amounts(NamedTuple):
+    """Sums over trials: how many were sent, what they spent and reserve in budget units, their wall time."""
+
+    sent: int
+    spent: float
+    reserved: float
+    seconds: float  # of attempts that have ended
+    out: int  # trials with an attempt that is out
 
 
 def _as_text(column: Column[Any]) -> ColumnElement[Any]:
@@ -64,7 +92,29 @@ def _retriable() -> Select[Any]:
     return query.where(used < approvals.c.attempts).order_by(trials.c.number + 0)
 
 
+def _counted(column: ColumnElement[float]) -> ColumnElement[float]:
+    """An amount for summation, capped at ``LARGEST``; a simulation may report a greater one."""
+    return case((column > LARGEST, LARGEST), else_=column)
+
+
+def _amounts() -> Select[Any]:
+    table = schema.trials
+    out = table.c.state.in_([state.value for state in OUT])
+    sums = (
+        func.sum(case((table.c.attempt > 0, 1), else_=0), type_=Integer),
+        func.sum(_counted(table.c.spent)),
+        func.sum(case((out, _counted(table.c.cost)), else_=0.0)),
+        func.sum(_counted(table.c.seconds)),
+        func.sum(case((out, 1), else_=0), type_=Integer),
+    )
+    query = select((table.c.number // _BLOCK).label("block"), *sums).where(table.c.campaign == bindparam("campaign"))
+    return query.group_by("block")
+
+
 # Made once: to make a statement and the key under which it is compiled takes longer than to run it.
+_AMOUNTS = _amounts()
+_AMOUNTS_IN = _AMOUNTS.where(schema.trials.c.number.between(bindparam("first"), bindparam("last")))
+_BLOCKS = select(schema.trials.c.number // _BLOCK).where(schema.trials.c.id.in_(bindparam("among", expanding=True)))
 _TRIALS, _RESULTS, _SETTLED, _RETRIABLE = _trials(), _results(), _settled(), _retriable()
 _AMONG = _TRIALS.where(schema.trials.c.id.in_(bindparam("among", expanding=True)))
 _STATES = {state.value: state for state in TrialState}
@@ -104,6 +154,19 @@ def results(connection: Connection, campaign: str, after: int = 0) -> tuple[Resu
         ResultSummary(number, trial, _parsed(outputs), None if ran is None else _parsed(ran), *others)
         for number, trial, outputs, ran, *others in rows
     )
+
+
+def amounts(connection: Connection, campaign: str, among: Collection[str] | None = None) -> Mapping[int, Amounts]:
+    """Sums over each block of trials, by its number: of all blocks, or of those with trials of these ids."""
+    if among is None:
+        rows = connection.execute(_AMOUNTS, {"campaign": campaign}).all()
+        return {block: Amounts(*sums) for block, *sums in rows}
+    found = dict[int, Amounts]()
+    for block in set(connection.execute(_BLOCKS, {"among": sorted(among)}).scalars()):
+        within = {"first": block * _BLOCK, "last": block * _BLOCK + _BLOCK - 1}
+        _, *sums = connection.execute(_AMOUNTS_IN, {"campaign": campaign, **within}).one()
+        found[block] = Amounts(*sums)
+    return found
 
 
 def extracts(connection: Connection, campaign: str, step: Step, keys: Sequence[str]) -> Mapping[int, Mapping[str, Any]]:
