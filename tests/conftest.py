@@ -1,7 +1,10 @@
 """One thread each, for what is imported here and for every process started: the workers share the cores."""
 
+import contextlib
 import gc
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -9,11 +12,32 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A test's name, which pytest puts into the environment, takes no new server of simulations."""
+    import warm_start
+
     from fieldcraft.flows.jobs import forks
+    from fieldcraft.flows.machinery.collecting import seldom
 
     forks.ASKED_LATE = (*forks.ASKED_LATE, "PYTEST_")
+    if "warm" in (shared := getattr(config, "workerinput", {})):
+        os.environ[warm_start.NAMED] = shared["warm"]
+    seldom()  # until all that the tests import is there
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+    """The workers of one run share a Prefect server, and the server of processes that need not import."""
+    import prefect_api
+    import warm_start
+
+    if not hasattr(node.config, "for_all"):
+        at = contextlib.ExitStack()
+        node.config.add_cleanup(at.close)
+        folder = at.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        environment = at.enter_context(prefect_api.serving(Path(folder)))
+        node.config.for_all = {"warm": warm_start.served(), "prefect": environment}
+    node.workerinput.update(node.config.for_all)
 
 
 def pytest_collection_finish() -> None:
@@ -24,9 +48,13 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def prefect_api(tmp_path_factory):
+def prefect_api(request, tmp_path_factory):
     """The environment of a user who has a Prefect server of his own."""
     import prefect_api
 
-    with prefect_api.serving(tmp_path_factory.mktemp("prefect")) as environment:
+    folder = tmp_path_factory.mktemp("prefect")
+    if shared := getattr(request.config, "workerinput", {}).get("prefect"):
+        yield {**shared, "PREFECT_HOME": str(folder)}
+        return
+    with prefect_api.serving(folder) as environment:
         yield environment

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,9 +69,22 @@ FLOORS = {
 HEIGHT = {(p, room): n for p, floors in FLOORS.items() for n, rooms in enumerate(floors) for room in rooms.split()}
 
 
+@cache
+def nodes(source: str) -> tuple[ast.AST, ...]:
+    """All that a source is made of."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forgotten() -> Iterator[None]:
+    """What the sources are made of is not kept for the tests that follow."""
+    yield
+    nodes.cache_clear()
+
+
 def imported(source: str, file: Path) -> Iterator[str]:
     """Every module that a file imports anywhere, also inside functions, under TYPE_CHECKING or by its name as text."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -84,7 +98,11 @@ def imported(source: str, file: Path) -> Iterator[str]:
 
 def called(node: ast.Call) -> str:
     """Name of what is called: ``eval``, ``os.system``; a method of a value is no name of interest."""
-    return ast.unparse(node.func)
+    names, part = [], node.func
+    while isinstance(part, ast.Attribute):
+        names.append(part.attr)
+        part = part.value
+    return ".".join((part.id, *reversed(names))) if isinstance(part, ast.Name) else ""
 
 
 def broken_imports(source: str, file: Path) -> list[str]:
@@ -141,7 +159,7 @@ def circles(imports: Mapping[Path, set[Path]]) -> list[list[Path]]:
 def run_text(source: str, file: Path) -> list[str]:
     """Calls that run text as a program or load a pickle."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if not isinstance(node, ast.Call):
             continue
         if called(node) in RUN_TEXT:

@@ -3,7 +3,8 @@
 ``python warm_start.py`` imports, and then forks for whoever asks: a process of its own in a session of its own, with
 the words, environment, folder and open files that it is given, which ends as any other Python does. It costs 0.1 s of
 CPU time, where a fresh interpreter takes 2 s for the server of simulations and 4 s for a pass. Prefect and MLflow read
-the environment as they are imported, so each process imports them itself.
+the environment as they are imported, so each process imports them itself, but for the flow runs of one site
+(``scenarios/prefect_site.py``): its server is begun in its environment.
 """
 
 import atexit
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,9 @@ class Warm:
     """A process that was begun, as ``subprocess.Popen`` shows one."""
 
     def __init__(self, words: list[str], files: list[int], environment: Mapping[str, str], folder: str) -> None:
-        """Begin ``python WORDS``, which are ``-m MODULE ...`` or ``-c CODE ...``."""
+        """Begin ``python WORDS``, which are ``-m MODULE ...`` or ``-c CODE ...``; at the server that they name."""
         self.link = socket.socket(socket.AF_UNIX)
-        self.link.connect(f"\0{os.environ.get(NAMED) or served()}")
+        self.link.connect(f"\0{environment.get(NAMED) or os.environ.get(NAMED) or served()}")
         request = {"words": words, "environment": dict(environment), "folder": folder}
         socket.send_fds(self.link, [b"-"], files)
         self.link.sendall(json.dumps(request).encode() + b"\n")
@@ -85,12 +86,12 @@ class Warm:
 class Command(Warm):
     """A process that was begun, what it prints in a pipe and what it complains of in a file."""
 
-    def __init__(self, words: list[str], environment: Mapping[str, str]) -> None:
-        """Begin ``python WORDS`` in the present folder."""
+    def __init__(self, words: list[str], environment: Mapping[str, str], folder: str | None = None) -> None:
+        """Begin ``python WORDS`` in a folder, by default the present one."""
         out, told = os.pipe()
         self.stdout, self.stderr = os.fdopen(out), os.fdopen(os.memfd_create("complaints"), "w+")
         with open(os.devnull) as nothing:
-            super().__init__(words, [nothing.fileno(), told, self.stderr.fileno()], environment, os.getcwd())
+            super().__init__(words, [nothing.fileno(), told, self.stderr.fileno()], environment, folder or os.getcwd())
         os.close(told)
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
@@ -110,20 +111,26 @@ class Command(Warm):
             os.kill(self.pid, number)
 
 
-def begun(words: list[str], environment: Mapping[str, str]) -> "Command | subprocess.Popen[str]":
+def begun(
+    words: list[str], environment: Mapping[str, str], folder: str | None = None
+) -> "Command | subprocess.Popen[str]":
     """``python WORDS`` with its output in pipes.
 
     One whose environment changes how a program is loaded gets an interpreter of its own.
     """
     if "LD_PRELOAD" not in environment:
-        return Command(words, environment)
+        return Command(words, environment, folder)
     words = [sys.executable, "-P", *words]
-    return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        words, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
-def run(words: list[str], environment: Mapping[str, str], seconds: float) -> "subprocess.CompletedProcess[str]":
+def run(
+    words: list[str], environment: Mapping[str, str], seconds: float, folder: str | None = None
+) -> "subprocess.CompletedProcess[str]":
     """``python WORDS`` to its end, as ``subprocess.run`` does it; killed where it takes longer."""
-    process = begun(words, environment)
+    process = begun(words, environment, folder)
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -158,17 +165,29 @@ def served() -> str:
     return server.stdout.readline().strip()
 
 
+@contextlib.contextmanager
+def serving(environment: Mapping[str, str], *more: str) -> Iterator[str]:
+    """The socket of another server within the block, which has imported more modules in an environment."""
+    (asked, ask), (answer, answered) = os.pipe(), os.pipe()
+    with os.fdopen(answer) as answers, os.fdopen(ask, "w"):  # it ends as the latter is closed
+        server = Warm(["-m", "warm_start", *more], [asked, answered, 2], environment, "/")
+        for given in (asked, answered):
+            os.close(given)
+        yield answers.readline().strip()
+    server.wait()
+
+
 def _serve() -> dict[str, Any] | None:
     """Answer until standard input ends; in a child that is to run something, what that is."""
-    seldom()
-    for name in IMPORTED:
-        importlib.import_module(name)
-    as_usual()
     os.environ[NAMED] = name = f"fieldcraft-{os.getpid()}-{secrets.token_hex(8)}"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"\0{name}")
         server.listen(64)
-        print(name, flush=True)
+        print(name, flush=True)  # who asks already waits
+        seldom()
+        for module in (*IMPORTED, *sys.argv[1:]):
+            importlib.import_module(module)
+        as_usual()
         while True:
             ready, _, _ = select.select([0, server], [], [])
             if 0 in ready:

@@ -1,8 +1,8 @@
 """The steady temperature of a heated plate, by findiff's operators and a sparse factorisation."""
 
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.metadata import version
+from functools import cache, lru_cache
+from importlib import metadata
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Pair = tuple[float, float]
+version = cache(metadata.version)  # which reads the package's description each time, for longer than some solve
 
 
 @runtime_checkable

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
+from functools import cache
+from importlib import metadata
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,6 +23,7 @@ Array = NDArray[np.float64]
 _RESIDUAL = 1e-12
 # Conjugate gradients take about 4 iterations a cell of one axis.
 _ITERATIONS_PER_CELL = 40
+version = cache(metadata.version)  # which reads the package's description each time, for longer than some solve
 
 
 @runtime_checkable

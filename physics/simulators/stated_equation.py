@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from importlib.metadata import version
+from functools import cache
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 # Cells of a grid in space and time.
 _MOST = 20_000_000
+version = cache(metadata.version)  # which reads the package's description each time, for longer than some solve
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.rival import require
+from fieldcraft.models.rivals import _botorch, botorch_composite
 from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.physics.space import (
@@ -116,10 +117,14 @@ def asked(request):
     listener = logging.Handler()
     listener.emit = heard.append
     logging.getLogger().addHandler(listener)
-    low = peer.suggest(data(SPACE), pending, SPACE, 2, np.random.default_rng(3))
-    high = peer.suggest(data(SPACE, maximize=True), pending, SPACE, 2, np.random.default_rng(3))
-    mixed = peer.suggest(data(MIXED), none, MIXED, 1, np.random.default_rng(3))
-    whole = batch(peer, pending=(6, 5), q=4)
+    with pytest.MonkeyPatch.context() as patch:  # what holds for any answer: other tests look for good ones
+        patch.setattr(_botorch, "RESTARTS", 2)
+        patch.setattr(_botorch, "RAW_SAMPLES", 32)
+        patch.setattr(botorch_composite, "_STEPS", 50)
+        low = peer.suggest(data(SPACE), pending, SPACE, 2, np.random.default_rng(3))
+        high = peer.suggest(data(SPACE, maximize=True), pending, SPACE, 2, np.random.default_rng(3))
+        mixed = peer.suggest(data(MIXED), none, MIXED, 1, np.random.default_rng(3))
+        whole = batch(peer, pending=(6, 5), q=4)
     logging.getLogger().removeHandler(listener)
     return Asked(request.param, pending, low, high, mixed, whole, not heard, generators() == before)
 

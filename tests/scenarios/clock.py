@@ -32,4 +32,5 @@ class Clock:
             "FAKETIME_TIMESTAMP_FILE": str(self.file),
             "FAKETIME_CACHE_DURATION": "1",  # seconds until all of them have seen it
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # with it all that waits for Python's lock asks again and again
         }

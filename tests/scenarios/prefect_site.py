@@ -1,6 +1,7 @@
 """A Prefect server with a process worker, as docs/operations.md sets them up, in one temporary folder.
 
-The worker's flow runs begin where imports are done (``warm_engine.py``), unless a deployment names another command.
+The worker's flow runs begin where imports are done (``warm_engine.py``), Prefect's too, unless a deployment names
+another command.
 """
 
 import os
@@ -68,9 +69,7 @@ class Site:
 
     def command(self, module: str, *words: str) -> "subprocess.CompletedProcess[str]":
         """A command in the checkout, as a person types it there."""
-        return subprocess.run(
-            [sys.executable, "-m", module, *words], env=self.environment, cwd=ROOT, capture_output=True, text=True
-        )
+        return warm_start.run(["-m", module, *words], self.environment, PATIENCE_S, str(ROOT))
 
     def ask(self, path: str, body: Any = None) -> Any:
         """POST to the server's API, or GET where there is no body; a server that is busy is asked again."""
@@ -144,17 +143,18 @@ def site(folder: Path, *, pool: str = "local", pages: bool = False, **more: str)
     """
     (folder / "prefect").mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "FIELDCRAFT"))}
-    environment |= _settings(folder, port := _free_port()) | {warm_start.NAMED: warm_start.served()} | more
+    environment |= _settings(folder, port := _free_port()) | more
     if not kept_of("prefect").exists():
         subprocess.run([sys.executable, "-P", "-m", "fieldcraft.flows.machinery.prepare"], env=environment, check=True)
     shutil.copy(kept_of("prefect"), folder / "prefect" / "prefect.db")  # as for a run: spares 18 s of migrations
     user, _, password = PASSWORD.partition(":")
     ui = () if pages else ("--no-ui",)
     with (
+        warm_start.serving(environment, "prefect.flow_engine", "fieldcraft.flows.campaign") as warm,
         httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=(user, password), timeout=20, limits=_UNKEPT) as api,
         _process(folder, environment, "server", "start", "--host", "127.0.0.1", "--port", str(port), *ui),
     ):
-        made = Site(folder / "runs", environment, api)
+        made = Site(folder / "runs", environment | {warm_start.NAMED: warm}, api)
         until(lambda: _healthy(api), "the server to start")
         template = ProcessWorker.get_default_base_job_template()  # as ``prefect work-pool create`` sends it
         template["variables"]["properties"]["command"]["default"] = f"{sys.executable} {WARM_ENGINE}"

@@ -2,8 +2,6 @@
 
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+import warm_start
 
 from fieldcraft.flows.identity import digest_of_token, operating_system_user
 from fieldcraft.flows.machinery.prefect_server import Server
@@ -70,13 +69,7 @@ class Deployed:
         assert fired.status_code == 201, fired.text
         run = fired.json()["id"]
         assert self.api.get(f"/flow_runs/{run}").json()["parameters"]["token"] == parameters["token"]
-        done = subprocess.run(
-            [sys.executable, "-m", "prefect.engine"],
-            env={**self.environment, "PREFECT__FLOW_RUN_ID": run},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = warm_start.run(["-m", "prefect.engine"], {**self.environment, "PREFECT__FLOW_RUN_ID": run}, 120)
         for secret in (TOKEN, WRONG):
             assert secret not in done.stdout + done.stderr
         stored: dict[str, Any] = self.api.get(f"/flow_runs/{run}").json()
@@ -123,17 +116,12 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
                 "PREFECT_LOGGING_LEVEL": "DEBUG",
                 "PREFECT_LOGGING_TO_API_ENABLED": "true",
             }
-            with closing(server):
+            imported = ("prefect.flow_engine", "fieldcraft.flows.decide")
+            with closing(server), warm_start.serving(environment, *imported) as warm:
+                environment[warm_start.NAMED] = warm
                 server.begin()
                 server.ready()
-                made = subprocess.run(
-                    [sys.executable, "-c", DEPLOY],
-                    env=environment,
-                    cwd=ROOT,
-                    capture_output=True,
-                    text=True,
-                    timeout=120,
-                )
+                made = warm_start.run(["-c", DEPLOY], environment, 120, str(ROOT))
                 assert made.returncode == 0, made.stderr
                 user, password = environment["PREFECT_API_AUTH_STRING"].split(":", 1)
                 url, limits = environment["PREFECT_API_URL"], httpx.Limits(max_keepalive_connections=0)

@@ -10,11 +10,8 @@ import shutil
 import signal
 import sqlite3
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
 from driving import Driver
@@ -168,37 +165,23 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def drivers(folder):
-    """Two drivers, for whoever takes one and puts it back."""
-    made, free = [Driver(folder / f"driver-{number}.log") for number in range(2)], SimpleQueue()
-    for driver in made:
-        free.put(driver)
-    yield free
-    for driver in made:
-        driver.close()
-
-
-@contextmanager
-def taken(drivers):
-    driver = drivers.get()
-    try:
-        yield driver
-    finally:
-        drivers.put(driver)
+def driver(folder):
+    made = Driver(folder / "driver.log")
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(folder, drivers):
+def uninterrupted(folder, driver):
     (folder / "new").mkdir()
     points, made, log = {}, {}, folder / "points"
-    with taken(drivers) as driver:
-        shutil.copytree(folder / "new", folder / "ended")
-        assert drive(driver, folder / "ended", FIELDCRAFT_POINTS_LOG=str(log), EXPORT_LATER="1") == 0
-        points["new"], made["new"] = list(dict.fromkeys(log.read_text().split())), effects(log)
-        log.unlink()
-        copied(folder, "ended", "reference")
-        assert drive(driver, folder / "reference", FIELDCRAFT_POINTS_LOG=str(log)) == 0
-        points["ended"], made["ended"] = list(dict.fromkeys(log.read_text().split())), effects(log)
+    shutil.copytree(folder / "new", folder / "ended")
+    assert drive(driver, folder / "ended", FIELDCRAFT_POINTS_LOG=str(log), EXPORT_LATER="1") == 0
+    points["new"], made["new"] = list(dict.fromkeys(log.read_text().split())), effects(log)
+    log.unlink()
+    copied(folder, "ended", "reference")
+    assert drive(driver, folder / "reference", FIELDCRAFT_POINTS_LOG=str(log)) == 0
+    points["ended"], made["ended"] = list(dict.fromkeys(log.read_text().split())), effects(log)
     return Reference(folder, points, made, look(folder / "reference"))
 
 
@@ -211,18 +194,13 @@ def copied(folder: Path, home: str, name: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def killed(uninterrupted, drivers):
+def killed(uninterrupted, driver):
     """Every commit point -> what a kill there and the campaign resumed after it left behind.
 
     Points of the campaign itself are killed from an empty home, those of the export from a campaign that has ended.
     """
-
-    def kill(chain):
-        with taken(drivers) as driver:
-            return killed_in_turn(driver, uninterrupted.folder, *chain)
-
-    with ThreadPoolExecutor(2) as pool:
-        return {point: kill for kills in pool.map(kill, uninterrupted.chains()) for point, kill in kills.items()}
+    chains = [killed_in_turn(driver, uninterrupted.folder, *chain) for chain in uninterrupted.chains()]
+    return {point: kill for kills in chains for point, kill in kills.items()}
 
 
 def killed_in_turn(driver: Driver, folder: Path, home: str, points: list[str]) -> dict[str, Killed]:

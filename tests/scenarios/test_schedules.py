@@ -38,22 +38,7 @@ budget: {{trials: {trials}}}
 
 @pytest.fixture(scope="module")
 def prefect(tmp_path_factory):
-    """The site, with a campaign that a schedule works on every 15 s, until the test that looks at its end pauses it."""
     with site(tmp_path_factory.mktemp("site")) as made:
-        campaign(settings(made), "scheduled", trials=2)
-        words = (
-            "fieldcraft.flows.campaign.iterate",
-            "--name",
-            "scheduled",
-            "--pool",
-            "local",
-            "--param",
-            "name=scheduled",
-            "--job-variable",
-            f"command={sys.executable} -m prefect.engine",
-        )
-        done = made.command("prefect", "--no-prompt", "deploy", *words, "--interval", "15")
-        assert done.returncode == 0, done.stdout + done.stderr
         yield made
 
 
@@ -100,6 +85,27 @@ def test_prefect_yaml_deploys_its_flows_by_module_with_schedules_that_wait_to_be
     assert not any(schedule["active"] for schedule in schedules)
 
 
+def test_a_schedule_alone_brings_a_campaign_to_its_end(prefect):
+    ledger = campaign(settings(prefect), "scheduled", trials=2)
+    own = f"command={sys.executable} -m prefect.engine"
+    words = ("--name", "scheduled", "--pool", "local", "--param", "name=scheduled", "--job-variable", own)
+    flow = "fieldcraft.flows.campaign.iterate"
+    done = prefect.command("prefect", "--no-prompt", "deploy", flow, *words, "--interval", "15")
+    assert done.returncode == 0, done.stdout + done.stderr
+    until(lambda: ledger.campaign("scheduled").finished, "the scheduled campaign to end")
+    assert prefect.command("prefect", "--no-prompt", "deploy", "--all").returncode == 0
+    place = prefect.deployment("iterate/scheduled")
+    assert [schedule["active"] for schedule in place["schedules"]] == [True]
+    (schedule,) = place["schedules"]
+    paused = prefect.command("prefect", "deployment", "schedule", "pause", "iterate/scheduled", schedule["id"])
+    assert paused.returncode == 0, paused.stderr
+    assert [schedule["active"] for schedule in prefect.deployment("iterate/scheduled")["schedules"]] == [False]
+    runs = prefect.runs("iterate/scheduled")
+    assert {run.type for run in runs} == {"COMPLETED"}
+    assert all(run.scheduled for run in runs)
+    assert {trial.state for trial in ledger.trials("scheduled")} == {TrialState.COMPLETED}
+
+
 def test_a_hundred_ticks_of_one_instant_make_one_pass(tmp_path):
     at = settings_from({}, home=tmp_path / "runs")
     ledger = campaign(at, "burst")
@@ -137,22 +143,6 @@ def test_the_tick_after_a_killed_pass_goes_on_to_the_same_designs(prefect, tmp_p
     assert {trial.state for trial in ledger.trials("killed")} == {TrialState.RUNNING}
     assert designs(ledger, "killed") == alone(tmp_path, "killed", seed=3)
     assert any(event.reason == "its holder no longer lives" for event in ledger.history("killed"))
-
-
-def test_a_schedule_alone_brings_a_campaign_to_its_end(prefect):
-    ledger = open_ledger(settings(prefect).ledger)
-    until(lambda: ledger.campaign("scheduled").finished, "the scheduled campaign to end")
-    assert prefect.command("prefect", "--no-prompt", "deploy", "--all").returncode == 0
-    place = prefect.deployment("iterate/scheduled")
-    assert [schedule["active"] for schedule in place["schedules"]] == [True]
-    (schedule,) = place["schedules"]
-    paused = prefect.command("prefect", "deployment", "schedule", "pause", "iterate/scheduled", schedule["id"])
-    assert paused.returncode == 0, paused.stderr
-    assert [schedule["active"] for schedule in prefect.deployment("iterate/scheduled")["schedules"]] == [False]
-    runs = prefect.runs("iterate/scheduled")
-    assert {run.type for run in runs} == {"COMPLETED"}
-    assert all(run.scheduled for run in runs)
-    assert {trial.state for trial in ledger.trials("scheduled")} == {TrialState.COMPLETED}
 
 
 def test_two_campaigns_share_server_worker_and_store_without_touching_one_another(prefect, tmp_path):
