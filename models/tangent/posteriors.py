@@ -14,7 +14,7 @@ from fieldcraft.models.linear.wide_sine import WideProcess
 from fieldcraft.models.numerics.batching import Moments
 from fieldcraft.models.numerics.milestones import telling
 from fieldcraft.models.observations import Scaling
-from fieldcraft.models.surrogate import Function
+from fieldcraft.models.surrogate import Function, Slopes
 from fieldcraft.models.tangent.kernel import TangentKernel, column
 from fieldcraft.models.tangent.process import TangentProcess, normals
 from fieldcraft.models.tangent.weight_draws import in_blocks
@@ -49,6 +49,11 @@ class TangentBelief:
         """Mean and factor^2 sigma^2 of the noise-free target at X (n, d), each (n,)."""
         mean, variance = self.process.mean_var(X)
         return mean, self.factor**2 * variance
+
+    @cached_property
+    def moment_slopes(self) -> Slopes | None:
+        """See ``Differentiable``."""
+        return self.process.slopes(self.factor)
 
     @cached_property
     def coarse(self) -> "TangentBelief":
@@ -114,6 +119,10 @@ class FirstLook(TangentBelief):
         """Mean and factor^2 sigma^2 of the limit at X (n, d), each (n,)."""
         mean, variance = self.limit.mean_var(X)
         return mean, self.factor**2 * variance
+
+    @cached_property
+    def moment_slopes(self) -> None:
+        """None: no search ascends by it."""
 
     @property
     def form(self) -> Hashable:
@@ -203,6 +212,13 @@ class TrainedMean(TangentBelief):
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """h and nu^2 sigma^2 at X (n, d), each (n,)."""
         return self._moments(self.process, self.mean, self.factor, X)
+
+    @cached_property
+    def moment_slopes(self) -> Slopes | None:
+        """See ``Differentiable``; None with the diagonal variance, and with a mean that is no trained network."""
+        if self.variance == "diagonal" or not isinstance(self.mean, Trained):
+            return None
+        return self.process.slopes(self.factor, self.mean.weights)
 
     @property
     def form(self) -> Hashable:

@@ -1,22 +1,34 @@
 """Gaussian process of a tangent kernel, conditioned on results: the uncertainty of all tangent surrogates."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import erf
 from torch import Tensor
 
-from fieldcraft.models.linear.conditioning import Primal, leave_one_out
+from fieldcraft.models.linear.conditioning import Factor, Primal, leave_one_out
+from fieldcraft.models.linear.shallow_slopes import Curves, HiddenLayer, Mean, ShallowSlopes
 from fieldcraft.models.linear.wide_sine import WideProcess
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.surrogate import Function
-from fieldcraft.models.tangent.features import Layer, Passes, Perceptron, combine, explicit, project, taken
-from fieldcraft.models.tangent.kernel import Hyperparameters, TangentKernel, column
+from fieldcraft.models.tangent.features import (
+    ROOT_HALF,
+    Activation,
+    Layer,
+    Passes,
+    Perceptron,
+    combine,
+    explicit,
+    project,
+    taken,
+)
+from fieldcraft.models.tangent.kernel import LEAST_LENGTH, Hyperparameters, TangentKernel, column
 from fieldcraft.models.tangent.weight_draws import Regression, in_blocks
 
 
@@ -143,6 +155,40 @@ class TangentProcess:
         sizes = float(kernel.output), float(kernel.constant)
         return WideProcess.of(inputs, self.y[rows], kernel.scales / gain, gain, sizes, float(self.noise))
 
+    def slopes(self, factor: float, trained: Tensor | None = None) -> ShallowSlopes | None:
+        """Moments at points, with their gradients in closed form, the variance times factor^2.
+
+        None if the network has more than one hidden layer or biases, or if the primal side is in use.
+
+        Args:
+            factor: Factor of the standard deviation.
+            trained: Weights (theta, a) of the network that is the mean, shape (p + 1,), or (2p + 1,) for a pair; None
+                for the process's own mean.
+        """
+        kernel, side, network = self.kernel, self.regression.side, self.kernel.network
+        if not (isinstance(network, Perceptron) and (network.depth, network.b_std) == (1, 0.0)):
+            return None
+        if not isinstance(side, Factor):
+            return None
+        first, second, *_ = self.regression.rows.layers
+        weights = self.mean_direction if trained is None else trained
+        return ShallowSlopes(
+            layer=_hidden(network, kernel.theta),
+            scales=kernel.scales.numpy(),
+            output=float(kernel.output),
+            constant=float(kernel.constant),
+            least=LEAST_LENGTH if kernel.normalised else None,
+            read=(
+                first.inputs[:, 0].numpy(),
+                (second.inputs[:, 0] * second.sensitivities[:, 0]).numpy(),
+                first.sensitivities[:, 0].numpy(),
+            ),
+            lower=np.ascontiguousarray(side.lower.numpy()),
+            mean=_along(network, weights) if trained is None else _value(network, weights),
+            shift=float(kernel.root_constant * weights[-1]),
+            widening=factor**2,
+        )
+
     def log_predictive(self) -> Tensor:
         """log density of each result, believed ones too, given the others at these hyper-parameters, shape (n,)."""
         return leave_one_out(self.regression.side, self.y)
@@ -155,6 +201,52 @@ class TangentProcess:
     def _diagonal(self) -> Tensor:
         rows = _squared(self.regression.rows)
         return self.noise + combine(rows, torch.ones_like(self.y))
+
+
+def _hidden(network: Perceptron, theta: Tensor) -> HiddenLayer:
+    """The hidden layer of a network at theta (p,), or of both networks of a pair at (2p,)."""
+    (m, columns), factors = network.shapes[0], (network.gain, network.w_std / math.sqrt(network.width))
+    parts = theta.numpy().reshape(-1, network.size)
+    signs = np.array([[1.0]] if len(parts) == 1 else [[ROOT_HALF], [-ROOT_HALF]])
+    inner = factors[0] * parts[:, : m * columns].reshape(-1, columns)
+    outer = factors[1] * (signs * parts[:, m * columns :]).ravel()
+    return HiddenLayer(inner, outer, factors, _CURVES[network.activation])
+
+
+def _along(network: Perceptron, direction: Tensor) -> Mean:
+    """<phi, v> for v (p + 1,), without its constant."""
+    m, columns = network.shapes[0]
+    inner, outer = np.split(direction.numpy()[:-1], [m * columns])
+    return lambda at: at.along(inner.reshape(m, columns), outer)
+
+
+def _value(network: Perceptron, weights: Tensor) -> Mean:
+    """The network at weights (theta, a), without a."""
+    layer = _hidden(network, weights[:-1])
+    return lambda at: layer.value(at.u)
+
+
+def _sine(z: Array) -> tuple[Array, Array, Array]:
+    a = np.sin(z)
+    return a, np.cos(z), -a
+
+
+def _tanh(z: Array) -> tuple[Array, Array, Array]:
+    a = np.tanh(z)
+    slope = 1 - a * a
+    return a, slope, -2 * a * slope
+
+
+def _erf(z: Array) -> tuple[Array, Array, Array]:
+    slope = (2 / math.sqrt(math.pi)) * np.exp(-z * z)
+    return erf(z), slope, -2 * z * slope
+
+
+def _relu(z: Array) -> tuple[Array, Array, Array]:
+    return np.maximum(z, 0.0), (z > 0).astype(z.dtype), np.zeros_like(z)
+
+
+_CURVES: Mapping[Activation, Curves] = {"sine": _sine, "tanh": _tanh, "erf": _erf, "relu": _relu}
 
 
 def _squared(rows: Passes) -> Passes:
