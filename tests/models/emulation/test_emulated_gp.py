@@ -138,7 +138,7 @@ def test_the_density_of_a_result_given_the_others_is_that_of_a_fit_without_it():
     for each, found in zip(posterior.multiples, posterior.densities, strict=True):
         i, n = 5, len(X)
         others = [j for j in range(n) if j != i]
-        S = each.process.kernel(torch.tensor(X), torch.tensor(X)) + each.noise * torch.eye(n)
+        S = each.rows.cross(torch.tensor(X)) + each.noise * torch.eye(n)
         slope = each.spread / each.unit * each.predictions
         S = (S + slope[:, None] * slope).numpy()
         r = ((each.targets - each.rho * each.predictions) / each.unit).numpy()
