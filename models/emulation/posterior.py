@@ -249,7 +249,11 @@ class EmulatedPosterior:
         return MomentsWithSlopes(mean, weights @ variances, by_mean, np.tensordot(weights, by_variances, 1))
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
-        """q functions, each of one factor drawn by its weight; none has the jitter, which no function of designs is."""
+        """q functions, each of one factor drawn by its weight.
+
+        None has the jitter, by whose square their variance is less than that of ``mean_var``: it changes from design to
+        design without order, so that the best of many designs would be the one of the luckiest jitter.
+        """
         weights = np.array([each.weight for each in self.multiples])
         chosen = rng.choice(len(weights), size=q, p=weights / weights.sum())
         return [self._function(self.multiples[k].drawn(rng)) for k in chosen]

@@ -46,6 +46,10 @@ class EmulatedGP:
     the process to learn. Where the trials left readings of a field at single places, uncertain coefficients of the
     emulator's equation are fitted to these before (``models.emulation.calibration``).
 
+    Where simulations return gradients, it learns from them too: value and derivatives of the difference are rows of one
+    process (``models.gradients``), the emulator's derivatives are differences of its predictions, and those of a mesh
+    have a noise of their own, which is fitted. Values and derivatives are 1,000 at most, as in exact_gp.
+
     Args:
         kernel: Covariance of the difference, "matern52", "matern32", "matern12" or "rbf".
         noise: Of the difference: "fitted", or "known": taken from ``Observations.noise_sd``. A coarse mesh makes the

@@ -117,6 +117,15 @@ def test_moments_are_those_of_the_draws():
     assert min(shares(posterior)) < 0.1 < max(shares(posterior))
 
 
+def test_draws_leave_the_jitter_out():
+    posterior = fit(data(lambda X: wild(X) + bias(X), X=X[:6], jitter=0.5))
+    points = torch.tensor(Z[:5])
+    values = torch.stack([function(points) for function in posterior.draw(2000, np.random.default_rng(1))])
+    jitter = sum(each.weight * each.jitter**2 for each in posterior.multiples)
+    assert jitter > 0.2 * float(posterior.mean_var(points)[1].min())
+    np.testing.assert_allclose(values.var(0), posterior.mean_var(points)[1] - jitter, rtol=0.15)
+
+
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("n", [3, 14])
 def test_moments_have_their_gradients_in_closed_form(n, maximize):
