@@ -88,11 +88,12 @@ class ValuesAndSlopes(Values):
     Args:
         known: Numbers of the rows among the value and the d derivatives of each design, n (1 + d) in all; every value
             is among them.
-        blur: What the noise variance of a derivative has beside, by the share of an interval
-            (``models.gradients.fit``).
+        noise: Noise variance of a value that that of a derivative follows from (``models.gradients.fit``).
+        blur: What the noise variance of a derivative by the share of an interval has beside.
     """
 
     known: NDArray[np.intp]
+    noise: float
     blur: float
 
     @property
@@ -121,7 +122,8 @@ class ValuesAndSlopes(Values):
 
     def noises(self, variance: float) -> Tensor:
         """Noise variances of the rows, shape (rows,), where that of a value is given."""
-        return noises(self.kernel, self.known, self.scales / 2, variance, self.blur)
+        every = noises(self.kernel, self.known, self.scales / 2, self.noise, self.blur)
+        return torch.where(self.of_values > 0, variance, every)
 
     def read(self, function: Function) -> Tensor:
         """The rows of a differentiable function, shape (rows,)."""

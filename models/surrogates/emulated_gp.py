@@ -237,7 +237,7 @@ class _Learnt:
 def _learnt(
     process: ExactPosterior | GradientPosterior, data: Observations, predictions: Array, slopes: Array | None, by: float
 ) -> _Learnt:
-    """What a process learns from; ``by`` turns the variance of its blur into one in the unit of the difference."""
+    """Rows of a process with what is known there; ``by`` turns its variances into those in the difference's unit."""
     foreseen = data.scaling.to_target(predictions)
     if isinstance(process, ExactPosterior) or slopes is None:
         assert isinstance(process, ExactPosterior)
@@ -245,6 +245,6 @@ def _learnt(
         return _Learnt(rows, torch.tensor(foreseen), torch.tensor(data.targets), process.noise_variance)
     factor = data.scaling.sign / data.scaling.sd
     (y, known), (c, _) = rows_of(data.targets, told(data)), rows_of(foreseen, factor * slopes)
-    joint = ValuesAndSlopes(process.kernel, process.X, process.scales, known, by * process.blur)
+    joint = ValuesAndSlopes(process.kernel, process.X, process.scales, known, by * process.noise, by * process.blur)
     c, y = (scaled(each, known, process.scales) for each in (c, y))
     return _Learnt(joint, c, y, process.noise)

@@ -37,7 +37,8 @@ def data(**changes):
     known = gradient(X)
     known[2] = np.nan  # recorded by hand
     known[4, 1] = np.nan
-    given = {"X": X, "y": value(X), "maximize": True, "gradients": known, "emulators": (Emulator(cheap),)}
+    emulators = (Emulator(cheap, lambda: 0.02),)
+    given = {"X": X, "y": value(X), "maximize": True, "gradients": known, "emulators": emulators}
     return Observations(**(given | changes))
 
 
@@ -68,9 +69,9 @@ def by_hand(posterior, multiple):
     d = data()
     y, c = rows(d.scaling, d.y, d.gradients), rows(d.scaling, cheap(X), cheap_gradient(X))
     known = np.flatnonzero(~np.isnan(y))
-    v, b, lengths = multiple.noise, multiple.rows.blur, multiple.rows.scales.numpy()
+    v, w, b, lengths = multiple.noise, multiple.rows.noise, multiple.rows.blur, multiple.rows.scales.numpy()
     # derivatives by encoded coordinates, of which an interval has two
-    noise = np.tile([v, *(v * (1 / lengths**2 + 1 / 4) + b / 4)], len(X))[known]
+    noise = np.tile([v, *(w * (1 / lengths**2 + 1 / 4) + b / 4)], len(X))[known]
     size, spread, rho = multiple.unit, multiple.spread, multiple.rho
     own = size**2 * (prior(multiple, X, X)[np.ix_(known, known)] + np.diag(noise))
     S = own + spread**2 * np.outer(c[known], c[known])
@@ -79,7 +80,7 @@ def by_hand(posterior, multiple):
     k = size**2 * prior(multiple, X, Z)[known][:, ::3] + spread**2 * np.outer(c[known], at)
     constant = h @ np.linalg.solve(S, r) / (h @ np.linalg.solve(S, h))
     mean = rho * at + constant + k.T @ np.linalg.solve(S, r - constant * h)
-    variance = size**2 + spread**2 * at**2 - np.einsum("ij,ij->j", k, np.linalg.solve(S, k))
+    variance = size**2 + spread**2 * at**2 - np.einsum("ij,ij->j", k, np.linalg.solve(S, k)) + multiple.jitter**2
     densities = []
     for trial in range(len(X)):
         rest, (one,) = known // 3 != trial, np.flatnonzero(known == 3 * trial)
