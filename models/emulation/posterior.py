@@ -17,9 +17,8 @@ from torch import Tensor
 
 from fieldcraft.models.emulation.calibration import Calibrated
 from fieldcraft.models.emulation.slopes import emulated, with_slopes
-from fieldcraft.models.gaussian.covariance import CORRELATIONS, pulled, scaled_squares
-from fieldcraft.models.gaussian.process import ExactPosterior
-from fieldcraft.models.linear.conditioning import Factor, leave_one_out
+from fieldcraft.models.gradients.rows import Values
+from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.linear.fourier_features import FourierFeatures
 from fieldcraft.models.observations import Array, Emulator, Scaling
 from fieldcraft.models.selection.predictive_score import MOST
@@ -36,19 +35,19 @@ class Multiple:
     Args:
         rho: The factor, or its prior mean.
         spread: Its prior standard deviation; 0 if it is fixed.
-        process: Kernel, hyper-parameters and designs (n, d) of delta.
+        rows: Rows of delta, in its units: a value for each result, and the derivatives that are known beside them.
         unit: Standard deviation of delta, in targets.
         noise: Variance of a result about it, in such units.
         jitter: The part of that noise, as a standard deviation in targets, that belongs to the design: a result that is
             read without noise has it too.
-        predictions: The emulator's predictions at these designs, in targets, shape (n,).
-        targets: The results there, shape (n,).
+        predictions: The same rows of the emulator, in targets, shape (rows,).
+        targets: The same rows of the results, shape (rows,).
         weight: Share of this factor in the mixture.
     """
 
     rho: float
     spread: float
-    process: ExactPosterior
+    rows: Values
     unit: float
     noise: float
     jitter: float
@@ -70,9 +69,7 @@ class Multiple:
         As ``ExactPosterior.moment_slopes``; with f(x) the feature of rho, the prior variance is 1 + f(x)^2 and the
         covariance with a result k(x) + f(x) f.
         """
-        scales, fit = self.process.length_scales.numpy(), self.process.fit
-        x, trained = X.detach().numpy() / scales, fit.X.numpy() / scales
-        values, by_square = CORRELATIONS[fit.kernel](scaled_squares(x, trained))
+        values, pull = self.rows.pulling(X)
         known = self._slope(self.predictions).numpy()
         here, by_here = self.spread / self.unit * predictions, self.spread / self.unit * slopes
         cross = values + here[:, None] * known
@@ -81,9 +78,8 @@ class Multiple:
         weights = self._weights.numpy()
 
         def along(factors: Array) -> Array:
-            """Gradient of the sum over the results of these factors (n,) or (c, n) times the covariance."""
-            own = pulled(by_square * factors, x, trained) / scales
-            return np.asarray(own + (factors @ known)[..., None] * by_here)
+            """Gradient of the sum over the rows of these factors (rows,) or (c, rows) times the covariance."""
+            return np.asarray(pull(factors) + (factors @ known)[..., None] * by_here)
 
         variance = 1 + here**2 - (half.numpy() ** 2).sum(axis=0)
         by_variance = 2 * here[:, None] * by_here - 2 * along(solved)
@@ -96,8 +92,8 @@ class Multiple:
         )
 
     def log_predictive(self) -> Tensor:
-        """log density of each target given the others, shape (n,)."""
-        own = leave_one_out(self._factor, self._left - self._constant) - math.log(self.unit)
+        """log density of each target given the others, shape (n,); derivatives are left out with their target."""
+        own = self.rows.left_out(self._factor, self._residual) - math.log(self.unit)
         return own.detach().clamp_max(MOST)
 
     @property
@@ -107,59 +103,65 @@ class Multiple:
 
     def drawn(self, rng: np.random.Generator) -> "_Path":
         """A function drawn by Matheron's rule, as for an exact process (``models.gaussian.process.pathwise``)."""
-        X = self.process.fit.X
-        phi = FourierFeatures.drawn(self.process.fit.kernel, self.process.length_scales, _PATH_FEATURES, rng)
+        phi = FourierFeatures.drawn(self.rows.kernel, self.rows.scales, _PATH_FEATURES, rng)
         prior = phi.combined(torch.from_numpy(rng.standard_normal(2 * len(phi.frequencies))))
         step = float(rng.standard_normal())
-        error = math.sqrt(self.noise) * torch.from_numpy(rng.standard_normal(len(X)))
+        error = self._noises.sqrt() * torch.from_numpy(rng.standard_normal(len(self._left)))
         with torch.no_grad():
-            before = prior(X) + step * self._slope(self.predictions)
-            weights = self._factor.solve(self._left - self._constant - before - error)
+            before = self.rows.read(prior) + step * self._slope(self.predictions)
+            weights = self._factor.solve(self._residual - before - error)
         return _Path(self, prior, step, weights)
 
     def believed(self, X: Tensor, predictions: Tensor) -> "Multiple":
         """The same, had X (k, d) with these predictions (k,) been read at the mean; the weight stays."""
         with torch.no_grad():
             mean, _ = self.mean_var(X, predictions)
-        fit = self.process.fit
-        # Only kernel, hyper-parameters and designs of the process are asked for.
-        grown = replace(fit, X=torch.cat([fit.X, X]), targets=torch.cat([fit.targets, torch.zeros_like(mean)]))
         return replace(
             self,
-            process=replace(self.process, fit=grown, known_factor=None),
+            rows=self.rows.grown(X),
             predictions=torch.cat([self.predictions, predictions]),
             targets=torch.cat([self.targets, mean]),
         )
 
     def _slope(self, predictions: Tensor) -> Tensor:
-        """Feature of the uncertain part of rho, in units of delta, shape (c,)."""
+        """Feature of the uncertain part of rho, in units of delta, for predictions of any shape."""
         return self.spread / self.unit * predictions
 
     def _cross(self, X: Tensor, slope: Tensor) -> Tensor:
-        """Prior covariance of the results' designs and X (c, d), shape (n, c)."""
-        return self.process.kernel(self.process.fit.X, X) + self._slope(self.predictions)[:, None] * slope
+        """Prior covariance of the rows and X (c, d), shape (rows, c)."""
+        return self.rows.cross(X) + self._slope(self.predictions)[:, None] * slope
 
     @cached_property
     def _left(self) -> Tensor:
-        """Targets less rho times the predictions, in units of delta, shape (n,)."""
+        """Targets less rho times the predictions, in units of delta, shape (rows,)."""
         return (self.targets - self.rho * self.predictions) / self.unit
+
+    @cached_property
+    def _noises(self) -> Tensor:
+        return torch.as_tensor(self.rows.noises(self.noise), dtype=self.targets.dtype)
 
     @cached_property
     def _factor(self) -> Factor:
         with torch.no_grad():
             slope = self._slope(self.predictions)
-            return Factor.of(self._cross(self.process.fit.X, slope), self.noise)
+            return Factor.of(self.rows.covariance() + slope[:, None] * slope, self._noises)
 
     @cached_property
     def _constant(self) -> float:
-        """The best constant, 1^T S^-1 r / 1^T S^-1 1, in units of delta."""
-        solved = self._factor.solve(torch.stack([self._left, torch.ones_like(self._left)], dim=1)).sum(0)
+        """The best constant, h^T S^-1 r / h^T S^-1 h with h = 1 for a value, in units of delta."""
+        of_values = self.rows.of_values
+        solved = of_values @ self._factor.solve(torch.stack([self._left, of_values], dim=1))
         return float(solved[0] / solved[1])
 
     @cached_property
+    def _residual(self) -> Tensor:
+        """Rows of delta less the constant, shape (rows,)."""
+        return self._left - self._constant * self.rows.of_values
+
+    @cached_property
     def _weights(self) -> Tensor:
-        """S^-1 (r - constant), shape (n,)."""
-        return self._factor.solve(self._left - self._constant)
+        """S^-1 (r - constant h), shape (rows,)."""
+        return self._factor.solve(self._residual)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,12 +207,11 @@ class EmulatedPosterior:
         """Mean factor of the mixture; size and noise of the likeliest delta, in targets, and its length scales;
         calibrated coefficients, in their units."""
         likeliest = max(self.multiples, key=lambda each: each.weight)
-        own = likeliest.process.metrics
         return {
             "rho": sum(each.weight * each.factor_mean for each in self.multiples),
             "difference_sd": likeliest.unit,
             "noise_sd": math.sqrt(likeliest.noise) * likeliest.unit,
-            **{name: value for name, value in own.items() if name.startswith("length_scale_")},
+            **{f"length_scale_{i}": float(value) for i, value in enumerate(likeliest.rows.scales)},
             **({} if self.calibrated is None else self.calibrated.metrics),
         }
 
@@ -248,7 +249,11 @@ class EmulatedPosterior:
         return MomentsWithSlopes(mean, weights @ variances, by_mean, np.tensordot(weights, by_variances, 1))
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
-        """q functions, each of one factor drawn by its weight; none has the jitter, which no function of designs is."""
+        """q functions, each of one factor drawn by its weight.
+
+        None has the jitter, by whose square their variance is less than that of ``mean_var``: it changes from design to
+        design without order, so that the best of many designs would be the one of the luckiest jitter.
+        """
         weights = np.array([each.weight for each in self.multiples])
         chosen = rng.choice(len(weights), size=q, p=weights / weights.sum())
         return [self._function(self.multiples[k].drawn(rng)) for k in chosen]

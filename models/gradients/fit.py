@@ -6,12 +6,14 @@ derivative. The noise N of a value is v; that of a derivative by the share of it
 prior variance plus one. The first part grows where the kernel is too smooth for the function: a fixed noise of 1e-6
 leaves such functions without hyper-parameters. The second keeps a derivative that is zero everywhere from making its
 length scale infinite. A noise of derivatives that is fitted by itself was tried: on four functions of five it predicts
-alike, and on the fifth, of inverse cubes, better, though worse than values alone.
+alike, and on the fifth, of inverse cubes, better, though worse than values alone. Where a mesh moves the derivatives of
+the rows much more than their values (``blurred``), b joins the noise of each derivative by the share of an interval,
+and is fitted with a wide prior.
 Priors and search are those of ``models.gaussian.fit``.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -19,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fieldcraft.models.gaussian.fit import Found, LogPosterior, known_noise
+from fieldcraft.models.gaussian.fit import Found, LogNormal, LogPosterior, known_noise
 from fieldcraft.models.gradients.covariance import PRIOR_SLOPES, joint
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.linear.fourier_features import Kernel
@@ -28,6 +30,9 @@ from fieldcraft.models.observations import Array, Observations
 
 MOST_ROWS = 1000
 """Values and derivatives that a process learns from at most."""
+
+BLUR = LogNormal(location=5.0, spread=3.0, least=1e-8)
+"""Prior of b, for standardised targets: log b is likeliest at -4."""
 
 
 def rows_of(targets: Array, slopes: Array) -> tuple[Tensor, NDArray[np.intp]]:
@@ -56,7 +61,7 @@ def told(data: Observations) -> Array:
     return np.asarray(slopes)
 
 
-def noises(kernel: Kernel, known: NDArray[np.intp], widths: Tensor, noise: float) -> Tensor:
+def noises(kernel: Kernel, known: NDArray[np.intp], widths: Tensor, noise: float, blur: float = 0.0) -> Tensor:
     """Noise variances of the rows D^-1 y with these numbers, shape (rows,), differentiable in the length scales.
 
     Args:
@@ -64,10 +69,11 @@ def noises(kernel: Kernel, known: NDArray[np.intp], widths: Tensor, noise: float
         known: Numbers of the rows among all n (1 + d).
         widths: Length scales as shares of the variables' intervals, shape (d,).
         noise: v.
+        blur: b.
     """
-    every = torch.cat([widths.new_ones(1), PRIOR_SLOPES[kernel] + widths.square()])
-    found: Tensor = noise * every[known % len(every)]
-    return found
+    squares = widths.square()
+    every = torch.cat([widths.new_tensor([noise]), noise * (PRIOR_SLOPES[kernel] + squares) + blur * squares])
+    return every[known % len(every)]
 
 
 def scaled(y: Tensor, known: NDArray[np.intp], scales: Tensor) -> Tensor:
@@ -78,24 +84,44 @@ def scaled(y: Tensor, known: NDArray[np.intp], scales: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class JointLogPosterior(LogPosterior):
-    """Log posterior density of l and v, given values and derivatives; see ``LogPosterior``.
+    """Log posterior density of l, v and b, given values and derivatives; see ``LogPosterior``.
 
     Args:
         slopes: Derivatives of the targets by the coordinates of the unit cube, shape (n, d); NaN where not known.
+        blurred: True if log b is the last of the parameters; else b is 0.
     """
 
     slopes: Array
+    blurred: bool = False
+
+    def starts(self, n: int) -> list[Array]:
+        """n thetas from which to ascend, as ``LogPosterior`` has them; with all of the derivatives taken for noise.
+
+        From a small b the ascent may end at length scales so short that they explain the noise.
+        """
+        most = math.log(max(float(np.nanmean(self.slopes**2)), BLUR.least))
+        return [np.append(each, [most] * self.blurred) for each in super().starts(n)]
+
+    def _priors(self, size: int) -> list[tuple[LogNormal, slice]]:
+        own = super()._priors(size - self.blurred)
+        return [*own, (BLUR, slice(size - 1, size))] if self.blurred and size > self._sizes else own
+
+    @property
+    def _sizes(self) -> int:
+        return int(self.X.shape[1]) + (self.noise is None)
 
     def _likelihood(self, theta: Array) -> tuple[float, Array]:
         d = self.X.shape[1]
         y, known = rows_of(self.targets, self.slopes)
         logs = torch.tensor(theta[:d], requires_grad=True)
         noise = float(np.exp(theta[d])) if self.noise is None else self.noise
+        blur = float(np.exp(theta[-1])) if self.blurred else 0.0
         scales = logs.exp()
         Z = torch.from_numpy(self.X) / scales
         C, r = joint(self.kernel, Z, Z)[known][:, known], scaled(y, known, scales)
         values = torch.from_numpy(known % (1 + d) == 0).to(C.dtype)
-        N = noises(self.kernel, known, scales, noise)
+        blurs = noises(self.kernel, known, scales, 0.0, blur)
+        N = noises(self.kernel, known, scales, noise) + blurs
         try:
             factor = Factor.of(C.detach(), N.detach())
         except ValueError:
@@ -110,7 +136,9 @@ class JointLogPosterior(LogPosterior):
         (by_logs,) = torch.autograd.grad((slope * C).sum() + slope.diagonal() @ N + by_row @ r + counts @ logs, logs)
         gradient = np.empty_like(theta)
         gradient[:d] = by_logs.numpy()
-        gradient[d:] = float(slope.diagonal() @ N.detach())
+        by_blur = float(slope.diagonal() @ blurs.detach())
+        gradient[d : self._sizes] = float(slope.diagonal() @ N.detach()) - by_blur
+        gradient[self._sizes :] = by_blur
         return value + float(counts @ logs.detach()), gradient
 
 
@@ -123,12 +151,14 @@ class JointQuestion:
         known: True if the noise is that of the data.
         starts: Ascents at a milestone, from the priors' modes and from draws from the priors.
         trials: The trials.
+        blurred: True if b is fitted; else it is 0.
     """
 
     kernel: Kernel
     known: bool
     starts: int
     trials: ByDigest
+    blurred: bool = False
 
     def answer(self) -> Found:
         """The hyper-parameters.
@@ -140,9 +170,8 @@ class JointQuestion:
         first = beginning(data)
         if len(first) == len(data) or first.gradients is None or np.isnan(first.gradients).all():
             return _from_priors(self)
-        theta = _from_priors(JointQuestion(self.kernel, self.known, self.starts, ByDigest.of(first))).theta.copy()
-        if not self.known:
-            theta[-1] += 2 * math.log(first.scaling.sd / data.scaling.sd)
+        theta = _from_priors(replace(self, trials=ByDigest.of(first))).theta.copy()
+        theta[data.X.shape[1] :] += 2 * math.log(first.scaling.sd / data.scaling.sd)
         reached, theta = self.density().maximised(theta)
         return self._found(theta, reached) if math.isfinite(reached) else _from_priors(self)
 
@@ -150,7 +179,8 @@ class JointQuestion:
         """The density to maximise, in coordinates of the unit cube: the encoded ones are twice as wide."""
         data = self.trials.data
         noise = known_noise(data) if self.known else None
-        return JointLogPosterior(self.kernel, (data.X + 1) / 2, data.targets, noise, 2 * told(data))
+        slopes = 2 * told(data)
+        return JointLogPosterior(self.kernel, (data.X + 1) / 2, data.targets, noise, slopes, self.blurred)
 
     def _found(self, theta: Array, reached: float) -> Found:
         return Found(theta, reached, np.arange(len(self.trials.data)))

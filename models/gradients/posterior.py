@@ -13,6 +13,7 @@ from torch import Tensor
 from fieldcraft.models.gaussian.fit import Found
 from fieldcraft.models.gradients.covariance import cross, cross_slopes, joint
 from fieldcraft.models.gradients.fit import noises, rows_of, scaled
+from fieldcraft.models.gradients.rows import left_out_together
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel
 from fieldcraft.models.numerics.states import named, part
@@ -39,6 +40,7 @@ class GradientPosterior:
         metrics: Metrics of the fit.
         remarks: Notes on how it was made.
         fixed: The constant mean, in targets, where it is known already; else the best one is taken.
+        blur: What the noise variance of a derivative by the share of an interval has beside (``models.gradients.fit``).
     """
 
     kernel: Kernel
@@ -51,6 +53,7 @@ class GradientPosterior:
     metrics: Mapping[str, float]
     remarks: Mapping[str, str]
     fixed: float | None = None
+    blur: float = 0.0
 
     @classmethod
     def at(
@@ -68,10 +71,11 @@ class GradientPosterior:
         d = X.shape[1]
         values = np.exp(found.theta)
         variance = float(values[d]) if noise is None else noise
+        blur = float(values[d + (noise is None) :].sum())  # of none or one
         scales = torch.from_numpy(2 * values[:d])
         lengths = {f"length_scale_{i}": float(value) for i, value in enumerate(scales)}
         metrics = {"log_posterior": found.log_posterior, "noise_sd": math.sqrt(variance), **lengths}
-        return cls(kernel, X, targets, slopes, scales, variance, scaling, metrics, remarks)
+        return cls(kernel, X, targets, slopes, scales, variance, scaling, metrics, remarks, blur=blur)
 
     @classmethod
     def of(
@@ -96,8 +100,8 @@ class GradientPosterior:
                 "the data whose digest the model records."
             )
         metrics = {name: float(value) for name, value in part(state, _METRIC).items()}
-        noise = float(state["noise"])
-        return cls(kernel, X, targets, slopes, state["scales"], noise, scaling, metrics, {})
+        noise, blur = float(state["noise"]), float(state.get("blur", 0.0))
+        return cls(kernel, X, targets, slopes, state["scales"], noise, scaling, metrics, {}, blur=blur)
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the noise-free target at X (n, d)."""
@@ -138,19 +142,8 @@ class GradientPosterior:
         )
 
     def log_predictive(self) -> Tensor:
-        """log density of each target given the other trials, its own gradient left out too, shape (n,).
-
-        With P = S^-1 and the rows R of a trial, the errors of R by the other rows have the mean P_RR^-1 (P r)_R and the
-        covariance P_RR^-1, of which the target's own is taken.
-        """
-        precision = torch.cholesky_inverse(self._factor.lower)
-        starts = np.flatnonzero(self._values.numpy())
-        found = []
-        for rows in np.split(np.arange(len(self._values)), starts[1:]):
-            covariance = torch.linalg.inv(precision[rows][:, rows])
-            error, variance = covariance[0] @ self._weights[rows], covariance[0, 0]
-            found.append(-0.5 * (error.square() / variance + variance.log() + math.log(2 * math.pi)))
-        return torch.stack(found)
+        """log density of each target given the other trials, its own gradient left out too, shape (n,)."""
+        return left_out_together(self._factor, self._scaled_rows - self.constant * self._values, self._values)
 
     def information_gain(self) -> float:
         """1/2 log det(I + N^-1/2 K N^-1/2) of values and derivatives, believed values with them, in nats."""
@@ -160,8 +153,9 @@ class GradientPosterior:
         """Data, hyper-parameters and metrics."""
         metrics = {name: torch.tensor(value, dtype=torch.float64) for name, value in self.metrics.items()}
         own = {"X": self.X, "targets": self.targets, "slopes": self.slopes, "scales": self.scales}
-        noise = torch.tensor(self.noise, dtype=torch.float64)
-        return {name: value.clone() for name, value in own.items()} | {"noise": noise} | named(_METRIC, metrics)
+        noises = {"noise": self.noise} | ({"blur": self.blur} if self.blur else {})
+        variances = {name: torch.tensor(value, dtype=torch.float64) for name, value in noises.items()}
+        return {name: value.clone() for name, value in own.items()} | variances | named(_METRIC, metrics)
 
     @cached_property
     def constant(self) -> float:
@@ -187,7 +181,7 @@ class GradientPosterior:
 
     @cached_property
     def _noises(self) -> Tensor:
-        return noises(self.kernel, self._rows[1], self.scales / 2, self.noise)
+        return noises(self.kernel, self._rows[1], self.scales / 2, self.noise, self.blur)
 
     @cached_property
     def _points(self) -> Tensor:

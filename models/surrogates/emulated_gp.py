@@ -12,7 +12,11 @@ from torch import Tensor
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.emulation.calibration import Calibrated, calibrated
 from fieldcraft.models.emulation.posterior import EmulatedPosterior, Multiple, weighted
+from fieldcraft.models.emulation.slopes import with_slopes
 from fieldcraft.models.gaussian.process import ExactPosterior
+from fieldcraft.models.gradients.fit import rows_of, scaled, told
+from fieldcraft.models.gradients.posterior import GradientPosterior
+from fieldcraft.models.gradients.rows import Values, ValuesAndSlopes
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.states import named, part
@@ -20,7 +24,7 @@ from fieldcraft.models.observations import Array, Emulator, Observations
 from fieldcraft.models.surrogate import Report, no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
-_PREDICTIONS = "predictions"
+_PREDICTIONS, _SLOPES = "predictions", "slopes"
 _CALIBRATED, _ERRORS = "calibrated", "calibrated_errors"
 _MOST = 5000
 # Results below which a straight line through them and the predictions says nothing.
@@ -42,6 +46,10 @@ class EmulatedGP:
     the process to learn. Where the trials left readings of a field at single places, uncertain coefficients of the
     emulator's equation are fitted to these before (``models.emulation.calibration``).
 
+    Where simulations return gradients, it learns from them too: value and derivatives of the difference are rows of one
+    process (``models.gradients``), the emulator's derivatives are differences of its predictions, and those of a mesh
+    have a noise of their own, which is fitted. Values and derivatives are 1,000 at most, as in exact_gp.
+
     Args:
         kernel: Covariance of the difference, "matern52", "matern32", "matern12" or "rbf".
         noise: Of the difference: "fitted", or "known": taken from ``Observations.noise_sd``. A coarse mesh makes the
@@ -54,6 +62,7 @@ class EmulatedGP:
 
     uses_physics: ClassVar[bool] = False
     uses_emulator: ClassVar[bool] = True
+    uses_gradients: ClassVar[bool] = True
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.EMULATOR})
 
     kernel: Kernel = "matern52"
@@ -82,9 +91,10 @@ class EmulatedGP:
         fitted = None if data.readings is None else calibrated(data.readings.calibration, data.readings.X)
         emulator = _emulator(data, fitted)
         predictions = emulator.predict(data.X)
-        differences = _differences(data, predictions)
-        processes = [self._process().fit(each, rng, None, no_report) for each in differences]
-        made = _posterior(data, emulator, fitted, predictions, differences, processes)
+        slopes = _slopes(data, emulator) if self._process().joins(data) else None
+        differences = _differences(data, predictions, slopes)
+        processes = [self._fitted(each, rng) for each in differences]
+        made = _posterior(data, emulator, fitted, predictions, slopes, differences, processes)
         report(1, made.metrics, made.state)
         return made
 
@@ -96,11 +106,20 @@ class EmulatedGP:
             stated = data.readings.calibration.coefficients
             fitted = Calibrated(stated, state[_CALIBRATED].numpy(), state[_ERRORS].numpy())
         predictions = state[_PREDICTIONS].numpy()
-        differences = _differences(data, predictions)
+        slopes = state[_SLOPES].numpy() if _SLOPES in state else None
+        differences = _differences(data, predictions, slopes)
         processes = [
             self._process().restore(each, part(state, f"{number}.")) for number, each in enumerate(differences)
         ]
-        return _posterior(data, _emulator(data, fitted), fitted, predictions, differences, processes)
+        return _posterior(data, _emulator(data, fitted), fitted, predictions, slopes, differences, processes)
+
+    def _fitted(self, difference: Observations, rng: np.random.Generator) -> ExactPosterior | GradientPosterior:
+        process = self._process()
+        if process.joins(difference):
+            return process.joined(difference, blurred=True)
+        made = process.fit(difference, rng, None, no_report)
+        assert isinstance(made, ExactPosterior)  # n_exact is the most trials that this takes
+        return made
 
     def _process(self) -> ExactGP:
         return ExactGP(kernel=self.kernel, noise=self.noise, restarts=self.restarts, n_exact=_MOST)
@@ -124,8 +143,23 @@ def _lines(data: Observations, predictions: Array) -> list[float]:
     return [0.0, 1.0, slope][: 3 if len(data) >= _LEAST_FOR_LINE else 2]
 
 
-def _differences(data: Observations, predictions: Array) -> list[Observations]:
-    """Results less these multiples of the predictions (n,); each gives the hyper-parameters of one process."""
+def _slopes(data: Observations, emulator: Emulator) -> Array | None:
+    """The emulator's derivatives (n, d) where a process learns from the results' own; None if it learns from none.
+
+    They are differences of designs so near (``STEP``) that most meet the same cells of a mesh: what these add from cell
+    to cell is then the derivative's blur, which is fitted. Wider steps would blur the kinks that the output itself has.
+    """
+    if data.gradients is None:
+        return None
+    slopes = np.where(np.isnan(told(data)), np.nan, with_slopes(emulator.predict, data.X)[1])
+    return None if np.isnan(slopes).all() else slopes
+
+
+def _differences(data: Observations, predictions: Array, slopes: Array | None) -> list[Observations]:
+    """Results less these multiples of the predictions (n,), and their derivatives (n, d) if there are any.
+
+    Each gives the hyper-parameters of one process.
+    """
     return [
         Observations(
             data.X,
@@ -135,6 +169,7 @@ def _differences(data: Observations, predictions: Array) -> list[Observations]:
             images=data.images,
             columns=data.columns,
             space=data.space,
+            gradients=None if slopes is None or data.gradients is None else data.gradients - line * slopes,
         )
         for line in _lines(data, predictions)
     ]
@@ -159,25 +194,57 @@ def _posterior(
     emulator: Emulator,
     fitted: Calibrated | None,
     predictions: Array,
+    slopes: Array | None,
     differences: Sequence[Observations],
     processes: Sequence[object],
 ) -> EmulatedPosterior:
     """The mixture of the fitted processes."""
-    told, targets = torch.tensor(data.scaling.to_target(predictions)), torch.tensor(data.targets)
-    multiples, state = [], stamped(data) | {_PREDICTIONS: torch.tensor(predictions)}
+    state = stamped(data) | {_PREDICTIONS: torch.tensor(predictions)}
+    if slopes is not None:
+        state |= {_SLOPES: torch.tensor(slopes)}
+    multiples = []
     factors = ((0.0, 0.0), (1.0, 0.0), (1.0, _SPREAD))
     for number, ((rho, spread), process, difference) in enumerate(zip(factors, processes, differences, strict=False)):
-        assert isinstance(process, ExactPosterior)
+        assert isinstance(process, ExactPosterior | GradientPosterior)
         size = _size(rho, spread, difference, data)
         jitter = min(abs(rho) * emulator.jitter / data.scaling.sd, _MOST_JITTER * size)
         unit = math.sqrt(size**2 - jitter**2)
-        noise = max(process.noise_variance * size**2, jitter**2) / unit**2
-        multiples.append(Multiple(rho, spread, process, unit, noise, jitter, told, targets))
+        of = _learnt(process, data, predictions, slopes, (size / unit) ** 2)
+        noise = max(of.noise * size**2, jitter**2) / unit**2
+        multiples.append(Multiple(rho, spread, of.rows, unit, noise, jitter, of.predictions, of.targets))
         state |= named(f"{number}.", process.state())
     notes: dict[str, str] = {}
+    if slopes is not None:
+        notes = {"gradients": f"of {np.count_nonzero((~np.isnan(slopes)).any(axis=1))} of {len(data)} trials"}
     if fitted is not None and data.readings is not None:
         state |= {_CALIBRATED: torch.tensor(fitted.values), _ERRORS: torch.tensor(fitted.errors)}
-        notes = {"readings": data.readings.remark, "coefficients": fitted.remark}
+        notes |= {"readings": data.readings.remark, "coefficients": fitted.remark}
     densities = torch.stack([each.log_predictive() for each in multiples])
     shared = weighted(tuple(multiples), densities)
     return EmulatedPosterior(shared, emulator, data.scaling, densities, state, notes, fitted)
+
+
+@dataclass(frozen=True, eq=False)
+class _Learnt:
+    """Rows of a process, with the predictions and the results there, in targets, and the noise of a value."""
+
+    rows: Values
+    predictions: Tensor
+    targets: Tensor
+    noise: float
+
+
+def _learnt(
+    process: ExactPosterior | GradientPosterior, data: Observations, predictions: Array, slopes: Array | None, by: float
+) -> _Learnt:
+    """Rows of a process with what is known there; ``by`` turns its variances into those in the difference's unit."""
+    foreseen = data.scaling.to_target(predictions)
+    if isinstance(process, ExactPosterior) or slopes is None:
+        assert isinstance(process, ExactPosterior)
+        rows = Values(process.fit.kernel, process.fit.X, process.length_scales)
+        return _Learnt(rows, torch.tensor(foreseen), torch.tensor(data.targets), process.noise_variance)
+    factor = data.scaling.sign / data.scaling.sd
+    (y, known), (c, _) = rows_of(data.targets, told(data)), rows_of(foreseen, factor * slopes)
+    joint = ValuesAndSlopes(process.kernel, process.X, process.scales, known, by * process.noise, by * process.blur)
+    c, y = (scaled(each, known, process.scales) for each in (c, y))
+    return _Learnt(joint, c, y, process.noise)

@@ -94,11 +94,11 @@ class ExactGP:
                 than ``memory_gb``.
         """
         self._refuse_memory(len(data))
-        noise = self._noise(data)
-        if self._joint(data):
-            joined = self._with_gradients(data, noise)
+        if self.joins(data):
+            joined = self.joined(data)
             report(1, joined.metrics, joined.state)
             return joined
+        noise = self._noise(data)
         asked = Question(self.kernel, noise is not None, self.restarts + 1, self.n_fitted, ByDigest.of(data))
         fit, factor = Fit.at(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), noise, asked.answer())
         made: ExactPosterior | InducedPosterior
@@ -113,7 +113,7 @@ class ExactGP:
         self, data: Observations, state: Mapping[str, Tensor]
     ) -> ExactPosterior | InducedPosterior | GradientPosterior:
         """The posterior whose state this was (see Surrogate.restore)."""
-        if self._joint(data):
+        if self.joins(data):
             return self._restored(data, state)
         fit = Fit.of(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), state)
         if len(data) > self.n_exact:
@@ -142,14 +142,20 @@ class ExactGP:
             return partial(draws.features, n_features=self.n_features)
         return pathwise
 
-    def _joint(self, data: Observations) -> bool:
+    def joins(self, data: Observations) -> bool:
         """True if there are gradients, and it can learn from them."""
         if data.gradients is None or self.kernel not in PROFILES or len(data) >= MOST_ROWS:
             return False
         return not bool(np.isnan(told(data)).all())
 
-    def _with_gradients(self, data: Observations, noise: Tensor | None) -> GradientPosterior:
-        found = JointQuestion(self.kernel, noise is not None, self.restarts + 1, ByDigest.of(data)).answer()
+    def joined(self, data: Observations, *, blurred: bool = False) -> GradientPosterior:
+        """The process of values and gradients; ``blurred`` is that of ``models.gradients.fit``.
+
+        Raises:
+            ValueError: as for ``fit``.
+        """
+        noise = self._noise(data)
+        found = JointQuestion(self.kernel, noise is not None, self.restarts + 1, ByDigest.of(data), blurred).answer()
         arrays = torch.tensor(data.X), torch.tensor(data.targets), torch.from_numpy(told(data))
         known = None if noise is None else float(noise)
         return GradientPosterior.at(self.kernel, *arrays, known, data.scaling, found, self._remarks(data))
@@ -161,7 +167,7 @@ class ExactGP:
     def _remarks(self, data: Observations) -> dict[str, str]:
         n, remarks = len(data), {}
         given = 0 if data.gradients is None else int(np.count_nonzero((~np.isnan(data.gradients)).any(axis=1)))
-        if given and not self._joint(data):
+        if given and not self.joins(data):
             why = f"the kernel {self.kernel} has none" if self.kernel not in PROFILES else f"{n} trials"
             remarks["gradients"] = f"not learnt from ({why}): the values alone count"
         elif given:

@@ -33,7 +33,8 @@ class StatedEquation(Simulator):
             coarse grid has in proportion.
 
         gradient: True to return the derivatives of the objective by the continuous variables too, from which exact_gp
-            learns; of an equation in steady state. They cost one substitution each (``physics.tangents``).
+            and emulated_gp learn; of an equation in steady state. They cost one substitution each
+            (``physics.tangents``).
 
     Raises:
         ValueError: a number of cells out of bounds.

@@ -204,6 +204,9 @@ def told(campaign: "Campaign") -> str | None:
         words = campaign.spec.algorithm.in_words
         source = "the stored fields" if isinstance(campaign.algorithm.peer, TakesFields) else "results"
         return f"{said}, and it is not used: {words} learns from {source} alone. emulated and auto use it."
+    if network is not None and stated is not None and stated.coefficients:
+        names = " and ".join(each.name for each in stated.coefficients)
+        users.append(f"no fields calibrate {names}, for a network knows the stated values alone")
     return f"{said}: {'; '.join(users)}."
 
 

@@ -39,6 +39,19 @@ def uses_gradients(campaign: "Campaign") -> bool:
     )
 
 
+def told(campaign: "Campaign") -> str | None:
+    """Use of the gradients that a campaign's simulator is asked for; None if it is asked for none."""
+    given, part = campaign.spec.simulator, campaign.spec.algorithm
+    if given is None or getattr(campaign.simulator, "gradient", None) is not True:
+        return None
+    said = f"simulator {given.kind!r} returns gradients"
+    if uses_gradients(campaign):
+        return f"{said}, and the surrogate {part.surrogate and part.surrogate.kind} learns from them."
+    if campaign.noise_sd:
+        return f"{said}, and nothing learns from them: noise is added to the results alone."
+    return f"{said}, and {part.in_words} does not learn from them: the surrogates exact_gp and emulated_gp do."
+
+
 def gradients_of(
     campaign: "Campaign", designs: Sequence[Design], digests: Sequence[str | None], results: Sequence[float]
 ) -> np.ndarray | None:

@@ -117,6 +117,17 @@ def test_moments_are_those_of_the_draws():
     assert min(shares(posterior)) < 0.1 < max(shares(posterior))
 
 
+def test_draws_leave_the_jitter_out():
+    posterior = fit(data(lambda X: wild(X) + bias(X), X=X[:6], jitter=0.5))
+    points = torch.tensor(Z[:5])
+    values = torch.stack([function(points) for function in posterior.draw(2000, np.random.default_rng(1))])
+    jitter = sum(each.weight * each.jitter**2 for each in posterior.multiples)
+    assert jitter > 0.2 * float(posterior.mean_var(points)[1].max())
+    mean, variance = posterior.mean_var(points)
+    assert (values.mean(0) - mean).abs().max() < 4 * float(variance.max().sqrt()) / math.sqrt(2000)
+    np.testing.assert_allclose(values.var(0), variance - jitter, rtol=0.15)
+
+
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("n", [3, 14])
 def test_moments_have_their_gradients_in_closed_form(n, maximize):
@@ -138,7 +149,7 @@ def test_the_density_of_a_result_given_the_others_is_that_of_a_fit_without_it():
     for each, found in zip(posterior.multiples, posterior.densities, strict=True):
         i, n = 5, len(X)
         others = [j for j in range(n) if j != i]
-        S = each.process.kernel(torch.tensor(X), torch.tensor(X)) + each.noise * torch.eye(n)
+        S = each.rows.cross(torch.tensor(X)) + each.noise * torch.eye(n)
         slope = each.spread / each.unit * each.predictions
         S = (S + slope[:, None] * slope).numpy()
         r = ((each.targets - each.rho * each.predictions) / each.unit).numpy()

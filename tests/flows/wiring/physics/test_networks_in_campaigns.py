@@ -135,7 +135,9 @@ def wired(home, **changes):
 def test_check_says_by_what_it_is_emulated(tmp_path):
     said = told(wired(tmp_path))
     assert "the equation of deflection, moment, by a network trained on 512 points for 250 steps" in said
-    assert "the first design is the best by it" in said
+    assert "the first design is the best by it" in said and "calibrate" not in said
+    chips = told(wired(tmp_path, problem={"kind": "chips"}, simulator={"kind": "chips"}))
+    assert "no fields calibrate exchange and conductance, for a network knows the stated values alone." in chips
 
 
 def test_a_campaign_without_a_network_has_the_digest_that_it_had(tmp_path):

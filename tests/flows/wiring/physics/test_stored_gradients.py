@@ -14,7 +14,7 @@ from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.observations import observations
-from fieldcraft.flows.wiring.physics.gradients import gradients_of, uses_gradients
+from fieldcraft.flows.wiring.physics.gradients import gradients_of, told, uses_gradients
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
 from fieldcraft.physics.simulators.stated_equation import StatedEquation
 from fieldcraft.storage.fields import fields_at
@@ -92,6 +92,22 @@ def test_who_adds_noise_or_needs_a_process_of_values_alone_learns_from_none(tmp_
     assert not uses_gradients(wired(tmp_path, noise={"sd": 0.1}))
     assert not uses_gradients(wired(tmp_path, algorithm={**words, "acquisition": {"kind": "mes"}}))
     assert not uses_gradients(wired(tmp_path, algorithm={"kind": "sobol"}))
+
+
+def test_check_says_who_learns_from_the_gradients(tmp_path):
+    words = {"start": {"n": 3}, "acquisition": {"kind": "log_ei"}, "maximizer": {"kind": "multistart"}}
+    both = {
+        kind: wired(tmp_path, algorithm={**words, "surrogate": {"kind": kind}}) for kind in ("exact_gp", "emulated_gp")
+    }
+    for kind, campaign in both.items():
+        assert (
+            told(campaign)
+            == f"simulator 'stated_equation' returns gradients, and the surrogate {kind} learns from them."
+        )
+    said = told(wired(tmp_path, algorithm={"kind": "emulated"}))
+    assert "emulated_field" in said and "does not learn from them: the surrogates exact_gp and emulated_gp do." in said
+    assert "noise is added" in told(wired(tmp_path, noise={"sd": 0.1}))
+    assert told(wired(tmp_path, simulator={"kind": "stated_equation", "cells": 50})) is None
 
 
 def test_a_field_that_is_missing_or_whose_result_was_corrected_has_no_gradient(tmp_path):
