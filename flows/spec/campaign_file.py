@@ -326,7 +326,8 @@ class _Campaign(Part):
     Attributes:
         name: Name of the campaign, which begins the ids of its trials.
         seed: Entropy of every random stream.
-        sense: Direction of the objective: ``maximize`` or ``minimize``.
+        sense: Direction of the objective: ``maximize`` or ``minimize``. Left out where the problem has several
+            objectives, each of which it marks with its own.
         problem: Problem that is optimised.
         simulator: Simulator that evaluates a design; left out where people do, or the dispatcher itself.
         space: Narrower bounds of the problem's variables, ``{x: [low, high]}``.
@@ -343,7 +344,7 @@ class _Campaign(Part):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$")
     seed: int = Field(ge=0, lt=2**63)
-    sense: Literal["maximize", "minimize"]
+    sense: Literal["maximize", "minimize"] | None = None
     problem: Component
     simulator: Component | None = None
     space: dict[str, tuple[Finite, Finite]] = Field(default_factory=dict)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fieldcraft.flows.analysis.best import best_trial, objective_of
+from fieldcraft.flows.analysis.front import on_front
 from fieldcraft.flows.text import level_text, one_line
 from fieldcraft.storage.records import CampaignRecord, Trial, TrialState
 
@@ -200,23 +201,30 @@ def _open_marks(
 def parallel(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial]) -> None:
     """Draw completed trials as lines through their variables (but images) and objective, coloured by objective.
 
-    A line is dotted where a constraint is violated, and lies under those of feasible trials. Of more than ``CROWD``
-    trials only the best are drawn, on scales that reach from the least to the greatest of all.
+    Of several objectives each is drawn, and the lines on the front are coloured. A line is dotted where a constraint is
+    violated, and lies under those of feasible trials. Of more than ``CROWD`` trials only the best are drawn, on scales
+    that reach from the least to the greatest of all.
     """
     import matplotlib as mpl
     from matplotlib.collections import LineCollection
 
-    done, output = completed(trials), campaign.environment["outputs"][0]
+    objective, done = objective_of(campaign), completed(trials)
+    read = campaign.environment["outputs"][: len(objective.outputs)]
     names = [name for name in campaign.environment["units"] if not any(_is_image(trial.actual[name]) for trial in done)]
     scales = [_scale([trial.actual[name] for trial in done]) for name in names]
-    values = np.array([(trial.outputs or {})[output["name"]] for trial in done], dtype=float)
-    scales.append(_scale(list(values)))
+    values = np.array([[(trial.outputs or {})[name] for name in objective.outputs] for trial in done], dtype=float)
+    scales += [_scale(list(column)) for column in values.T]
     heights = np.stack([heights for heights, _ in scales], axis=1)
-    objective = objective_of(campaign)
     violations = np.array([objective.violation(trial.outputs or {}) for trial in done])
-    order = np.lexsort((values if objective.maximize else -values, -violations))[-CROWD:]  # the best lies on top
+    members = set(on_front(campaign, done))
+    worth = values[:, 0] if objective.maximize else -values[:, 0]
+    if objective.goals:
+        worth = np.array([float(trial.id in members) for trial in done])
+    order = np.lexsort((worth, -violations))[-CROWD:]  # the best lies on top
     lines = np.stack(np.broadcast_arrays(np.arange(len(scales)), heights[order]), axis=-1)
-    colours = mpl.colormaps["viridis"](heights[order, -1])
+    colours: Any = mpl.colormaps["viridis"](heights[order, -1])
+    if objective.goals:
+        colours = [BEST if done[place].id in members else READING for place in order]
     styles = np.where(violations[order] > 0, ":", "-").tolist()
     axis.add_collection(LineCollection(list(lines), colors=colours, linestyles=styles, lw=1.3, alpha=0.85))
     for place, (_, ticks) in enumerate(scales):
@@ -224,7 +232,9 @@ def parallel(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial]) -> No
         for height, text in ticks:
             axis.annotate(text, (place, height), (3, 0), textcoords="offset points", fontsize=7.5, va="center")
     units = campaign.environment["units"]
-    labels = [labelled(name, units[name]) for name in names] + [labelled(output["name"], output["unit"])]
+    labels = [labelled(name, units[name]) for name in names] + [
+        labelled(output["name"], output["unit"]) for output in read
+    ]
     axis.set(xticks=range(len(scales)), xticklabels=labels, yticks=[], ylim=(-0.06, 1.06))
     axis.set_xlim(-0.15, len(scales) - 0.55)
     axis.spines[["left", "bottom"]].set_visible(False)
