@@ -110,8 +110,12 @@ def dominated_by(campaign: CampaignRecord, trials: Sequence[T], trial: Trial) ->
 
 
 def aims_text(objectives: Sequence[Mapping[str, Any]]) -> str:
-    """``minimize branin, maximize yield (%)``: the objectives of the data of ``front_data``."""
-    return ", ".join(f"{each['sense']} {each['output']}" for each in objectives)
+    """``minimise branin, maximise yield in %``: the objectives of the data of ``front_data``."""
+    return ", ".join(
+        f"{'maximise' if each['sense'] == 'maximize' else 'minimise'} {each['output']}"
+        + (f" in {each['unit']}" if each["unit"] else "")
+        for each in objectives
+    )
 
 
 def reference_text(objectives: Sequence[Mapping[str, Any]]) -> str:

@@ -40,7 +40,7 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
     Columns: ``trial``, ``state``, ``priority``, ``cost`` (expected of an attempt) and ``spent`` in budget units,
     ``seconds`` of wall time, ``corrected`` (empty, ``corrected`` or ``retracted``), ``feasible`` (``yes`` or ``no``,
     empty where unknown) and ``violation`` (sum of the constraints' positive parts), of several objectives ``front``
-    (``yes`` where no result is better in every way, or ``no``), ``design.NAME`` as requested,
+    (``yes`` where no feasible result dominates this one, or ``no``), ``design.NAME`` as requested,
     ``ran.NAME`` where another value was run, ``output.NAME``, ``sd.NAME`` (of the output, in its unit) and ``note``.
     Numbers read back to the same bits; a text that a spreadsheet would take for a formula has an apostrophe before it
     (``flows.files.tables``).

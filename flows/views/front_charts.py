@@ -71,7 +71,8 @@ def _steps(axis: Any, found: Mapping[str, Any], objectives: tuple[Mapping[str, A
 
 
 def _aim(objective: Mapping[str, Any]) -> str:
-    return f"{labelled(objective['output'], objective['unit'])}, {objective['sense']}d"
+    sense = "maximised" if objective["sense"] == "maximize" else "minimised"
+    return f"{labelled(objective['output'], objective['unit'])}, {sense}"
 
 
 def hypervolume_chart(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], most: float | None) -> None:
