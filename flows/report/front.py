@@ -6,8 +6,7 @@ from fieldcraft.flows.report.material import Material
 from fieldcraft.flows.report.sections import number
 from fieldcraft.flows.report.thinning import ROWS
 from fieldcraft.flows.text import level_text
-from fieldcraft.flows.views.charts import as_data_uri, new_figure
-from fieldcraft.flows.views.front_charts import MOST_PAIRS, front_chart, hypervolume_chart, pairs
+from fieldcraft.flows.views.charts import MOST_PAIRS, as_data_uri, front_chart, hypervolume_chart, new_figure, pairs
 from fieldcraft.flows.views.regret import most_hypervolume
 
 

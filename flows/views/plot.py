@@ -11,9 +11,19 @@ from fieldcraft.flows.analysis.best import best_trial
 from fieldcraft.flows.analysis.emulated_fields import Beside, beside
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.views.charts import BEST, INK, heat_map, labelled, new_figure, over_field, progress
+from fieldcraft.flows.views.charts import (
+    BEST,
+    INK,
+    front_chart,
+    heat_map,
+    hypervolume_chart,
+    labelled,
+    new_figure,
+    over_field,
+    pairs,
+    progress,
+)
 from fieldcraft.flows.views.export import require_place
-from fieldcraft.flows.views.front_charts import front_chart, hypervolume_chart, pairs
 from fieldcraft.flows.views.regret import most_hypervolume, optimum_of
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.physics.networks import NetworkFields, network_at

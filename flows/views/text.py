@@ -206,7 +206,14 @@ def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> l
         facts.append(("feasible", verdict_text(campaign, found)))
     if above is not None:
         others = f"{', '.join(above[:3])}{f' and {len(above) - 3} more' if len(above) > 3 else ''}"
-        facts.append(("front", f"dominated by {others}" if above else "on it: no other result is as good in every objective and better in one"))
+        facts.append(
+            (
+                "front",
+                f"dominated by {others}"
+                if above
+                else "on it: no other result is as good in every objective and better in one",
+            )
+        )
     if differing := {name: value for name, value in trial.actual.items() if value != trial.design.get(name)}:
         facts.insert(1, ("ran", f"{design_text(campaign, differing)}, other than asked"))
     if trial.origin.mean is not None:

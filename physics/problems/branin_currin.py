@@ -15,9 +15,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BraninCurrin(Problem):
-    """Minimise Branin's function of (15 x1 - 5, 15 x2) and Currin's (Belakaria et al., 2019),
+    """Minimise Branin's function of (15 x1 - 5, 15 x2) and Currin's of (x1, x2) (Belakaria et al., 2019).
 
-    (1 - exp(-1 / (2 x2))) (2300 x1^3 + 1900 x1^2 + 2092 x1 + 60) / (100 x1^3 + 500 x1^2 + 4 x1 + 20).
+    Currin's is (1 - exp(-1 / (2 x2))) (2300 x1^3 + 1900 x1^2 + 2092 x1 + 60) / (100 x1^3 + 500 x1^2 + 4 x1 + 20).
     """
 
     @property

@@ -16,10 +16,10 @@ _RADIUS = 0.2
 
 @dataclass(frozen=True)
 class C2Dtlz2(Problem):
-    """C2-DTLZ2 of four variables: minimise f1 = (1 + g) cos(pi x1 / 2) and f2 = (1 + g) sin(pi x1 / 2),
+    """C2-DTLZ2 of four variables: minimise f1 = (1 + g) cos(pi x1 / 2) and f2 = (1 + g) sin(pi x1 / 2).
 
-    g = sum_i (x_i - 1/2)^2 over the others, where (f1, f2) lies within r = 0.2 of (1, 0) or (0, 1), or within r sqrt 2
-    of the diagonal's (1, 1) / sqrt 2.
+    g is the sum of (x_i - 1/2)^2 over x2, x3 and x4. Feasible is (f1, f2) within 0.2 of (1, 0) or of (0, 1), or within
+    0.2 sqrt 2 of (1, 1) / sqrt 2.
     """
 
     @property

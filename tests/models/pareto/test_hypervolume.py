@@ -144,6 +144,12 @@ def test_the_front_is_of_means_in_each_sense_and_believed_points_join_it(posteri
     assert all((joined <= row + 1e-9).all(dim=1).any() for row in believed)
 
 
+def test_nothing_is_to_be_gained_where_a_trial_is_pending_or_a_place_was_chosen(posterior):
+    before = LogEHVI().score(posterior, DATA, NONE, 2, None).value(BEHIND[:2], 0, NONE)
+    after = LogEHVI().score(posterior, DATA, BEHIND[:1], 2, None).value(BEHIND[:2], 1, BEHIND[1:2])
+    assert (after < before - 10).all()
+
+
 def test_a_stated_reference_is_kept_and_another_one_inferred_by_botorchs_rule(posterior):
     beliefs, front = posterior.objective, believed_front(posterior, DATA, NONE)
     first, second = (part.scaling for part in beliefs.parts)
@@ -161,6 +167,7 @@ def test_scalarisations_average_to_the_hypervolume():
     score = HypervolumeThompson().score(
         algorithm(LogEHVI()).fit(DATA, np.random.default_rng(0)), DATA, NONE, 500, np.random.default_rng(1)
     )
+    torch.testing.assert_close(score.weights.norm(dim=1), torch.ones(500, dtype=torch.float64))
     best = ((reference - points)[None] / score.weights[:, None]).amin(dim=2).clamp_min(0).amax(dim=1)
     sampled = math.pi / 4 * best**2  # of two objectives; the constant is pi^(m/2) / (2^m Gamma(m/2 + 1))
     volume = Hypervolume(-reference).compute(-points)
