@@ -297,7 +297,8 @@ class Stop(Part):
 
     Attributes:
         target: Value of a result that ends the campaign once it is reached, in the objective's unit.
-        no_improvement: Number of completed trials in a row without a better result that ends the campaign.
+        no_improvement: Number of completed trials in a row without a better result, or of several objectives without
+            gain in hypervolume, that ends the campaign.
         failure_rate: Share of failures among the last trials that ends the campaign.
         certified_gap: Largest improvement on the best believed value that may still be expected of any design by the
             model, in the objective's unit. The campaign ends once this is proven; for the maximizer ``certified``.
