@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.noise import by_people, noisy
+from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.pareto import front_of, gains
 from fieldcraft.storage.records import CampaignRecord, Trial, TrialState, TrialSummary
 
@@ -84,7 +85,7 @@ def completed(trials: Sequence[T]) -> list[T]:
     return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
 
 
-def dominated_by(campaign: CampaignRecord, trials: Sequence[T], trial: Trial) -> list[str] | None:
+def dominated_by(ledger: Ledger, campaign: CampaignRecord, trial: Trial) -> list[str] | None:
     """Ids of the trials on the front that dominate a feasible result, empty if it is on the front itself.
 
     None where there is one objective, or the trial has no result or an infeasible one.
@@ -94,7 +95,7 @@ def dominated_by(campaign: CampaignRecord, trials: Sequence[T], trial: Trial) ->
         return None
     if not objective.feasible(trial.outputs):
         return None
-    own, read = trial.outputs, completed(trials)
+    own, read = trial.outputs, completed(ledger.summaries(campaign.name))
     front = front_of(objective, [each.outputs or {} for each in read])
     if any(read[place].id == trial.id for place in front.members):
         return []

@@ -62,7 +62,7 @@ def _read(campaign: CampaignRecord) -> tuple[Any, ...]:
 
 
 def _curves(campaigns: Sequence[CampaignRecord], trials: Sequence[Sequence[Trial]]) -> list[list[float | None]]:
-    """Of each campaign the best result, or the hypervolume of several objectives, after each completed trial."""
+    """Best result, or hypervolume of several objectives, after each completed trial, by campaign."""
     objectives = [objective_of(campaign) for campaign in campaigns]
     if not any(objective.goals for objective in objectives):
         return [best_after(campaign, own) for campaign, own in zip(campaigns, trials, strict=True)]

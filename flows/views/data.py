@@ -169,7 +169,7 @@ def show_data(ledger: Ledger, trial: Trial) -> dict[str, Any]:
     return {
         **trial.model_dump(mode="json"),
         "feasibility": trial_feasibility(objective_of(campaign), trial),
-        "dominated_by": dominated_by(campaign, ledger.summaries(trial.campaign), trial),
+        "dominated_by": dominated_by(ledger, campaign, trial),
         "approvals": [approval.model_dump(mode="json") for approval in ledger.approvals(trial.id)],
         "revisions": revisions(history),
         "results": [result.model_dump(mode="json") for result in ledger.results(trial.id)],

@@ -172,7 +172,7 @@ def _notices(data: Mapping[str, Any], telling: bool) -> list[str]:
 def show_text(ledger: Ledger, trial: Trial) -> str:
     """A trial with its approvals, revisions, results and history."""
     campaign, history = ledger.campaign(trial.campaign), ledger.history(trial.campaign, trial.id)
-    lines = [_title(trial), *_facts(campaign, trial, dominated_by(campaign, ledger.summaries(campaign.name), trial))]
+    lines = [_title(trial), *_facts(campaign, trial, dominated_by(ledger, campaign, trial))]
     sections = {
         "approvals": [_approval(approval) for approval in ledger.approvals(trial.id)],
         "revisions": [_revision(campaign, revision) for revision in revisions(history)],
