@@ -13,6 +13,8 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.observations import observations
+from fieldcraft.models.observations import Aim
 from fieldcraft.storage.objective import Goal, Objective
 from fieldcraft.storage.pareto import front_of
 from fieldcraft.storage.trackers.mlflow_names import counted
@@ -170,6 +172,16 @@ def test_status_and_show_tell_the_front_its_hypervolume_and_that_the_reference_i
     assert "front    on it" in ended.run("show", on)[1] and ended.json("show", on)["dominated_by"] == []
     foreseen = ended.run("show", "kiln-0007")[1]
     assert re.search(r"foreseen strength \S+ MPa \+- \S+ MPa by exact_gp x log_ehvi", foreseen)
+
+
+def test_each_objective_is_learnt_in_its_sense_and_the_outputs_after_them_as_constraints(ended):
+    trials = ended.ledger.trials("kiln")
+    data = observations(ended.site.campaign, trials, None)
+    names = {"strength": data.y, "price": data.further[:, 0], "smoke": data.constraints[:, 0]}
+    for name, values in names.items():
+        assert values.tolist() == [trial.outputs[name] for trial in trials]
+    assert data.aims == (Aim(maximize=True), Aim(maximize=False)) and data.maximize
+    assert (data.further.shape, data.constraints.shape) == ((7, 1), (7, 1))
 
 
 def test_a_result_that_is_dominated_names_what_dominates_it(ended):
