@@ -273,4 +273,4 @@ def test_the_table_of_several_objectives_is_that_of_the_stored_cells():
                 continue
             mean, least = row[method].split("; ")[0].removesuffix(")").split(" (")
             assert agrees(mean, fmean(values)) and agrees(least, min(values))
-            assert f"; {len(values)} seeds" in row[method] or len(values) == 5
+            assert f"; {len(values)} seed" in row[method] or len(values) == 5
