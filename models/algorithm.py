@@ -106,16 +106,16 @@ class Algorithm:
         start: Mapping[str, Tensor] | None = None,
         report: Report = no_report,
     ) -> Posterior:
-        """The surrogate fitted to data, and one more to each unknown constraint (see Surrogate.fit)."""
+        """The surrogate fitted to data, and one more to each further objective and unknown constraint."""
         surrogate = self._words()[0]
-        if data.constrained:
+        if data.parted:
             return self.constraints.fit(surrogate, data, rng, start, report)
         return surrogate.fit(data, rng, start, report)
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Posterior:
         """The posterior restored from ``state`` (see Surrogate.restore)."""
         surrogate = self._words()[0]
-        return self.constraints.restore(surrogate, data, state) if data.constrained else surrogate.restore(data, state)
+        return self.constraints.restore(surrogate, data, state) if data.parted else surrogate.restore(data, state)
 
     def propose(
         self,

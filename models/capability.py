@@ -40,6 +40,8 @@ class Capability(StrEnum):
     """A score that is positive or a logarithm; of an acquisition, which says so by its ``scale``."""
     CONSTRAINED = "constrained"
     """Unknown constraints are kept to by itself; of an acquisition or a rival."""
+    SEVERAL = "several"
+    """Several objectives, weighed against each other; of an acquisition or a rival, and of a problem that has them."""
     PROVES = "proves"
     """A bound of the score itself, and not of an approximation to it; of a maximizer."""
     BOUNDS_REGRET = "bounds_regret"
@@ -64,11 +66,15 @@ class TakesSomeSpaces(Protocol):
 
 
 # Flags that classes from before there were capabilities declare true instead; ``constrained`` of a rule is a method.
-_PROVIDED_BEFORE = {
-    each.value: each
-    for each in Capability
-    if each not in (Capability.EQUATION, Capability.EMULATOR, Capability.FIELDS, Capability.SCALED, Capability.BOX)
-}
+_NEVER_FLAGS = (
+    Capability.EQUATION,
+    Capability.EMULATOR,
+    Capability.FIELDS,
+    Capability.SCALED,
+    Capability.SEVERAL,
+    Capability.BOX,
+)
+_PROVIDED_BEFORE = {each.value: each for each in Capability if each not in _NEVER_FLAGS}
 _REQUIRED_BEFORE = {
     "needs_physics": Capability.EQUATION,
     "exact_only": Capability.EXACT,

@@ -1,4 +1,7 @@
-"""Treatment of unknown constraints: a surrogate for each, and the rule by which they enter a score."""
+"""Treatment of unknown constraints: a surrogate for each, and the rule by which they enter a score.
+
+Several objectives are fitted here too, each by a surrogate of its own.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +17,7 @@ from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.states import named, part
 from fieldcraft.models.observations import Observations
+from fieldcraft.models.pareto.posterior import SeveralObjectives
 from fieldcraft.models.rules.bound import Bound
 from fieldcraft.models.rules.probability import Probability
 from fieldcraft.models.surrogate import Posterior, Report, Surrogate
@@ -49,7 +53,7 @@ class Constraints:
         start: Mapping[str, Tensor] | None,
         report: Report,
     ) -> ConstrainedPosterior:
-        """Fit the objective, then each constraint, then which designs fail (see Surrogate.fit).
+        """Fit the objectives, then each constraint, then which designs fail (see Surrogate.fit).
 
         Raises:
             ValueError: one of them cannot be fitted, or ``start`` is of other data.
@@ -85,7 +89,7 @@ class Constraints:
     ) -> Score:
         """The acquisition's score under the constraints (see Acquisition.score)."""
         score = acquisition.score(posterior, data, pending, q, rng)
-        if Capability.CONSTRAINED in provided(acquisition):
+        if Capability.CONSTRAINED in provided(acquisition) or not posterior.columns:
             return score
         scale = scale_of(acquisition)
         rule = self.rule or (Bound() if scale == "free" else Probability())
@@ -94,7 +98,7 @@ class Constraints:
     def _parts(self, objective: Surrogate, data: Observations) -> dict[str, tuple[Surrogate, Observations]]:
         each = self.learner(objective)
         own = {f"constraint{k + 1}": (each, data.constraint(k)) for k in range(data.constraints.shape[1])}
-        return {_OBJECTIVE: (objective, data.objective), **own}
+        return {_OBJECTIVE: (objective, data.objective), **_further(objective, data), **own}
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +143,15 @@ class _Fits:
         return state
 
     def posterior(self) -> ConstrainedPosterior:
-        objective, *constraints = self.done.values()
-        return ConstrainedPosterior(objective, tuple(constraints), self.hidden, self.state())
+        m, parts = max(len(self.data.aims), 1), tuple(self.done.values())
+        objective = SeveralObjectives(parts[:m], self.data.aims) if self.data.aims else parts[0]
+        return ConstrainedPosterior(objective, parts[m:], self.hidden, self.state())
+
+
+def _further(objective: Surrogate, data: Observations) -> dict[str, tuple[Surrogate, Observations]]:
+    """The objectives after the first, each with its surrogate: that of the first, unless it needs an equation."""
+    each = ExactGP() if Capability.EQUATION in required(objective) else objective
+    return {f"{_OBJECTIVE}{k + 1}": (each, data.objective_of(k)) for k in range(1, len(data.aims))}
 
 
 def _outcomes(data: Observations) -> tuple[np.ndarray, np.ndarray]:

@@ -181,6 +181,19 @@ class SparseFields:
 
 
 @dataclass(frozen=True)
+class Aim:
+    """Sense of one of several objectives, and the worst value that still counts.
+
+    Args:
+        maximize: True if it is maximised.
+        reference: That value, in its unit; None if it is not stated.
+    """
+
+    maximize: bool
+    reference: float | None = None
+
+
+@dataclass(frozen=True)
 class Scaling:
     """The map between results y (physical) and targets t (standardised, minimised): y = mean + sign * sd * t.
 
@@ -248,6 +261,9 @@ class Observations:
             where no trial left any, or the surrogate does not ask for them. Their digests are part of this one.
         gradients: Derivatives of y by the encoded coordinates, in the objective's unit, shape (n, d); NaN where a trial
             has none, or a coordinate. None where no trial has one, or the surrogate does not ask for them.
+        aims: Senses and references of several objectives, the first of which is y; empty where y is the only one. They
+            belong to the problem, which is in the campaign's digest; they are not part of this one.
+        further: Results of the objectives after the first, in their units, shape (n, m - 1).
 
     Raises:
         ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
@@ -269,6 +285,8 @@ class Observations:
     snapshots: Snapshots | None = None
     gradients: Array | None = None
     readings: SparseFields | None = None
+    aims: tuple[Aim, ...] = ()
+    further: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _frozen(self.X))
@@ -293,6 +311,7 @@ class Observations:
             )
         self._check_gradients()
         self._check_constraints()
+        self._check_objectives()
         for image in self.images:
             if not 0 <= image.first <= self.X.shape[1] - math.prod(image.shape):
                 raise ValueError(
@@ -322,8 +341,25 @@ class Observations:
                 "coordinates: give constraints (n, c) and failed (k, d)."
             )
 
+    def _check_objectives(self) -> None:
+        n = len(self.X)
+        object.__setattr__(self, "further", _frozen(self.further if np.size(self.further) else [[]] * n))
+        _refuse_non_finite(self.further, "further", "record such a trial as failed instead.")
+        if self.further.shape != (n, max(len(self.aims) - 1, 0)) or len(self.aims) == 1:
+            raise ValueError(
+                f"further {self.further.shape} and {len(self.aims)} aims do not fit {n} trials: give the aims of all "
+                "m >= 2 objectives and further (n, m - 1), or neither."
+            )
+        if self.aims and self.aims[0].maximize is not self.maximize:
+            raise ValueError("maximize is not the sense of the first of the aims: give the same.")
+
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def parted(self) -> bool:
+        """True if there is more to learn than one objective, each part by a surrogate of its own."""
+        return self.constrained or bool(self.aims)
 
     @property
     def constrained(self) -> bool:
@@ -337,8 +373,10 @@ class Observations:
 
     @property
     def objective(self) -> "Observations":
-        """Observations for the objective's own surrogate."""
-        return replace(self, constraints=np.empty((0, 0)), failed=np.empty((0, 0))) if self.constrained else self
+        """Observations for the objective's own surrogate; of several objectives, for that of the first."""
+        if not self.parted:
+            return self
+        return replace(self, constraints=np.empty((0, 0)), failed=np.empty((0, 0)), aims=(), further=np.empty((0, 0)))
 
     def first(self, n: int) -> "Observations":
         """The objective's results and gradients of the first n trials, scaled by themselves; no equation."""
@@ -357,18 +395,30 @@ class Observations:
 
         If the noise of the objective is stated, a campaign adds no noise to the constraints.
         """
-        known = None if self.noise_sd is None else 0.0
+        return self._output(self.constraints[:, k], max(len(self.aims), 1) + k, maximize=False)
+
+    def objective_of(self, k: int) -> "Observations":
+        """Observations for the surrogate of objective k = 0, ..., m - 1 of several.
+
+        Those after the first have no equation and no gradients.
+        """
+        if k == 0:
+            return self.objective
+        return self._output(self.further[:, k - 1], k, maximize=self.aims[k].maximize)
+
+    def _output(self, y: Array, k: int, *, maximize: bool) -> "Observations":
+        """Observations of output number k, y (n,), without equation or gradients."""
         return Observations(
             self.X,
-            self.constraints[:, k],
-            maximize=False,
-            noise_sd=known,
+            y,
+            maximize=maximize,
+            noise_sd=None if self.noise_sd is None else 0.0,
             images=self.images,
             columns=self.columns,
             space=self.space,
-            emulators=self.emulators[k + 1 : k + 2],
-            snapshots=self.snapshots and replace(self.snapshots, output=k + 1),
-            readings=self.readings and replace(self.readings, output=k + 1),
+            emulators=self.emulators[k : k + 1],
+            snapshots=self.snapshots and replace(self.snapshots, output=k),
+            readings=self.readings and replace(self.readings, output=k),
         )
 
     @cached_property
@@ -420,6 +470,8 @@ class Observations:
             parts["readings"] = told.astype(np.float64)
         if self.gradients is not None:
             parts["gradients"] = self.gradients
+        if self.aims:
+            parts["further"] = self.further
         for name, array in parts.items():
             sha.update(f"|{name}{array.shape}|".encode())
             # Adding zero turns -0.0 into 0.0: equal data must have equal digests.

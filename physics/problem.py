@@ -41,10 +41,30 @@ class Output:
     Args:
         name: Its name in results and tables, and of the scalar variable that ``evaluate`` reads by default.
         unit: Physical unit; empty for a pure number.
+        objective: Sense in which it is one of several objectives; None for an output that is not marked. If no output
+            is marked, the first is the objective, and the campaign file states its sense.
+        reference: Worst value of such an objective that still counts, in its unit; None if it is not known.
+
+    Raises:
+        ValueError: an unknown sense, or a reference that is not finite or is no objective's.
     """
 
     name: str
     unit: str = ""
+    objective: Sense | None = None
+    reference: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.objective not in (None, "maximize", "minimize"):
+            raise ValueError(
+                f"The output {self.name!r} has the objective {self.objective!r}: give maximize or minimize."
+            )
+        if self.reference is None:
+            return
+        if self.objective is None:
+            raise ValueError(f"The output {self.name!r} has a reference and is no objective: mark it, objective=...")
+        if not math.isfinite(self.reference):
+            raise ValueError(f"The output {self.name!r} has the reference {self.reference}: give a finite number.")
 
 
 @dataclass(frozen=True)
@@ -89,7 +109,20 @@ class Problem(ABC):
     @property
     @abstractmethod
     def outputs(self) -> tuple[Output, ...]:
-        """The numbers a trial yields: the objective first, then constraints, each met when it is <= 0."""
+        """The numbers a trial yields: the objective first, then constraints, each met when it is <= 0.
+
+        A problem with several objectives marks each of them (``Output.objective``), before the constraints.
+        """
+
+    @property
+    def objectives(self) -> tuple[Output, ...]:
+        """The outputs that are marked as objectives; empty where the first output is the only one."""
+        return tuple(output for output in self.outputs if output.objective is not None)
+
+    @property
+    def most_hypervolume(self) -> float | None:
+        """Largest hypervolume of any set of designs, by the references of several objectives; None if unknown."""
+        return None
 
     @property
     def domain(self) -> Domain | None:

@@ -1,36 +1,79 @@
-"""Objective of a campaign: the best and the feasible results, from records alone."""
+"""Objective of a campaign, or its several objectives: the best and the feasible results, from records alone."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from fieldcraft.storage.records import Trial, TrialSummary
 
 
 @dataclass(frozen=True)
+class Goal:
+    """One of several objectives.
+
+    Args:
+        output: Its output.
+        maximize: True if it is maximised.
+        reference: Worst value that still counts, in its unit; None if it is not stated.
+    """
+
+    output: str
+    maximize: bool
+    reference: float | None = None
+
+
+@dataclass(frozen=True)
 class Objective:
-    """Definition of "best" in a campaign: an output, its sense, and the outputs g that must be <= 0."""
+    """Definition of "best" in a campaign: an output, its sense, and the outputs g that must be <= 0.
+
+    Args:
+        output: The objective; the first of several.
+        maximize: True if it is maximised.
+        constraints: Outputs that must be <= 0.
+        goals: All objectives where there are several, of which no result need be best (``storage.pareto``); else empty.
+    """
 
     output: str
     maximize: bool
     constraints: tuple[str, ...] = ()
+    goals: tuple[Goal, ...] = ()
 
     @classmethod
-    def of(cls, outputs: Sequence[str], sense: str) -> Self:
-        """Objective by the one rule: the first output is optimised, the others are constraints.
+    def of(cls, outputs: Sequence[Mapping[str, Any]], sense: str | None) -> Self:
+        """Objective by the one rule: the outputs that are marked are optimised, else the first; others are constraints.
 
-        ``sense`` is maximize or minimize.
+        Args:
+            outputs: The outputs as a campaign's environment records them: ``name``, and of each that is marked
+                ``objective`` (its sense) and ``reference``.
+            sense: Sense of a single objective, maximize or minimize.
         """
-        first, *rest = outputs
-        return cls(first, sense == "maximize", tuple(rest))
+        goals = tuple(
+            Goal(output["name"], output["objective"] == "maximize", output.get("reference"))
+            for output in outputs
+            if output.get("objective")
+        )
+        first, others = outputs[0]["name"], tuple(output["name"] for output in outputs[max(len(goals), 1) :])
+        if goals:
+            return cls(first, goals[0].maximize, others, goals)
+        return cls(first, sense == "maximize", others)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the objectives."""
+        return tuple(goal.output for goal in self.goals) or (self.output,)
 
     def best(self, trials: Sequence[Trial | TrialSummary]) -> float | None:
         """Best value among completed ``trials`` that satisfy the constraints, in the output's unit."""
         return self.best_of(trial.outputs for trial in trials if trial.outputs)
 
     def best_of(self, outputs: Iterable[Mapping[str, float]]) -> float | None:
-        """Best value among ``outputs`` that satisfy the constraints, in the output's unit; None where none does."""
+        """Best value among ``outputs`` that satisfy the constraints, in the output's unit; None where none does.
+
+        None where there are several objectives: no value is best then.
+        """
+        if self.goals:
+            return None
         feasible = [each[self.output] for each in outputs if not self.constraints or self.feasible(each)]
         return (max if self.maximize else min)(feasible, default=None)
 

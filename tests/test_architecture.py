@@ -50,13 +50,13 @@ FLOORS = {
     ),
     "models": (
         "capability snapshots", "observations", "proposer surrogate", "acquisition numerics", "linear",
-        "feasibility maximizer networks rival selection", "constraint_rule gaussian tangent", "gradients",
+        "feasibility maximizer networks pareto rival selection", "constraint_rule gaussian tangent", "gradients",
         "certified emulation physics_informed scoring", "maximizers rivals rules surrogates", "acquisitions proposers",
         "constraints",
         "algorithm", "named_algorithm", "algorithms",
     ),
     "storage": (
-        "empty_databases failpoints processes records text", "code limits objective", "field_store",
+        "empty_databases failpoints processes records text", "code limits objective", "field_store pareto",
         "fields", "ledger", "ledgers.upgrades", "ledgers.tables", "ledgers.operations", "ledgers", "open_ledger",
         "trackers", "backups",
     ),

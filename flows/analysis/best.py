@@ -69,13 +69,15 @@ class Best:
 
 
 def objective_of(campaign: CampaignRecord) -> Objective:
-    """The objective of a campaign, read from the record alone."""
-    return Objective.of([output["name"] for output in campaign.environment["outputs"]], campaign.spec["sense"])
+    """The objective of a campaign, or its several objectives, read from the record alone."""
+    return Objective.of(campaign.environment["outputs"], campaign.spec.get("sense"))
 
 
 def best_trial(campaign: CampaignRecord, trials: Sequence[T]) -> T | None:
-    """The completed, feasible trial with the best result; the first of equals."""
+    """The completed, feasible trial with the best result, the first of equals; None for several objectives."""
     objective = objective_of(campaign)
+    if objective.goals:
+        return None
     sign = -1.0 if objective.maximize else 1.0
     done = (t for t in trials if t.state is TrialState.COMPLETED and t.outputs)
     feasible = [t for t in done if not objective.constraints or objective.feasible(t.outputs or {})]

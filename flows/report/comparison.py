@@ -6,7 +6,7 @@ from typing import Any
 from fieldcraft.flows.report.markup import Content, element, facts, note, page, picture, section, table
 from fieldcraft.flows.report.sections import number
 from fieldcraft.flows.views.charts import ACCENT, BEST, INK, as_data_uri, labelled, new_figure, whole_numbers
-from fieldcraft.flows.views.compare import FACTS, NOT_COMPARABLE, milestones
+from fieldcraft.flows.views.compare import FACTS, NOT_COMPARABLE, figures, milestones
 
 
 def comparison_page(data: Mapping[str, Any]) -> str:
@@ -14,9 +14,12 @@ def comparison_page(data: Mapping[str, Any]) -> str:
     sides = data["campaigns"]
     names = [side["campaign"] for side in sides]
     cards = [
-        (f"best of {side['campaign']}", FACTS["best result"](side), f"regret {FACTS['regret'](side)}") for side in sides
+        (f"front of {side['campaign']}", FACTS["front"](side), "")
+        if side["front"]
+        else (f"best of {side['campaign']}", FACTS["best result"](side), f"regret {FACTS['regret'](side)}")
+        for side in sides
     ]
-    rows: list[list[Content]] = [[name, *(say(side) for side in sides)] for name, say in FACTS.items()]
+    rows: list[list[Content]] = [list(row) for row in figures(sides)]
     differences = [_difference(line) for line in data["differences"]]
     return page(
         f"{names[0]} and {names[1]}: compared",
@@ -41,7 +44,10 @@ def _progress(data: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     unit = data["campaigns"][0]["unit"]
     rows = [[str(row["trials"]), *(number(value) for value in row["best"])] for row in milestones(data["progress"])]
     head = ["completed trials", *(f"{name} ({unit})" if unit else name for name in names)]
-    caption = "Best result that meets the constraints, after equal numbers of completed trials."
+    several = data["campaigns"][0]["front"]
+    what = "Hypervolume of the results" if several else "Best result"
+    caption = f"{what} that {'meet' if several else 'meets'} the constraints, after equal numbers of completed trials."
+    caption += " Both are within one reference." if several else ""
     return [
         picture(_chart(data, names), "Best so far of both campaigns", caption),
         table(head, rows, numbers=(1, 2)),
@@ -57,7 +63,10 @@ def _chart(data: Mapping[str, Any], names: Sequence[str]) -> str:
     optima = {side["optimum"] for side in data["campaigns"]} - {None}
     if len(optima) == 1:
         axis.axhline(optima.pop(), color=INK, linestyle=":", label="true optimum")
-    axis.set(xlabel="completed trials", ylabel=labelled(f"best {side['objective']}", side["unit"]))
+    axis.set(
+        xlabel="completed trials",
+        ylabel=labelled(f"{'' if side['front'] else 'best '}{side['objective']}", side["unit"]),
+    )
     whole_numbers(axis)
     axis.legend(loc="best")
     return as_data_uri(figure)

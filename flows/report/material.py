@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from fieldcraft.flows.analysis.best import Best, best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, closest
+from fieldcraft.flows.analysis.front import front_data, on_front
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.products import Trained, TrainingNotes, trainings
@@ -104,6 +105,11 @@ class Material:
         return campaign_feasibility(self.objective, self.trials)
 
     @cached_property
+    def front(self) -> dict[str, Any] | None:
+        """The front of several objectives, as from ``flows.analysis.front.front_data``; None where there is one."""
+        return front_data(self.campaign, self.trials)
+
+    @cached_property
     def failures(self) -> Mapping[str, str]:
         """Reason of each trial's latest failure, by trial."""
         ended = {trial.id: trial.state for trial in self.trials if trial.failure}
@@ -135,7 +141,10 @@ def gather(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> Mate
     if why := given_up(ledger, campaign.name):
         missing["a model of all results"] = f"its training failed ({why})"
     trained = trainings(ledger, campaign.name)
-    shown = best.trial or closest(objective_of(campaign), trials)
+    front = on_front(campaign, trials)
+    shown = (
+        best.trial or next((t for t in trials if t.id in front[:1]), None) or closest(objective_of(campaign), trials)
+    )
     return Material(
         campaign=campaign,
         trials=trials,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fieldcraft.flows.analysis.feasibility import trial_feasibility
+from fieldcraft.flows.analysis.front import aims_text, reference_text
 from fieldcraft.flows.report.belief import Belief, Missed, Slice
 from fieldcraft.flows.report.markup import Content, Markup, element, facts, joined, note, picture, section, table
 from fieldcraft.flows.report.material import Material
@@ -66,6 +67,9 @@ def in_words(material: Material) -> str:
     spec, (name, unit) = material.campaign.spec, material.output
     words = [spec["algorithm"].get(word) for word in ("surrogate", "acquisition", "maximizer", "peer")]
     algorithm = " x ".join(word["kind"] for word in words if word) or spec["algorithm"]["start"]["proposer"]["kind"]
+    if material.front:
+        aims = aims_text(material.front["objectives"])
+        return f"{aims[0].upper()}{aims[1:]} of problem {spec['problem']['kind']} by {algorithm}"
     aim = "Maximise" if spec["sense"] == "maximize" else "Minimise"
     return f"{aim} {name}{f' in {unit}' if unit else ''} of problem {spec['problem']['kind']} by {algorithm}"
 
@@ -76,6 +80,10 @@ def _cards(material: Material) -> list[tuple[str, str, str]]:
     states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     value = quantity((best.outputs or {})[material.output[0]], unit) if best else "none yet"
     cards = [("best result", value, f"in {best.id}" if best else "")]
+    if material.front:
+        cards = [("front", f"{len(material.front['trials'])} of {material.front['results']}", "results")]
+        if (volume := material.front["hypervolume"]) is not None:
+            cards.append(("hypervolume", number(volume), f"within {reference_text(material.front['objectives'])}"))
     cards += [*_by_model(material), *_feasible(material)]
     if regret := material.regret:
         how = "without noise" if regret["noise_free"] else "by its result"
@@ -174,6 +182,8 @@ def trials_section(material: Material) -> Markup | None:
             best = f"for each of the best {CROWD} of {len(done)} completed trials"
             drawn = best if crowded(done) else "a completed trial"
             caption = f"One line {drawn}, through its design and its result; the best lie on top."
+            if material.front:
+                caption = f"One line {drawn}, through its design and its results; those on the front are red, on top."
             caption += " Dotted lines break a constraint." if material.objective.constraints else ""
         shown.append(picture(trials_chart(material), "The trials", caption))
     return section("Where the trials lie", *shown) if shown else None
@@ -189,10 +199,13 @@ def trials_table(material: Material) -> Markup | None:
     names = list(material.units)
     head = ["trial", "state", "from", *(_head(name, material.units[name]) for name in names)]
     head += [*(_head(name, units[name]) for name in outputs), *verdicts, "foreseen", "time (s)", "spent", "remark"]
+    if material.front:
+        head[head.index("foreseen")] = f"foreseen {outputs[0]}"
     first, last = 3, 3 + len(names) + len(outputs) + len(verdicts) + 3
     shown, more = trials_shown(material)
     rows = [_trial_row(material, trial, names, outputs) for trial in shown]
-    best = [place for place, trial in enumerate(shown) if trial is material.best.trial]
+    front = {entry["trial"] for entry in material.front["trials"]} if material.front else set()
+    best = [place for place, trial in enumerate(shown) if trial is material.best.trial or trial.id in front]
     return section("Trials", more, table(head, rows, numbers=range(first, last), marked=best))
 
 
@@ -258,6 +271,9 @@ def surrogate_section(material: Material) -> Markup | None:
     parts: list[Content] = [
         note(f"The model of iteration {belief.product.iteration}, trained on {counted(belief.trials, 'trial')}.")
     ]
+    if material.front:
+        others = ", ".join(material.objective.outputs[1:])
+        parts.append(note(f"What is shown is the surrogate of {material.output[0]}; those of {others} are not shown."))
     if belief.plane is not None:
         caption = _slice_caption(material, belief.plane)
         parts.append(picture(surrogate_chart(material, belief.plane), "Prediction", caption))
@@ -282,7 +298,8 @@ def _slice_caption(material: Material, plane: Slice) -> str:
         caption += f". By the space's equalities {', '.join(plane.tied)} make up the rest; blank where they cannot"
     if plane.held:
         held = design_text(material.campaign, plane.held)
-        caption += f". The others are as in the best design: {held}; the results are at values of their own"
+        design = f"the design of the front with the best {material.output[0]}" if material.front else "the best design"
+        caption += f". The others are as in {design}: {held}; the results are at values of their own"
     if not np.any(plane.sd > 0):
         caption += ". This model states no uncertainty: it is a single draw"
     return caption + "."

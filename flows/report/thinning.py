@@ -23,16 +23,19 @@ def newest(records: Sequence[T], rest: str) -> tuple[Sequence[T], Markup | None]
 def trials_shown(material: Material) -> tuple[list[Trial], Markup | None]:
     """The newest trials and the best ones, by number, and a note on how many there are and where they all are.
 
-    Feasible trials rank first, by objective; infeasible ones after them, by violation.
+    Feasible trials rank first, by objective; of several, those on the front first, by the first objective. Infeasible
+    ones come after them, by violation.
     """
     trials = list(material.trials)
     if len(trials) <= ROWS:
         return trials, None
     output, sign = material.output[0], -1.0 if material.objective.maximize else 1.0
 
-    def rank(trial: Trial) -> tuple[float, float]:
+    front = {entry["trial"] for entry in material.front["trials"]} if material.front else set()
+
+    def rank(trial: Trial) -> tuple[float, bool, float]:
         outputs = trial.outputs or {}
-        return material.objective.violation(outputs), sign * outputs[output]
+        return material.objective.violation(outputs), trial.id not in front, sign * outputs[output]
 
     best = sorted(completed(trials), key=rank)[:_BEST]
     if material.best.trial is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.report.certificates import certificate_section, regret_section
 from fieldcraft.flows.report.feasibility import feasibility_section
+from fieldcraft.flows.report.front import front_section
 from fieldcraft.flows.report.markup import page
 from fieldcraft.flows.report.material import gather
 from fieldcraft.flows.report.records import provenance_section, queue_section
@@ -54,7 +55,7 @@ def write_report(settings: Settings, ledger: Ledger, campaign: CampaignRecord, f
     text = page(
         f"{campaign.name}: campaign report",
         heading(material),
-        best_section(material),
+        front_section(material) or best_section(material),
         feasibility_section(material),
         trials_section(material),
         surrogate_section(material),

@@ -6,6 +6,8 @@ from fieldcraft.flows.rules.retries import retries
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import saw_all, successful
+from fieldcraft.storage.objective import Objective
+from fieldcraft.storage.pareto import front_of, gains
 from fieldcraft.storage.records import SETTLED, TrialState, TrialSummary
 
 
@@ -73,6 +75,8 @@ def _no_improvement(site: Site, trials: Sequence[TrialSummary], settled: Sequenc
         return None
     objective = site.campaign.objective
     imported = [trial for trial in successful(trials) if trial.imported]
+    if objective.goals:
+        return _no_more_hypervolume(objective, allowed, imported, settled)
     sign, best, since = (1 if objective.maximize else -1), objective.best(imported), 0
     for trial in settled:
         if trial.state is not TrialState.COMPLETED or (outputs := trial.outputs) is None:
@@ -84,6 +88,25 @@ def _no_improvement(site: Site, trials: Sequence[TrialSummary], settled: Sequenc
     if since < allowed:
         return None
     return f"no improvement: {since} completed trials in a row were no better than the best result of {best:g}"
+
+
+def _no_more_hypervolume(
+    objective: Objective, allowed: int, imported: Sequence[TrialSummary], settled: Sequence[TrialSummary]
+) -> str | None:
+    """Count the campaign's own completed trials since the last that added to the hypervolume, in order of completion.
+
+    A reference that is not stated is inferred from all results.
+    """
+    own = [trial for trial in settled if trial.state is TrialState.COMPLETED and trial.outputs is not None]
+    results = [trial.outputs or {} for trial in (*imported, *own)]
+    front = front_of(objective, results)
+    added = gains(objective, results, front.reference) if front.reference else []
+    last = max((place for place, gain in enumerate(added) if gain > 0), default=None)
+    if last is None or (since := len(results) - max(last + 1, len(imported))) < allowed:
+        return None
+    return (
+        f"no improvement: {since} completed trials in a row added nothing to the hypervolume of {front.hypervolume:g}"
+    )
 
 
 def _failure_rate(site: Site, settled: Sequence[TrialSummary]) -> str | None:

@@ -297,7 +297,8 @@ class Stop(Part):
 
     Attributes:
         target: Value of a result that ends the campaign once it is reached, in the objective's unit.
-        no_improvement: Number of completed trials in a row without a better result that ends the campaign.
+        no_improvement: Number of completed trials in a row without a better result, or of several objectives without
+            gain in hypervolume, that ends the campaign.
         failure_rate: Share of failures among the last trials that ends the campaign.
         certified_gap: Largest improvement on the best believed value that may still be expected of any design by the
             model, in the objective's unit. The campaign ends once this is proven; for the maximizer ``certified``.
@@ -326,7 +327,8 @@ class _Campaign(Part):
     Attributes:
         name: Name of the campaign, which begins the ids of its trials.
         seed: Entropy of every random stream.
-        sense: Direction of the objective: ``maximize`` or ``minimize``.
+        sense: Direction of the objective: ``maximize`` or ``minimize``. Left out where the problem has several
+            objectives, each of which it marks with its own.
         problem: Problem that is optimised.
         simulator: Simulator that evaluates a design; left out where people do, or the dispatcher itself.
         space: Narrower bounds of the problem's variables, ``{x: [low, high]}``.
@@ -343,7 +345,7 @@ class _Campaign(Part):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$")
     seed: int = Field(ge=0, lt=2**63)
-    sense: Literal["maximize", "minimize"]
+    sense: Literal["maximize", "minimize"] | None = None
     problem: Component
     simulator: Component | None = None
     space: dict[str, tuple[Finite, Finite]] = Field(default_factory=dict)

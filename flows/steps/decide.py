@@ -140,9 +140,17 @@ def _ended(site: Site, trials: tuple[TrialSummary, ...], reason: str) -> Decisio
 
 
 def _untrained(site: Site, trials: tuple[TrialSummary, ...], trained: Product | None) -> bool:
-    """True if a model has to recommend the best design, and the latest one was not trained on all results."""
+    """True if a model has to recommend the best design, and the latest one was not trained on all results.
+
+    Of several objectives no design is best, and none is recommended.
+    """
     campaign = site.campaign
-    if not campaign.noisy or campaign.spec.algorithm.surrogate is None or not successful(trials):
+    if (
+        campaign.objective.goals
+        or not campaign.noisy
+        or campaign.spec.algorithm.surrogate is None
+        or not successful(trials)
+    ):
         return False
     if not campaign.learns(len(_counted(trials))):
         return False

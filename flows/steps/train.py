@@ -215,7 +215,9 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
         environment=environment_of(site.campaign.problem, site.campaign.settings.plugins),
         trained=trained,
         remarks={**posterior.remarks, **_remarks(trained)},
-        recommended=recommended(
+        recommended=None
+        if site.campaign.objective.goals
+        else recommended(
             posterior,
             data,
             lesson.trials,

@@ -1,16 +1,18 @@
-"""Charts of pictures and pages: the best so far, the trials over a field, parallel coordinates.
+"""Charts of pictures and pages: the best so far, the front, the trials over a field, parallel coordinates.
 
 A chart is drawn into a matplotlib axis (``axis``) from records and arrays; nothing here reads a store.
 """
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 
 from fieldcraft.flows.analysis.best import best_trial, objective_of
+from fieldcraft.flows.analysis.front import front_data, hypervolumes, on_front
 from fieldcraft.flows.text import level_text, one_line
 from fieldcraft.storage.records import CampaignRecord, Trial, TrialState
 
@@ -25,6 +27,7 @@ STYLE: Any = {
     "svg.hashsalt": "fieldcraft",  # the same chart is the same bytes
 }
 READING, BEST, INK, ACCENT = "0.55", "#b4371f", "0.2", "#1f5fa8"
+MOST_PAIRS = 3  # pairs of objectives that are drawn; of more than three objectives, the first with each other
 CROWD = 1000  # more marks than this are drawn into an SVG as one picture, whatever their number
 _DPI = 130
 _MARKS = (("initial", "s", "start"), ("model", "o", "proposed"), ("imported", "^", "imported"))
@@ -200,23 +203,30 @@ def _open_marks(
 def parallel(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial]) -> None:
     """Draw completed trials as lines through their variables (but images) and objective, coloured by objective.
 
-    A line is dotted where a constraint is violated, and lies under those of feasible trials. Of more than ``CROWD``
-    trials only the best are drawn, on scales that reach from the least to the greatest of all.
+    Of several objectives each is drawn, and the lines on the front are coloured. A line is dotted where a constraint is
+    violated, and lies under those of feasible trials. Of more than ``CROWD`` trials only the best are drawn, on scales
+    that reach from the least to the greatest of all.
     """
     import matplotlib as mpl
     from matplotlib.collections import LineCollection
 
-    done, output = completed(trials), campaign.environment["outputs"][0]
+    objective, done = objective_of(campaign), completed(trials)
+    read = campaign.environment["outputs"][: len(objective.outputs)]
     names = [name for name in campaign.environment["units"] if not any(_is_image(trial.actual[name]) for trial in done)]
     scales = [_scale([trial.actual[name] for trial in done]) for name in names]
-    values = np.array([(trial.outputs or {})[output["name"]] for trial in done], dtype=float)
-    scales.append(_scale(list(values)))
+    values = np.array([[(trial.outputs or {})[name] for name in objective.outputs] for trial in done], dtype=float)
+    scales += [_scale(list(column)) for column in values.T]
     heights = np.stack([heights for heights, _ in scales], axis=1)
-    objective = objective_of(campaign)
     violations = np.array([objective.violation(trial.outputs or {}) for trial in done])
-    order = np.lexsort((values if objective.maximize else -values, -violations))[-CROWD:]  # the best lies on top
+    members = set(on_front(campaign, done))
+    worth = values[:, 0] if objective.maximize else -values[:, 0]
+    if objective.goals:
+        worth = np.array([float(trial.id in members) for trial in done])
+    order = np.lexsort((worth, -violations))[-CROWD:]  # the best lies on top
     lines = np.stack(np.broadcast_arrays(np.arange(len(scales)), heights[order]), axis=-1)
-    colours = mpl.colormaps["viridis"](heights[order, -1])
+    colours: Any = mpl.colormaps["viridis"](heights[order, -1])
+    if objective.goals:
+        colours = [BEST if done[place].id in members else READING for place in order]
     styles = np.where(violations[order] > 0, ":", "-").tolist()
     axis.add_collection(LineCollection(list(lines), colors=colours, linestyles=styles, lw=1.3, alpha=0.85))
     for place, (_, ticks) in enumerate(scales):
@@ -224,7 +234,9 @@ def parallel(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial]) -> No
         for height, text in ticks:
             axis.annotate(text, (place, height), (3, 0), textcoords="offset points", fontsize=7.5, va="center")
     units = campaign.environment["units"]
-    labels = [labelled(name, units[name]) for name in names] + [labelled(output["name"], output["unit"])]
+    labels = [labelled(name, units[name]) for name in names] + [
+        labelled(output["name"], output["unit"]) for output in read
+    ]
     axis.set(xticks=range(len(scales)), xticklabels=labels, yticks=[], ylim=(-0.06, 1.06))
     axis.set_xlim(-0.15, len(scales) - 0.55)
     axis.spines[["left", "bottom"]].set_visible(False)
@@ -247,3 +259,78 @@ def _scale(values: Sequence[Any]) -> tuple[np.ndarray, list[tuple[float, str]]]:
         return np.full(len(numbers), 0.5), [(0.5, f"{low:.4g}")]
     ticks = [(share, f"{low + share * (high - low):.4g}") for share in (0.0, 0.5, 1.0)]
     return (numbers - low) / (high - low), ticks
+
+
+def pairs(campaign: CampaignRecord, trials: Sequence[Trial]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Pairs of objectives, at most ``MOST_PAIRS``, as in the data of ``front_data``; empty where there is one."""
+    found = front_data(campaign, trials)
+    return [] if found is None else list(combinations(found["objectives"], 2))[:MOST_PAIRS]
+
+
+def front_chart(
+    axis: Any,
+    campaign: CampaignRecord,
+    trials: Sequence[Trial],
+    across: Mapping[str, Any],
+    up: Mapping[str, Any],
+) -> None:
+    """Draw all results in the plane of two objectives, those on the front, and the reference point.
+
+    The steps bound what the front dominates; they are drawn where there are two objectives.
+    """
+    found = front_data(campaign, trials)
+    assert found is not None  # the pairs come from it
+    members, names = {entry["trial"] for entry in found["trials"]}, (across["output"], up["output"])
+    objective = objective_of(campaign)
+    groups: dict[str, list[Trial]] = {"result": [], "not feasible": [], "front": []}
+    for trial in completed(trials):
+        broken = not objective.feasible(trial.outputs or {})
+        groups["front" if trial.id in members else "not feasible" if broken else "result"].append(trial)
+    styles = {"result": ("o", READING), "not feasible": ("x", READING), "front": ("o", BEST)}
+    for label, shown in groups.items():
+        if shown:
+            places = zip(*([(trial.outputs or {})[name] for name in names] for trial in shown), strict=True)
+            marker, colour = styles[label]
+            axis.plot(*places, marker, ms=4.5, color=colour, label=label, rasterized=crowded(shown))
+    if len(found["objectives"]) == 2 and groups["front"]:
+        _steps(axis, found, (across, up))
+    if across["reference"] is not None and up["reference"] is not None:
+        label = "reference, inferred" if across["inferred"] or up["inferred"] else "reference"
+        axis.plot(across["reference"], up["reference"], "+", ms=10, color=INK, label=label)
+    axis.set(**{f"{side}label": _aim(each) for side, each in (("x", across), ("y", up))})
+    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)  # hides no result
+
+
+def _steps(axis: Any, found: Mapping[str, Any], objectives: tuple[Mapping[str, Any], Mapping[str, Any]]) -> None:
+    """Draw the edge of the region that the front dominates, out to the reference point."""
+    ends = [each["reference"] for each in objectives]
+    points = [[entry["outputs"][each["output"]] for each in objectives] for entry in found["trials"]]
+    signs = [1 if each["sense"] == "minimize" else -1 for each in objectives]
+    if None not in ends:
+        points = [p for p in points if all(s * v < s * e for s, v, e in zip(signs, p, ends, strict=True))]
+    if not points:
+        return
+    corners = [points[0]]
+    for before, after in pairwise(points):
+        corners += [[after[0], before[1]], after]
+    if None not in ends:
+        corners = [[corners[0][0], ends[1]], *corners, [ends[0], corners[-1][1]]]
+    axis.plot(*zip(*corners, strict=True), "-", color=BEST, lw=1.0, alpha=0.7)
+
+
+def _aim(objective: Mapping[str, Any]) -> str:
+    sense = "maximised" if objective["sense"] == "maximize" else "minimised"
+    return f"{labelled(objective['output'], objective['unit'])}, {sense}"
+
+
+def hypervolume_chart(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], most: float | None) -> None:
+    """Draw the hypervolume by trial, and the largest possible one where it is known."""
+    numbers, values = hypervolumes(campaign, trials)
+    if numbers:
+        axis.step(numbers, values, where="post", color=BEST, lw=1.8, label="hypervolume")
+    if most is not None:
+        axis.axhline(most, color=INK, linestyle=":", label="largest possible")
+    axis.set(xlabel="trial", ylabel="hypervolume of the front", ylim=(0, None))
+    whole_numbers(axis)
+    if numbers or most is not None:
+        axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)

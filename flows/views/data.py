@@ -10,6 +10,7 @@ from typing import Any
 
 from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, trial_feasibility
+from fieldcraft.flows.analysis.front import dominated_by, front_data
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.notices.deliver import current
 from fieldcraft.flows.products import Collocated, Trained
@@ -92,6 +93,7 @@ def status_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
         **best_data(best_of(ledger, campaign, trials)),
         "untrained": given_up(ledger, name) if campaign.finished else None,
         "feasibility": campaign_feasibility(objective_of(campaign), trials),
+        "front": front_data(campaign, trials),
         "spending": spending_data(campaign, ledger.spending(name)),
         "imported": sum(trial.imported for trial in trials),
         "corrected": changed["corrected"],
@@ -163,10 +165,11 @@ def revisions(history: Sequence[Event]) -> list[dict[str, Any]]:
 
 def show_data(ledger: Ledger, trial: Trial) -> dict[str, Any]:
     """A trial with its approvals, revisions, results and history."""
-    history, objective = ledger.history(trial.campaign, trial.id), objective_of(ledger.campaign(trial.campaign))
+    history, campaign = ledger.history(trial.campaign, trial.id), ledger.campaign(trial.campaign)
     return {
         **trial.model_dump(mode="json"),
-        "feasibility": trial_feasibility(objective, trial),
+        "feasibility": trial_feasibility(objective_of(campaign), trial),
+        "dominated_by": dominated_by(ledger, campaign, trial),
         "approvals": [approval.model_dump(mode="json") for approval in ledger.approvals(trial.id)],
         "revisions": revisions(history),
         "results": [result.model_dump(mode="json") for result in ledger.results(trial.id)],
@@ -188,6 +191,7 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
             "value": origin.acquisition,
             "mean": origin.mean,
             "sd": origin.sd,
+            **({"predicted": objective_of(campaign).output} if objective_of(campaign).goals else {}),
             "certificate": origin.certificate and origin.certificate.model_dump(),
             **({} if origin.regret is None else {"regret": origin.regret.model_dump()}),
             "reproducible": origin.reproducible,

@@ -7,6 +7,7 @@ from typing import Any
 
 from fieldcraft.flows.analysis.best import best_trial, objective_of
 from fieldcraft.flows.analysis.feasibility import trial_feasibility, verdict_text
+from fieldcraft.flows.analysis.front import front_data
 from fieldcraft.flows.text import counted, one_line
 from fieldcraft.flows.views.data import design_text, outputs_text
 from fieldcraft.storage.ledger import Ledger
@@ -41,7 +42,7 @@ class Display:
     def _describe(self, event: str, details: dict[str, Any]) -> list[str]:
         match event:
             case "proposed":
-                return [_row(t, "acquire", self._design(t) + _foreseen(t)) for t in details["trials"]]
+                return [_row(t, "acquire", self._design(t) + self._foreseen(t)) for t in details["trials"]]
             case "started":
                 return [_row(details["trial"], "dispatch", "sent")]
             case "completed":
@@ -89,21 +90,26 @@ class Display:
     def _completed(self, trial: Trial, seconds: float) -> str:
         ledger = self.open()
         campaign, trials = ledger.campaign(trial.campaign), ledger.summaries(trial.campaign)
-        best = best_trial(campaign, trials)
+        best, front = best_trial(campaign, trials), front_data(campaign, trials)
         record = "  <- best" if best is not None and best.id == trial.id else ""
-        best_text = outputs_text(campaign, best.outputs if best else None)
+        best_text = f"best {outputs_text(campaign, best.outputs if best else None)}"
+        if front is not None:
+            best_text = f"front {len(front['trials'])}"
+            best_text += "" if front["hypervolume"] is None else f", hypervolume {front['hypervolume']:.5g}"
+            record = "  <- on the front" if any(entry["trial"] == trial.id for entry in front["trials"]) else ""
         found = trial_feasibility(objective_of(campaign), trial)
         feasible = f"; feasible: {verdict_text(campaign, found)}" if found else ""
         read = f"{outputs_text(campaign, trial.outputs)} in {seconds:.1f} s"
-        return _row(trial, "harvest", f"{read}{feasible}; best {best_text}{record}")
+        return _row(trial, "harvest", f"{read}{feasible}; {best_text}{record}")
+
+    def _foreseen(self, trial: Trial) -> str:
+        objective = objective_of(self.open().campaign(trial.campaign))
+        name = f"{objective.output} " if objective.goals else ""
+        return "" if trial.origin.mean is None else f"  (foreseen {name}{trial.origin.mean:.5g})"
 
 
 def _row(trial: Trial, step: str, what: str) -> str:
     return f"iteration {trial.iteration:3d}  {step:<9}  {trial.id}  {what}"
-
-
-def _foreseen(trial: Trial) -> str:
-    return "" if trial.origin.mean is None else f"  (foreseen {trial.origin.mean:.5g})"
 
 
 def _plain(details: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Self, TextIO
 
 from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.feasibility import trial_feasibility
+from fieldcraft.flows.analysis.front import on_front
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import write_rows
 from fieldcraft.flows.machinery.profiling import span
@@ -38,7 +39,8 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
 
     Columns: ``trial``, ``state``, ``priority``, ``cost`` (expected of an attempt) and ``spent`` in budget units,
     ``seconds`` of wall time, ``corrected`` (empty, ``corrected`` or ``retracted``), ``feasible`` (``yes`` or ``no``,
-    empty where unknown) and ``violation`` (sum of the constraints' positive parts), ``design.NAME`` as requested,
+    empty where unknown) and ``violation`` (sum of the constraints' positive parts), of several objectives ``front``
+    (``yes`` where no feasible result dominates this one, or ``no``), ``design.NAME`` as requested,
     ``ran.NAME`` where another value was run, ``output.NAME``, ``sd.NAME`` (of the output, in its unit) and ``note``.
     Numbers read back to the same bits; a text that a spreadsheet would take for a formula has an apostrophe before it
     (``flows.files.tables``).
@@ -51,14 +53,16 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
     outputs = [output["name"] for output in campaign.environment["outputs"]]
     names = list(campaign.environment["units"])
     results = ledger.campaign_results(name)
+    several, front = bool(objective_of(campaign).goals), set(on_front(campaign, trials))
     changed, counting = corrections(trials, ledger.corrected(name)), standing(results)
     with _whole(file) as out:
         groups = [("design", names), ("ran", names), ("output", outputs), ("sd", outputs)]
         titles = (printable(f"{group}.{name}") for group, members in groups for name in members)
-        write_rows(out, [[*_ABOUT, *titles, "note"]])
+        write_rows(out, [[*_ABOUT, *(["front"] if several else []), *titles, "note"]])
         for trial in trials:
             about, said = _about(trial, changed.get(trial.id, "")), _said(counting.get(trial.id), outputs)
             feasible = _feasible(objective_of(campaign), trial)
+            feasible += ["yes" if trial.id in front else "no"] if several else []
             write_rows(out, [[*about, *feasible, *_values(trial, names, outputs), *said]])
     return len(trials)
 

@@ -1,6 +1,7 @@
 """``fieldcraft plot``: one picture of a campaign, from the ledger and the field store."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,20 @@ from fieldcraft.flows.analysis.best import best_trial
 from fieldcraft.flows.analysis.emulated_fields import Beside, beside
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.views.charts import BEST, INK, heat_map, labelled, new_figure, over_field, progress
+from fieldcraft.flows.views.charts import (
+    BEST,
+    INK,
+    front_chart,
+    heat_map,
+    hypervolume_chart,
+    labelled,
+    new_figure,
+    over_field,
+    pairs,
+    progress,
+)
 from fieldcraft.flows.views.export import require_place
-from fieldcraft.flows.views.regret import optimum_of
+from fieldcraft.flows.views.regret import most_hypervolume, optimum_of
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.physics.networks import NetworkFields, network_at
 from fieldcraft.physics.problem import Problem
@@ -23,6 +35,8 @@ from fieldcraft.storage.records import CampaignRecord, Trial
 
 def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Path) -> None:
     """Draw the best result by trial, and the field of the best trial where one can be drawn.
+
+    Of several objectives the front and the hypervolume by trial are drawn.
 
     Where designs are places in a field of two dimensions, the trials are drawn over it. Where the problem states the
     equation of its fields, the best trial's field is drawn beside the emulator's, and so is their difference.
@@ -36,6 +50,11 @@ def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Pat
     known = optimum_of(wired)
     optimum = None if known is None else known.value
     panels: list[Callable[[Any], None]] = [lambda axis: progress(axis, campaign, trials, optimum)]
+    if wired.objective.goals:
+        panels = [
+            partial(front_chart, campaign=campaign, trials=trials, across=x, up=y) for x, y in pairs(campaign, trials)
+        ]
+        panels.append(lambda axis: hypervolume_chart(axis, campaign, trials, most_hypervolume(wired)))
     field = field_of_places(settings, campaign, trials)
     if field is not None:
         panels.insert(0, lambda axis: over_field(axis, campaign, trials, field, optimum))

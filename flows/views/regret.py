@@ -17,7 +17,8 @@ def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None
 
     Of several equally good optima only the one that the problem states is checked.
     """
-    known = campaign.problem.optimum(sense or campaign.spec.sense)
+    asked = sense or campaign.spec.sense
+    known = None if asked is None else campaign.problem.optimum(asked)
     if known is None:
         return None
     try:
@@ -25,6 +26,11 @@ def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None
     except SpaceError:
         return None
     return known
+
+
+def most_hypervolume(campaign: Campaign) -> float | None:
+    """Largest hypervolume of several objectives; None where it is not known, or not for a narrowed space."""
+    return campaign.problem.most_hypervolume if campaign.space == campaign.problem.space else None
 
 
 def exact_value(problem: Problem, trial: Trial | TrialSummary) -> float | None:

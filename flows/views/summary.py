@@ -5,11 +5,12 @@ from typing import Any
 
 from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility
+from fieldcraft.flows.analysis.front import front_data
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.all_failed import fruitless
 from fieldcraft.flows.views.data import design_text, outputs_text, quantity
 from fieldcraft.flows.views.outcome import Ran
-from fieldcraft.flows.views.regret import regret_of
+from fieldcraft.flows.views.regret import most_hypervolume, regret_of
 from fieldcraft.flows.views.text import standing_lines
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.storage.open_ledger import open_ledger
@@ -22,7 +23,7 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
     campaign, trials = ledger.campaign(ran.name), ledger.summaries(ran.name)
     best = best_of(ledger, campaign, trials)
     standing = {**best_data(best), "feasibility": campaign_feasibility(objective_of(campaign), trials)}
-    wired = rewire(campaign.spec, settings, algorithm=False)
+    wired, standing["front"] = rewire(campaign.spec, settings, algorithm=False), front_data(campaign, trials)
     return {
         "campaign": ran.name,
         "reason": ran.reason,
@@ -37,7 +38,7 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
             "text": f"{outputs_text(campaign, measured.outputs)} in {measured.id}",
             "at": design_text(campaign, measured.actual),
         },
-        "lines": standing_lines(campaign, standing, width=9),
+        "lines": standing_lines(campaign, standing, 9, most_hypervolume(wired)),
         "regret": best.trial and regret_of(wired, best.trial),
         "unit": wired.problem.outputs[0].unit,
         "ledger": settings.ledger_shown,

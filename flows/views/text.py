@@ -9,6 +9,7 @@ from typing import Any
 
 from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.feasibility import feasible_text, trial_feasibility, verdict_text, violation_text
+from fieldcraft.flows.analysis.front import dominated_by, front_text
 from fieldcraft.flows.notices.deliver import due_at, text_of
 from fieldcraft.flows.text import clock, counted, one_line
 from fieldcraft.flows.views.data import (
@@ -25,6 +26,7 @@ from fieldcraft.flows.views.data import (
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Approval, CampaignRecord, Event, Notice, Origin, Result, Trial, TrialState
 
+_MOST_SHOWN = 8  # designs of a front, in a text
 _TIMES = frozenset({"created", "expires"})  # keys of a lineage, in seconds since the epoch
 
 
@@ -55,15 +57,37 @@ def status_lines(campaign: CampaignRecord, data: Mapping[str, Any], *, telling: 
     return "\n".join([*lines, *(f"  next     {step}" for step in next_steps(data))])
 
 
-def standing_lines(campaign: CampaignRecord, data: Mapping[str, Any], width: int = 8) -> list[str]:
-    """The best designs and the number of feasible ones.
+def standing_lines(
+    campaign: CampaignRecord, data: Mapping[str, Any], width: int = 8, most: float | None = None
+) -> list[str]:
+    """The best designs, of several objectives the front, and the number of feasible ones.
 
     Args:
         campaign: Their campaign.
-        data: Data of ``flows.analysis.best.best_data``, with ``feasibility``.
+        data: Data of ``flows.analysis.best.best_data``, with ``feasibility`` and ``front``.
         width: Width of the labels, in characters.
+        most: Largest hypervolume that is possible; None if it is not known.
     """
-    return [*_best(campaign, data, width), *_feasible(campaign, data["feasibility"], width)]
+    front = _front(campaign, data["front"], width, most)
+    return [*_best(campaign, data, width), *front, *_feasible(campaign, data["feasibility"], width)]
+
+
+def _front(campaign: CampaignRecord, found: Mapping[str, Any] | None, width: int, most: float | None) -> list[str]:
+    """The front's size and hypervolume, and its designs, evenly spread where there are many."""
+    if found is None:
+        return []
+    members, lines = found["trials"], [f"{'front':<{width}} {front_text(found, most)}"]
+    shown = members
+    if len(members) > _MOST_SHOWN:
+        shown = [members[round(i * (len(members) - 1) / (_MOST_SHOWN - 1))] for i in range(_MOST_SHOWN)]
+    for entry in shown:
+        outputs = {each["output"]: entry["outputs"][each["output"]] for each in found["objectives"]}
+        at = design_text(campaign, entry["design"])
+        lines.append(f"{'':{width}} {outputs_text(campaign, outputs)} in {entry['trial']} at {at}")
+    if len(members) > len(shown):
+        more = f"and {len(members) - len(shown)} more; 'fieldcraft export {campaign.name} --csv FILE' writes them all"
+        lines.append(f"{'':{width}} {more}")
+    return lines
 
 
 def _best(campaign: CampaignRecord, data: Mapping[str, Any], width: int) -> list[str]:
@@ -148,7 +172,7 @@ def _notices(data: Mapping[str, Any], telling: bool) -> list[str]:
 def show_text(ledger: Ledger, trial: Trial) -> str:
     """A trial with its approvals, revisions, results and history."""
     campaign, history = ledger.campaign(trial.campaign), ledger.history(trial.campaign, trial.id)
-    lines = [_title(trial), *_facts(campaign, trial)]
+    lines = [_title(trial), *_facts(campaign, trial, dominated_by(ledger, campaign, trial))]
     sections = {
         "approvals": [_approval(approval) for approval in ledger.approvals(trial.id)],
         "revisions": [_revision(campaign, revision) for revision in revisions(history)],
@@ -170,7 +194,7 @@ def _title(trial: Trial) -> str:
     return f"{title}, priority {trial.priority}" if trial.priority else title
 
 
-def _facts(campaign: CampaignRecord, trial: Trial) -> list[str]:
+def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> list[str]:
     retracted = trial.state is TrialState.COMPLETED and trial.outputs is None
     outputs, objective = trial.outputs or {}, objective_of(campaign)
     first = {name: value for name, value in outputs.items() if name not in objective.constraints}
@@ -180,10 +204,21 @@ def _facts(campaign: CampaignRecord, trial: Trial) -> list[str]:
         limits = [outputs_text(campaign, {name: outputs[name]}) for name in found["constraints"]]
         facts += [("g <= 0", ", ".join(limits))] if limits else []
         facts.append(("feasible", verdict_text(campaign, found)))
+    if above is not None:
+        others = f"{', '.join(above[:3])}{f' and {len(above) - 3} more' if len(above) > 3 else ''}"
+        facts.append(
+            (
+                "front",
+                f"dominated by {others}"
+                if above
+                else "on it: no other result is as good in every objective and better in one",
+            )
+        )
     if differing := {name: value for name, value in trial.actual.items() if value != trial.design.get(name)}:
         facts.insert(1, ("ran", f"{design_text(campaign, differing)}, other than asked"))
     if trial.origin.mean is not None:
-        facts.append(("foreseen", _foreseen(campaign.environment["outputs"][0]["unit"], trial)))
+        name = f"{objective.output} " if objective.goals else ""
+        facts.append(("foreseen", name + _foreseen(campaign.environment["outputs"][0]["unit"], trial)))
     facts += _model(trial.origin, campaign.environment["outputs"][0]["unit"])
     cost, spent = (quantity(value, budget_unit(campaign)) for value in (trial.cost, trial.spent))
     facts.append(("cost", f"{cost} expected of an attempt, {spent} spent in {trial.seconds:.1f} s"))

@@ -17,6 +17,7 @@ from fieldcraft.flows.wiring.compatibility import (
     require_repeatable,
 )
 from fieldcraft.flows.wiring.named_algorithms import expanded
+from fieldcraft.flows.wiring.objectives import require_sense
 from fieldcraft.flows.wiring.written_out import require_true_name, written_out
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
@@ -71,6 +72,8 @@ def _built(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) 
     if isinstance(spec, NamedSpec):
         spec = expanded(spec, space.dimension, settings.plugins)
     dispatcher, simulator = dispatcher_of(spec.name, spec.dispatcher, settings), None
+    with faults.noted():
+        require_sense(spec, problem)
     with faults.noted():
         noise_sd = _noise_sd(spec, problem)
     with faults.noted():

@@ -13,6 +13,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, Component, ConstraintsSpec, Dispatch
 from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.spec.registry import build
+from fieldcraft.flows.wiring.environment import outputs_of
 from fieldcraft.flows.wiring.named_algorithms import GROUPS
 from fieldcraft.models.capability import require_known
 from fieldcraft.physics.domain import Domain, same_axes
@@ -116,8 +117,8 @@ class Campaign:
 
     @cached_property
     def objective(self) -> Objective:
-        """The objective: its output, its direction, and the outputs that are constraints."""
-        return Objective.of([output.name for output in self.problem.outputs], self.spec.sense)
+        """The objectives: their outputs and directions, and the outputs that are constraints."""
+        return Objective.of(outputs_of(self.problem), self.spec.sense)
 
     def learns(self, proposed: int) -> bool:
         """True if the next design, after ``proposed`` of them, is chosen from the results and not by the start."""

@@ -9,6 +9,7 @@ from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.tables import OWN_COLUMNS, readable
 from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
+from fieldcraft.flows.wiring.objectives import in_words, require_start
 from fieldcraft.flows.wiring.physics.emulators import (
     no_emulator,
     require_derivatives,
@@ -115,6 +116,8 @@ def require_fit(campaign: "Campaign") -> None:
         _require_space_of_rival,
         _require_groups,
         partial(_require, "exactness"),
+        partial(_require, "objectives"),
+        require_start,
         _require_bounds,
         partial(_require, "constraints"),
         _require_proof,
@@ -204,6 +207,28 @@ _NEEDS = {  # of each topic the first need that is not met is told
             "surrogate",
             "algorithm.acquisition: {acquisition!r} needs an exact Gaussian process, and the surrogate {surrogate!r} "
             "gives none. Use the surrogate exact_gp, or the acquisition log_ei, which takes any.",
+        ),
+    ),
+    "objectives": (
+        _Need(
+            "problem",
+            Capability.SEVERAL,
+            "acquisition",
+            "algorithm.acquisition: {acquisition!r} weighs one objective, and the problem has several: {objectives}. "
+            "Use the algorithm gp_ehvi, or the acquisition log_ehvi or hypervolume_thompson, which take any surrogate.",
+        ),
+        _Need(
+            "problem",
+            Capability.SEVERAL,
+            "peer",
+            "algorithm.peer: {peer!r} is told of one objective, and the problem has several: {objectives}. Use the "
+            "algorithm gp_ehvi.",
+        ),
+        _Need(
+            "acquisition",
+            Capability.SEVERAL,
+            "problem",
+            "algorithm.acquisition: {acquisition!r} weighs several objectives, and the problem has one. Use log_ei.",
         ),
     ),
     "bounds": (
@@ -308,7 +333,8 @@ def _required(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
         "groups": frozenset({Capability.SEPARABLE}),
         "constraints.surrogate": required(words.constraints.surrogate),
         "constraints.rule": required(words.constraints.rule),
-        "problem": frozenset({Capability.CONSTRAINED} if _unknown(campaign) else ()),
+        "problem": frozenset({Capability.CONSTRAINED} if _unknown(campaign) else ())
+        | frozenset({Capability.SEVERAL} if campaign.objective.goals else ()),
         "stop": frozenset({Capability.PROVES} if campaign.spec.stop.certified_gap is not None else ()),
     }
 
@@ -319,6 +345,7 @@ def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
     own, unknown = words.constraints.surrogate, _unknown(campaign)
     lacking = frozenset({Capability.OF_MOMENTS} if unknown else ())
     lacking |= frozenset({Capability.EMULATOR} if no_emulator(campaign.problem, campaign.space) else ())
+    lacking |= frozenset() if campaign.objective.goals else frozenset({Capability.SEVERAL})
     lacking |= frozenset({Capability.FIELDS} if no_fields(campaign.problem, campaign.space) else ())
     learner = own if words.surrogate is None else words.constraints.learner(words.surrogate)
     return {
@@ -335,7 +362,7 @@ def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
 
 def _unknown(campaign: "Campaign") -> list[str]:
     """Names of the outputs that are unknown constraints."""
-    return [output.name for output in campaign.problem.outputs[1:]]
+    return list(campaign.objective.constraints)
 
 
 def _named(campaign: "Campaign") -> Mapping[str, Any]:
@@ -349,6 +376,7 @@ def _named(campaign: "Campaign") -> Mapping[str, Any]:
     return {
         **kinds,
         "outputs": ", ".join(_unknown(campaign)),
+        "objectives": in_words(campaign.problem),
         "proposer": part.start.proposer.kind,
         "emulatorless": no_emulator(campaign.problem, campaign.space),
         "fieldless": no_fields(campaign.problem, campaign.space) or "noise is added to the results, which fields lack",

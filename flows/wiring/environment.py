@@ -49,9 +49,18 @@ def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "versions": {name: _version(name) for name in _PACKAGES},
         "plugins": {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in _files(plugins)},
-        "outputs": [{"name": output.name, "unit": output.unit} for output in problem.outputs],
+        "outputs": outputs_of(problem),
         "units": problem.space.units,
     }
+
+
+def outputs_of(problem: Problem) -> list[dict[str, Any]]:
+    """Outputs of a problem as JSON data; sense and reference of those that are marked as objectives."""
+    return [
+        {"name": output.name, "unit": output.unit}
+        | ({"objective": output.objective, "reference": output.reference} if output.objective else {})
+        for output in problem.outputs
+    ]
 
 
 def _files(plugins: Sequence[Path]) -> Iterator[tuple[str, Path]]:

@@ -119,19 +119,19 @@ def observations(
     """
     if network is None and campaign.spec.emulator is not None:
         raise ValueError(f"The emulator of {campaign.name} is a network that has not been trained: run a pass first.")
-    from fieldcraft.models.observations import Observations
+    from fieldcraft.models.observations import Aim, Observations
 
     done = [trial for trial in trials if trial.outputs is not None]
     known = campaign.known_physics
     physics = None if points is None or known is None else physics_at(known, campaign.space, points)
-    names = (campaign.objective.output, *campaign.objective.constraints)
+    m, names = len(campaign.objective.outputs), (*campaign.objective.outputs, *campaign.objective.constraints)
     outputs = np.array([[(trial.outputs or {})[name] for name in names] for trial in done]).reshape(-1, len(names))
     designs, fields = [trial.actual for trial in done], [_field(trial) for trial in done]
     X = campaign.space.encode(designs)
     return Observations(
         X=X,
         y=outputs[:, 0],
-        constraints=outputs[:, 1:],
+        constraints=outputs[:, m:],
         failed=campaign.space.encode(failed) if failed else np.empty((0, campaign.space.dimension)),
         maximize=campaign.objective.maximize,
         noise_sd=None if campaign.spec.noise is None or campaign.spec.noise.fitted else campaign.noise_sd,
@@ -144,6 +144,8 @@ def observations(
         snapshots=snapshots_of(campaign, fields, X, outputs, network) if uses_fields(campaign) else None,
         gradients=gradients_of(campaign, designs, fields, outputs[:, 0].tolist()) if uses_gradients(campaign) else None,
         readings=sparse_fields_of(campaign, fields, X) if uses_readings(campaign) else None,
+        aims=tuple(Aim(goal.maximize, goal.reference) for goal in campaign.objective.goals),
+        further=outputs[:, 1:m],
     )
 
 

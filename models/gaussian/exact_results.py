@@ -13,6 +13,7 @@ from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pulled, scaled_squares
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.observations import Observations, Scaling
+from fieldcraft.models.pareto.posterior import SeveralObjectives
 from fieldcraft.models.surrogate import (
     Function,
     MomentsWithSlopes,
@@ -157,7 +158,10 @@ class PosteriorThroughResults:
 
 
 def through_results(posterior: Posterior, data: Observations) -> Posterior:
-    """Beliefs about the objective, corrected to pass through its results; those about constraints are unchanged."""
+    """Beliefs about the objectives, corrected to pass through their results; those about constraints are unchanged."""
     if isinstance(posterior, ConstrainedPosterior):
         return replace(posterior, objective=through_results(posterior.objective, data))
+    if isinstance(posterior, SeveralObjectives):
+        each = (through_results(part, data.objective_of(k)) for k, part in enumerate(posterior.parts))
+        return replace(posterior, parts=tuple(each))
     return PosteriorThroughResults(posterior, torch.tensor(data.X), torch.tensor(data.targets))

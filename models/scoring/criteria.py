@@ -41,9 +41,9 @@ class Criterion(Protocol):
 
 @dataclass(frozen=True)
 class LogImprovement:
-    """log E[max(level - f, 0)]."""
+    """log E[max(level - f, 0)], for one level or for as many as there are means."""
 
-    level: float
+    level: float | Array
 
     def __call__(self, mean: Array, sd: Array) -> Valued:
         """See Criterion."""

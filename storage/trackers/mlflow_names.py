@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fieldcraft.storage.objective import Objective
+from fieldcraft.storage.pareto import front_of
 from fieldcraft.storage.records import Origin, Trial, TrialState, canonical, digest_of
 from fieldcraft.storage.text import printable
 
@@ -80,8 +81,15 @@ def counted(objective: Objective, results: Sequence[Mapping[str, float]], failed
 
     ``best_so_far`` is over the results that satisfy the constraints. With constraints there are ``least_violation`` and
     the numbers of feasible and infeasible results. If any design failed as infeasible, their number is included.
+
+    Several objectives have no best: there is ``front``, the number of results that no other dominates, and
+    ``hypervolume`` where every reference is stated. An inferred reference moves with the results, so that its
+    hypervolumes do not compare.
     """
     found: dict[str, float | None] = {"best_so_far": objective.best_of(results)}
+    if objective.goals:
+        front = front_of(objective, results)
+        found |= {"front": len(front.members), "hypervolume": None if front.inferred else front.hypervolume}
     if objective.constraints and results:
         feasible = sum(objective.feasible(outputs) for outputs in results)
         found["least_violation"] = min(objective.violation(outputs) for outputs in results)

@@ -1,12 +1,15 @@
 """The contract of models/acquisition.py, for every file in models/acquisitions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.models.capability import Capability, required
-from fieldcraft.models.observations import Observations
+from fieldcraft.models.constraints import Constraints
+from fieldcraft.models.observations import Aim, Observations
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.grouped_gp import GroupedGP
@@ -19,6 +22,9 @@ POSTERIORS = {
     grouped: surrogate(noise="known").fit(DATA, np.random.default_rng(0), None, no_report)
     for grouped, surrogate in ((False, ExactGP), (True, GroupedGP))
 }
+# The same objective, and another with its best a little away.
+SEVERAL = replace(DATA, aims=(Aim(True), Aim(False)), further=((X - 0.2) ** 2).sum(axis=1, keepdims=True))
+OF_SEVERAL = Constraints().fit(ExactGP(noise="known"), SEVERAL, np.random.default_rng(0), None, no_report)
 Z = torch.tensor(RNG.uniform(-1, 1, (6, 2)))
 NONE = torch.empty(0, 2, dtype=torch.float64)
 
@@ -29,6 +35,8 @@ def acquisition(request):
 
 
 def score(acquisition, pending=NONE, q=2, seed=1):
+    if Capability.SEVERAL in required(acquisition):
+        return acquisition.score(OF_SEVERAL, SEVERAL, pending, q, np.random.default_rng(seed))
     posterior = POSTERIORS[Capability.GROUPED in required(acquisition)]
     return acquisition.score(posterior, DATA, pending, q, np.random.default_rng(seed))
 

@@ -25,6 +25,7 @@ FROM_FIELDS = {
     "reduced_basis": 5,
     "botorch_composite": 10,
 }  # those that need a problem with fields, of four variables
+SEVERAL = ("gp_ehvi",)  # those that need a problem with several objectives, of two variables
 
 
 def named(kind):
@@ -46,6 +47,8 @@ def campaign(kind, tmp_path, **options):
         "batch": 3,
         "budget": {"trials": 40},
     }
+    if kind in SEVERAL:
+        data |= {"sense": None, "problem": {"kind": "branin_currin"}, "simulator": {"kind": "function"}}
     return wire(parse(data, "c.yaml"), settings_from({}, home=tmp_path))
 
 

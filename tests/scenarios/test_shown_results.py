@@ -259,3 +259,20 @@ def test_the_pages_name_every_campaign_file_and_every_study():
     assert [
         name for name in re.findall(r"(?:campaigns|studies)/[\w-]+\.yaml", pages) if not (ROOT / name).exists()
     ] == []
+
+
+def test_the_table_of_several_objectives_is_that_of_the_stored_cells():
+    cells = results("benchmarks/results/objectives")["cells"]
+    rows = table("docs/methods.md", "hypervolume, mean (least) | trials")
+    assert len(rows) == 3
+    for row in rows:
+        for method in ("gp_ehvi", "botorch", "random"):
+            n = int(row["trials"])
+            own = [c for c in cells if (c["problem"], c["method"]) == (row["hypervolume, mean (least)"], method)]
+            values = [cell["hypervolume"][n - 1] for cell in own if len(cell["hypervolume"]) >= n]
+            if not values:
+                assert row[method] == "-"
+                continue
+            mean, least = row[method].split("; ")[0].removesuffix(")").split(" (")
+            assert agrees(mean, fmean(values)) and agrees(least, min(values))
+            assert f"; {len(values)} seed" in row[method] or len(values) == 5

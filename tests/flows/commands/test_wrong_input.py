@@ -122,7 +122,7 @@ PLAIN: dict[str, tuple[str | bytes, Sequence[str]]] = {
     "a megabyte": ("#" * 1_000_001, ["is over 1000000 bytes, too large for a campaign file"]),
     "many keys": (
         "".join(f"k{n}: 1\n" for n in range(30)),
-        [*(f"k{n}: unknown key" for n in range(10)), "And 26 more."],
+        [*(f"k{n}: unknown key" for n in range(10)), "And 25 more."],
     ),
 }
 WORDS = {

@@ -1,0 +1,22 @@
+"""Gaussian processes with expected hypervolume improvement (Emmerich et al., 2011; Ament et al., 2023)."""
+
+from dataclasses import dataclass
+
+from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, start
+
+
+@dataclass(frozen=True)
+class GPEHVI(OnePreset):
+    """exact_gp x log_ehvi x multistart: the usual form of Bayesian optimisation of several objectives.
+
+    Unknown constraints enter by their probability.
+    """
+
+    def words(self, dimension: int, batch: int) -> Words:
+        """See NamedAlgorithm.words."""
+        return {
+            "start": start(dimension),
+            "surrogate": {"kind": "exact_gp"},
+            "acquisition": {"kind": "log_ehvi"},
+            "maximizer": dict(MULTISTART),
+        }
