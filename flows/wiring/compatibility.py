@@ -12,6 +12,7 @@ from fieldcraft.flows.spec.campaign_file import CampaignSpec
 from fieldcraft.flows.wiring.physics.emulators import (
     no_emulator,
     require_derivatives,
+    require_mask,
     require_own_names,
     require_regret,
 )
@@ -109,6 +110,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_equation,
         require_own_names,
         require_derivatives,
+        require_mask,
         partial(_require, "emulator"),
         partial(_require, "fields"),
         require_network,
