@@ -59,9 +59,10 @@ def imbalance(stated: ParametricEquation, design: Numbers, fields: Mapping[str, 
     for term, at in terms:
         rows[term.equation].append(placed(at[0]) * _derivative(values[term.field], grid, term)[inner])
     states = tuple(State(grid.picked(each), partial(_slope, each, grid)) for each in values)
-    for row, found in zip(rows, stated.bound(design)(grid.points[grid.inside], states), strict=False):
+    points = grid.points[grid.inside]
+    for row, found in zip(rows, stated.bound(design)(points, states), strict=False):
         if found is not None:
-            row.append(grid.boxed(np.broadcast_to(found.value, np.count_nonzero(grid.inside)))[inner])
+            row.append(grid.boxed(np.broadcast_to(found.value, len(points)))[inner])
     return np.array([np.linalg.norm(sum(row)) / (max(map(np.linalg.norm, row)) or 1.0) for row in rows])
 
 
