@@ -1,11 +1,13 @@
 """A campaign over a part of a box: its stored fields teach where the mask leaves cells, and nothing else is asked."""
 
 import json
+from dataclasses import dataclass
 
 import bars
 import numpy as np
 import pytest
 import yaml
+from scipy.sparse import identity
 from small import finish
 
 from fieldcraft.flows.cli import main
@@ -14,7 +16,8 @@ from fieldcraft.flows.files.field_outputs import checked_outputs
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import wire
-from fieldcraft.flows.wiring.physics.snapshots import snapshots_of
+from fieldcraft.flows.wiring.physics.snapshots import StatedFields, snapshots_of
+from fieldcraft.physics.parametric.discrete import DiscreteSystem
 from fieldcraft.physics.problems.bracket import Bracket
 from fieldcraft.physics.simulators.stated_equation import StatedEquation
 from fieldcraft.storage.fields import fields_at
@@ -113,6 +116,29 @@ def test_check_tells_the_cells_and_refuses_a_network(tmp_path, capsys):
     assert "the equation of temperature, solved on the 432 of 24 x 24 cells that the mask leaves" in note
     with pytest.raises(InputError, match="fills a whole box, and the domain of problem 'bracket' has a mask"):
         wired(tmp_path, emulator={"kind": "pinn", "points": 512, "steps": 10})
+
+
+@dataclass(frozen=True)
+class Discrete(Bracket):
+    """The bracket with equations for some cells of 8 x 8."""
+
+    free: tuple[int, ...] = ()
+
+    def discrete(self, designs, cells):
+        """An identity matrix."""
+        ones = np.ones((1, len(self.free)))
+        return DiscreteSystem(identity(len(self.free)).tocsr(), ones, ones, "temperature", np.array(self.free))
+
+
+def test_discrete_equations_number_the_cells_of_the_box_and_leave_those_outside_out():
+    def cells(*free):
+        problem = Discrete(free)
+        grid = StatedFields(problem, problem.parametric, PROBLEM.space, ("temperature",), (8, 8))
+        return grid.discrete(np.zeros((1, 4))).free.tolist()
+
+    assert cells(0, 35, 40, 43, 59) == [0, 35, 36, 39, 47]
+    with pytest.raises(ValueError, match="unknown cells outside the mask of the domain"):
+        cells(0, 60)
 
 
 HALF = '''
