@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fieldcraft.physics.operators import System as System
     from fieldcraft.physics.parametric.discrete import DiscreteSystem as DiscreteSystem
     from fieldcraft.physics.parametric.discrete import Majorant as Majorant
+    from fieldcraft.physics.parametric.edges import Edge as Edge
     from fieldcraft.physics.parametric.nonlinear import Nonlinear as Nonlinear
     from fieldcraft.physics.parametric.statement import Condition as Condition
     from fieldcraft.physics.parametric.statement import Field as Field
@@ -81,6 +82,7 @@ _NAMES = {
     "physics.domain": ("Axis", "Domain"),
     "physics.operators": ("Equation", "LinearEquation", "LinearSystem", "System"),
     "physics.parametric.discrete": ("DiscreteSystem", "Majorant"),
+    "physics.parametric.edges": ("Edge",),
     "physics.parametric.nonlinear": ("Nonlinear",),
     "physics.parametric.statement": (
         "Condition",

@@ -176,7 +176,8 @@ class Problem(ABC):
         """The outputs of n designs, computed from their fields as ``evaluate`` does; None if that is not stated.
 
         Args:
-            fields: The stated fields at the centres of equal cells, each (n, *cells), by name.
+            fields: The stated fields at the centres of equal cells, each (n, *cells), by name. Where the domain has a
+                mask they are NaN at the cells whose centres it leaves out: read with np.nanmax and its like.
             axes: Centres of the cells along each axis, in its unit, by name.
             designs: Values of the variables, each (n, 1), by name.
 
@@ -224,7 +225,7 @@ class Problem(ABC):
         self, stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...], solve: Solve | None = None
     ) -> Array | None:
         from fieldcraft.physics.parametric.finite_differences import solved
-        from fieldcraft.physics.parametric.transfer import carried, finer
+        from fieldcraft.physics.parametric.transfer import finer, on_cells
 
         read = finer(cells)
         centres = Grid(stated.domain, read).centres
@@ -234,7 +235,7 @@ class Problem(ABC):
             some = slice(first, first + at_once)
             part = {name: np.broadcast_to(value, (n, 1))[some] for name, value in designs.items()}
             coarse = (solve or solved)(stated, part, cells)
-            fields = {name: carried(values, read, stated.repeats) for name, values in coarse.items()}
+            fields = {name: on_cells(stated.domain, values, read, stated.repeats) for name, values in coarse.items()}
             outputs = self.functional(fields, centres, part)
             if outputs is None:
                 return None
@@ -324,6 +325,8 @@ class Problem(ABC):
 def stated_fields(stated: Fields, fields: "xr.Dataset") -> tuple[dict[str, Array], dict[str, Array]]:
     """Stated fields of one simulation, each (1, *cells), and the centres of its cells along each axis, by name.
 
+    What a simulation has at cells that the domain's mask leaves out is not looked at: they are NaN.
+
     Raises:
         ValueError: it has none of them, or its places are not the centres of equal cells over the domain.
     """
@@ -339,6 +342,8 @@ def stated_fields(stated: Fields, fields: "xr.Dataset") -> tuple[dict[str, Array
                 "interpolate the fields to such cells, or override evaluate() in the problem."
             )
     arrays = {name: np.asarray(fields[name].transpose(*names).values[None], dtype=np.float64) for name in given}
+    if stated.domain.mask is not None:
+        arrays = {name: grid.boxed(grid.picked(values)) for name, values in arrays.items()}
     return arrays, dict(grid.centres)
 
 

@@ -60,9 +60,10 @@ def gradient(problem: Problem, stated: ParametricEquation, design: Design, cells
     fields, tangents = _tangents(stated, designs, steps, cells)
     aside = steps[:, None, None] * tangents
     values = np.concatenate([fields + aside, fields - aside])
+    grid = Grid(stated.domain, cells)
     found = problem.functional(
-        {field.name: values[:, i].reshape(-1, *cells) for i, field in enumerate(stated.fields)},
-        Grid(stated.domain, cells).centres,
+        {field.name: grid.boxed(values[:, i]) for i, field in enumerate(stated.fields)},
+        grid.centres,
         {name: value[1:] if isinstance(value, np.ndarray) else value for name, value in designs.items()},
     )
     if found is None:

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.text import quoted
 from fieldcraft.physics.gradients import gradient_of
+from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.readings import NOISE, readings_of
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import Design
@@ -125,13 +127,24 @@ def _require_finite(problem: Problem, fields: "xr.Dataset") -> None:
         if name not in fields or fields[name].dtype.kind != "f":
             continue
         values = fields[name].values
-        bad = np.argwhere(~np.isfinite(values))
+        bad = np.argwhere(~np.isfinite(values) & _asked(problem, fields, name))
         if len(bad):
             place = ", ".join(f"{dim} {n}" for dim, n in zip(fields[name].dims, bad[0], strict=True))
             raise InputError(
                 f"{name!r} of the field is {values[tuple(bad[0])]} at {place or 'its only place'} (counted from 0). "
                 "Give a finite number there."
             )
+
+
+def _asked(problem: Problem, fields: "xr.Dataset", name: str) -> NDArray[np.bool_]:
+    """True where a variable of a field counts, of its shape: not at cells that the mask of the domain leaves out."""
+    stated, variable = problem.fields, fields[name]
+    axes = () if stated is None else stated.domain.names
+    if stated is None or stated.domain.mask is None or set(variable.dims) != set(axes) or min(variable.shape) < 2:
+        return np.ones(variable.shape, dtype=bool)
+    cells = tuple(variable.sizes[axis] for axis in axes)
+    inside = Grid(stated.domain, cells).inside.reshape(cells)
+    return inside.transpose([axes.index(str(axis)) for axis in variable.dims])
 
 
 def _evaluated(problem: Problem, design: Design, fields: "xr.Dataset") -> dict[str, float]:

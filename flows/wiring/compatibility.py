@@ -13,6 +13,7 @@ from fieldcraft.flows.wiring.objectives import in_words, require_start
 from fieldcraft.flows.wiring.physics.emulators import (
     no_emulator,
     require_derivatives,
+    require_mask,
     require_own_names,
     require_regret,
 )
@@ -110,6 +111,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_equation,
         require_own_names,
         require_derivatives,
+        require_mask,
         partial(_require, "emulator"),
         partial(_require, "fields"),
         require_network,

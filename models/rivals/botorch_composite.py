@@ -64,7 +64,7 @@ class BotorchComposite:
                 "another algorithm, such as botorch_log_ei."
             )
         known, cube = data.snapshots, Cube(space)
-        if known.coarser is not None and math.prod(known.shape) > _CELLS:
+        if known.coarser is not None and known.values.shape[2] > _CELLS:
             known = known.coarser(_CELLS)
         read = _Read(known, cube, -1.0 if data.maximize else 1.0)
         with contained(rng), _exact_algebra(), _explained():

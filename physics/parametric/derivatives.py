@@ -30,10 +30,10 @@ def refuse_wrong_derivatives(stated: ParametricEquation, design: Numbers) -> Non
         return
     grid, names = Grid(stated.domain, stated.cells), [field.name for field in stated.fields]
     rng, terms, axes = np.random.default_rng(_SEED), stated.bound(design), stated.space.names
-    sizes = _sizes(stated)
-    values = [size * rng.uniform(0.5, 1.5, len(grid.points)) for size in sizes]
+    sizes, points = _sizes(stated), grid.points[grid.inside]
+    values = [size * rng.uniform(0.5, 1.5, len(points)) for size in sizes]
     lengths = np.ptp(stated.space.bounds, axis=0)
-    slopes = [size / lengths[:, None] * rng.standard_normal((len(axes), len(grid.points))) for size in sizes]
+    slopes = [size / lengths[:, None] * rng.standard_normal((len(axes), len(points))) for size in sizes]
     states = tuple(State(value, slope.__getitem__) for value, slope in zip(values, slopes, strict=True))
 
     def differences(field: int, step: float, axis: int | None) -> list[Array | None]:
@@ -45,12 +45,12 @@ def refuse_wrong_derivatives(stated: ParametricEquation, design: Numbers) -> Non
                 moved[axis] += way
             value = values[field] + (way if axis is None else 0.0)
             other = replace(states[field], value=value, slope=moved.__getitem__)
-            found.append(terms(grid.points, (*states[:field], other, *states[field + 1 :])))
+            found.append(terms(points, (*states[:field], other, *states[field + 1 :])))
         return [
             None if a is None or b is None else (a.value - b.value) / (2 * step) for a, b in zip(*found, strict=True)
         ]
 
-    here = terms(grid.points, states)
+    here = terms(points, states)
     for number, term in enumerate(here):
         if term is not None and (len(term.by_value) != len(names) or len(term.by_slope) not in (0, len(names))):
             raise ValueError(
@@ -63,7 +63,7 @@ def refuse_wrong_derivatives(stated: ParametricEquation, design: Numbers) -> Non
                 term = here[number]
                 if term is None or by is None:
                     continue
-                given = np.broadcast_to(_stated(term, field, axis), len(grid.points))
+                given = np.broadcast_to(_stated(term, field, axis), len(points))
                 bound = _SHARE * np.maximum(np.abs(by), np.abs(given)) + _ROUNDING * np.abs(term.value).max() / scale
                 wrong = np.flatnonzero(np.abs(by - given) > bound)
                 if len(wrong):
@@ -86,6 +86,7 @@ def _sizes(stated: ParametricEquation) -> list[float]:
     if stated.time is None:
         known = dict(zip((field.name for field in stated.fields), stated.start, strict=False))
     else:
-        points = when(Grid(stated.domain, stated.cells).side(stated.time, "low")[:, :-1], stated.domain.bounds[:1, -1])
+        space = Grid(stated.space, stated.cells[:-1])
+        points = when(space.points[space.inside], stated.domain.bounds[:1, -1])
         known = {each.field: float(np.mean(given_by(points, each) / each.value)) for each in stated.beginning}
     return [known.get(field.name) or 1.0 for field in stated.fields]

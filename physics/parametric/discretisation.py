@@ -4,7 +4,8 @@ The values at the centres of the cells are unknown, and so are those in one ring
 Each cell gives one row for each equation, and each cell at a side one row for each condition there: with the ghost u_g
 beyond the cell u_1 at the distance h, a (u_g + u_1) / 2 + b (u_g - u_1) / h = g. The rows of all fields are solved
 together, so that one end of a field may have two conditions and the other none. Along a periodic axis the cells of one
-end are the neighbours of those of the other.
+end are the neighbours of those of the other. Where a mask leaves cells out, each face between a cell inside and one
+that is not has a ghost of its own, and a row for each condition (``edges``).
 
 Coefficients and right-hand sides are means over each cell, by two Gauss points along each axis of space. A source that
 is not much wider than a cell then enters whole, wherever it lies: on 12 x 8 cells the error of the largest temperature
@@ -12,7 +13,7 @@ of chips, whose sources are 0.6 cells wide, varies by 0.51 K instead of 0.80 K f
 of time were tried: on the tidal channel, whose release lasts four steps, they change nothing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from fieldcraft.physics.operators import Coefficient, LinearEquation, LinearSystem
+from fieldcraft.physics.parametric.edges import Edge, Held, along, crossed
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.patterns import Array, Indices, Pattern
 from fieldcraft.physics.parametric.statement import Condition, ParametricEquation
@@ -48,12 +50,16 @@ class Discretisation:
         fields: Number of fields.
         conditions: Conditions with the number of their field.
         periodic: Names of the axes along which the fields repeat.
+        edge: Conditions along the edge of the domain's mask, with the number of their field.
+        begin: Beginning of time; empty in steady state.
     """
 
     grid: Grid
     fields: int
     conditions: tuple[tuple[int, Condition], ...]
     periodic: tuple[str, ...] = ()
+    edge: tuple[tuple[int, Edge], ...] = ()
+    begin: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, stated: ParametricEquation, cells: tuple[int, ...]) -> "Discretisation":
@@ -62,7 +68,9 @@ class Discretisation:
         sides = (condition for condition in stated.conditions if condition.axis != stated.time)
         conditions = tuple((numbers[condition.field], condition) for condition in sides)
         grid = Grid(stated.space, cells[: len(stated.space.axes)])
-        return _discretisation(grid, len(stated.fields), conditions, stated.periodic)
+        edge = tuple((numbers[each.field], each) for each in stated.edge)
+        begin = () if stated.time is None else (float(stated.domain.bounds[0, -1]),)
+        return _discretisation(grid, len(stated.fields), conditions, stated.periodic, edge, begin)
 
     def system(self, equation: LinearEquation | LinearSystem) -> tuple[Pattern, Array, Array]:
         """Pattern of the matrices in steady state, coefficients (n or 1, terms * N), right-hand sides (n or 1, size).
@@ -118,31 +126,43 @@ class Discretisation:
         return np.asarray(values[0][:, beside]).ravel()
 
     @cached_property
-    def cells(self) -> int:
-        """Number N of cells."""
-        return len(self.grid.points)
+    def points(self) -> Array:
+        """Centres of the N cells, those inside the domain, shape (N, d)."""
+        return self.grid.points[self.grid.inside]
 
     @cached_property
-    def _padded(self) -> Indices:
-        """Numbers of the unknowns of one field, ghosts after cells, on the grid with its ring; corners have none."""
-        shape = tuple(n + 2 for n in self.grid.cells)
-        repeats = [name in self.periodic for name in self.grid.domain.names]
-        edges = np.zeros(shape, dtype=int)
-        for axis, around in enumerate(repeats):
-            np.moveaxis(edges, axis, 0)[[0, -1]] += 2 if around else 1  # what repeats has no ghosts
-        padded = np.full(shape, -1)
-        padded[edges == 0] = np.arange(self.cells)
-        padded[edges == 1] = self.cells + np.arange(np.count_nonzero(edges == 1))
-        for axis, around in enumerate(repeats):
-            if around:
-                layers = np.moveaxis(padded, axis, 0)
-                layers[[0, -1]] = layers[[-2, 1]]
-        return padded
+    def cells(self) -> int:
+        """Number N of cells."""
+        return len(self.points)
+
+    @cached_property
+    def _beside(self) -> Mapping[tuple[int, int], Indices]:
+        """Numbers of the unknowns beside each cell, (N,), by axis and way; a ghost for each neighbour not inside."""
+        cells, inside = self.grid.cells, self.grid.inside
+        number = np.full(len(inside), -1)
+        number[inside] = np.arange(self.cells)
+        place = np.array(np.unravel_index(np.flatnonzero(inside), cells))
+        found, places = {}, []
+        for axis, (n, name) in enumerate(zip(cells, self.grid.domain.names, strict=True)):
+            for by in (-1, 1):
+                there = place.copy()
+                there[axis] += by
+                if name in self.periodic:
+                    there[axis] %= n
+                box = (there[axis] >= 0) & (there[axis] < n)
+                found[axis, by] = np.where(box, number[np.ravel_multi_index(there, cells, mode="clip")], -1)
+                places.append(np.ravel_multi_index(there + 1, tuple(n + 2 for n in cells)))
+        # Ghosts are numbered by their places on the grid with its ring.
+        ways = list(found)
+        flat, all_places = np.concatenate([found[way] for way in ways]), np.concatenate(places)
+        ghosts = np.flatnonzero(flat < 0)
+        flat[ghosts[np.argsort(all_places[ghosts], kind="stable")]] = self.cells + np.arange(len(ghosts))
+        return dict(zip(ways, flat.reshape(len(ways), -1), strict=True))
 
     @cached_property
     def unknowns(self) -> int:
         """Unknowns of one field."""
-        return int(self._padded.max()) + 1
+        return int(max(each.max() for each in self._beside.values())) + 1
 
     @cached_property
     def _patterns(self) -> dict[tuple[Term, ...], Pattern]:
@@ -168,31 +188,67 @@ class Discretisation:
         return self._patterns[terms]
 
     @cached_property
+    def _held(self) -> list[Held]:
+        """The conditions, each where it holds.
+
+        Raises:
+            ValueError: a part of the boundary has more conditions than there are fields, or fewer.
+        """
+        found = []
+        for axis, name in enumerate(self.grid.domain.names):
+            for by in (-1, 1) if name not in self.periodic else ():
+                self._refuse_bare(axis, by)
+        for field, each in self.conditions:
+            axis, by = self.grid.domain.names.index(each.axis), -1 if each.end == "low" else 1
+            cells, points = self._side(axis, by)
+            half, whole = np.full(len(cells), 0.5), np.ones(len(cells))
+            ghosts = self._beside[axis, by][cells]
+            found.append(Held(field, each.right, each.value, each.slope, axis, ghosts, cells, points, half, whole))
+        for (axis, by), beside in self._beside.items() if self.edge else ():
+            out = beside >= self.cells
+            out[self._side(axis, by)[0]] = False
+            cells, around = np.flatnonzero(out), [name in self.periodic for name in self.grid.domain.names]
+            faces = crossed(self.grid, self.points[cells], axis, by, around)
+            found += along(self.edge, faces, self.fields, (axis, beside[cells], cells), self.begin)
+        return found
+
+    def _side(self, axis: int, by: int) -> tuple[Indices, Array]:
+        """Numbers of the cells at one end of an axis, none if fields repeat, and the centres of their faces (m, d)."""
+        name = self.grid.domain.names[axis]
+        place = np.unravel_index(np.flatnonzero(self.grid.inside), self.grid.cells)[axis]
+        cells = np.flatnonzero(place == (0 if by < 0 else self.grid.cells[axis] - 1))
+        points = self.points[cells]
+        points[:, axis] = self.grid.domain.bounds[0 if by < 0 else 1, axis]
+        return cells[: 0 if name in self.periodic else None], points
+
+    def _refuse_bare(self, axis: int, by: int) -> None:
+        """Accept an end of an axis that has conditions, or of which the mask leaves nothing."""
+        name, end = self.grid.domain.names[axis], "low" if by < 0 else "high"
+        cells, points = self._side(axis, by)
+        bare = self.edge and not any((each.axis, each.end) == (name, end) for _, each in self.conditions)
+        if bare and len(cells):
+            raise ValueError(
+                f"The domain's mask leaves {len(cells)} cells at the {end} end of {name!r}, such as that at "
+                f"{', '.join(f'{at:g}' for at in points[0])}, and no condition is stated there: give one for each "
+                "field."
+            )
+
+    @cached_property
     def _boundary(self) -> list[tuple[Indices, Indices, Array, Indices]]:
         """Rows, columns and weights of the conditions, whose entries no coefficient multiplies."""
         found, first = [], self.fields * self.cells
-        for field, condition in self.conditions:
-            axis = self.grid.domain.names.index(condition.axis)
-            ghosts, beside = (self._layer(axis, at) for at in ((0, 1) if condition.end == "low" else (-1, -2)))
-            rows = first + np.arange(len(ghosts))
-            first += len(ghosts)
-            across = condition.slope / self.grid.spacing[axis]
-            for unknowns, weight in ((ghosts, condition.value / 2 + across), (beside, condition.value / 2 - across)):
-                columns = field * self.unknowns + unknowns
-                found.append((rows, columns, np.full(len(rows), weight), np.full(len(rows), -1)))
+        for each in self._held:
+            rows = first + np.arange(len(each.cells))
+            first += len(rows)
+            across, value = each.slope / self.grid.spacing[each.axis], each.value * each.normal
+            beyond, within = value * each.shares + across, value * (1 - each.shares) - across
+            for unknowns, weights in ((each.ghosts, beyond), (each.cells, within)):
+                found.append((rows, each.field * self.unknowns + unknowns, weights, np.full(len(rows), -1)))
         return found
 
     def shifted(self, axis: int, by: int) -> Indices:
         """Numbers of the unknowns beside each cell along an axis, shape (N,)."""
-        inner = [slice(1, -1)] * len(self.grid.cells)
-        inner[axis] = slice(1 + by, self._padded.shape[axis] - 1 + by)
-        return self._padded[tuple(inner)].ravel()
-
-    def _layer(self, axis: int, at: int) -> Indices:
-        """Numbers of the unknowns of one field in a layer across an axis, its rim left out."""
-        inner: list[slice | int] = [slice(1, -1)] * len(self.grid.cells)
-        inner[axis] = at
-        return self._padded[tuple(inner)].ravel()
+        return np.arange(self.cells) if by == 0 else self._beside[axis, by]
 
     def _right(self, equation: LinearEquation | LinearSystem, times: Array | None) -> Array:
         """Right-hand sides, shape (n, steps, unknowns of all fields), n = 1 if they are the same for all designs."""
@@ -201,9 +257,9 @@ class Discretisation:
         given = self._means(many, times)
         n = max(len(each) for each in given)
         rows = [np.broadcast_to(each, (n, steps * self.cells)).reshape(n, steps, -1) for each in given]
-        for _, condition in self.conditions:
-            beyond = given_by(when(self.grid.side(condition.axis, condition.end), times), condition)
-            rows.append(np.broadcast_to(beyond.reshape(steps, -1), (n, steps, len(beyond) // steps)))
+        for each in self._held:
+            beyond = given_by(when(each.points, times), each).reshape(steps, -1) * each.normal
+            rows.append(np.broadcast_to(beyond, (n, *beyond.shape)))
         return np.concatenate(rows, axis=2)
 
     def _at(self, coefficient: Coefficient, times: Array | None) -> Array:
@@ -217,7 +273,7 @@ class Discretisation:
         """Means over the cells at these times of functions of the points, each (n or 1, steps N)."""
         moves = np.array(list(product((-_GAUSS, _GAUSS), repeat=len(self.grid.cells)))) * self.grid.spacing
         found = []
-        for points in (when(self.grid.points + move, times) for move in moves):
+        for points in (when(self.points + move, times) for move in moves):
             given = (np.atleast_2d(each) for each in functions(points))
             found.append([finite(np.broadcast_to(each, (len(each), len(points)))) for each in given])
         return [sum(parts) / len(moves) for parts in zip(*found, strict=True)]
@@ -242,7 +298,7 @@ def together(terms: list[tuple[Term, Array]], step: int) -> Array:
     return np.hstack([np.broadcast_to(each, (n, each.shape[1])) for each in some])
 
 
-def given_by(points: Array, condition: Condition) -> Array:
+def given_by(points: Array, condition: Condition | Held) -> Array:
     """Right-hand side of a condition at points (p, d), shape (p,)."""
     right = condition.right
     return finite(np.broadcast_to(right(points) if callable(right) else right, len(points)))
@@ -289,7 +345,12 @@ def finite(values: Any) -> Array:
 
 @lru_cache(maxsize=16)
 def _discretisation(
-    grid: Grid, fields: int, conditions: tuple[tuple[int, Condition], ...], periodic: tuple[str, ...]
+    grid: Grid,
+    fields: int,
+    conditions: tuple[tuple[int, Condition], ...],
+    periodic: tuple[str, ...],
+    edge: tuple[tuple[int, Edge], ...],
+    begin: tuple[float, ...],
 ) -> Discretisation:
     """A discretisation whose stencils a process computes once."""
-    return Discretisation(grid, fields, conditions, periodic)
+    return Discretisation(grid, fields, conditions, periodic, edge, begin)

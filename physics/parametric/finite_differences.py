@@ -33,10 +33,13 @@ def solved(stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...])
         designs: Values of each variable, numbers or (n, 1).
         cells: Number of cells along each axis.
 
+    Returns:
+        The fields, NaN at cells whose centres the domain's mask leaves out.
+
     Raises:
         ValueError: mixed derivatives, another number of equations than of fields or of coordinates, a second
-            derivative by time, a coefficient that is not finite, equations without a unique solution, or a design for
-            which Newton's method does not converge.
+            derivative by time, a coefficient that is not finite, equations without a unique solution, a design for
+            which Newton's method does not converge, or a part of a mask's boundary without a condition.
     """
     n = max((len(np.atleast_2d(value)) for value in designs.values()), default=1)
     on = Discretisation.of(stated, cells)
@@ -54,7 +57,13 @@ def solved(stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...])
             lambda step, terms, coefficients, right: on.pattern(terms).solve(coefficients, right),
         )
     whole = np.broadcast_to(found, (n, *found.shape[1:]))
-    return {field.name: whole[:, i].reshape(n, *cells) for i, field in enumerate(stated.fields)}
+    grid = Grid(stated.domain, cells)
+    if stated.time is not None and np.any(grid.inside != np.repeat(on.grid.inside, cells[-1])):
+        raise ValueError(
+            f"The mask of the domain of {', '.join(field.name for field in stated.fields)} is another at other times: "
+            f"let it not depend on {stated.time!r}."
+        )
+    return {field.name: grid.boxed(whole[:, i].reshape(n, -1)) for i, field in enumerate(stated.fields)}
 
 
 def steady(stated: ParametricEquation, design: Numbers, cells: tuple[int, ...]) -> tuple[Balance, Array]:
@@ -66,7 +75,7 @@ def steady(stated: ParametricEquation, design: Numbers, cells: tuple[int, ...]) 
     on = Discretisation.of(stated, cells)
     terms, right = on.assembled(stated.of(design), None)
     balance = Balance(
-        on, tuple(term for term, _ in terms), together(terms, 0), right[0, 0], stated.bound(design), on.grid.points
+        on, tuple(term for term, _ in terms), together(terms, 0), right[0, 0], stated.bound(design), on.points
     )
     start = np.repeat(np.array(stated.start or (0.0,) * on.fields), on.unknowns)
     with _explained(stated, design, cells, lambda: "in steady state"):
@@ -83,7 +92,7 @@ def _nonlinear(stated: ParametricEquation, design: Numbers, on: Discretisation, 
     def solve(step: int, terms: tuple[Term, ...], coefficients: Array, right: Array) -> Array:
         nonlocal now, factors, at
         at = step
-        points = when(on.grid.points, times[step : step + 1])
+        points = when(on.points, times[step : step + 1])
         now, factors = newton(Balance(on, terms, coefficients, right[0], nonlinear, points), now, factors)
         return now[None]
 
@@ -114,7 +123,7 @@ def one(designs: Numbers, i: int) -> Numbers:
 
 def _begin(stated: ParametricEquation, on: Discretisation) -> Array:
     """Values of the fields at the beginning of time, shape (1, fields, N)."""
-    points = when(on.grid.points, stated.domain.bounds[:1, -1])
+    points = when(on.points, stated.domain.bounds[:1, -1])
     values = {each.field: given_by(points, each) / each.value for each in stated.beginning}
     return np.array([[values[field.name] for field in stated.fields]])
 

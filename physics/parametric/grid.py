@@ -1,9 +1,8 @@
-"""Grids of equal cells over a domain."""
+"""Grids of equal cells over a domain, or over the part of its box that a mask leaves."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +10,17 @@ from numpy.typing import NDArray
 from fieldcraft.physics.domain import Domain
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Equal cells that cover a domain; values are at their centres.
+    """Equal cells that cover the box of a domain; values are at their centres.
+
+    With a mask, those cells are inside whose centres belong to the domain.
 
     Args:
-        domain: The box of d axes.
+        domain: The box of d axes, or the part of it that a mask leaves.
         cells: Number of cells along each axis, at least 2.
 
     Raises:
@@ -50,14 +52,38 @@ class Grid:
     @cached_property
     def points(self) -> Array:
         """Centres of all cells, the last axis fastest, shape (cells, d)."""
-        return _crossed(self.centres)
+        return np.stack([each.ravel() for each in np.meshgrid(*self.centres.values(), indexing="ij")], axis=1)
 
-    def side(self, axis: str, end: Literal["low", "high"]) -> Array:
-        """Centres of the faces of the cells at one end of an axis, in the order of the cells, shape (faces, d)."""
-        low, high = self.domain.bounds[:, self.domain.names.index(axis)]
-        return _crossed({**self.centres, axis: np.array([low if end == "low" else high])})
+    @property
+    def inside(self) -> Flags:
+        """True for each cell whose centre belongs to the domain, in the order of ``points``, shape (cells,).
+
+        Raises:
+            ValueError: the mask leaves no cell.
+        """
+        return _inside(self)
+
+    def picked(self, values: Array) -> Array:
+        """The N values inside among those at all cells, (..., *cells) to (..., N)."""
+        flat = values.reshape(*values.shape[: values.ndim - len(self.cells)], -1)
+        return flat if self.domain.mask is None else np.asarray(flat[..., self.inside])
+
+    def boxed(self, values: Array) -> Array:
+        """Values at all cells for those at the N inside, (..., N) to (..., *cells); NaN outside."""
+        if self.domain.mask is None:
+            return values.reshape(*values.shape[:-1], *self.cells)
+        whole = np.full((*values.shape[:-1], len(self.inside)), np.nan)
+        whole[..., self.inside] = values
+        return whole.reshape(*values.shape[:-1], *self.cells)
 
 
-def _crossed(places: Mapping[str, Array]) -> Array:
-    """All points with one of these places along each axis, shape (points, d)."""
-    return np.stack([each.ravel() for each in np.meshgrid(*places.values(), indexing="ij")], axis=1)
+@lru_cache(maxsize=64)
+def _inside(grid: Grid) -> Flags:
+    """``Grid.inside``, which a process computes once."""
+    found = grid.domain.contains(grid.points)
+    if not found.any():
+        raise ValueError(
+            f"The domain's mask leaves none of the {' x '.join(map(str, grid.cells))} cells: correct the mask, or use "
+            "more cells."
+        )
+    return found

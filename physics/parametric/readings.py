@@ -54,6 +54,13 @@ def readings_of(stated: ParametricEquation, fields: "xr.Dataset") -> Readings | 
                 f"reading {outside[0] + 1} is at {axis.name} = {axes[axis.name][outside[0]]:g} {axis.unit}".rstrip()
                 + f", and the domain goes from {axis.low:g} to {axis.high:g}: give places within it"
             )
+    places = np.stack(list(axes.values()), axis=1)
+    outside = np.flatnonzero(~stated.domain.contains(places))
+    if len(outside):
+        at = ", ".join(f"{name} = {x:g}" for name, x in zip(axes, places[outside[0]], strict=True))
+        raise ValueError(
+            f"reading {outside[0] + 1} is at {at}, which the domain's mask leaves out: give places within it"
+        )
     shape = len(stated.fields), fields.sizes[PLACE]
     values, sd = np.full(shape, np.nan), np.full(shape, np.nan)
     for number, field in enumerate(stated.fields):
@@ -66,7 +73,7 @@ def readings_of(stated: ParametricEquation, fields: "xr.Dataset") -> Readings | 
                     f"{field.name + NOISE!r} of reading {poor[0] + 1} is {sd[number, poor[0]]:g}: give the standard "
                     "deviation of its noise, above 0"
                 )
-    return Readings(np.stack(list(axes.values()), axis=1), values, sd)
+    return Readings(places, values, sd)
 
 
 def _column(fields: "xr.Dataset", name: str, of: str) -> Array:

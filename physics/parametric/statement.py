@@ -10,6 +10,7 @@ import numpy as np
 
 from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.operators import Coefficient, LinearEquation, LinearSystem, Values
+from fieldcraft.physics.parametric.edges import AtTime, Edge, refuse_edge, refuse_nothing
 from fieldcraft.physics.parametric.nonlinear import Array, Bound, Nonlinear, State
 
 Numbers = Mapping[str, Values]
@@ -57,12 +58,8 @@ class Condition:
     slope: float = 0.0
 
     def __post_init__(self) -> None:
-        numbers = (self.value, self.slope, 0.0 if callable(self.right) else self.right)
-        if not np.all(np.isfinite(numbers)) or self.value == self.slope == 0:
-            raise ValueError(
-                f"The condition on {self.field!r} at the {self.end} end of {self.axis!r} is {self.value:g} u + "
-                f"{self.slope:g} du/dn = {self.right}: give finite numbers, and a value or a slope that is not 0."
-            )
+        place = f"at the {self.end} end of {self.axis!r}"
+        refuse_nothing(self.field, place, self.right, self.value, self.slope)
 
 
 @dataclass(frozen=True)
@@ -113,19 +110,18 @@ class Fields:
     """Fields that a simulation of a design gives, at the centres of equal cells over a domain.
 
     Args:
-        domain: The box over which the fields live, time with it.
+        domain: The box over which the fields live, time with it. With a mask, fields are NaN at the cells whose
+            centres it leaves out.
         fields: The fields.
 
     Raises:
-        ValueError: no field, a name that occurs twice, or a domain with a mask.
+        ValueError: no field, or a name that occurs twice.
     """
 
     domain: Domain
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
-        if self.domain.mask is not None:
-            raise ValueError("The fields of a design fill a whole box: state their domain without a mask.")
         names = [field.name for field in self.fields]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"A design has the fields {names}: give at least one, and each its own name.")
@@ -141,14 +137,16 @@ class ParametricEquation(Fields):
     """Equations of the fields of a design, in steady state or in time: linear ones, and nonlinear terms beside them.
 
     Args:
-        domain: The box over which the fields live, time with it.
+        domain: The box over which the fields live, time with it, or what a mask leaves of it, the same at all times.
+            Let a mask be one function, not a new one each time: its cells are then found once.
         fields: The fields, in the order in which a ``LinearSystem`` has them.
         equation: Function from a design to its equation. It is asked for one design, of numbers, and for n designs at
             once, of (n, 1); a coefficient or right-hand side then gives (n, p) at p points. What depends on the design
             is a function of the points; a number is the same for all designs. Where ``coefficients`` are stated, the
             design has a number for each of them too.
         conditions: Conditions on the boundary. Along each axis of space that is not periodic there are two for each
-            field, on one side or on both; at the beginning of time there is one for each, its value.
+            field, on one side or on both; at the beginning of time there is one for each, its value. With a mask there
+            is one for each field at either end, or none where the mask leaves nothing of it.
         cells: Cells of a coarse grid along each axis, on which a solution is cheap and its outputs still tell good
             designs from bad ones. Those of time are its steps.
         periodic: Axes along which the fields repeat: what leaves at one end enters at the other.
@@ -166,10 +164,11 @@ class ParametricEquation(Fields):
             derivatives are compared with differences when a campaign is checked.
         start: Value of each field from which Newton's method begins in steady state; empty for 0 everywhere. Where an
             equation has several solutions, it is the nearest of them that is found, as a rule.
+        edge: Conditions along the edge of the domain's mask, one for each field at every point of it.
 
     Raises:
         ValueError: a start of another number of fields, a name that occurs twice or is unknown, a wrong number of
-            conditions along an axis, a domain with a mask, time that is not the last of several axes, or a condition
+            conditions along an axis or along a mask's edge, time that is not the last of several axes, or a condition
             there that is not a value at its beginning.
     """
 
@@ -182,6 +181,7 @@ class ParametricEquation(Fields):
     singular: Callable[[Numbers, Values], Mapping[str, Values]] | None = None
     nonlinear: Callable[[Array, tuple[State, ...], Numbers], tuple[Nonlinear | None, ...]] | None = None
     start: tuple[float, ...] = ()
+    edge: tuple[Edge, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -206,10 +206,19 @@ class ParametricEquation(Fields):
                     f"The fields repeat along {axis!r}, which is no axis of space: those are "
                     f"{', '.join(self.space.names)}."
                 )
+        masked = self.domain.mask is not None
+        refuse_edge(self.edge, names, masked=masked)
         given = Counter(condition.axis for condition in self.conditions)
+        ends = Counter((condition.axis, condition.end) for condition in self.conditions)
         for axis in self.space.names:
             due = 0 if axis in self.periodic else 2 * len(names)
-            if given[axis] != due:
+            for end in ("low", "high") if masked else ():
+                if ends[axis, end] not in (0, due // 2):
+                    raise ValueError(
+                        f"At the {end} end of {axis!r} there are {ends[axis, end]} conditions for the fields "
+                        f"{', '.join(names)}: in a domain with a mask give {due // 2}, or none where it leaves nothing."
+                    )
+            if given[axis] != due and not masked:
                 remedy = f"give {due}, two for each field" if due else "fields that repeat along it have none"
                 raise ValueError(
                     f"Across the axis {axis!r} there are {given[axis]} conditions for the fields {', '.join(names)}: "
@@ -288,7 +297,8 @@ class ParametricEquation(Fields):
                 f"Time is {self.time!r} among the axes {', '.join(self.domain.names)}: it must be the last, after at "
                 "least one axis of space."
             )
-        return Domain(tuple(axes))
+        mask = self.domain.mask
+        return Domain(tuple(axes), None if mask is None else AtTime(mask, last.low))
 
     @property
     def repeats(self) -> tuple[bool, ...]:

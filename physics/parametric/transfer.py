@@ -1,17 +1,58 @@
 """Fields carried from a grid of equal cells over a domain to another, or to single places.
 
-To finer cells and to places they are interpolated, on coarser cells they are means.
+To finer cells and to places they are interpolated, on coarser cells they are means. Where a mask leaves cells out, the
+field is first continued into them as smoothly as its third differences allow; means are those over the part inside.
 """
 
 import math
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.physics.domain import Domain
+from fieldcraft.physics.parametric.grid import Grid
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.linalg import SuperLU
+
 Array = NDArray[np.float64]
 # Cells at most of a grid on which fields are read, and of one on which many fields are kept.
 _READ, _KEPT = 40_000, 10_000
+# Weight of first differences where a field is continued: third differences alone may leave corners free.
+_FLAT = 1e-4
+# A share of a cell below this one is rounding.
+_ROUNDING = 1e-9
+
+
+def on_cells(domain: Domain, values: Array, cells: tuple[int, ...], repeats: tuple[bool, ...]) -> Array:
+    """Fields (n, *given cells) over a domain on so many cells along each axis, shape (n, *cells); see ``carried``.
+
+    Where the domain has a mask, they are NaN at the cells whose centres it leaves out, and so are the given fields.
+
+    Raises:
+        ValueError: the mask leaves none of the cells.
+    """
+    if domain.mask is None or values.shape[1:] == cells:
+        return carried(values, cells, repeats)
+    given = Grid(domain, values.shape[1:])
+    few = tuple(map(min, given.cells, cells))
+    known = given.inside.reshape(given.cells)
+    share = carried(known[None].astype(float), few, repeats)[0]
+    means = carried(np.where(known, values, 0.0), few, repeats)
+    means = np.divide(means, share, out=np.full_like(means, np.nan), where=share > _ROUNDING)
+    asked = Grid(domain, cells)
+    return asked.boxed(asked.picked(carried(_continued(means, share > _ROUNDING, repeats), cells, repeats)))
+
+
+def at_points(domain: Domain, values: Array, shares: Array, repeats: tuple[bool, ...]) -> Array:
+    """Fields (n, *cells) over a domain at places (p, d) inside it, as shares of its box; see ``at_places``."""
+    if domain.mask is not None:
+        grid = Grid(domain, values.shape[1:])
+        values = _continued(values, grid.inside.reshape(grid.cells), repeats)
+    return at_places(values, shares, repeats)
 
 
 def carried(values: Array, cells: tuple[int, ...], repeats: tuple[bool, ...]) -> Array:
@@ -56,6 +97,39 @@ def fewer(cells: tuple[int, ...], most: int = _KEPT) -> tuple[int, ...]:
         kept[axis] = max(min(2, cells[axis]), int(share * cells[axis]))
         room /= kept[axis]
     return tuple(kept)
+
+
+def _continued(values: Array, known: NDArray[np.bool_], repeats: tuple[bool, ...]) -> Array:
+    """Fields (n, *cells) with values at the other cells than those that are known (*cells)."""
+    if known.all():
+        return values
+    flat = values.reshape(len(values), -1)
+    inside, (factors, pull) = known.ravel(), _continuation(known.tobytes(), known.shape, repeats)
+    found = flat.copy()
+    found[:, ~inside] = factors.solve(np.asarray(pull @ flat[:, inside].T)).T
+    return found.reshape(values.shape)
+
+
+@lru_cache(maxsize=16)
+def _continuation(known: bytes, cells: tuple[int, ...], repeats: tuple[bool, ...]) -> "tuple[SuperLU, csr_matrix]":
+    """Factors of the matrix (m, m), and the matrix (m, N), whose solutions continue N known values to m others.
+
+    The sum of squares of all third differences that reach one of the others is least.
+    """
+    from scipy.sparse import csr_matrix, vstack
+    from scipy.sparse.linalg import splu
+
+    number, parts = np.arange(math.prod(cells)).reshape(cells), []
+    for axis, around in enumerate(repeats):
+        for weights in ((1.0, -3.0, 3.0, -1.0), (-_FLAT, _FLAT)):
+            reach, n = len(weights), cells[axis]
+            steps = np.stack([np.roll(number, -by, axis) for by in range(reach)], axis=-1)
+            some = np.moveaxis(steps, axis, 0)[: n if around else max(0, n - reach + 1)].reshape(-1, reach)
+            rows = np.repeat(np.arange(len(some)), reach)
+            parts.append(csr_matrix((np.tile(weights, len(some)), (rows, some.ravel())), (len(some), number.size)))
+    differences, inside = vstack(parts).tocsc(), np.frombuffer(known, dtype=bool)
+    other = differences[:, np.flatnonzero(~inside)]
+    return splu((other.T @ other).tocsc()), -(other.T @ differences[:, np.flatnonzero(inside)]).tocsr()
 
 
 @lru_cache(maxsize=64)

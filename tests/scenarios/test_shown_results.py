@@ -187,6 +187,7 @@ EMULATED = {
     "chips: an unrelated function": "chips, useless",
     "cantilever: 10 cells": "cantilever",
     "cantilever: an unrelated function": "cantilever, useless",
+    "bracket: 432 of 24 x 24 cells": "bracket",
     "tidal: 24 x 6 cells, 96 steps": "tidal",
 }
 

@@ -13,6 +13,7 @@ from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.physics.parametric.derivatives import refuse_wrong_derivatives
+from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
 from fieldcraft.physics.problem import Problem, Solve
 from fieldcraft.physics.space import Continuous, SearchSpace
@@ -191,7 +192,12 @@ def told(campaign: "Campaign") -> str | None:
     network = campaign.spec.emulator
     if stated is not None and (network is not None or problem.emulator == "equation"):
         fields, cells = ", ".join(each.name for each in stated.fields), " x ".join(map(str, stated.cells))
-        source = f"the equation of {fields}, solved on {cells} cells"
+        if stated.domain.mask is not None:
+            inside = Grid(stated.domain, stated.cells).inside
+            cells = f"the {np.count_nonzero(inside)} of {cells} cells that the mask leaves"
+        else:
+            cells += " cells"
+        source = f"the equation of {fields}, solved on {cells}"
         if network is not None:
             source = (
                 f"the equation of {fields}, by a network trained on {network.points} points for {network.steps} steps"
@@ -284,6 +290,25 @@ def require_own_names(campaign: "Campaign") -> None:
     try:
         if stated is not None:
             stated.refuse_names(campaign.space.names)
+    except ValueError as error:
+        raise InputError(f"problem {campaign.spec.problem.kind!r}: {error}") from error
+
+
+def require_mask(campaign: "Campaign") -> None:
+    """Accept fields in a domain with a mask that leaves some of the coarse grid, with conditions all around it.
+
+    Raises:
+        InputError: it leaves no cell, changes in time, or a part of its boundary has too few conditions or too many.
+    """
+    from fieldcraft.physics.parametric.finite_differences import solved
+
+    stated = campaign.problem.parametric
+    if stated is None or stated.domain.mask is None:
+        return
+    (design,) = campaign.space.decode(np.zeros((1, campaign.space.dimension)))
+    try:
+        with explained(campaign.problem, "solve its equation"):
+            solved(stated, design, stated.cells)
     except ValueError as error:
         raise InputError(f"problem {campaign.spec.problem.kind!r}: {error}") from error
 

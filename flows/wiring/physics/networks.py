@@ -189,6 +189,11 @@ def require_network(campaign: "Campaign") -> None:
             f"{kind} learns linear equations, and that of problem {campaign.spec.problem.kind!r} has nonlinear terms. "
             "Leave emulator out: the equation is then solved on its coarse grid."
         )
+    if problem.parametric.domain.mask is not None:
+        raise InputError(
+            f"{kind} fills a whole box, and the domain of problem {campaign.spec.problem.kind!r} has a mask. Leave "
+            "emulator out: the equation is then solved on the cells that the mask leaves."
+        )
     if not users_of(campaign):
         raise InputError(
             f"{kind} is given, and {campaign.spec.algorithm.in_words} uses no emulator. Leave emulator out, or use "

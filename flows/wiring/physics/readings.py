@@ -12,7 +12,7 @@ from fieldcraft.flows.wiring.physics.emulators import CalibratedSolve, emulators
 from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.physics.parametric.readings import NOISE, Readings, readings_of
 from fieldcraft.physics.parametric.statement import ParametricEquation
-from fieldcraft.physics.parametric.transfer import at_places
+from fieldcraft.physics.parametric.transfer import at_points
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import SearchSpace
 from fieldcraft.storage.fields import FieldDamaged, fields_at
@@ -62,7 +62,7 @@ class Predicted:
             told = np.zeros((len(X), len(stated.fields), max(map(len, self.places))))
             for number, field in enumerate(stated.fields):
                 for row, places in enumerate(self.places):
-                    at = at_places(found[field.name][row : row + 1], places, stated.repeats)
+                    at = at_points(stated.domain, found[field.name][row : row + 1], places, stated.repeats)
                     told[row, number, : len(places)] = at[0]
             return told
 

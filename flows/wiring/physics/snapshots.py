@@ -14,7 +14,7 @@ from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Fields, ParametricEquation
-from fieldcraft.physics.parametric.transfer import carried, fewer
+from fieldcraft.physics.parametric.transfer import fewer, on_cells
 from fieldcraft.physics.problem import Problem, Solve, stated_fields
 from fieldcraft.physics.space import SearchSpace
 from fieldcraft.storage.fields import FieldDamaged, fields_at
@@ -42,7 +42,7 @@ class ReadFields:
         stated: Its statement.
         space: Space of real variables that encodes the designs.
         names: The fields, in the order of the snapshots.
-        cells: Cells along each axis.
+        cells: Cells along each axis. Where the domain has a mask, fields have values at those whose centres it leaves.
     """
 
     problem: Problem
@@ -57,8 +57,8 @@ class ReadFields:
         Raises:
             ValueError: ``functional`` asks for a field that is not among them, or gives another shape.
         """
-        told = {name: fields[:, i].reshape(len(X), *self.cells) for i, name in enumerate(self.names)}
-        centres = Grid(self.stated.domain, self.cells).centres
+        grid = Grid(self.stated.domain, self.cells)
+        told, centres = {name: grid.boxed(fields[:, i]) for i, name in enumerate(self.names)}, grid.centres
         try:
             with explained(self.problem, "read its outputs"), np.errstate(all="ignore"):
                 found = np.asarray(self.problem.functional(told, centres, self._designs(X)), dtype=np.float64)
@@ -85,12 +85,18 @@ class ReadFields:
             few = fewer(self.cells, most)
             return replace(self, cells=few).snapshots(self._on(values, few), digests)
 
-        return Snapshots(values, tuple(digests), None, self.read, shape=self.cells, coarser=coarser)
+        shape = self.cells if self.stated.domain.mask is None else ()
+        return Snapshots(values, tuple(digests), None, self.read, shape=shape, coarser=coarser)
 
     def _on(self, values: np.ndarray, cells: tuple[int, ...]) -> np.ndarray:
         """Fields (n, fields, cells) carried to so many cells along each axis."""
-        found = carried(values.reshape(-1, *self.cells), cells, self.stated.repeats)
-        return found.reshape(*values.shape[:2], -1)
+        whole = Grid(self.stated.domain, self.cells).boxed(values.reshape(-1, values.shape[2]))
+        return self._picked(whole, cells).reshape(*values.shape[:2], -1)
+
+    def _picked(self, whole: np.ndarray, cells: tuple[int, ...]) -> np.ndarray:
+        """Fields (n, *given cells) at those of so many cells that the domain's mask leaves, shape (n, cells)."""
+        carried = on_cells(self.stated.domain, whole, cells, self.stated.repeats)
+        return Grid(self.stated.domain, cells).picked(carried)
 
     def _designs(self, X: np.ndarray) -> dict[str, np.ndarray]:
         middle, half = middle_and_half(self.space)
@@ -119,9 +125,7 @@ class StatedFields(ReadFields):
 
         with explained(self.problem, "solve its equation"):
             found = (self.solve or solved)(self.stated, self._designs(X), self.stated.cells)
-        return np.stack(
-            [carried(found[name], self.cells, self.stated.repeats).reshape(len(X), -1) for name in self.names], axis=1
-        )
+        return np.stack([self._picked(found[name], self.cells) for name in self.names], axis=1)
 
     def calibrated(self, values: np.ndarray) -> "Predict":
         """``predict`` for values (c,) of the equation's coefficients, in their order and units."""
@@ -129,7 +133,10 @@ class StatedFields(ReadFields):
 
     def snapshots(self, values: np.ndarray, digests: Sequence[str]) -> "Snapshots":
         """Snapshots of fields (n, fields, cells) of these digests."""
-        alone, judged = super().snapshots(values, digests), self.residuals if min(self.cells) >= 3 else None
+        from fieldcraft.physics.parametric.evidence import inner_cells
+
+        enough = min(self.cells) >= 3 and inner_cells(Grid(self.stated.domain, self.cells), self.stated.repeats).any()
+        alone, judged = super().snapshots(values, digests), self.residuals if enough else None
         states = type(self.problem).discrete is not Problem.discrete
         return replace(
             alone,
@@ -154,7 +161,13 @@ class StatedFields(ReadFields):
                 f"The discrete equations of {type(self.problem).__name__} are not those of a field on "
                 f"{' x '.join(map(str, self.cells))} cells: let its `discrete` state them for these."
             )
-        return found
+        inside = Grid(self.stated.domain, self.cells).inside
+        if not inside[found.free].all():
+            raise ValueError(
+                f"The discrete equations of {type(self.problem).__name__} have unknown cells outside the mask of the "
+                "domain: leave them out of `free`."
+            )
+        return replace(found, free=np.cumsum(inside)[found.free] - 1)
 
     def terms(self, X: np.ndarray) -> np.ndarray:
         """Terms (k, Q) of the stiffness above that of the equations, of encoded designs X (k, d).
@@ -179,10 +192,10 @@ class StatedFields(ReadFields):
         from fieldcraft.physics.parametric.evidence import imbalance
 
         stated = self.stated if values is None else self.stated.calibrated(values.tolist())
-        designs, found = self._designs(X), []
+        designs, found, grid = self._designs(X), [], Grid(self.stated.domain, self.cells)
         for number, each in enumerate(fields):
             design = {name: float(value[number, 0]) for name, value in designs.items()}
-            told = {name: each[i].reshape(self.cells) for i, name in enumerate(self.names)}
+            told = {name: grid.boxed(each[i]) for i, name in enumerate(self.names)}
             with explained(self.problem, "put a field into its equation"):
                 found.append(imbalance(stated, design, told).max())
         return np.array(found)
@@ -253,7 +266,7 @@ def snapshots_of(
         return None
     if any(tuple(each) != grid.names for each in fields):
         return None
-    values = np.stack([[field.ravel() for field in each.values()] for each in fields])
+    values = np.stack([[Grid(stated.domain, grid.cells).picked(field) for field in each.values()] for each in fields])
     return grid.snapshots(values, known) if grid.agrees(values, X, outputs) else None
 
 
@@ -285,8 +298,9 @@ def _stored(
     # A field is found by its digest alone.
     found, _ = stated_fields(stated, fields_at(place).read(FieldRef(digest=digest, size=0)))
     for name, values in found.items():
-        if not np.isfinite(values).all():
+        if not np.isfinite(Grid(stated.domain, values.shape[1:]).picked(values)).all():
             raise ValueError(f"The stored field {digest[:12]} has values of {name!r} that are not finite.")
     return {
-        name: carried(values, cells or fewer(values.shape[1:]), stated.repeats)[0] for name, values in found.items()
+        name: on_cells(stated.domain, values, cells or fewer(values.shape[1:]), stated.repeats)[0]
+        for name, values in found.items()
     }

@@ -41,7 +41,6 @@ def test_centres_cover_the_domain_in_the_order_of_the_axes():
     np.testing.assert_allclose(
         grid.points[:5], [[0.25, -0.75], [0.25, -0.25], [0.25, 0.25], [0.25, 0.75], [0.75, -0.75]]
     )
-    np.testing.assert_allclose(grid.side("x", "high"), [[1.0, y] for y in (-0.75, -0.25, 0.25, 0.75)])
     assert grid.spacing == (0.5, 0.5)
 
 
