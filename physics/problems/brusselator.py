@@ -20,6 +20,9 @@ _SIDE, _RIM, _UNTIL = 64, 2.0, 20.0
 _INNER = 0.1
 # Standard deviation of v in the beginning, and the seed of its noise.
 _ROUGH, _SEED = 0.1, 10
+# The best of a search by simulations, and its variance; the best of 170 published runs has 0.00861460 too.
+_BEST = {"a": 0.3159786, "b": 0.1, "D0": 0.01, "D1": 5.0}
+_LEAST = 0.0086146031
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,11 @@ class Brusselator(Problem):
     def outputs(self) -> tuple[Output, ...]:
         """The variance of the weighted concentrations."""
         return (Output("variance"),)
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the variance: that of 512 uniform designs, whose median is 0.57 and least 0.0125."""
+        return 0.80
 
     @property
     def fields(self) -> Fields:
@@ -91,7 +99,7 @@ class Brusselator(Problem):
 
     def optimum(self, sense: Sense) -> Optimum | None:
         """The best design known, by a search of simulations; None for the worst."""
-        return None
+        return Optimum(dict(_BEST), _LEAST) if sense == "minimize" else None
 
 
 def _weights(nx: int, ny: int) -> tuple[Array, Array]:

@@ -89,3 +89,9 @@ def test_fields_that_are_even_within_larger_cells_are_read_there_as_on_their_own
 def test_a_problem_without_a_reaction_is_refused():
     with pytest.raises(ValueError, match="cannot run Heat, which states no reaction"):
         SIMULATOR.run(Heat(), {}, np.random.default_rng(0))
+
+
+def test_the_best_design_has_the_stated_variance():
+    best = PROBLEM.optimum("minimize")
+    design, run = simulated(PROBLEM, *best.design.values())
+    assert PROBLEM.evaluate(design, run)["variance"] == pytest.approx(best.value, rel=1e-6)
