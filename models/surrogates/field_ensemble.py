@@ -41,8 +41,8 @@ class FieldEnsemble:
     Each member has a network from the design to the coefficient of each mode of the stored fields (an operator network
     whose trunk is the modes: Lu et al., 2022), trained from weights of its own and tied to them (Pearce et al., 2020),
     on three quarters of the trials. Mean and variance are those of the outputs read from the members' fields, and each
-    member is one draw. What the members say of trials that they have not seen gives a variance in addition: nine in ten
-    of these results lie within two standard deviations.
+    member is one draw. To the variance is added what makes four in five of the results lie within two standard
+    deviations of what the members say that have not seen them.
 
     It needs no field to be a mixture of the others, as ``field_pod`` does: some fields may form patterns that no other
     has. Where half of the results are foreseen no nearer than their standard deviation by members that have not seen
