@@ -19,7 +19,7 @@ from fieldcraft.models.snapshots import Snapshots
 # Numbers of the fields of many designs that are alive at once.
 _BLOCK = 500_000
 # Share of the results left out that are to lie within two deviations, and the least deviation, in targets.
-_HELD, _LEAST_SD = 0.8, 0.01
+_HELD, _LEAST_SD = 0.8, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class LeftOut:
 
     @classmethod
     def of(cls, values: Array, seen: Array, targets: Array, noise: float) -> "LeftOut":
-        """Of members' values (n, m), and True for the results that each has seen (n, m)."""
+        """Predictions of members' values (n, m), with True for the results that each has seen (n, m)."""
         others = np.where(seen, np.nan, values)
         return cls(targets - np.nanmean(others, axis=1), np.nanvar(others, axis=1, ddof=1), noise)
 

@@ -68,8 +68,8 @@ class FieldEnsemble:
     members: int = 16
     n_modes: int = 10
     width: int = 32
-    noise: float = 0.03
-    refinements: int = 40
+    noise: float = 0.003
+    refinements: int = 60
     stand_in: bool = True
 
     def __post_init__(self) -> None:
