@@ -34,24 +34,36 @@ class MisfitLoss:
 
     capturable = True
 
-    def __init__(self, network: Network, X: Tensor, targets: Tensor, anchor: Tensor, ridge: float) -> None:
-        """Take encoded X (n, d), targets (n,) and initial weights ``anchor`` (k, p)."""
+    def __init__(
+        self,
+        network: Network,
+        X: Tensor,
+        targets: Tensor,
+        anchor: Tensor,
+        ridge: float,
+        seen: Tensor | None = None,
+    ) -> None:
+        """Take encoded X (n, d), targets (n,) or (k, n), and initial weights ``anchor`` (k, p).
+
+        ``seen`` (k, n) is 1 for the results that a network learns from and 0 for others; None for all.
+        """
         self.network, self.targets, self.anchor, self.ridge = network, targets, anchor, ridge
         self.places = Places.values(X)
+        self.seen = torch.ones_like(anchor[:, :1]).expand(-1, len(X)) if seen is None else seen
 
     def rows(self, theta: Tensor) -> Tensor:
         """Misfits at theta (k, p), shape (k, n)."""
-        return self.places.outputs(self.network, theta) - self.targets
+        return self.seen * (self.places.outputs(self.network, theta) - self.targets)
 
     def linearised(self, theta: Tensor) -> tuple[Tensor, LayerRows]:
         """Misfits (k, n) and their derivatives by theta."""
         passed = self.places.forwards(self.network, theta)
-        return passed.outputs - self.targets, passed.backwards(torch.ones_like(passed.outputs))
+        return self.seen * (passed.outputs - self.targets), passed.backwards(self.seen.contiguous())
 
     def slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Sum of the squared misfits (k,), and half its gradient (k, p)."""
         passed = self.places.forwards(self.network, theta)
-        rows = passed.outputs - self.targets
+        rows = self.seen * (passed.outputs - self.targets)
         return rows.square().sum(-1), passed.backwards(rows).summed()
 
 

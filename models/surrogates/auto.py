@@ -19,6 +19,7 @@ from fieldcraft.models.surrogates.additive_gp import AdditiveGP
 from fieldcraft.models.surrogates.emulated_field import EmulatedField
 from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.field_ensemble import FieldEnsemble
 from fieldcraft.models.surrogates.field_pod import FieldPod
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.models.surrogates.reduced_basis import ReducedBasis
@@ -31,6 +32,7 @@ _KNOWN: Mapping[str, Surrogate] = {
     "emulated_gp": EmulatedGP(restarts=0),
     "emulated_field": EmulatedField(),
     "field_pod": FieldPod(stand_in=False),
+    "field_ensemble": FieldEnsemble(stand_in=False),
     "reduced_basis": ReducedBasis(),
     "physics_informed/basis": PhysicsInformed(engine="basis"),
     "physics_informed/kernel": PhysicsInformed(engine="kernel"),
@@ -38,7 +40,7 @@ _KNOWN: Mapping[str, Surrogate] = {
     "physics_informed/trained": PhysicsInformed(engine="trained"),
 }
 _EMULATED = frozenset({"emulated_gp", "emulated_field", "reduced_basis"})
-_FIELDS = frozenset({"emulated_field", "field_pod", "reduced_basis"})
+_FIELDS = frozenset({"emulated_field", "field_pod", "field_ensemble", "reduced_basis"})
 _ALWAYS = ("exact_gp", "additive_gp", "sampled_linear")
 _EQUATION = ("physics_informed/basis", "physics_informed/kernel")
 # Candidates whose fits take seconds at most. Above 50 trials they are judged at milestones only, by so many trials.

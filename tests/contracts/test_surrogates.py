@@ -23,6 +23,7 @@ SETTINGS = {
     ],
     "deep_ensemble": [{"networks": 3, "width": 16, "refinements": 20}],
     "neural_greedy": [{"networks": 2, "width": 16, "steps": 20, "refinements": 20}],
+    "field_ensemble": [{"members": 8, "width": 8, "refinements": 10}],
     "dngo": [{"width": 20, "depth": 2, "refinements": 30}],
     "random_forest": [{"leaf": 1}],
     "tangent_network": [
