@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from fieldcraft.models.emulation.field_posterior import Basis, FieldPosterior, densities, in_targets
+from fieldcraft.models.emulation.field_posterior import Basis, FieldPosterior
+from fieldcraft.models.emulation.left_out import Doubt, leading, left_out
 from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.numerics.digests import stamped
 from fieldcraft.models.numerics.states import named
@@ -17,21 +19,16 @@ from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import Posterior
 
-FACTORS, WEIGHTS, COEFFICIENTS = "factors", "weights", "coefficients"
+FACTORS, WEIGHTS, COEFFICIENTS, LEFT_OUT = "factors", "weights", "coefficients", "left_out"
 """Names of what was learnt, in a state."""
 LEAST = 4
 """Trials below which two modes at most say too little of how fields differ."""
-
-# A mode below this share of the first one's size is rounding or noise of the meshes.
-_SMALLEST = 1e-3
-# Prior of what no mode represents: as if so many errors of this size, in targets, had been seen.
-_PRIOR_COUNT, _PRIOR_SIZE = 2.0, 0.05
 
 
 def split(fields: Array, most: int) -> tuple[Array, Array]:
     """Weights (n, K) of fields (n, fields, cells) in K modes, and the coefficients (n, K) that give them back."""
     rows = _rows(fields)
-    vectors, sizes = _leading(rows @ rows.T, most)
+    vectors, sizes = leading(rows @ rows.T, most)
     return vectors / sizes, vectors * sizes
 
 
@@ -46,7 +43,7 @@ def projected(fields: Array, most: int) -> Array:
         others = np.delete(np.arange(n), i)
         inner = gram[np.ix_(others, others)]
         middle = inner.mean(axis=0)
-        vectors, sizes = _leading(inner - middle - middle[:, None] + middle.mean(), most)
+        vectors, sizes = leading(inner - middle - middle[:, None] + middle.mean(), most)
         # Modes are at right angles to the mean of the others, so that it takes no part in the products.
         along = vectors.T @ (gram[others, i] - middle) / sizes
         shares[i, others] = 1 / len(others) + vectors @ (along / sizes)
@@ -63,6 +60,11 @@ def coefficient_data(data: Observations, coefficients: Array) -> list[Observatio
     ]
 
 
+def kept_left_out(state: Mapping[str, Tensor]) -> dict[str, Array]:
+    """Means and variances of the results left out, of a state that has them; older ones have none."""
+    return {LEFT_OUT: state[LEFT_OUT].numpy()} if LEFT_OUT in state else {}
+
+
 def believed(
     data: Observations,
     snapshots: Snapshots,
@@ -73,7 +75,7 @@ def believed(
     processes: Sequence[Posterior],
     learnt: Mapping[str, Array],
 ) -> FieldPosterior:
-    """The posterior with these modes and processes, its shift and rest from the results left out one by one.
+    """The posterior with these modes and processes, doubted as the results left out one by one ask for.
 
     Args:
         data: The observations.
@@ -83,24 +85,25 @@ def believed(
         weights: Weights of these in the modes, shape (n, K).
         coefficients: Their coefficients, shape (n, K).
         processes: Posterior of each coefficient, K.
-        learnt: What else belongs into its state.
+        learnt: What else belongs into its state; the means and variances of the results left out, where it has them.
     """
     exact = tuple(each for each in processes if isinstance(each, ExactPosterior))
     offset = differences.mean(axis=0)
     basis = Basis(factors, offset, np.tensordot(weights.T, differences - offset, 1), exact)
-    mean, variance = in_targets(snapshots, basis, data.scaling, data.X, basis.left_out(len(data)))
+    if LEFT_OUT in learnt:
+        mean, variance = learnt[LEFT_OUT].T
+    else:
+        rows = _rows(differences)
+        mean, variance = left_out(data, snapshots, factors, differences, rows @ rows.T, exact)
     error = data.targets - mean
-    shift = float(np.median(error))
-    known = variance + (data.noise_variance or 0.0)
-    excess = np.maximum((error - shift) ** 2 - known, 0).sum()
-    rest = (_PRIOR_COUNT * _PRIOR_SIZE**2 + float(excess)) / (_PRIOR_COUNT + len(data))
+    doubt = Doubt.of(error, variance, data.noise_variance or 0.0)
     kept = {FACTORS: factors, WEIGHTS: weights, COEFFICIENTS: coefficients, **learnt}
+    kept[LEFT_OUT] = np.stack([mean, variance], axis=1)
     state = stamped(data) | {name: torch.tensor(values) for name, values in kept.items()}
     for k, each in enumerate(exact):
         state |= named(f"{k}.", each.state())
     missed = float(np.sqrt(np.mean(error**2)))
-    likely = densities(error - shift, known + rest)
-    return FieldPosterior(snapshots, basis, data.scaling, shift, rest, likely, missed, state)
+    return FieldPosterior(snapshots, basis, data.scaling, doubt.shift, doubt.rest, doubt.densities, missed, state)
 
 
 def _rows(fields: Array) -> Array:
@@ -108,11 +111,3 @@ def _rows(fields: Array) -> Array:
     centred = fields - fields.mean(axis=0)
     sizes = np.sqrt((centred**2).mean(axis=(0, 2)))
     return np.asarray((centred[:, sizes > 0] / sizes[sizes > 0, None]).reshape(len(fields), -1))
-
-
-def _leading(gram: Array, most: int) -> tuple[Array, Array]:
-    """The leading K of the eigenvectors of a Gram matrix (n, n), shape (n, K), and the modes' singular values (K,)."""
-    squares, vectors = np.linalg.eigh(gram)
-    sizes = np.sqrt(np.maximum(squares[::-1], 0))
-    kept = min(most, len(gram) - 1, int(np.count_nonzero(sizes > _SMALLEST * sizes[0])))
-    return vectors[:, ::-1][:, :kept], sizes[:kept]

@@ -8,11 +8,11 @@ J+ and J- read one standard deviation s_k ahead and behind in c_k, a_k = (J+ - J
     mean = J + sum_k b_k + shift,    variance = sum_k (a_k^2 + 2 b_k^2) + rest.
 
 It is exact where J is a sum of quadratic functions of the coefficients. Shift and rest are what the errors of the
-results left out one by one ask for: what no mode represents has no coefficient.
+results left out one by one ask for (``models.emulation.left_out``): what no mode represents has no coefficient.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,15 +54,6 @@ class Basis:
             found = [each.mean_var(points) for each in self.processes]
         return self._physical([mean for mean, _ in found], [variance for _, variance in found], len(X))
 
-    def left_out(self, n: int) -> tuple[Array, Array]:
-        """The same at the n designs that were seen, for each without its own field (R. and W., 2006, section 5.4.2)."""
-        means, variances = [], []
-        for each in self.processes:
-            precision = each.factor.inverse_diagonal()
-            means.append(each.fit.targets - each.factor.solve(each.fit.targets - each.constant) / precision)
-            variances.append(1 / precision)
-        return self._physical(means, variances, n)
-
     def fields(self, emulated: Array, coefficients: Array) -> Array:
         """Fields (n, fields, cells) for the emulator's and coefficients (n, K)."""
         return np.asarray(self.factors[:, None] * emulated + self.offset + np.tensordot(coefficients, self.modes, 1))
@@ -86,27 +77,35 @@ def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Arra
     step = max(1, _BLOCK // basis.offset.size)
     for first in range(0, len(X), step):
         some = slice(first, first + step)
-        at, spread = X[some], sd[some]
-        fields = basis.fields(snapshots.emulated(at), mean[some])
-        here = snapshots.outputs(fields, at)
-        bend, square = np.zeros(len(at)), np.zeros(len(at))
-        for k, mode in enumerate(basis.modes):
-            move = spread[:, k, None, None] * mode
-            ahead, behind = (snapshots.outputs(moved, at) for moved in (fields + move, fields - move))
-            ahead = np.where(np.isfinite(ahead), ahead, 2 * here - np.where(np.isfinite(behind), behind, here))
-            behind = np.where(np.isfinite(behind), behind, 2 * here - ahead)
-            curved = (ahead + behind) / 2 - here
-            bend += curved
-            square += ((ahead - behind) / 2) ** 2 + 2 * curved**2
-        means[some], variances[some] = here + bend, square
+        fields, spread = basis.fields(snapshots.emulated(X[some]), mean[some]), sd[some]
+        moves = (spread[:, k, None, None] * mode for k, mode in enumerate(basis.modes))
+        means[some], variances[some] = through(snapshots, X[some], fields, moves)
     return means, variances
 
 
-def in_targets(
-    snapshots: Snapshots, basis: Basis, scaling: Scaling, X: Array, coefficients: tuple[Array, Array]
-) -> tuple[Array, Array]:
-    """Moments of ``followed``, in targets; those of a target of which nothing is known where it cannot be read."""
-    mean, variance = followed(snapshots, basis, X, *coefficients)
+def through(snapshots: Snapshots, X: Array, fields: Array, moves: Iterable[Array]) -> tuple[Array, Array]:
+    """Mean and variance (n,) of the output of uncertain fields at X (n, d), in its unit; NaN as in ``followed``.
+
+    Args:
+        snapshots: How the output is read.
+        X: The designs.
+        fields: Mean fields, shape (n, fields, cells).
+        moves: One standard deviation of the fields along each mode, each of the same shape.
+    """
+    here = snapshots.outputs(fields, X)
+    bend, square = np.zeros(len(X)), np.zeros(len(X))
+    for move in moves:
+        ahead, behind = (snapshots.outputs(moved, X) for moved in (fields + move, fields - move))
+        ahead = np.where(np.isfinite(ahead), ahead, 2 * here - np.where(np.isfinite(behind), behind, here))
+        behind = np.where(np.isfinite(behind), behind, 2 * here - ahead)
+        curved = (ahead + behind) / 2 - here
+        bend += curved
+        square += ((ahead - behind) / 2) ** 2 + 2 * curved**2
+    return here + bend, square
+
+
+def in_targets(scaling: Scaling, mean: Array, variance: Array) -> tuple[Array, Array]:
+    """These moments (n,) in targets; those of a target of which nothing is known where it cannot be read."""
     known = np.isfinite(mean) & np.isfinite(variance)
     return np.where(known, scaling.to_target(mean), 0.0), np.where(known, variance / scaling.sd**2, 1.0)
 
@@ -199,7 +198,7 @@ class FieldPosterior:
 
     def _moments(self, X: Array) -> Array:
         """Mean and variance in targets at X (n, d), shape (n, 2)."""
-        mean, variance = in_targets(self.snapshots, self.basis, self.scaling, X, self.basis.coefficients(X))
+        mean, variance = in_targets(self.scaling, *followed(self.snapshots, self.basis, X, *self.basis.coefficients(X)))
         return np.stack([mean + self.shift, variance + self.rest], axis=1)
 
     def _function(self, paths: list[Function]) -> Function:
@@ -212,13 +211,13 @@ class FieldPosterior:
                 ]
             coefficients = np.stack(drawn, axis=1) if drawn else np.empty((len(X), 0))
             certain = coefficients, np.zeros_like(coefficients)
-            mean, _ = in_targets(self.snapshots, self.basis, self.scaling, X, certain)
+            mean, _ = in_targets(self.scaling, *followed(self.snapshots, self.basis, X, *certain))
             return mean + self.shift
 
         return lambda X: differentiable(at, X)
 
 
 def densities(errors: Array, variances: Array) -> Tensor:
-    """log N(error; 0, variance), each (n,), at most that of a prediction that is as good as exact."""
+    """log N(error; 0, variance), each (..., n), at most that of a prediction that is as good as exact."""
     found = -0.5 * (np.log(2 * np.pi * variances) + errors**2 / variances)
     return torch.from_numpy(np.minimum(found, MOST))

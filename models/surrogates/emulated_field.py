@@ -16,6 +16,7 @@ from fieldcraft.models.emulation.field_modes import (
     WEIGHTS,
     believed,
     coefficient_data,
+    kept_left_out,
     split,
 )
 from fieldcraft.models.emulation.field_posterior import FieldPosterior
@@ -84,7 +85,7 @@ class EmulatedField:
         differences = snapshots.values - factors[:, None] * emulated
         weights, coefficients = split(differences, self.n_modes)
         processes = [self._process().fit(each, rng, None, no_report) for each in coefficient_data(data, coefficients)]
-        made = _posterior(data, snapshots, fitted, factors, differences, weights, coefficients, processes)
+        made = _posterior(data, snapshots, fitted, factors, differences, weights, coefficients, processes, {})
         report(1, made.metrics, made.state)
         return made
 
@@ -105,7 +106,8 @@ class EmulatedField:
             self._process().restore(each, part(state, f"{k}."))
             for k, each in enumerate(coefficient_data(data, coefficients))
         ]
-        return _posterior(data, snapshots, fitted, factors, differences, weights, coefficients, processes)
+        arrays = factors, differences, weights, coefficients
+        return _posterior(data, snapshots, fitted, *arrays, processes, kept_left_out(state))
 
     def _process(self) -> ExactGP:
         return ExactGP(kernel=self.kernel, restarts=0)
@@ -152,9 +154,10 @@ def _posterior(
     weights: Array,
     coefficients: Array,
     processes: Sequence[Posterior],
+    kept: Mapping[str, Array],
 ) -> FieldPosterior:
     """The posterior with these modes and processes, the calibrated coefficients, and what is left of the equation."""
-    learnt = {} if fitted is None else {_CALIBRATED: fitted.values, _ERRORS: fitted.errors}
+    learnt = {**kept, **({} if fitted is None else {_CALIBRATED: fitted.values, _ERRORS: fitted.errors})}
     made = believed(data, snapshots, factors, differences, weights, coefficients, processes, learnt)
     return replace(made, calibrated=fitted, residuals=_residuals(snapshots, data.X, fitted))
 

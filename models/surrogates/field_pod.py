@@ -15,6 +15,7 @@ from fieldcraft.models.emulation.field_modes import (
     WEIGHTS,
     believed,
     coefficient_data,
+    kept_left_out,
     projected,
     split,
 )
@@ -109,7 +110,7 @@ class FieldPod:
         ]
         error = float(state[_PROJECTED])
         arrays = learnt[FACTORS], snapshots.values, learnt[WEIGHTS], learnt[COEFFICIENTS]
-        made = believed(data, snapshots, *arrays, processes, {_PROJECTED: np.array(error)})
+        made = believed(data, snapshots, *arrays, processes, {_PROJECTED: np.array(error), **kept_left_out(state)})
         return replace(made, projected=error)
 
     def _judged(self, data: Observations) -> tuple[Snapshots | None, float, str | None]:

@@ -173,20 +173,6 @@ def test_units_of_a_field_do_not_matter():
     np.testing.assert_allclose(predicted(kelvin)[1], predicted(millikelvin)[1], rtol=1e-4)
 
 
-def test_coefficients_left_out_are_those_of_processes_without_the_design():
-    basis = fit(data()).basis
-    means, sds = basis.left_out(len(X))
-    for k, each in enumerate(basis.processes):
-        cov = each.kernel(torch.tensor(X), torch.tensor(X)).detach().numpy() + each.noise_variance * np.eye(len(X))
-        targets, i = each.fit.targets.numpy(), 5
-        rest = [j for j in range(len(X)) if j != i]
-        gain = np.linalg.solve(cov[np.ix_(rest, rest)], cov[rest, i])
-        mean = each.constant + gain @ (targets[rest] - float(each.constant))
-        variance = cov[i, i] - gain @ cov[rest, i]
-        assert means[i, k] == pytest.approx(each.scaling.to_physical(float(mean)), rel=1e-6, abs=1e-9)
-        assert sds[i, k] == pytest.approx(each.scaling.sd * math.sqrt(variance), rel=1e-6)
-
-
 @pytest.mark.parametrize("maximize", [False, True])
 def test_moments_have_their_gradients(maximize):
     told = snapshots(read=lambda fields, X: (fields**2).mean(axis=2))  # smooth, unlike the highest of the cells

@@ -1,0 +1,146 @@
+"""Outputs of trials predicted from the fields of the others, and the doubt that their errors ask for.
+
+A field left out takes its mode with it: the others have modes V' of their own, and coefficients in them of every field.
+The processes keep their hyper-parameters, so that with P = S^-1 and p = P 1 the coefficient t_i is predicted from the
+others as
+
+    t_i - ((P t)_i - c p_i) / P_ii,   c = (1^T P t - p_i (P t)_i / P_ii) / (1^T p - p_i^2 / P_ii),
+
+with a variance in proportion to 1 / P_ii (Rasmussen and Williams, 2006, section 5.4.2). All of it needs the Gram matrix
+of the fields alone: modes and means are weighted sums of the fields.
+
+Of an error e_i with the variance v_i by the coefficients it is believed that e_i ~ N(shift, v_i + r), with r for what
+no mode represents. The prior of r is wide, log r ~ N(2 log 0.03, 3^2) in squared targets; what is believed of a new
+design has its mean given the errors, and few errors leave much room. The density by which a surrogate is chosen lets
+the processes be too sure by a factor too, N(shift, a v_i + r) with log a ~ N(0, 1.4^2): without it, one result that is
+far out makes r as large as its own error, and tells against what is predicted of all others.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fieldcraft.models.emulation.field_posterior import densities, in_targets, through
+from fieldcraft.models.gaussian.process import ExactPosterior
+from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.snapshots import Snapshots
+
+# Parts of the trials, each of which is put into the modes of the others; of so few trials each is one.
+_PARTS = 64
+# Numbers of the fields of many designs that are alive at once.
+_BLOCK = 500_000
+# Prior standard deviations of log a and log r, the size at which r is expected, and where both are looked for.
+_SURE, _WIDE, _SIZE = 1.4, 3.0, 0.03
+_FACTORS, _RESTS = np.linspace(-6.0, 6.0, 25), 2 * np.linspace(np.log(1e-4), np.log(2.0), 40)
+
+
+@dataclass(frozen=True, eq=False)
+class Doubt:
+    """Errors that predictions have beyond what their variances say, all in targets.
+
+    Args:
+        shift: Mean error.
+        rest: Variance of an error beside what is stated.
+        densities: log density of each target given the others, shape (n,).
+    """
+
+    shift: float
+    rest: float
+    densities: Tensor
+
+    @classmethod
+    def of(cls, errors: Array, variances: Array, noise: float = 0.0) -> "Doubt":
+        """The doubt that errors (n,) of results left out ask for, with their stated variances (n,)."""
+        shift = float(np.median(errors))
+        told = densities(errors - shift, np.exp(_FACTORS)[:, None, None] * variances + np.exp(_RESTS)[:, None] + noise)
+        prior = -0.5 * ((_FACTORS / _SURE) ** 2)[:, None] - 0.5 * ((_RESTS - 2 * np.log(_SIZE)) / _WIDE) ** 2
+        joint = torch.from_numpy(prior) + told.sum(2)
+        sure = torch.softmax(joint[len(_FACTORS) // 2], dim=0).numpy()
+        others = torch.log_softmax((joint[..., None] - told).reshape(-1, len(errors)), dim=0)
+        likely = torch.logsumexp(others + told.reshape(-1, len(errors)), dim=0)
+        return cls(shift, float(sure @ np.exp(_RESTS)), likely)
+
+
+def left_out(
+    data: Observations,
+    snapshots: Snapshots,
+    factors: Array,
+    differences: Array,
+    gram: Array,
+    processes: Sequence[ExactPosterior],
+) -> tuple[Array, Array]:
+    """Mean and variance in targets, each (n,), of each output by the fields of the other trials.
+
+    More than 64 trials are put into the modes of the others in so many parts.
+
+    Args:
+        data: The observations.
+        snapshots: How the output is read, and the emulator's fields.
+        factors: What the emulator's fields are multiplied by, shape (fields,).
+        differences: What is left of the fields, shape (n, fields, cells).
+        gram: Gram matrix (n, n) of these less their mean, each kind in units of its own.
+        processes: Posterior of the coefficient of each mode; the others have no more modes.
+    """
+    n = len(data)
+    precisions = [torch.cholesky_inverse(each.factor.lower.detach()).numpy() for each in processes]
+    parts = [np.arange(first, n, min(n, _PARTS)) for first in range(min(n, _PARTS))]
+    means, variances = np.empty(n), np.empty(n)
+    for some in _together(parts, max(1, _BLOCK // differences[0].size)):
+        held = np.concatenate(some)
+        found = [_without(gram, part, precisions) for part in some]
+        middle = np.concatenate([mean for mean, _ in found])
+        moves = np.concatenate([spread for _, spread in found], axis=1)
+        at = data.X[held]
+        fields = factors[:, None] * snapshots.emulated(at) + np.tensordot(middle, differences, 1)
+        each = (np.tensordot(weights, differences, 1) for weights in moves)
+        means[held], variances[held] = through(snapshots, at, fields, each)
+    return in_targets(data.scaling, means, variances)
+
+
+def leading(gram: Array, most: int, smallest: float = 1e-3) -> tuple[Array, Array]:
+    """The leading K of the eigenvectors of a Gram matrix (n, n), shape (n, K), and the modes' singular values (K,).
+
+    A mode below a share of ``smallest`` of the first one's size is rounding or noise of the meshes.
+    """
+    squares, vectors = np.linalg.eigh(gram)
+    sizes = np.sqrt(np.maximum(squares[::-1], 0))
+    kept = min(most, len(gram) - 1, int(np.count_nonzero(sizes > smallest * sizes[0])))
+    return vectors[:, ::-1][:, :kept], sizes[:kept]
+
+
+def _without(gram: Array, part: NDArray[np.intp], precisions: Sequence[Array]) -> tuple[Array, Array]:
+    """Weights of the fields in the mean fields of a part (p, n), and in the spread along each mode (K, p, n)."""
+    n, k = len(gram), len(precisions)
+    others = np.setdiff1d(np.arange(n), part)
+    inner = gram[np.ix_(others, others)]
+    middle = inner.mean(axis=0)
+    vectors, sizes = leading(inner - middle - middle[:, None] + middle.mean(), k)
+    means, spreads = np.zeros((len(part), n)), np.zeros((k, len(part), n))
+    means[:, others] = 1 / len(others)
+    for mode, (vector, size) in enumerate(zip(vectors.T, sizes, strict=True)):
+        shares, precision = vector / size, precisions[mode]
+        coefficients = (gram[:, others] - middle) @ shares
+        whole, solved, own = precision.sum(axis=1), precision @ coefficients, np.diag(precision)[part]
+        right, left = whole[part], solved[part]
+        constant = (solved.sum() - right * left / own) / (whole.sum() - right**2 / own)
+        predicted = coefficients[part] - (left - constant * right) / own
+        sd = np.std(coefficients[others], ddof=1) / np.sqrt(own)
+        means[:, others] += predicted[:, None] * shares
+        spreads[mode][:, others] = sd[:, None] * shares
+    return means, spreads
+
+
+def _together(parts: Sequence[NDArray[np.intp]], most: int) -> Iterator[list[NDArray[np.intp]]]:
+    """Parts in groups of about so many trials."""
+    some: list[NDArray[np.intp]] = []
+    for part in parts:
+        some.append(part)
+        if sum(map(len, some)) >= most:
+            yield some
+            some = []
+    if some:
+        yield some

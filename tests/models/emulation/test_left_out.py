@@ -1,0 +1,99 @@
+"""Results left out one by one, against modes and processes of the other trials alone, and the doubt of their errors."""
+
+import numpy as np
+import pytest
+
+from fieldcraft.models.emulation.field_modes import coefficient_data, split
+from fieldcraft.models.emulation.left_out import Doubt, left_out
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.snapshots import Snapshots
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+
+RNG = np.random.default_rng(8)
+X = RNG.uniform(-1, 1, (9, 2))
+FIELDS = np.sin(np.arange(1, 41) * (0.3 + 0.1 * X[:, :1]))[:, None] * (2 + X[:, 1:, None])
+ERRORS = RNG.standard_normal(400)
+ERRORS /= ERRORS.std()
+
+
+def means(fields, X):
+    return fields.mean(axis=2)
+
+
+def learnt(most=3):
+    data = Observations(X, means(FIELDS, X)[:, 0], maximize=False)
+    _, coefficients = split(FIELDS, most)
+    processes = [
+        ExactGP(restarts=0).fit(each, np.random.default_rng(0), None, no_report)
+        for each in coefficient_data(data, coefficients)
+    ]
+    return data, Snapshots(FIELDS, ("0" * 64,) * len(X), None, means), processes
+
+
+def found(data, snapshots, processes):
+    rows = (FIELDS - FIELDS.mean(axis=0))[:, 0]
+    return left_out(data, snapshots, np.zeros(1), FIELDS, rows @ rows.T, processes)
+
+
+def by_hand(i, data, processes, part):
+    """Mean and variance of the output of trial i in the modes of the trials outside its part."""
+    others, rest = np.setdiff1d(np.arange(len(X)), part), np.delete(np.arange(len(X)), i)
+    middle = FIELDS[others, 0].mean(axis=0)
+    modes = np.linalg.svd(FIELDS[others, 0] - middle, full_matrices=False)[2][: len(processes)]
+    coefficients = (FIELDS[:, 0] - middle) @ modes.T
+    mean, variance = middle.mean(), 0.0
+    for mode, t, process in zip(modes, coefficients.T, processes, strict=True):
+        points = process.fit.X
+        S = process.kernel(points, points).numpy() + process.noise_variance * np.eye(len(X))
+        ones, corner, cross = np.ones(len(rest)), S[np.ix_(rest, rest)], S[rest, i]
+        constant = ones @ np.linalg.solve(corner, t[rest]) / (ones @ np.linalg.solve(corner, ones))
+        gain = np.linalg.solve(corner, cross)
+        mean += (constant + gain @ (t[rest] - constant)) * mode.mean()
+        variance += np.var(t[others], ddof=1) * (S[i, i] - gain @ cross) * mode.mean() ** 2
+    return data.scaling.to_target(mean), variance / data.scaling.sd**2
+
+
+@pytest.mark.parametrize("parts", [64, 3])
+def test_a_result_left_out_is_that_of_the_modes_and_processes_of_the_others(parts, monkeypatch):
+    monkeypatch.setattr("fieldcraft.models.emulation.left_out._PARTS", parts)
+    monkeypatch.setattr("fieldcraft.models.emulation.left_out._BLOCK", 2 * 40)
+    known = learnt()
+    mean, variance = found(*known)
+    for i in (0, 4, 8):
+        part = [i] if parts > len(X) else np.arange(i % parts, len(X), parts)
+        expected = by_hand(i, known[0], known[2], part)
+        assert (mean[i], variance[i]) == (pytest.approx(expected[0], rel=1e-7), pytest.approx(expected[1], rel=1e-6))
+
+
+def test_fields_that_are_all_the_same_are_predicted_by_their_mean():
+    data, snapshots, _ = learnt()
+    mean, variance = left_out(data, snapshots, np.zeros(1), np.ones_like(FIELDS), np.zeros((9, 9)), [])
+    np.testing.assert_allclose(data.scaling.to_physical(mean), 1.0)
+    assert (variance == 0).all()
+
+
+@pytest.mark.parametrize("size", [0.003, 0.2])
+def test_many_errors_tell_their_mean_and_what_no_variance_states(size):
+    stated = np.linspace(0.5, 1.5, 400) * size**2
+    doubt = Doubt.of(0.3 * size + np.sqrt(stated + size**2) * ERRORS, stated)
+    assert doubt.rest == pytest.approx(size**2, rel=0.25)
+    assert doubt.shift == pytest.approx(0.3 * size, abs=4 * 1.25 * 1.5 * size / 20)
+
+
+def test_few_errors_leave_more_room_than_many_of_the_same_size():
+    rests = [Doubt.of(np.resize([0.1, -0.1], n), np.zeros(n)).rest for n in (4, 8, 200)]
+    assert rests[0] > 1.15 * rests[1] > 1.15**2 * rests[2] and rests[2] == pytest.approx(0.01, rel=0.1)
+
+
+def test_one_result_that_is_far_out_does_not_tell_against_what_is_predicted_of_the_others():
+    errors, variances = np.append(0.03 * ERRORS[:19], 4.0), np.append(np.full(19, 0.03**2), 0.5)
+    densities = Doubt.of(errors, variances).densities.numpy()
+    alone = Doubt.of(errors[:19], variances[:19]).densities.numpy()
+    assert densities[:19].mean() > alone.mean() - 1.5
+    assert densities[19] < -3
+
+
+def test_stated_noise_is_no_doubt():
+    errors = 0.2 * ERRORS
+    assert Doubt.of(errors, np.zeros(400), noise=0.04).rest < 0.1 * Doubt.of(errors, np.zeros(400)).rest
