@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fieldcraft.flows.analysis.best import best_of
+from fieldcraft.flows.analysis.front import on_front
 from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.identity import acting
@@ -320,6 +321,8 @@ class OpenCampaign:
     def trials(self) -> "pd.DataFrame":
         """All trials by id: the design as it was run, the outputs, state, iteration, cost; ``best`` for the best one.
 
+        Of several objectives ``best`` is True for the trials of the front, which no other dominates.
+
         ``attrs["units"]`` has the unit of each column.
         """
         ledger, record = self._ledger, self._record
@@ -327,7 +330,7 @@ class OpenCampaign:
             self._seen[trial.id] = Choice(trial.id, trial.digest, trial.revision)
         known = ledger.summaries(self.name)
         best = best_of(ledger, record, known).trial
-        return trials_table(record, known, None if best is None else best.id)
+        return trials_table(record, known, on_front(record, known) if best is None else [best.id])
 
     @property
     def fields(self) -> "xr.Dataset":

@@ -35,13 +35,13 @@ def campaign(
         space: The variables by name: ``(low, high)`` or ``(low, high, unit)`` for a number, a list of words for a
             choice, a mapping (``{"low": 1, "high": 5, "whole": True}``) for everything that the problem ``declared``
             knows. Beside ``problem``, narrower bounds ``(low, high)`` of its variables.
-        minimize: Result to minimise, by name or as ``{name: unit}``; leave it or ``maximize`` out.
-        maximize: Result to maximise.
+        minimize: Result to minimise, by name or as ``{name: unit}``; several make a campaign of several objectives.
+        maximize: Result or results to maximise, beside or instead of those.
         constraints: Further results, each of which must come out <= 0.
         budget: Number of trials, or the budget of a campaign file.
         home: Folder of the stores; by default FIELDCRAFT_HOME, or ``runs``.
-        further: Other keys of a campaign file, as there. By default ``seed`` is 0, ``algorithm`` is auto, and
-            ``dispatcher`` is ``lab``: whoever asks for designs tells their results.
+        further: Other keys of a campaign file, as there. By default ``seed`` is 0, ``algorithm`` is auto (gp_ehvi for
+            several objectives), and ``dispatcher`` is ``lab``: whoever asks for designs tells their results.
 
     Raises:
         InputError: the specification is wrong, or the campaign has another one; names the keys that differ.
@@ -53,16 +53,19 @@ def campaign(
         return _begun(read_page(Path(name)), settings)
     if not further and space is minimize is maximize is budget is None:
         return OpenCampaign(settings, campaign_of(open_ledger(settings.ledger), str(name)).name)
-    if (minimize is None) == (maximize is None):
-        raise InputError(f"{name}: give either minimize or maximize, with the name of one result.")
-    sense, target = ("minimize", minimize) if maximize is None else ("maximize", maximize)
-    stated: dict[str, Any] = {"name": str(name), "seed": 0, "sense": sense}
-    results = [*_results(target), *_results(constraints)]
+    goals = {sense: _results(named) for sense, named in (("minimize", minimize), ("maximize", maximize))}
+    several = [{**goal, "objective": sense} for sense, named in goals.items() for goal in named]
+    if not several:
+        raise InputError(f"{name}: give minimize or maximize, with the name of a result.")
+    stated: dict[str, Any] = {"name": str(name), "seed": 0}
+    results = [*(several if len(several) > 1 else goals["minimize"] + goals["maximize"]), *_results(constraints)]
+    if len(several) == 1:
+        stated["sense"] = several[0]["objective"]
     if "problem" not in further:
         stated["problem"] = {"kind": "declared", "variables": _variables(space or {}), "results": results}
     elif space is not None:
         stated["space"] = {variable: list(bounds) for variable, bounds in space.items()}
-    stated["algorithm"] = {"kind": "auto"}
+    stated["algorithm"] = {"kind": "auto" if len(several) == 1 else "gp_ehvi"}
     if "simulator" not in further:
         stated["dispatcher"] = {"kind": "lab"}
     if budget is not None:
@@ -74,7 +77,7 @@ def campaign(
 def _begun(page: Page, settings: Settings, results: Sequence[str] = ()) -> OpenCampaign:
     stated = campaign_on(page, settings)
     known = [output.name for output in stated.problem.outputs]
-    if results and list(results) not in (known, known[:1]):
+    if set(results) - set(known[: len(results)]):
         raise InputError(
             f"{page.path}: the results are {', '.join(results)}, and the problem's {', '.join(known)}: name its first "
             "to minimise or maximise it."

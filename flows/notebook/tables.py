@@ -1,6 +1,6 @@
 """Trials and predictions as pandas tables; units stand in ``attrs``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.storage.records import CampaignRecord, Trial, TrialSummary
@@ -30,13 +30,13 @@ def asked_table(record: CampaignRecord, trials: Sequence[Trial]) -> "pd.DataFram
     return _with_units(record, pd.DataFrame(rows, index=_index(trials), columns=names))
 
 
-def trials_table(record: CampaignRecord, trials: Sequence[TrialSummary], best: str | None) -> "pd.DataFrame":
+def trials_table(record: CampaignRecord, trials: Sequence[TrialSummary], best: Collection[str]) -> "pd.DataFrame":
     """All trials of a campaign, a row each by id: the design as it was run, the outputs, and what became of it.
 
     Args:
         record: The campaign.
         trials: Its trials, by number.
-        best: Id of the best design's trial, for which the column ``best`` is True.
+        best: Ids of the best designs' trials, for which the column ``best`` is True.
     """
     import pandas as pd
 
@@ -49,7 +49,7 @@ def trials_table(record: CampaignRecord, trials: Sequence[TrialSummary], best: s
             "iteration": trial.iteration,
             "cost": trial.spent,
             "seconds": trial.seconds,
-            "best": trial.id == best,
+            "best": trial.id in best,
         }
         for trial in trials
     ]

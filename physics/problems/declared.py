@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.problem import Output, Problem, Sense
 from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace, Variable
 
 _STRICT: Mapping[str, Any] = {"extra": "forbid", "allow_inf_nan": False}  # how a part of a file is read
@@ -60,10 +60,14 @@ class _Result:
     Args:
         name: Its name.
         unit: Physical unit; empty for a pure number.
+        objective: Sense in which it is one of several objectives.
+        reference: Worst value of such an objective that still counts, in its unit.
     """
 
     name: str
     unit: str = ""
+    objective: Sense | None = None
+    reference: float | None = None
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
@@ -76,7 +80,8 @@ class Declared(Problem):
         variables: The variables, in order: ``{name: x, low: 0, high: 1, unit: m}``; ``whole: true`` for a whole number,
             ``{name: glue, choices: [A, B]}`` for a choice.
         results: The numbers that an experiment yields, ``{name: strength, unit: MPa}``: the objective first, then
-            constraints, each met when it is <= 0.
+            constraints, each met when it is <= 0. Of several objectives each says ``objective: minimize`` or
+            ``maximize``, and may state a ``reference``, the worst value that still counts.
     """
 
     variables: tuple[_Variable, ...]
@@ -86,6 +91,7 @@ class Declared(Problem):
         names = [result.name for result in self.results]
         if not names or len(set(names)) < len(names) or not all(name.strip() for name in names):
             raise ValueError(f"The results are named {names}: name at least one, and each once.")
+        assert self.outputs  # which refuses a reference without an objective
         SearchSpace(tuple(variable.stated for variable in self.variables))  # which refuses what is no space
 
     @property
@@ -96,4 +102,4 @@ class Declared(Problem):
     @property
     def outputs(self) -> tuple[Output, ...]:
         """The results, in the order of the file."""
-        return tuple(Output(result.name, result.unit) for result in self.results)
+        return tuple(Output(each.name, each.unit, each.objective, each.reference) for each in self.results)

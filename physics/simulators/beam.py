@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.physics.problem import Problem, Simulator
+from fieldcraft.physics.simulators._versions import version
 from fieldcraft.physics.space import Design
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 
 Array = NDArray[np.float64]
-version = cache(metadata.version)  # which reads the package's description each time, for longer than some solve
 
 
 @runtime_checkable

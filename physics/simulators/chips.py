@@ -1,14 +1,14 @@
 """The steady temperature of a heated plate, by findiff's operators and a sparse factorisation."""
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from importlib import metadata
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.physics.problem import Problem, Simulator
+from fieldcraft.physics.simulators._versions import version
 from fieldcraft.physics.space import Design
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Pair = tuple[float, float]
-version = cache(metadata.version)  # which reads the package's description each time, for longer than some solve
 
 
 @runtime_checkable

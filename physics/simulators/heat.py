@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,6 +9,7 @@ from numpy.typing import NDArray
 
 from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.problem import Problem, Simulator
+from fieldcraft.physics.simulators._versions import version
 from fieldcraft.physics.space import Design
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ Array = NDArray[np.float64]
 _RESIDUAL = 1e-12
 # Conjugate gradients take about 4 iterations a cell of one axis.
 _ITERATIONS_PER_CELL = 40
-version = cache(metadata.version)  # which reads the package's description each time, for longer than some solve
 
 
 @runtime_checkable

@@ -2,8 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +11,7 @@ from fieldcraft.physics.parametric.finite_differences import solved
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import ParametricEquation
 from fieldcraft.physics.problem import Problem, Simulator
+from fieldcraft.physics.simulators._versions import version
 from fieldcraft.physics.space import Design
 from fieldcraft.physics.tangents import gradient
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 # Cells of a grid in space and time.
 _MOST = 20_000_000
-version = cache(metadata.version)  # which reads the package's description each time, for longer than some solve
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,13 @@
 """The concentration that a release leaves in a tidal channel, by py-pde."""
 
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.physics.problem import Problem, Simulator
+from fieldcraft.physics.simulators._versions import version
 from fieldcraft.physics.space import Design
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ Array = NDArray[np.float64]
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-7
 # Largest step in s, so that none skips a release.
 _STEP = 600.0
-version = cache(metadata.version)  # which reads the package's description each time, for longer than some solve
 
 
 @runtime_checkable

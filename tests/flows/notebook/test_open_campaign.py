@@ -210,6 +210,22 @@ def test_fields_are_kept_and_read_lazily_along_the_trials(rod, tmp_path):
     assert fields.temperature.sel(trial="rod-0002").values.tolist() == [1.0] * 5
 
 
+def test_several_objectives_have_a_front_of_best_designs(tmp_path):
+    campaign = fc.campaign(
+        "both",
+        home=tmp_path,
+        space={"x": (0.0, 1.0)},
+        minimize={"price": "EUR"},
+        maximize={"strength": "MPa"},
+        algorithm=SOBOL,
+        budget=3,
+    )
+    for (trial, _), results in zip(campaign.ask(3).iterrows(), [(1.0, 1.0), (2.0, 3.0), (2.0, 2.0)], strict=True):
+        campaign.tell(trial, {"price": results[0], "strength": results[1]})
+    assert campaign.trials.best.to_dict() == {"both-0001": True, "both-0002": True, "both-0003": False}
+    assert "hypervolume" in campaign._repr_html_()
+
+
 def test_decisions_are_bound_to_what_was_shown(rod, tmp_path):
     campaign = rod(approval="human")
     asked = campaign.ask(3)
@@ -304,8 +320,8 @@ def test_the_card_has_the_state_and_the_trace_and_no_markup_of_a_name(tmp_path):
     ("changes", "said"),
     [
         ({"budget": 7}, r"campaign 'rod': .*another specification \(budget.trials: 6 -> 7\)"),
-        ({"minimize": None}, "give either minimize or maximize"),
-        ({"maximize": "spread"}, "give either minimize or maximize"),
+        ({"minimize": None}, "give minimize or maximize"),
+        ({"maximize": "spread"}, "name at least one, and each once"),
         ({"space": {"x": (1.0, 0.0)}}, "the lower must be below the upper"),
         ({"space": {"x": 3}}, r"x is 3: give \(low, high\)"),
         ({"budgt": 3}, "unknown key 'budgt'. Did you mean 'budget'"),
