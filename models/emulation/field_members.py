@@ -82,7 +82,7 @@ class LeftOut:
     def rest(self) -> float:
         """Least variance, added to that among the members, by which four in five results lie within two deviations.
 
-        These members have learnt from fewer trials than all: of new designs about nine in ten lie there.
+        These members have learnt from fewer trials than all, and err by more.
         """
         lacking = self.errors**2 / 4 - self.variances - self.noise
         return max(float(np.quantile(lacking, _HELD)), _LEAST_SD**2)
