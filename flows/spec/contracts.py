@@ -56,8 +56,9 @@ def require_problem(problem: Problem) -> None:
     if not isinstance(space, SearchSpace):
         raise _fault(_getter(cls, "space"), f"'space' gives {quoted(space)}: return a SearchSpace, such as {_SPACE}")
     if not (isinstance(outputs, tuple | list) and outputs and all(isinstance(each, Output) for each in outputs)):
-        right = f"({outputs!r},), a tuple with its comma" if isinstance(outputs, Output) else f"{_OUTPUTS}, a tuple"
-        raise _fault(_getter(cls, "outputs"), f"'outputs' gives {quoted(outputs)}: return {right}")
+        bare = f"Output({outputs.name!r}, {outputs.unit!r})" if isinstance(outputs, Output) else None
+        right = f"({bare},), a tuple with its comma" if bare else f"{_OUTPUTS}, a tuple"
+        raise _fault(_getter(cls, "outputs"), f"'outputs' gives {bare or quoted(outputs)}: return {right}")
     names = [output.name for output in outputs]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise _fault(_getter(cls, "outputs"), f"two outputs are named {twice!r}: give each its own name")

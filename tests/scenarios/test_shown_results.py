@@ -237,7 +237,10 @@ def test_the_table_of_conditions_is_that_of_the_stored_benchmark():
             assert row[column] == "" if values is None else agrees(row[column], fmean(values)), (said, column)
 
 
-@pytest.mark.parametrize(("study", "first", "cells"), [("fields", "emulated", 85), ("pollutant", "field_pod", 35)])
+STUDIES_OF_FIELDS = [("fields", "emulated", 85), ("pollutant", "field_pod", 35), ("brusselator", "field_ensemble", 30)]
+
+
+@pytest.mark.parametrize(("study", "first", "cells"), STUDIES_OF_FIELDS)
 def test_a_table_of_a_study_of_fields_is_that_of_the_stored_study(study, first, cells):
     data = results(f"studies/results/{study}")
     problems = {problem["problem"]: problem["rows"] for problem in data["problems"]}

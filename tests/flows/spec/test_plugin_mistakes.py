@@ -74,7 +74,7 @@ MISTAKES = {
         '(Output("y", "K"),)',
         'Output("y", "K")',
         18,
-        "'outputs' gives Output(name='y', unit='K'): return (Output(name='y', unit='K'),), a tuple with its comma.",
+        "'outputs' gives Output('y', 'K'): return (Output('y', 'K'),), a tuple with its comma.",
     ),
     "outputs that are words": ('(Output("y", "K"),)', '("y",)', 18, "'outputs' gives ('y',): return (Output(\"value\""),
     "no output at all": (
