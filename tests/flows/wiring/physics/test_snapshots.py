@@ -104,7 +104,7 @@ def test_fields_on_other_cells_are_carried_to_those_of_the_first(tmp_path):
 
 def test_a_field_of_very_many_cells_is_kept_as_means_over_few(tmp_path):
     campaign = wired(tmp_path)
-    runs = simulated(25_000)
+    runs = simulated(12_500)
     found = found_of(campaign, runs)
     assert found.values.shape == (5, 2, 10_000)
     np.testing.assert_allclose(found.outputs(found.values, encoded(campaign)), outputs(runs), rtol=1e-6)
