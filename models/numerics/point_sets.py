@@ -37,16 +37,19 @@ def sobol_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array
 def _sobol_cubes(dimension: int, seed: int) -> Iterator[Array]:
     """Blocks of a scrambled Sobol sequence in the unit cube, without end."""
     yield _first_sobol_cube(dimension, seed)
-    engine = SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    engine = _sobol_engine(dimension, seed)
     engine.draw(_BLOCK)
     yield from (engine.draw(_BLOCK, dtype=torch.float64).numpy() for _ in iter(int, 1))
+
+
+def _sobol_engine(dimension: int, seed: int) -> SobolEngine:
+    return SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
 
 
 @lru_cache(maxsize=8)
 def _first_sobol_cube(dimension: int, seed: int) -> Array:
     """First block of the sequence: a campaign asks for it at each design of its start."""
-    engine = SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
-    cube: Array = engine.draw(_BLOCK, dtype=torch.float64).numpy()
+    cube: Array = _sobol_engine(dimension, seed).draw(_BLOCK, dtype=torch.float64).numpy()
     cube.flags.writeable = False
     return cube
 
