@@ -16,10 +16,8 @@ from fieldcraft.flows.analysis.front import on_front
 from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.identity import acting
-from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.machinery.progress import listening
 from fieldcraft.flows.notebook.card import card
-from fieldcraft.flows.notebook.claims import claim, free
 from fieldcraft.flows.notebook.tables import asked_table, designs_of, predictions_table, trials_table
 from fieldcraft.flows.people import decisions, interventions
 from fieldcraft.flows.report.prediction import latest_model, predicted
@@ -84,8 +82,8 @@ class OpenCampaign:
         """Designs to try next, written down before they are returned.
 
         Trials that nobody has told a result of come first, so a notebook whose kernel was killed is given the same
-        ones again. Trials that another live notebook on this machine asked for are left to it. Before the start has a
-        result, at most the start's designs are given.
+        ones again. Trials that another live notebook asked for are left to it; those of another machine until a result
+        is told or they are abandoned. Before the start has a result, at most the start's designs are given.
 
         Args:
             n: Number of designs.
@@ -113,20 +111,17 @@ class OpenCampaign:
                 if not self._pass(lease, asked=lack).proposed:
                     break
             trials = self._free()[:n]
-            out = [attempt_key(trial) for trial in self._waiting()]
-            claim(self._claims, [attempt_key(trial) for trial in trials], out)
+            given, out = ([trial.id for trial in some] for some in (trials, self._waiting()))
+            self._ledger.fenced(lease).give(self.name, given, out)
         self._seen |= {trial.id: Choice(trial.id, trial.digest, trial.revision) for trial in trials}
         return asked_table(self._record, trials)
-
-    @property
-    def _claims(self) -> Path:
-        return self._settings.work / self.name / "asked"
 
     def _waiting(self) -> Sequence[Trial]:
         return self._ledger.trials(self.name, states=_WAITING)
 
     def _free(self) -> list[Trial]:
-        return [trial for trial in self._waiting() if free(self._claims, attempt_key(trial))]
+        waiting, taken = self._waiting(), self._ledger.given(self.name)
+        return [trial for trial in waiting if trial.id not in taken]
 
     def tell(
         self,

@@ -3,7 +3,7 @@
 An implementation marks its methods with ``@override`` and does not repeat the contract.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from fieldcraft.storage.code import Code
@@ -108,6 +108,9 @@ class Ledger(Queries, Protocol):
         It is separate from the lease of the passes, so passes go on while it is held. Breaking it fences off a training
         whose result is no longer wanted: ``note`` under the old lease is then refused.
         """
+
+    def give(self, campaign: str, trials: Collection[str], out: Collection[str]) -> None:
+        """Note that this process was given trials; forget to whom any was given that is not in ``out``."""
 
     def propose(self, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str) -> tuple[Trial, ...]:
         """Record the trials of an iteration, in slot order, all or none.

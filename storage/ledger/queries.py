@@ -38,6 +38,9 @@ class Queries(Protocol):
     def trainer(self, campaign: str) -> Lease | None:
         """Lease of the process that trains a campaign's model outside a pass; None if there is none or it has ended."""
 
+    def given(self, campaign: str) -> frozenset[str]:
+        """Trials that were given to another process which may still live."""
+
     def product(self, campaign: str, iteration: int, step: Step) -> Product | None:
         """Product of a step in that iteration, or None."""
 

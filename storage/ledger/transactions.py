@@ -21,6 +21,7 @@ TRANSACTIONS: tuple[str, ...] = (
     "note.acquire",
     "lease.acquire",
     "lease.release",
+    "lease.give",
     "finish",
     "outbox.exported",
     "notify",

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine, insert, inspect, select, update
 
 from fieldcraft.storage.failpoints import commit_point
 from fieldcraft.storage.ledger.errors import NewerSchema, NoLedger, NotALedger, OldSchema
-from fieldcraft.storage.ledgers.operations.leases import lives
+from fieldcraft.storage.ledgers.operations.leases import is_work, lives
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.upgrades import STEPS
 from fieldcraft.storage.records import Lease
@@ -97,7 +97,7 @@ def _require_nobody_at_work(connection: Connection, place: str, version: int) ->
     """Refuse an upgrade while a live process holds a lease, since it may run code of the older schema."""
     rows = connection.execute(select(schema.leases).where(schema.leases.c.host.is_not(None))).mappings().all()
     for lease in (Lease(**row) for row in rows):
-        if lives(lease):
+        if is_work(lease.campaign) and lives(lease):
             raise OldSchema(
                 f"The ledger {place} has schema {version} and must be upgraded, but pid {lease.pid} on host "
                 f"{lease.host} is at work on {lease.campaign!r}, perhaps with an older fieldcraft. Wait for it to end, "

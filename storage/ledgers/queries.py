@@ -164,6 +164,11 @@ class SqlQueries(Queries):
             return leases.holder(connection, leases.trainer_of(campaign))
 
     @override
+    def given(self, campaign: str) -> frozenset[str]:
+        with self._of(campaign) as connection:
+            return leases.given(connection, campaign)
+
+    @override
     def product(self, campaign: str, iteration: int, step: Step) -> Product | None:
         with self._of(campaign) as connection:
             return get_product(connection, campaign, iteration, step)

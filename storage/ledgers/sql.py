@@ -1,7 +1,7 @@
 """The ledger over any SQL database that SQLAlchemy speaks; a back end adds its engine, its errors and its own check."""
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, Self
 
@@ -165,6 +165,11 @@ class SqlLedger(SqlQueries, Ledger):
         with self._transaction("lease.acquire") as connection:
             get_campaign(connection, campaign)
             return leases.acquire(connection, leases.trainer_of(campaign), break_lease, None)
+
+    @override
+    def give(self, campaign: str, trials: Collection[str], out: Collection[str]) -> None:
+        with self._transaction("lease.give") as connection:
+            leases.give(connection, campaign, trials, out)
 
     @override
     def propose(self, campaign: str, iteration: int, proposals: Sequence[Proposal], by: str) -> tuple[Trial, ...]:

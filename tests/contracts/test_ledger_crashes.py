@@ -89,8 +89,8 @@ case("unseal", lambda ledger: sealed(ledger), lambda ledger, _: ledger.unseal("a
 case("take_over", begin, lambda ledger, _: ledger.take_over("ana", "from a backup", {"host": "other", "made": 1.5}))
 case("mend", begin, lambda ledger, _: ledger.mend("heat", "ana", "the disk", {"does": "delete it"}))
 case("outbox.forgotten", shown, lambda ledger, _: ledger.forget_exports("heat"))
-# What a lease leaves behind is not part of what the ledger tells; the two tests at the end look at it.
-LEASES = ("lease.acquire", "lease.release")
+# What a lease leaves behind is not part of what the ledger tells; three tests below look at it.
+LEASES = ("lease.acquire", "lease.release", "lease.give")
 MOVED = ("copy", "seal")  # the tests at the end look at them
 
 
@@ -155,6 +155,15 @@ def test_a_lease_whose_return_was_killed_holds_nobody_up(backend, when, takeover
     assert killed_at(f"ledger.lease.release.{when}", lambda: ledger.release(ledger.acquire("heat")))
     assert ledger.acquire("heat").token == 2
     assert len([event for event in ledger.history("heat") if event.action == "lease"]) == takeovers
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_trials_that_a_process_was_given_as_it_was_killed_are_nobodys(backend, when, tmp_path):
+    ledger = backend(tmp_path)
+    begin(ledger)
+    assert killed_at(f"ledger.lease.give.{when}", lambda: ledger.give("heat", ["heat-0001"], ["heat-0001"]))
+    assert ledger.given("heat") == frozenset()
+    ledger.give("heat", ["heat-0001"], ["heat-0001"])
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

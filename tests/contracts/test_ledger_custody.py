@@ -104,6 +104,7 @@ WRITES: dict[str, Callable[[Ledger], object]] = {
     "approve": lambda ledger: approve(ledger, ledger.trials("heat")[0]),
     "note": lambda ledger: ledger.note("heat", 0, "train", {}, None),
     "mend": lambda ledger: ledger.mend("heat", "ana", "why", {}),
+    "give": lambda ledger: ledger.give("heat", ["heat-0001"], ["heat-0001"]),
 }
 
 

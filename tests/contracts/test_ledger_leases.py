@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -234,3 +236,59 @@ def test_the_holder_is_told_while_it_lives_and_asking_changes_nothing(ledger):
     assert everything(ledger) == before
     with pytest.raises(UnknownCampaign, match="no campaign 'heet'"):
         ledger.holder("heet")
+
+
+@contextmanager
+def given_elsewhere(ledger: Ledger, campaign: str, *trials: str) -> Iterator[None]:
+    """Trials are given to a process that lives to the end of the block."""
+    ready, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ledger.give(campaign, trials, trials)
+            os.write(told, b"x")
+            signal.pause()
+        finally:
+            os._exit(1)
+    os.close(told)
+    try:
+        assert os.read(ready, 1) == b"x", "it ended"
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(ready)
+
+
+def test_trials_that_a_process_was_given_are_its_own_while_it_lives(ledger):
+    begin(ledger, "heat-2")
+    ours, theirs = ["heat-0001", "heat-0002"], ["heat-0003"]
+    ledger.give("heat", ours, ours)
+    before = everything(ledger)
+    with given_elsewhere(ledger, "heat-2", "heat-2-0001"), given_elsewhere(ledger, "heat", *theirs, *ours):
+        assert ledger.given("heat") == {*ours, *theirs}  # the last to be given one has it
+        assert ledger.given("heat-2") == {"heat-2-0001"}
+        ledger.give("heat", ours, [*ours, *theirs])
+        assert ledger.given("heat") == {*theirs}
+        ledger.give("heat", [], ours)
+        assert ledger.given("heat") == frozenset()  # it is out no more
+        assert ledger.given("heat-2") == {"heat-2-0001"}
+        ledger.give("heat", theirs, [*ours, *theirs])
+    assert in_child(lambda: os._exit(ledger.given("heat") != {*ours, *theirs})) == 0
+    assert ledger.given("heat") == ledger.given("heat-2") == frozenset()
+    assert everything(ledger) == before
+    with pytest.raises(UnknownCampaign, match="no campaign 'heet'"):
+        ledger.given("heet")
+
+
+def test_trials_given_on_another_host_are_left_to_it_and_only_the_holder_of_the_passes_gives_any(ledger, monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "far-away")
+    ledger.give("heat", ["heat-0001"], ["heat-0001"])
+    monkeypatch.undo()
+    assert ledger.given("heat") == {"heat-0001"}
+    late, lease = ledger.acquire("heat"), ledger.acquire("heat", break_lease=True)
+    with pytest.raises(LeaseLost):
+        ledger.fenced(late).give("heat", ["heat-0001"], [])
+    assert ledger.given("heat") == {"heat-0001"}
+    ledger.fenced(lease).give("heat", ["heat-0001"], ["heat-0001"])
+    assert ledger.given("heat") == frozenset()

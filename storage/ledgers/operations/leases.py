@@ -3,18 +3,20 @@
 import os
 import socket
 import time
+from collections.abc import Collection
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from fieldcraft.storage.ledger.errors import LeaseHeld, LeaseLost, PassServed
 from fieldcraft.storage.ledgers.tables import schema
-from fieldcraft.storage.ledgers.tables.rows import add_event, get_campaign, one, record_of
+from fieldcraft.storage.ledgers.tables.rows import add_event, get_campaign, many, one, record_of
 from fieldcraft.storage.processes import is_alive, start_time
 from fieldcraft.storage.records import Lease, digest_of
 
 EXPORTER = ":exporter"  # the lease under which one process exports; no campaign can bear this name
 TRAINER = ":train:"  # how the leases begin under which a process that makes no pass trains a campaign's model
+_ASKED = ":asked:"  # how the leases begin that show to which process a trial was given
 _HELD = select(schema.leases).where(schema.leases.c.campaign == bindparam("campaign")).with_for_update()
 _LONGEST = 60  # characters of a campaign's name that its trainer's lease shows; the column holds 100
 
@@ -60,8 +62,13 @@ def holder(connection: Connection, name: str) -> Lease | None:
 
 
 def of_passes(name: str) -> bool:
-    """True if a lease is for the passes of a campaign, and not its trainer's or the exporter's."""
-    return not name.startswith((EXPORTER, TRAINER))
+    """True if a lease is for the passes of a campaign, and no other."""
+    return not name.startswith((EXPORTER, TRAINER, _ASKED))
+
+
+def is_work(name: str) -> bool:
+    """True if whoever holds a lease computes or writes, and does not only wait for a result."""
+    return not name.startswith(_ASKED)
 
 
 def trainer_of(campaign: str) -> str:
@@ -82,6 +89,35 @@ def hold(connection: Connection, lease: Lease) -> None:
     holder = None if row is None or row["host"] is None else record_of(Lease, row)
     if holder is None or holder.token != lease.token:
         raise LeaseLost.to(lease, holder)
+
+
+def give(connection: Connection, campaign: str, trials: Collection[str], out: Collection[str]) -> None:
+    """Give trials to this process; see ``Ledger.give``."""
+    table, names = schema.leases, {_given(campaign, trial) for trial in trials}
+    kept = {_given(campaign, trial) for trial in out} - names
+    known = select(table.c.campaign).where(table.c.campaign.startswith(_given(campaign), autoescape=True))
+    for name in connection.execute(known).scalars().all():
+        if name not in kept:
+            connection.execute(delete(table).where(table.c.campaign == name))
+    for name in sorted(names):
+        connection.execute(insert(table).values(_mine(name, token=1).model_dump()))
+
+
+def given(connection: Connection, campaign: str) -> frozenset[str]:
+    """Trials that others were given; see ``Ledger.given``."""
+    table, begin = schema.leases, _given(campaign)
+    rows = select(table).where(table.c.campaign.startswith(begin, autoescape=True), table.c.host.is_not(None))
+    own = _mine("", token=1)
+    return frozenset(
+        f"{campaign}-{holder.campaign.removeprefix(begin)}"
+        for holder in many(connection, Lease, rows)
+        if (holder.host, holder.pid, holder.started) != (own.host, own.pid, own.started) and lives(holder)
+    )
+
+
+def _given(campaign: str, trial: str = "") -> str:
+    """Name of the lease on a trial; what those of a campaign begin with."""
+    return f"{_ASKED}{digest_of(campaign)[:16]}:{trial.removeprefix(f'{campaign}-')}"
 
 
 def lives(holder: Lease) -> bool:

@@ -158,6 +158,16 @@ def test_two_notebooks_at_once_are_given_different_designs_and_the_command_sees_
         assert list(campaign.ask(2).index) == ours
 
 
+def test_a_design_that_is_approved_after_it_was_given_is_given_to_nobody_else(rod, tmp_path):
+    campaign = rod(approval="human")
+    with asking(tmp_path / "home", 1) as theirs:
+        assert list(campaign.ask(1).index) != theirs
+        assert main(["approve", *theirs, "--home", str(tmp_path / "home")]) == 0
+        assert main(["iterate", "rod", "--home", str(tmp_path / "home")]) in (0, 3)
+        assert campaign.trials.state[theirs[0]] == "RUNNING"
+        assert theirs[0] not in campaign.ask(3).index
+
+
 def test_two_notebooks_and_a_schedule_on_one_campaign_try_no_design_twice(rod, tmp_path):
     campaign, home = rod(budget=8), str(tmp_path / "home")
     processes = [warm_start.begun(["-c", code, home], dict(os.environ)) for code in (LOOP, LOOP, PASSES)]

@@ -259,6 +259,13 @@ def test_an_old_ledger_is_left_alone_while_a_live_process_holds_a_lease(path):
     assert open_ledger(path).acquire("small").token == 2
 
 
+def test_a_notebook_that_only_waits_for_results_holds_no_upgrade_up(path):
+    me = psutil.Process()
+    waits = "INSERT INTO leases VALUES (':asked:0123456789abcdef:0001', 1, ?, ?, ?, 1.0)"
+    change(path, waits, socket.gethostname(), me.pid, me.create_time() - psutil.boot_time())
+    assert open_ledger(path).acquire("small").token == 2
+
+
 def test_who_asks_for_no_upgrade_is_told_what_makes_one_and_changes_nothing(path):
     before = path.read_bytes()
     with pytest.raises(OldSchema, match=r"has schema version 1 .* upgrades it; back it up first\. Nothing was changed"):
