@@ -9,10 +9,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from fieldcraft.flows.desk import campaign_pages, overview, sign_in
 from fieldcraft.flows.desk.board import Board, Poller
 from fieldcraft.flows.desk.entering import Entrance, SignInFirst, found
 from fieldcraft.flows.desk.guard import Guard
+from fieldcraft.flows.desk.pages import campaign, laboratory, looking, overview, queue, sign_in
 from fieldcraft.flows.desk.place import Place
 from fieldcraft.flows.desk.rendering import HERE, page
 from fieldcraft.flows.desk.sessions import Attempts, Sessions
@@ -30,10 +30,10 @@ from fieldcraft.storage.ledger import (
     UnknownTrial,
 )
 
-_GROUPS = (sign_in, overview, campaign_pages)
+_GROUPS = (sign_in, overview, campaign, queue, laboratory, looking)
 
 
-def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -> FastAPI:
+def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -> Guard:
     """The desk of a home.
 
     Args:
@@ -58,8 +58,7 @@ def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     for kind in (FieldcraftError, LedgerError, FieldError, OSError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _told)
-    app.add_middleware(Guard, place=place)
-    return app
+    return Guard(app, place)
 
 
 def _told(request: Request, error: Exception) -> Response:

@@ -10,8 +10,11 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
+from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.data import status_data
+from fieldcraft.flows.wiring.build import rewire
+from fieldcraft.physics.space import SearchSpace
 from fieldcraft.storage.ledger import Ledger, LedgerError
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import CampaignRecord, TrialSummary
@@ -52,6 +55,7 @@ class Board:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._kept: OrderedDict[str, Standing] = OrderedDict()
+        self._spaces: dict[str, SearchSpace | None] = {}
         self._lock = threading.Lock()
 
     @property
@@ -77,6 +81,15 @@ class Board:
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
             return kept
+
+    def space(self, campaign: CampaignRecord) -> SearchSpace | None:
+        """Search space of a campaign; None where its code is not here."""
+        if campaign.digest not in self._spaces:
+            try:
+                self._spaces[campaign.digest] = rewire(campaign.spec, self.settings, algorithm=False).space
+            except InputError:
+                return None
+        return self._spaces[campaign.digest]
 
     def standings(self) -> list[Standing]:
         """Standings of all campaigns, the youngest first."""

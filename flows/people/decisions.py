@@ -158,7 +158,7 @@ def batch(ledger: Ledger, word: str, states: Collection[TrialState]) -> list[Cho
         raise InputError(f"Campaign {name!r} has no iteration {number}: its last one is {last}. Nothing was changed.")
     chosen = [Choice(trial.id) for trial in trials if trial.state in states]
     if not chosen:
-        raise _overtaken(ledger, trials[0])
+        raise overtaken(ledger, trials[0])
     return chosen
 
 
@@ -170,7 +170,7 @@ def _seen(ledger: Ledger, choices: Sequence[Choice], states: Collection[TrialSta
     trials = [ledger.trial(name) for name in names]
     for choice, trial in zip(choices, trials, strict=True):
         if trial.state not in states:
-            raise _overtaken(ledger, trial)
+            raise overtaken(ledger, trial)
         require_seen(ledger, choice, trial)
     return trials
 
@@ -250,11 +250,12 @@ def one_winner(ledger: Ledger, trials: Sequence[Trial]) -> Iterator[None]:
     except StaleTrial:
         for trial in trials:
             if (now := ledger.trial(trial.id)).expect != trial.expect:
-                raise _overtaken(ledger, now) from None
+                raise overtaken(ledger, now) from None
         raise
 
 
-def _overtaken(ledger: Ledger, trial: Trial) -> Overtaken:
+def overtaken(ledger: Ledger, trial: Trial) -> Overtaken:
+    """The error for a trial that was changed first; says who changed it, how and when."""
     return Overtaken(f"{trial.id} {_decision(ledger, trial)}. Nothing was changed.")
 
 

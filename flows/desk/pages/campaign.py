@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from fieldcraft.flows.desk.board import Board
 from fieldcraft.flows.desk.entering import Visitor
-from fieldcraft.flows.desk.overview import glance
+from fieldcraft.flows.desk.pages.overview import glance
+from fieldcraft.flows.desk.parts.trials_table import Wanted, table_of
 from fieldcraft.flows.desk.rendering import page
-from fieldcraft.flows.desk.trials_table import Wanted, table_of
 from fieldcraft.flows.notices.deliver import channels
 from fieldcraft.flows.views.data import show_data, trace_data
 from fieldcraft.flows.views.text import show_text, status_lines, trace_text
