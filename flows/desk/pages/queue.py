@@ -19,6 +19,7 @@ from fieldcraft.storage.records import Trial, TrialState
 
 router = APIRouter()
 REASONS = ("It cannot be made as asked", "Too close to an earlier trial", "Not worth its cost", "Not safe")
+_WAITING = frozenset({TrialState.PROPOSED})  # a card is of a proposal: one that is decided since is stale
 _CARDS = 60  # of a campaign on one page
 
 
@@ -75,7 +76,7 @@ def decide(request: Request, visit: Visitor, form: Form, name: str) -> Response:
         done = decisions.approve(ledger, board.settings, person, choices, reason)
         return _done(request, visit, name, "approved", done)
     if verb == "reject":
-        return _done(request, visit, name, "rejected", decisions.reject(ledger, person, choices, reason))
+        return _done(request, visit, name, "rejected", decisions.reject(ledger, person, choices, reason, _WAITING))
     raise InputError(f"{verb[:80]!r} is no decision: approve or reject. Nothing was changed.")
 
 
@@ -90,7 +91,7 @@ def edit(request: Request, visit: Visitor, form: Form, name: str) -> Response:
     values = {name: value for name, value in given.items() if value != str(before.get(name))}
     if not values:
         raise InputError(f"{choice.trial}: no value differs from what it is. Nothing was changed.")
-    _, after = decisions.edit(ledger, board.settings, person, choice, values, text(form, "reason"))
+    _, after = decisions.edit(ledger, board.settings, person, choice, values, text(form, "reason"), _WAITING)
     return _done(request, visit, name, f"revision {after.revision}, which needs an approval", [after])
 
 
