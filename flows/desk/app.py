@@ -30,7 +30,7 @@ from fieldcraft.storage.ledger import (
     UnknownTrial,
 )
 
-_GROUPS = (sign_in, overview, campaign, queue, laboratory, looking)
+GROUPS = (sign_in, overview, campaign, queue, laboratory, looking)
 
 
 def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -> Guard:
@@ -53,7 +53,7 @@ def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -
     app.state.place, app.state.board, app.state.poller = place, board, poller
     app.state.sessions, app.state.attempts = Sessions(), Attempts()
     app.state.entrance = Entrance(settings, printed)
-    for group in _GROUPS:
+    for group in GROUPS:
         app.include_router(group.router)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     for kind in (FieldcraftError, LedgerError, FieldError, OSError, HTTPException, RequestValidationError):

@@ -5,9 +5,9 @@ import hashlib
 import html
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from fieldcraft.flows.desk.app import make_app
@@ -62,7 +62,7 @@ class Browser:
     cookie: str = ""
     csrf: str = ""
     address: str = "127.0.0.1"
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    runner: ClassVar[asyncio.Runner]  # of the test
 
     def get(self, path: str, **headers: str) -> Answer:
         """A page."""
@@ -95,7 +95,7 @@ class Browser:
         """One request with exactly these headers, and the cookie."""
         pairs = list(headers.items()) if isinstance(headers, dict) else list(headers)
         pairs += [("cookie", f"{COOKIE}={self.cookie}")] if self.cookie else []
-        return self.loop.run_until_complete(_asked(self.app, method, path, pairs, body, self.address))
+        return self.runner.run(_asked(self.app, method, path, pairs, body, self.address))
 
 
 def parts(pairs: Any, files: dict[str, bytes]) -> bytes:

@@ -1,5 +1,6 @@
 """Homes for the tests of the desk: three priced proposals that wait, and three work orders that are out."""
 
+import asyncio
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from bench import OVEN_CAMPAIGN, Bench, bench
 from desk_site import TOKENS, Browser, desk, people
 from waiting import PLUGINS, Waiting, campaign
 
-from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.flows.settings import settings_from
 from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.open_ledger import open_ledger
 
@@ -61,15 +62,14 @@ def oven(_ordered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     return lambda name: bench(Path(shutil.copytree(_ordered, tmp_path / name)), OVEN_CAMPAIGN, monkeypatch)
 
 
+@pytest.fixture(autouse=True)
+def _running() -> Iterator[None]:
+    """One event loop for all browsers of a test."""
+    with asyncio.Runner() as Browser.runner:
+        yield
+
+
 @pytest.fixture
-def browsers() -> Iterator[Callable[[Settings, str], Browser]]:
+def browsers() -> Callable[..., Browser]:
     """Signs people in at the desk of a home, each in a browser of their own."""
-    opened = list[Browser]()
-
-    def signed_in(settings: Settings, name: str, app: object = None) -> Browser:
-        opened.append(Browser(app or desk(settings)))
-        return opened[-1].sign_in(TOKENS[name])
-
-    yield signed_in
-    for browser in opened:
-        browser.loop.close()
+    return lambda settings, name, app=None: Browser(app or desk(settings)).sign_in(TOKENS[name])
