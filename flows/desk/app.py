@@ -1,7 +1,6 @@
 """The application: its routes, what holds for all of them, and what is told when something goes wrong."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -44,12 +43,7 @@ def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -
     board = Board(settings)
     poller = Poller(board)
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        poller.close()
-
-    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.state.place, app.state.board, app.state.poller = place, board, poller
     app.state.sessions, app.state.attempts = Sessions(), Attempts()
     app.state.entrance = Entrance(settings, printed)

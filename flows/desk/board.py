@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,17 +108,13 @@ class Poller:
         board: Board whose campaigns are watched.
     """
 
+    stopping: Callable[[], bool]
+    """True once the server ends: it waits for its streams to end first."""
+
     def __init__(self, board: Board) -> None:
-        self._board = board
+        self._board, self.stopping = board, lambda: False
         self._streams: set[asyncio.Queue[set[str] | None]] = set()
         self._task: asyncio.Task[None] | None = None
-
-    def close(self) -> None:
-        """End all streams."""
-        if self._task is not None:
-            self._task.cancel()
-        for stream in self._streams:
-            stream.put_nowait(None)
 
     @property
     def full(self) -> bool:
@@ -143,6 +139,8 @@ class Poller:
         seen, quiet = await self._read({}), 0.0
         while self._streams:
             await asyncio.sleep(PERIOD_S)
+            if self.stopping():
+                break
             now = await self._read(seen)
             changed = {name for name in now.keys() | seen.keys() if now.get(name) != seen.get(name)}
             seen, quiet = now, 0.0 if changed else quiet + PERIOD_S
@@ -150,6 +148,8 @@ class Poller:
                 quiet = 0.0
                 for stream in self._streams:
                     stream.put_nowait(set(changed))
+        for stream in self._streams:
+            stream.put_nowait(None)
 
     async def _read(self, seen: Mapping[str, int]) -> dict[str, int]:
         try:

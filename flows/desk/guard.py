@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fastapi import FastAPI
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from fieldcraft.flows.desk.place import Place
 
@@ -52,7 +53,7 @@ class Guard:
         place: Place of the desk.
     """
 
-    app: ASGIApp
+    app: FastAPI
     place: Place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -27,10 +27,15 @@ def serve(settings: Settings, place: Place, tell: Callable[[str | None], None]) 
     listening = _bound(place)
     if settings.people is not None:
         tell(None)
-    app = make_app(settings, place, tell)
+    server_of(settings, place, tell).run(sockets=[listening])
+
+
+def server_of(settings: Settings, place: Place, printed: Callable[[str], None]) -> uvicorn.Server:
+    """The server, which does not listen yet; ``printed`` as in ``make_app``."""
+    guarded = make_app(settings, place, printed)
     server = uvicorn.Server(
         uvicorn.Config(
-            app,
+            guarded,
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -41,7 +46,8 @@ def serve(settings: Settings, place: Place, tell: Callable[[str | None], None]) 
             timeout_graceful_shutdown=_GRACE_S,
         )
     )
-    server.run(sockets=[listening])
+    guarded.app.state.poller.stopping = lambda: server.should_exit
+    return server
 
 
 def _bound(place: Place) -> socket.socket:

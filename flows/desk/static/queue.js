@@ -17,12 +17,9 @@ function note(card, text) {
   line.setAttribute("role", "alert");
 }
 
-function settle(card, text) {
+function settle(card, text, move) {
   const all = cards(), place = all.indexOf(card);
-  card.classList.add("settled");
-  card.querySelectorAll("button, input, select").forEach((each) => { each.disabled = true; });
-  const next = all[place + 1] || all[place - 1];
-  if (card.contains(document.activeElement)) (next || main).focus();
+  if (move) (all[place + 1] || all[place - 1] || main).focus();
   card.remove();
   document.getElementById("count").textContent = cards().length;
   say(text);
@@ -43,19 +40,21 @@ async function send(form, button) {
     ? cards().filter((card) => card.querySelector("input[name=choice]:checked") && card.dataset.campaign === form.id.slice(6))
     : [form.closest(".card")];
   const body = new URLSearchParams(new FormData(form, button));
-  const buttons = form.querySelectorAll("button");
+  const buttons = form.querySelectorAll("button"), move = form.contains(document.activeElement);
+  chosenCards.forEach((card) => card.classList.add("busy"));
   buttons.forEach((each) => { each.disabled = true; });
   try {
     const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json" } });
     const told = await answer.json();
     if (answer.status === 401) return location.reload();
-    if (answer.ok) chosenCards.forEach((card) => settle(card, told.text));
+    if (answer.ok) chosenCards.forEach((card) => settle(card, told.text, move));
     else if (form.matches(".batch")) say(told.error, "problem");
     else note(chosenCards[0], told.error);
   } catch {
     say("The desk does not answer. Look at the queue again before you decide once more.", "problem");
   } finally {
     buttons.forEach((each) => { each.disabled = false; });
+    chosenCards.forEach((card) => card.classList.remove("busy"));
   }
 }
 
@@ -84,7 +83,7 @@ document.addEventListener("renewed", ({ detail: fresh }) => {
   const now = new Map([...fresh.querySelectorAll(".card")].map((card) => [card.dataset.choice, card]));
   for (const card of cards()) {
     if (now.has(card.dataset.choice)) now.delete(card.dataset.choice);
-    else stale(card);
+    else if (!card.matches(".busy")) stale(card); // what this page decides itself is told by its answer
   }
   for (const card of now.values()) { // proposed or edited since: below the others, nobody's focus moves
     if (document.querySelector(`[data-choice="${CSS.escape(card.dataset.choice)}"]`)) continue;
