@@ -1,6 +1,7 @@
 """The application: its routes, what holds for all of them, and what is told when something goes wrong."""
 
 from collections.abc import Callable
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -63,9 +64,11 @@ def _told(request: Request, error: Exception) -> Response:
     if request.headers.get("accept") == "application/json":
         return JSONResponse({"error": text, "status": status}, status)
     if isinstance(error, SignInFirst):
+        if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
+            return page(request, "arrived.html", None)  # a link elsewhere led here: browsers keep the cookie back
         if request.method == "GET":
-            return RedirectResponse("/sign-in", 303)
-        return page(request, "sign_in.html", None, {"problem": text, "one_time": False}, status)
+            return RedirectResponse(f"/sign-in?to={quote(request.url.path)}", 303)
+        return page(request, "sign_in.html", None, {"problem": text, "one_time": False, "to": "/"}, status)
     try:
         visit = found(request, renew=False)
     except FieldcraftError:

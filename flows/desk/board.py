@@ -4,9 +4,9 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
@@ -19,8 +19,10 @@ from fieldcraft.storage.ledger import Ledger, LedgerError
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import CampaignRecord, TrialSummary
 
+T = TypeVar("T")
 PERIOD_S = 0.3
 _FRESH_S = 10.0  # some of a standing changes without a commit: a process ends, a retry falls due
+_DRAWN = 40
 _KEPT = 12  # campaigns whose standing is kept
 MOST_STREAMS = 300
 AWAY = "away"
@@ -36,6 +38,7 @@ class Standing:
         read: Time of the reading, in seconds of the monotonic clock.
         status: Data of ``flows.views.data.status_data``.
         trials: Its trials in brief, by number.
+        drawn: What pages have made of it, for the next viewer; emptied when it grows.
     """
 
     campaign: CampaignRecord
@@ -43,6 +46,16 @@ class Standing:
     read: float
     status: Mapping[str, Any]
     trials: tuple[TrialSummary, ...]
+    drawn: dict[Hashable, Any] = field(default_factory=dict, compare=False)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """A part of a page that all viewers share: made once for each key."""
+        made: T | None = self.drawn.get(key)
+        if made is None:
+            if len(self.drawn) >= _DRAWN:
+                self.drawn.clear()
+            self.drawn[key] = made = make()
+        return made
 
 
 class Board:
@@ -110,9 +123,11 @@ class Poller:
 
     stopping: Callable[[], bool]
     """True once the server ends: it waits for its streams to end first."""
+    ready: bool
+    """True once the ledger was read for the first time: from then on no commit is missed."""
 
     def __init__(self, board: Board) -> None:
-        self._board, self.stopping = board, lambda: False
+        self._board, self.stopping, self.ready = board, lambda: False, False
         self._streams: set[asyncio.Queue[set[str] | None]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -136,7 +151,7 @@ class Poller:
             self._streams.discard(stream)
 
     async def _poll(self) -> None:
-        seen, quiet = await self._read({}), 0.0
+        seen, quiet, self.ready = await self._read({}), 0.0, True
         while self._streams:
             await asyncio.sleep(PERIOD_S)
             if self.stopping():

@@ -1,5 +1,6 @@
 """Pages from their templates; every text is escaped, and control characters are made visible."""
 
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from fieldcraft.flows.views.data import design_text, outputs_text, quantity, qua
 from fieldcraft.storage.text import printable
 
 HERE = Path(__file__).parent
+_PLAIN = 1e6  # numbers beyond are written with an exponent
 
 
 def _shown(value: Any) -> Any:
@@ -24,8 +26,11 @@ def _shown(value: Any) -> Any:
 
 
 def pm(value: float, sd: float, unit: str) -> str:
-    """A value with its standard deviation and unit: ``50.2 ± 0.8 MPa``."""
-    return quantity_pm(value, sd, unit).replace(" +- ", " ± ")
+    """A value with its standard deviation and unit, both to two digits of the deviation: ``50.2 ± 0.8 MPa``."""
+    if not (sd > 0 and math.isfinite(sd) and abs(value) < _PLAIN and sd > 1 / _PLAIN):
+        return quantity_pm(value, sd, unit).replace(" +- ", " ± ")
+    digits = max(0, 1 - math.floor(math.log10(sd)))
+    return f"{value:.{digits}f} ± {sd:.{digits}f}{' ' * bool(unit)}{unit}"
 
 
 def _environment() -> Environment:

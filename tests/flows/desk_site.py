@@ -110,7 +110,7 @@ async def _asked(app: Guard, method: str, path: str, headers: Any, body: bytes, 
     raw, _, query = path.partition("?")
     scope = {
         "type": "http",
-        "asgi": {"version": "3.0"},
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
         "http_version": "1.1",
         "method": method,
         "scheme": "http",

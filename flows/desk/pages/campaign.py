@@ -34,9 +34,9 @@ def campaign(request: Request, visit: Visitor, name: str, wanted: Annotated[Want
     values: dict[str, Any] = {
         "campaign": standing.campaign,
         "status": standing.status,
-        "glance": glance(standing),
+        "glance": standing.once("glance", lambda: glance(standing)),
         "lines": lines.splitlines(),
-        "table": table_of(standing.campaign, standing.trials, wanted),
+        "table": standing.once(wanted, lambda: table_of(standing.campaign, standing.trials, wanted)),
         "history": ledger.history(name, after=max(0, standing.event - 200))[-_EVENTS:][::-1],
     }
     return page(request, "campaign.html", visit, values)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -23,7 +24,7 @@ router = APIRouter()
 def overview(request: Request, visit: Visitor) -> Response:
     """All campaigns at a glance."""
     board: Board = request.app.state.board
-    cards = [glance(standing) for standing in board.standings()]
+    cards = [one.once("glance", partial(glance, one)) for one in board.standings()]
     return page(request, "overview.html", visit, {"campaigns": cards})
 
 

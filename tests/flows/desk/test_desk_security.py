@@ -179,8 +179,8 @@ def test_nobody_unknown_sees_a_page_or_a_stream(priced):
     for route in routes("GET"):
         path = route.replace("{name}", "priced").replace("{trial_id}", "priced-0001").replace("{word}", "priced-0001")
         answer = browser.get(path, cookie=f"{COOKIE}=nobody")
-        assert (answer.status, answer.headers["location"]) == (303, "/sign-in"), path
-        assert "priced" not in answer.text
+        assert (answer.status, answer.headers["location"]) == (303, f"/sign-in?to={path}"), path
+        assert not answer.text
 
 
 def test_every_answer_carries_the_headers_that_protect_it(scene):
@@ -318,3 +318,22 @@ def test_other_machines_need_a_file_of_people_and_tls(priced, monkeypatch, tmp_p
     with pytest.raises(InputError, match="no file says who may do what"):
         refused(host="192.0.2.1", certificate=pem, key=pem)(alone)
     assert refused(host="localhost")(alone).hosts >= {HOST, f"localhost:{PORT}"}
+
+
+@pytest.mark.parametrize(
+    "to", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/%0d%0aX: y"]
+)
+def test_a_sign_in_leads_to_a_page_of_the_desk_alone(priced, to):
+    app = desk(priced.settings)
+    answer = Browser(app).post("/sign-in", {"token": TOKENS["ana"], "to": to})
+    assert (answer.status, answer.headers["location"]) == (303, "/")
+    answer = Browser(app).post("/sign-in", {"token": TOKENS["ana"], "to": "/queue/priced"})
+    assert answer.headers["location"] == "/queue/priced"
+
+
+def test_a_link_of_another_site_leads_to_the_page_once_the_browser_sends_its_cookie(priced):
+    site = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    answer = Browser(desk(priced.settings)).get("/queue/priced", **site)
+    assert answer.status == 200 and 'http-equiv="refresh"' in answer.text and "0001" not in answer.text
+    framed = Browser(desk(priced.settings)).get("/queue/priced", **{**site, "sec-fetch-mode": "no-cors"})
+    assert framed.status == 403
