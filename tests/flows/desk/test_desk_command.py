@@ -30,9 +30,10 @@ def test_the_command_serves_until_it_is_interrupted_also_with_a_page_that_follow
         with httpx.Client(base_url=address, headers=own, transport=transport) as client:
             assert client.post("/sign-in", data={"token": TOKENS["vera"]}).status_code == 303
             with client.stream("GET", "/live") as stream:
-                assert next(stream.iter_lines()) == "retry: 2000"
+                lines = stream.iter_lines()
+                assert next(lines) == "retry: 2000"
                 desk.send_signal(signal.SIGINT)
-                assert "data" not in "".join(stream.iter_lines())
+                assert "data" not in "".join(lines)
         assert json.loads(desk.stdout.read())["error"].startswith("interrupted")
     assert desk.returncode == 130
 

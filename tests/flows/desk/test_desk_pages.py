@@ -11,6 +11,7 @@ from fieldcraft.flows.desk.board import AWAY, Board, Poller
 from fieldcraft.flows.desk.entering import COOKIE
 from fieldcraft.flows.desk.parts.trials_table import ROWS, Wanted, table_of
 from fieldcraft.flows.desk.rendering import pm
+from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.storage.records import TrialState, TrialSummary
 
 
@@ -69,7 +70,10 @@ def test_studies_notices_and_findings_are_shown(priced, browsers):
     for name in ("other", "..", "%2e%2e"):
         assert browser.get(f"/studies/{name}").status == 404
     assert "3 trials of priced wait for approval" in browser.get("/notices").said
-    assert "waiting" in browser.get("/doctor?look=1").said
+    assert "All is well." in browser.get("/doctor?look=1").said
+    (priced.settings.home / "fields" / ".staging" / "half-written.4000000-1").mkdir(parents=True)
+    said = browser.get("/doctor?look=1").said
+    assert examine(priced.settings)[0].text in said and "All is well." not in said
 
 
 def test_one_poller_tells_all_streams_of_a_commit_within_a_second_and_stops_after_them(priced, browsers):
