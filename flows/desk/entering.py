@@ -77,7 +77,7 @@ class Entrance:
 
 @dataclass(frozen=True)
 class Visit:
-    """Who makes a request.
+    """Person who makes a request, and their session.
 
     Args:
         person: The person.

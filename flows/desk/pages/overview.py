@@ -84,7 +84,7 @@ def _spent(spending: Mapping[str, Any]) -> str:
 
 
 def _waits(waiting: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What waits, each with its page's first word."""
+    """Things that wait, each with its page's first word."""
     found = {
         "to decide": (waiting["approval"], "queue"),
         "held": (waiting["held"], "queue"),

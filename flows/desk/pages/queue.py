@@ -25,14 +25,14 @@ _CARDS = 60  # of a campaign on one page
 
 @router.get("/queue")
 def everything(request: Request, visit: Visitor) -> Response:
-    """What waits in all campaigns."""
+    """Proposals and held trials of all campaigns."""
     board: Board = request.app.state.board
     return _shown(request, visit, board, [one for one in board.standings() if not one.campaign.finished])
 
 
 @router.get("/queue/{name}")
 def of_campaign(request: Request, visit: Visitor, name: str) -> Response:
-    """What waits in one campaign."""
+    """Proposals and held trials of one campaign."""
     board: Board = request.app.state.board
     return _shown(request, visit, board, [board.standing(name)])
 
@@ -55,7 +55,7 @@ def _queue(board: Board, standing: Standing) -> dict[str, Any]:
 
 @router.get("/queue/{name}/stale")
 def stale(request: Request, visit: Visitor, name: str, choice: str) -> Response:
-    """What became of a trial that has changed since a person saw it."""
+    """Fate of a trial that has changed since a person saw it."""
     board: Board = request.app.state.board
     ledger = board.ledger
     trial = ledger.trial(Choice.of(choice).trial)

@@ -30,7 +30,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a viewer wants to see.
+    """Wishes of a viewer: order, filter and page.
 
     Args:
         sort: Key of the column to sort by.
