@@ -183,6 +183,12 @@ def test_nobody_unknown_sees_a_page_or_a_stream(priced):
         assert not answer.text
 
 
+@pytest.mark.parametrize("host", [host for host in HOSTS if host])
+def test_a_name_of_others_that_leads_here_is_not_answered(scene, host):
+    answer = scene["people"]["ana"].get("/queue/priced", host=host)
+    assert answer.status == 421 and "priced" not in answer.text
+
+
 def test_every_answer_carries_the_headers_that_protect_it(scene):
     ana = scene["people"]["ana"]
     for answer in (
