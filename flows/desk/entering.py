@@ -21,6 +21,7 @@ from fieldcraft.flows.identity import Person, Refused, acting, bearer, bearer_of
 from fieldcraft.flows.settings import Settings
 
 COOKIE = "fieldcraft-desk"
+LIVE = "fieldcraft-live"  # header of a page that renews itself
 _LONGEST_TOKEN = 500
 _MOST_FIELDS, _MOST_FILES, _LONGEST_FIELD = 2000, 50, 50_000
 
@@ -93,12 +94,12 @@ class Visit:
 
 
 def visit_of(request: Request) -> Visit:
-    """Visit of the person who makes a request; the time without one begins anew.
+    """Visit of the person who makes a request; the time without one begins anew, unless a page only renews itself.
 
     Raises:
         SignInFirst: nobody the desk knows, or not any more.
     """
-    return found(request, renew=True)
+    return found(request, renew=LIVE not in request.headers)
 
 
 def found(request: Request, *, renew: bool) -> Visit:

@@ -10,7 +10,7 @@ from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
-from fieldcraft.flows.desk.entering import Visit
+from fieldcraft.flows.desk.entering import LIVE, Visit
 from fieldcraft.flows.identity import RIGHTS
 from fieldcraft.flows.text import ago, clock, counted
 from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm
@@ -68,7 +68,7 @@ def page(
         status: HTTP status.
     """
     said: list[tuple[str, str]] = []
-    if visit is not None and visit.session.said and request.headers.get("fieldcraft-live") is None:
+    if visit is not None and visit.session.said and LIVE not in request.headers:
         said, visit.session.said = visit.session.said, []
     shared = {
         "path": request.url.path,

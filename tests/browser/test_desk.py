@@ -1,5 +1,6 @@
 """The desk in a real browser: every page and action, the keyboard alone, a phone's width, two people on one card."""
 
+import json
 import os
 import re
 import shutil
@@ -202,6 +203,10 @@ def test_results_are_entered_corrected_and_uploaded(site, enter, tmp_path):
     page.keyboard.press("Enter")
     expect(page.get_by_label("strength [MPa]")).to_be_focused()
     page.keyboard.type("33.5")
+    page.get_by_label("standard deviation").fill("wide")
+    page.get_by_role("button", name="Record").click()
+    expect(page.get_by_role("alert")).to_contain_text("sd of strength")
+    expect(page.get_by_label("strength [MPa]")).to_have_value("33.5")
     page.get_by_label("standard deviation").fill("0.4")
     page.get_by_text("It was run otherwise than asked").click()
     page.get_by_label("heat [degC]").fill("61")
@@ -238,15 +243,11 @@ def test_a_page_whose_person_was_taken_out_leads_to_the_sign_in(site, enter):
     page = enter("carla")
     page.goto("/queue/glue")
     expect(page.locator("#live")).to_have_text("Live")
-    people = site.settings.people
-    people.write_text(
-        people.read_text()
-        .replace("sha256", "sha256", 1)
-        .replace('"carla"', '"karla"')
-        .replace(people.read_text().split('"carla"')[1].split('"sha256": "')[1][:64], "0" * 64)
-    )
+    file = site.settings.people
+    kept = [each for each in json.loads(file.read_text())["tokens"] if each["name"] != "carla"]
+    file.write_text(json.dumps({"tokens": kept}))
     site.approve("glue-0007")
-    page.wait_for_url("**/sign-in")
+    page.wait_for_url("**/sign-in?to=/queue/glue")
 
 
 def test_the_token_of_the_address_signs_in_and_leaves_the_address(site, chromium):
@@ -258,3 +259,35 @@ def test_the_token_of_the_address_signs_in_and_leaves_the_address(site, chromium
         page.get_by_role("button", name="Sign out").click()
         page.wait_for_url(f"{address}/sign-in")
         page.context.close()
+
+
+def test_a_trial_is_cancelled_and_sent_again_from_its_page(site, enter):
+    site.approve("glue-0007")
+    site.make_pass()
+    page = enter("ana")
+    page.goto("/campaign/glue/trial/glue-0007")
+    page.get_by_label("reason: Cancel").fill("no resin left")
+    page.keyboard.press("Enter")
+    expect(page.locator("#said")).to_contain_text("glue-0007: it is FAILED now.")
+    page.get_by_role("button", name="Send again").click()
+    expect(page.locator("#said")).to_contain_text("glue-0007: approved again.")
+    assert states(site)["glue-0007"] == "APPROVED"
+
+
+def test_a_page_that_nobody_looks_at_holds_no_stream(site, enter):
+    page = enter("vera")
+    streams = []
+    page.on("request", lambda request: streams.append(request.url) if request.url.endswith("/live") else None)
+    page.goto("/doctor")
+    expect(page.locator("#live")).to_have_text("")
+    assert streams == []
+    page.goto("/campaign/glue")
+    expect(page.locator("#live")).to_have_text("Live")
+    assert len(streams) == 1
+    hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true});"
+    page.evaluate(hide % "true" + "document.dispatchEvent(new Event('visibilitychange'))")
+    site.approve("glue-0007")
+    page.wait_for_timeout(700)
+    expect(page.locator("tr", has_text="glue-0007").locator(".state.approved")).to_have_count(0)
+    page.evaluate(hide % "false" + "document.dispatchEvent(new Event('visibilitychange'))")
+    page.locator("tr", has_text="glue-0007").locator(".state.approved").wait_for()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
+from starlette.datastructures import FormData
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from fieldcraft.flows.desk.board import Board, Standing
@@ -15,6 +16,7 @@ from fieldcraft.flows.people import decisions, interventions
 from fieldcraft.flows.rules.trial_labels import Choice
 from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.pending import queue_data
+from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Trial, TrialState
 
 router = APIRouter()
@@ -67,7 +69,7 @@ def decide(request: Request, visit: Visitor, form: Form, name: str) -> Response:
     """Approve or reject trials, all or none, each bound to the digest that its card showed."""
     board: Board = request.app.state.board
     person, ledger = visit.person.require("decide"), board.ledger
-    choices = _choices(form.getlist("choice"), name, ledger.trial)
+    choices = _choices(form.getlist("choice"), name, ledger)
     verb, reason = (
         text(form, "verb"),
         "; ".join(str(each).strip() for each in form.getlist("reason") if str(each).strip()),
@@ -85,7 +87,7 @@ def edit(request: Request, visit: Visitor, form: Form, name: str) -> Response:
     """Change variables of a proposal."""
     board: Board = request.app.state.board
     person, ledger = visit.person.require("decide"), board.ledger
-    (choice,) = _choices(form.getlist("choice"), name, ledger.trial)
+    choice = _choice(form, name, ledger)
     given = {key[2:]: str(value).strip() for key, value in form.items() if key.startswith("x.")}
     before = ledger.trial(choice.trial).design
     values = {name: value for name, value in given.items() if value != str(before.get(name))}
@@ -102,30 +104,37 @@ def act(request: Request, visit: Visitor, form: Form, name: str) -> Response:
     settings, ledger = board.settings, board.ledger
     verb, reason = text(form, "verb"), text(form, "reason").strip()
     person = visit.person.require("decide" if verb in ("retry", "prioritise") else "operate")
-    (choice,) = _choices(form.getlist("choice"), name, ledger.trial)
+    choice = _choice(form, name, ledger)
     if verb == "retry":
-        return _done(
-            request, visit, name, "approved again", [interventions.retry(ledger, settings, person, choice.word, reason)]
-        )
-    if verb == "abandon":
+        what, trial = "approved again", interventions.retry(ledger, settings, person, choice.word, reason)
+    elif verb in ("abandon", "cancel"):
         decisions.require_seen(ledger, choice, ledger.trial(choice.trial))
-        return _done(
-            request, visit, name, "abandoned", [interventions.abandon(ledger, settings, person, choice.word, reason)]
-        )
-    if verb == "cancel":
-        return _done(
-            request, visit, name, "cancelled", [interventions.cancel(ledger, settings, person, choice.word, reason)]
-        )
-    if verb == "prioritise":
-        priority = text(form, "priority")
-        if not priority.removeprefix("-").isdecimal() or len(priority) > 8:
-            raise InputError(f"A priority is a whole number, and {priority[:80]!r} is none. Nothing was changed.")
-        trial = decisions.prioritise(ledger, person, choice.trial, int(priority), reason)
-        return _done(request, visit, name, f"priority {trial.priority}", [trial])
-    raise InputError(f"{verb[:80]!r} is nothing that can be done here. Nothing was changed.")
+        stop = interventions.abandon if verb == "abandon" else interventions.cancel
+        trial = stop(ledger, settings, person, choice.word, reason)
+        what = f"it is {trial.state} now"
+    elif verb == "prioritise":
+        trial = decisions.prioritise(ledger, person, choice.trial, _priority(text(form, "priority")), reason)
+        what = f"priority {trial.priority}"
+    else:
+        raise InputError(f"{verb[:80]!r} is nothing that can be done here. Nothing was changed.")
+    return _done(request, visit, name, what, [trial], at_trial=text(form, "back") == "trial")
 
 
-def _choices(words: Sequence[Any], name: str, trial: Any) -> list[Choice]:
+def _priority(given: str) -> int:
+    if not given.removeprefix("-").isdecimal() or len(given) > 8:
+        raise InputError(f"A priority is a whole number, and {given[:80]!r} is none. Nothing was changed.")
+    return int(given)
+
+
+def _choice(form: FormData, name: str, ledger: Ledger) -> Choice:
+    """The one trial of a form."""
+    choices = _choices(form.getlist("choice"), name, ledger)
+    if len(choices) > 1:
+        raise InputError(f"{len(choices)} trials were chosen, and this is for one. Nothing was changed.")
+    return choices[0]
+
+
+def _choices(words: Sequence[Any], name: str, ledger: Ledger) -> list[Choice]:
     """Trials of the campaign as the person saw them; each word must say which version that was.
 
     Raises:
@@ -137,15 +146,17 @@ def _choices(words: Sequence[Any], name: str, trial: Any) -> list[Choice]:
     for choice in choices:
         if choice.digest is None or choice.revision is None:
             raise InputError(f"{choice.word}: the card names no digest: load the page again. Nothing was changed.")
-        if (other := trial(choice.trial).campaign) != name:
+        if (other := ledger.trial(choice.trial).campaign) != name:
             raise InputError(f"{choice.trial} is a trial of {other}, not of {name[:100]}. Nothing was changed.")
     return choices
 
 
-def _done(request: Request, visit: Visit, name: str, what: str, trials: Sequence[Trial]) -> Response:
+def _done(
+    request: Request, visit: Visit, name: str, what: str, trials: Sequence[Trial], at_trial: bool = False
+) -> Response:
     ids = [trial.id for trial in trials]
     told = f"{', '.join(ids) if len(ids) <= 3 else counted(len(ids), 'trial')}: {what}."
     if request.headers.get("accept") == "application/json":
         return JSONResponse({"text": told, "trials": ids})
     visit.say(told)
-    return RedirectResponse(f"/queue/{name}", 303)
+    return RedirectResponse(f"/campaign/{name}/trial/{ids[0]}" if at_trial else f"/queue/{name}", 303)

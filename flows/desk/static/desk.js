@@ -19,6 +19,7 @@ async function renew() {
 }
 
 function follow() {
+  if (document.hidden) return document.addEventListener("visibilitychange", follow, { once: true });
   const stream = new EventSource("/live");
   let due = 0;
   const soon = () => { clearTimeout(due); due = setTimeout(() => renew().catch(() => tell("Not live")), 50); };
@@ -33,9 +34,31 @@ function follow() {
   };
   stream.addEventListener("ended", () => location.reload());
   addEventListener("pagehide", () => stream.close());
+  document.addEventListener("visibilitychange", () => { // a browser has six connections for all its tabs
+    stream.close();
+    document.addEventListener("visibilitychange", () => { follow(); soon(); }, { once: true });
+  }, { once: true });
 }
 
-if (live) follow();
+async function enter(form) { // a result that is refused is told beside what was typed
+  const answer = await fetch(form.action, {
+    method: "POST", body: new FormData(form), redirect: "manual", headers: { Accept: "application/json" },
+  });
+  if (answer.type === "opaqueredirect") return location.assign(form.dataset.next);
+  const told = form.querySelector(".told") || form.appendChild(document.createElement("p"));
+  told.className = "told said problem";
+  told.setAttribute("role", "alert");
+  told.textContent = (await answer.json()).error;
+}
+
+for (const form of document.querySelectorAll("form[data-next]")) {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    enter(form).catch(() => form.submit());
+  });
+}
+if (live && document.querySelector("[data-live]")) follow();
+else if (live) live.textContent = "";
 if (document.getElementById("away")) setTimeout(() => location.reload(), 5000);
 const entry = document.getElementById("sign-in");
 if (entry && location.hash.length > 1) { // the token in the address that the desk printed: never sent as an address

@@ -180,3 +180,18 @@ def test_the_campaign_of_a_decision_is_that_of_its_trial(priced: Waiting, browse
     fields = {"choice": card(priced.trials()[0]), "verb": "approve"}
     assert browser.post("/queue/other/decide", fields, **JSON).status == 422
     assert priced.states() == ["PROPOSED"] * 3
+
+
+def test_two_trials_for_an_action_on_one_and_a_word_for_a_number_are_told(priced, browsers):
+    browser, cards = browsers(priced.settings, "ana"), [("choice", card(trial)) for trial in priced.trials()]
+    for path, fields, told in (
+        ("edit", [*cards, ("x.t", "33")], "this is for one"),
+        ("act", [*cards, ("verb", "retry")], "this is for one"),
+        ("act", [cards[0], ("verb", "prioritise"), ("priority", "high")], "is a whole number"),
+        ("act", [cards[0], ("verb", "shred")], "is nothing that can be done"),
+        ("edit", [cards[0], ("x.t", str(priced.trials()[0].design["t"]))], "no value differs"),
+        ("edit", [cards[0], ("x.t", "900")], "priced-0001"),
+    ):
+        answer = browser.post(f"/queue/priced/{path}", fields, **JSON)
+        assert answer.status in (403, 422) and told in answer.text, answer.text
+    assert priced.states() == ["PROPOSED"] * 3

@@ -260,6 +260,17 @@ def test_a_session_ends_when_idle_and_after_a_day_in_any_case():
     assert sessions.find(secret) is None
 
 
+def test_a_page_that_only_renews_itself_does_not_keep_its_session_alive(priced, browsers):
+    app, now = desk(priced.settings), [0.0]
+    app.app.state.sessions = Sessions(lambda: now[0])
+    for headers, later in (({}, 200), ({"fieldcraft-live": "1"}, 303)):
+        browser = browsers(priced.settings, "ana", app)
+        now[0] += 0.9 * IDLE_S
+        assert browser.get("/", **headers).status == 200
+        now[0] += 0.2 * IDLE_S
+        assert browser.get("/").status == later
+
+
 def test_attempts_to_sign_in_are_limited_by_address_and_then_free_again(priced):
     app, now = desk(priced.settings), [0.0]
     app.app.state.attempts = Attempts(lambda: now[0])
