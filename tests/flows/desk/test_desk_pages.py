@@ -4,11 +4,10 @@ import asyncio
 import re
 import time
 
-from desk_site import HOST, PORT, desk
+from desk_site import COOKIE, HOST, PORT, desk
 from test_desk_decisions import card
 
 from fieldcraft.flows.desk.board import AWAY, Board, Poller
-from fieldcraft.flows.desk.entering import COOKIE
 from fieldcraft.flows.desk.parts.trials_table import ROWS, Wanted, table_of
 from fieldcraft.flows.desk.rendering import pm
 from fieldcraft.flows.recovery.doctor import examine
