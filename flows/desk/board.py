@@ -151,6 +151,13 @@ class Poller:
             self._streams.discard(stream)
 
     async def _poll(self) -> None:
+        try:
+            await self._follow()
+        finally:  # a stream that ends is begun again by its page
+            for stream in self._streams:
+                stream.put_nowait(None)
+
+    async def _follow(self) -> None:
         seen, quiet, self.ready = await self._read({}), 0.0, True
         while self._streams:
             await asyncio.sleep(PERIOD_S)
@@ -163,8 +170,6 @@ class Poller:
                 quiet = 0.0
                 for stream in self._streams:
                     stream.put_nowait(set(changed))
-        for stream in self._streams:
-            stream.put_nowait(None)
 
     async def _read(self, seen: Mapping[str, int]) -> dict[str, int]:
         try:

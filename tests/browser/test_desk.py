@@ -32,7 +32,7 @@ PAGES = {
     "orders": "/laboratory/glue/orders",
     "result": "/laboratory/glue/result/glue-0009",
     "correction": "/laboratory/glue/result/glue-0003",
-    "compare": "/compare?a=glue&b=glue",
+    "compare": "/compare?a=glue&b=resin",
     "studies": "/studies",
     "notices": "/notices",
     "doctor": "/doctor?look=1",
