@@ -76,7 +76,7 @@ def cards_of(
             **entry,
             "choice": f"{entry['trial']}@{entry['revision']}-{entry['digest']}",
             "strips": [_strip(entry, name, space, seen, best) for name in entry["design"]],
-            "nearest": _nearest(standing, space, entry["design"], seen),
+            "nearest": nearest(standing, space, entry["design"], seen),
             "why": _why(trials[entry["trial"]]),
             "asked": trials[entry["trial"]].created,
             "cost_text": quantity(float(entry["cost"]), spec.budget.unit),
@@ -134,13 +134,7 @@ def _place(variable: Variable, value: Level | None) -> Position:
     return None if share is None else round(6 + share * (_WIDTH - 12), 1)
 
 
-def _coordinates(space: SearchSpace, designs: Sequence[Mapping[str, Level]]) -> NDArray[np.float64]:
-    """Designs as coordinates, shape (n, variables): a share of the range, a level's place; NaN where it has neither."""
-    shares = [[_share(variable, design.get(variable.name)) for variable in space.variables] for design in designs]
-    return np.array(shares, dtype=float).reshape(len(designs), len(space.variables))
-
-
-def _nearest(
+def nearest(
     standing: Standing, space: SearchSpace | None, design: Mapping[str, Level], seen: Sequence[TrialSummary]
 ) -> list[tuple[str, str, str]]:
     """Earlier trials closest to a design: id, distance in % of the ranges, and result.
@@ -150,7 +144,8 @@ def _nearest(
     """
     if space is None or not seen:
         return []
-    known = standing.once("coordinates", lambda: _coordinates(space, [trial.actual for trial in seen]))
+    key = tuple(trial.id for trial in seen)
+    known = standing.once(key, lambda: _coordinates(space, [trial.actual for trial in seen]))
     apart = np.nan_to_num(known - _coordinates(space, [design]))
     levels = [isinstance(variable, Categorical) for variable in space.variables]
     apart[:, levels] = apart[:, levels] != 0
@@ -158,6 +153,12 @@ def _nearest(
     order = np.argsort(distance, kind="stable")[:_NEAREST]
     outputs = [outputs_text(standing.campaign, seen[n].outputs) for n in order]
     return [(seen[n].id, f"{100 * distance[n]:.0f} %", text) for n, text in zip(order, outputs, strict=True)]
+
+
+def _coordinates(space: SearchSpace, designs: Sequence[Mapping[str, Level]]) -> NDArray[np.float64]:
+    """Designs as coordinates, shape (n, variables): a share of the range, a level's place; NaN where it has neither."""
+    shares = [[_share(variable, design.get(variable.name)) for variable in space.variables] for design in designs]
+    return np.array(shares, dtype=float).reshape(len(designs), len(space.variables))
 
 
 def _why(trial: Trial) -> list[str]:
