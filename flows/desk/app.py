@@ -5,7 +5,6 @@ from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -31,13 +30,6 @@ from fieldcraft.storage.ledger import (
     UnknownTrial,
 )
 
-_SILENT: TelemetryConfig = {
-    "tracing": False,
-    "metrics": False,
-    "logs": False,
-    "operation_spans": False,
-    "auto_configure": False,
-}
 GROUPS = (sign_in, overview, campaign, queue, laboratory, looking)
 
 
@@ -52,7 +44,18 @@ def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -
     board = Board(settings)
     poller = Poller(board)
 
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, telemetry=_SILENT)
+    app = FastAPI(
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
+    )
     app.state.place, app.state.board, app.state.poller = place, board, poller
     app.state.sessions, app.state.attempts = Sessions(), Attempts()
     app.state.entrance = Entrance(settings, printed)
