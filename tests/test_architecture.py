@@ -63,7 +63,7 @@ FLOORS = {
     "flows": (
         "errors products", "text", "settings", "files", "spec", "analysis identity machinery", "jobs notices", "wiring",
         "dispatchers", "rules", "people results", "steps views", "campaign decide exporter recovery report simulate",
-        "run", "studies", "commands", "cli notebook",
+        "run", "studies", "desk", "commands", "cli notebook",
     ),
 }  # fmt: skip
 HEIGHT = {(p, room): n for p, floors in FLOORS.items() for n, rooms in enumerate(floors) for room in rooms.split()}
