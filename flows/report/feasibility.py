@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 
 from fieldcraft.flows.analysis.feasibility import is_infeasible, violation_text
-from fieldcraft.flows.report.markup import Content, Markup, element, note, picture, section, table
+from fieldcraft.flows.charts.constraints import margins, violation
+from fieldcraft.flows.charts.series import completed
+from fieldcraft.flows.report.answers import number
+from fieldcraft.flows.report.markup import Content, Markup, chart, element, note, row, section, table
 from fieldcraft.flows.report.material import Material
-from fieldcraft.flows.report.sections import number
 from fieldcraft.flows.text import counted
-from fieldcraft.flows.views.charts import ACCENT, BEST, as_data_uri, bars, completed, crowded, new_figure, whole_numbers
 from fieldcraft.flows.views.data import design_text
 
 
@@ -45,7 +46,12 @@ def _constraints(material: Material) -> list[Markup]:
         caption += " Crosses stand for designs that gave no result because they are infeasible."
     head = ["constraint g", "met (g <= 0)", "least", "median", "largest", "at the best design"]
     rows = [_constraint_row(material, name) for name in material.objective.constraints]
-    return [picture(_chart(material), "Violation by trial", caption), table(head, rows, numbers=(2, 3, 4, 5))]
+    apart, below = margins(material.campaign, material.trials), "Each constraint by itself; it is met below the line."
+    pictures = [
+        chart(violation(material.campaign, material.trials), caption),
+        *([chart(apart, below)] if apart else []),
+    ]
+    return [row(*pictures), table(head, rows, numbers=(2, 3, 4, 5))]
 
 
 def _constraint_row(material: Material, name: str) -> list[Content]:
@@ -55,20 +61,3 @@ def _constraint_row(material: Material, name: str) -> list[Content]:
     there = (best.outputs or {})[name] if best else None
     figures = [number(float(value)) for value in (values.min(), np.median(values), values.max())]
     return [f"{name} ({unit})" if unit else name, f"{(values <= 0).sum()} of {len(values)}", *figures, number(there)]
-
-
-def _chart(material: Material) -> str:
-    figure, done = new_figure(7.4, 2.6), completed(material.trials)
-    axis, failed = figure.subplots(), [trial.number for trial in material.trials if is_infeasible(trial)]
-    violations = [material.objective.violation(trial.outputs or {}) for trial in done]
-    bars(axis, [trial.number for trial in done], violations, color=BEST, alpha=0.75)
-    met = [trial.number for trial, violation in zip(done, violations, strict=True) if violation == 0]
-    style = {"clip_on": False, "rasterized": crowded(done)}
-    axis.plot(met, [0.0] * len(met), "o", ms=4.5, color=ACCENT, label="feasible", **style)
-    if failed:
-        axis.plot(failed, [0.0] * len(failed), "x", ms=5.5, color=BEST, label="failed as infeasible", **style)
-    axis.set(xlabel="trial", ylabel="violation")
-    axis.set_ylim(bottom=0.0)
-    whole_numbers(axis)
-    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
-    return as_data_uri(figure)

@@ -1,12 +1,12 @@
 """Section on several objectives: the front beside all results, its designs, and the hypervolume by trial."""
 
 from fieldcraft.flows.analysis.front import front_text
-from fieldcraft.flows.report.markup import Content, Markup, note, picture, section, table
+from fieldcraft.flows.charts.front import MOST_PAIRS, fronts, hypervolume
+from fieldcraft.flows.report.answers import number
+from fieldcraft.flows.report.markup import Content, Markup, chart, note, row, section, table
 from fieldcraft.flows.report.material import Material
-from fieldcraft.flows.report.sections import number
 from fieldcraft.flows.report.thinning import ROWS
 from fieldcraft.flows.text import level_text
-from fieldcraft.flows.views.charts import MOST_PAIRS, as_data_uri, front_chart, hypervolume_chart, new_figure, pairs
 from fieldcraft.flows.views.regret import most_hypervolume
 
 
@@ -37,10 +37,10 @@ def front_section(material: Material) -> Markup | None:
     return section(
         "Front",
         note(f"{front_text(found, most)}."),
-        picture(_front(material), "Front", _caption(len(found["objectives"]))),
-        picture(
-            _hypervolume(material, most),
-            "Hypervolume by trial",
+        row(*(chart(each) for each in fronts(material.campaign, material.trials))),
+        note(_caption(len(found["objectives"]))),
+        chart(
+            hypervolume(material.campaign, material.trials, most),
             "Hypervolume of the results up to each trial, all within the same reference.",
         ),
         note(f"The first {len(shown)} by {outputs[0]}; {more} more are in the export.") if more else None,
@@ -54,20 +54,6 @@ def _caption(objectives: int) -> str:
         return f"{caption} The steps bound what the front dominates."
     drawn = min(MOST_PAIRS, objectives * (objectives - 1) // 2)
     return f"{caption} {drawn} of the pairs of objectives are drawn; a point of the front may look beaten in one pair."
-
-
-def _front(material: Material) -> str:
-    drawn = pairs(material.campaign, material.trials)
-    figure = new_figure(5.2 if len(drawn) == 1 else 3.8 * len(drawn), 3.9)
-    for axis, (across, up) in zip(figure.subplots(1, len(drawn), squeeze=False).ravel(), drawn, strict=True):
-        front_chart(axis, material.campaign, material.trials, across, up)
-    return as_data_uri(figure)
-
-
-def _hypervolume(material: Material, most: float | None) -> str:
-    figure = new_figure(7.4, 2.9)
-    hypervolume_chart(figure.subplots(), material.campaign, material.trials, most)
-    return as_data_uri(figure)
 
 
 def _head(name: str, unit: str) -> str:

@@ -1,14 +1,13 @@
 """``fieldcraft plot``: one picture of a campaign, from the ledger and the field store."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fieldcraft.flows.analysis.best import best_trial
-from fieldcraft.flows.analysis.emulated_fields import Beside, beside
+from fieldcraft.flows.analysis.emulated_fields import Beside
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.charts import (
@@ -24,13 +23,11 @@ from fieldcraft.flows.views.charts import (
     progress,
 )
 from fieldcraft.flows.views.export import require_place
+from fieldcraft.flows.views.fields_shown import beside_emulator, field_of_places
 from fieldcraft.flows.views.regret import most_hypervolume, optimum_of
 from fieldcraft.flows.wiring.build import rewire
-from fieldcraft.flows.wiring.physics.networks import NetworkFields, network_at
-from fieldcraft.physics.problem import Problem
-from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import CampaignRecord, Trial
+from fieldcraft.storage.records import CampaignRecord
 
 
 def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Path) -> None:
@@ -58,8 +55,7 @@ def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Pat
     field = field_of_places(settings, campaign, trials)
     if field is not None:
         panels.insert(0, lambda axis: over_field(axis, campaign, trials, field, optimum))
-    network = network_at(wired, ledger)
-    if (twice := _beside_emulator(settings, wired.problem, campaign, trials, network)) is not None:
+    if (twice := beside_emulator(settings, wired, ledger, campaign, trials)) is not None:
         panels += _against_emulator(twice)
     rows = 2 if len(panels) > 3 else 1
     columns = -(-len(panels) // rows)
@@ -74,34 +70,6 @@ def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Pat
         axis.set_axis_off()
     figure.suptitle(f"{campaign.name}: {wired.spec.algorithm.in_words}")
     figure.savefig(file, dpi=130, format=ending)
-
-
-def field_of_places(settings: Settings, campaign: CampaignRecord, trials: Sequence[Trial]) -> Any:
-    """The best trial's field of two dimensions that have the names of design variables, or None.
-
-    Raises:
-        storage.fields.FieldError: the field store has lost it.
-    """
-    best, names = best_trial(campaign, trials), set(campaign.environment["units"])
-    if best is None or best.field is None:
-        return None
-    dataset = fields_at(settings.fields).read(best.field)
-    found = [v for v in dataset.data_vars.values() if v.ndim == 2 and set(map(str, v.dims)) <= names]
-    return found[0] if found else None
-
-
-def _beside_emulator(
-    settings: Settings,
-    problem: Problem,
-    campaign: CampaignRecord,
-    trials: Sequence[Trial],
-    network: NetworkFields | None,
-) -> Beside | None:
-    """The best trial's field beside the emulator's; None where there is none to draw."""
-    best = best_trial(campaign, trials)
-    if best is None or best.field is None or problem.parametric is None or len(problem.parametric.cells) > 2:
-        return None
-    return beside(problem, best.actual, fields_at(settings.fields).read(best.field), network)
 
 
 def _against_emulator(twice: Beside) -> list[Callable[[Any], None]]:
