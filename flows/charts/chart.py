@@ -136,8 +136,22 @@ def line(x: Sequence[Any], y: Sequence[Any], name: str, colour: str, **style: An
     }
 
 
-def level(value: float, name: str) -> dict[str, Any]:
-    """A shape: a dotted horizontal line with its name, as wide as the picture."""
+def central(values: Sequence[float], told: Iterable[float | None], share: float = 0.8) -> list[float]:
+    """Ends of an axis that holds all that is told and all values, but for a few that would flatten the rest.
+
+    Where the central ``share`` of the values and all that is told lie within a fifth of the whole, the axis is theirs.
+    """
+    whole_axis = ends([*values, *told])
+    if len(values) < 2:
+        return whole_axis
+    low, high = np.quantile(values, [(1 - share) / 2, (1 + share) / 2])
+    most = ends([low, high, *told], room=0.25)
+    return most if 5 * (most[1] - most[0]) < whole_axis[1] - whole_axis[0] else whole_axis
+
+
+def level(value: float, name: str, span: Sequence[float]) -> dict[str, Any]:
+    """A shape: a dotted horizontal line as wide as the picture, its name on the side where ``span`` has more room."""
+    above = value < (span[0] + span[1]) / 2
     return {
         "type": "line",
         "xref": "paper",
@@ -146,5 +160,10 @@ def level(value: float, name: str) -> dict[str, Any]:
         "y0": value,
         "y1": value,
         "line": {"color": GREY, "width": 1.5, "dash": "dot"},
-        "label": {"text": literal(name), "textposition": "end", "yanchor": "bottom", "font": {"size": 11}},
+        "label": {
+            "text": literal(name),
+            "textposition": "start",
+            "yanchor": "bottom" if above else "top",
+            "font": {"size": 11},
+        },
     }

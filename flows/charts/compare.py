@@ -40,7 +40,7 @@ def curves(title: str, label: str, lines: Sequence[Curve], optimum: float | None
     layout = {
         "xaxis": whole(max((n for curve in lines for n in curve.at), default=1), "completed trials"),
         "yaxis": axis(label, range=ends([*values, optimum])),
-        "shapes": [] if optimum is None else [level(optimum, "true optimum")],
+        "shapes": [] if optimum is None else [level(optimum, "true optimum", ends([*values, optimum]))],
     }
     rows: list[list[Cell]] = [
         [curve.name, n, value] for curve in lines for n, value in zip(curve.at, numbers(curve.values), strict=True)

@@ -72,7 +72,7 @@ def margins(campaign: CampaignRecord, trials: Sequence[Some]) -> Chart | None:
     layout = {
         "xaxis": whole(max(trial.number for trial in trials)),
         "yaxis": axis("g / greatest |g|", range=ends(heights)),
-        "shapes": [level(0.0, "allowed below")],
+        "shapes": [level(0.0, "allowed below", ends(heights))],
     }
     head = ["trial", *(labelled(name, units[name]) for name in names)]
     return Chart(

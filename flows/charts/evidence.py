@@ -47,7 +47,7 @@ def gaps(proven: Sequence[tuple[Trial, CertificateRecord]]) -> Chart:
 
 
 def gains(proven: Sequence[tuple[Trial, CertificateRecord]], label: str) -> Chart | None:
-    """What any design can be expected to improve at most, by iteration; None where no bound gives it.
+    """Largest improvement to be expected of any design, by iteration; None where no bound gives it.
 
     Args:
         proven: Trials with their certificates.

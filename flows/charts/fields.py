@@ -76,8 +76,8 @@ def heat(
     small, cells = coarse(axes, values)
     (across, x), (up, y) = small.items()
     layout = {
-        "xaxis": axis(labelled(across, units.get(across, "")), showgrid=False, constrain="domain"),
-        "yaxis": axis(labelled(up, units.get(up, "")), showgrid=False, constrain="domain"),
+        f"{side}axis": axis(labelled(name, units.get(name, "")), showgrid=False, constrain="domain", range=_span(at))
+        for side, (name, at) in zip("xy", small.items(), strict=True)
     }
     if units.get(across, "") == units.get(up, "") and _alike(x, y):
         layout["yaxis"] |= {"scaleanchor": "x"}
@@ -88,6 +88,12 @@ def heat(
         for j in range(len(y))
     ]
     return Chart(title, [_map(x, y, cells, label, limits or reach(values), colours)], layout, head, rows, height=380)
+
+
+def _span(at: Array) -> list[float]:
+    """Ends of an axis of cells, which reach half a cell beyond the centres."""
+    half = (at[-1] - at[0]) / (2 * len(at) - 2) if len(at) > 1 else 0.5
+    return [float(at[0] - half), float(at[-1] + half)]
 
 
 def _alike(x: Array, y: Array) -> bool:

@@ -66,7 +66,9 @@ def _front(
     layout = {"xaxis": axis(_aim(across)), "yaxis": axis(_aim(up))}
     head, rows = table(campaign, completed(trials))
     rows = [[*row, "yes" if row[0] in members else "no"] for row in rows]
-    return Chart("Front", [each for each in data if each], layout, [*head, "on the front"], rows, height=400)
+    return Chart(
+        "Results and the front", [each for each in data if each], layout, [*head, "on the front"], rows, height=400
+    )
 
 
 def _steps(found: Mapping[str, Any], objectives: tuple[Mapping[str, Any], Mapping[str, Any]]) -> dict[str, Any]:
@@ -99,7 +101,7 @@ def hypervolume(campaign: CampaignRecord, trials: Sequence[Some], most: float | 
     layout = {
         "xaxis": whole(max(x, default=1)),
         "yaxis": axis("hypervolume of the front", range=ends([0.0, *values, most])),
-        "shapes": [] if most is None else [level(most, "largest possible")],
+        "shapes": [] if most is None else [level(most, "largest possible", [0.0, most])],
     }
     data = [{**line(x, y, "hypervolume", RED, shape="hv"), "showlegend": False}]
     return Chart(

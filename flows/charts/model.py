@@ -1,4 +1,4 @@
-"""What a surrogate says: predicted against measured values, and its prediction along a variable."""
+"""Pictures of a surrogate: predicted against measured values, and its prediction along a variable."""
 
 from collections.abc import Sequence
 from typing import Any

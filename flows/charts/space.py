@@ -84,7 +84,7 @@ def _plane(
         data.append({**marks(points[0], points[1], "trials", BLUE, hover, **style), "showlegend": False})
     data += _best_mark(campaign, trials, names) + _proposed(names, proposal)
     axes = {f"{side}axis": axis(labelled(name, units[name])) for side, name in zip("xy", names, strict=True)}
-    return Chart("Where the trials lie", data, axes, *table(campaign, completed(trials)), height=400)
+    return Chart("Designs of the trials", data, axes, *table(campaign, completed(trials)), height=400)
 
 
 def _line(campaign: CampaignRecord, trials: Sequence[Some], name: str, proposal: Mapping[str, Level] | None) -> Chart:
@@ -104,7 +104,7 @@ def _line(campaign: CampaignRecord, trials: Sequence[Some], name: str, proposal:
     if proposal is not None:
         place = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": proposal[name], "x1": proposal[name]}
         layout["shapes"] = [{**place, "line": {"color": RED, "width": 2}, "label": {"text": _PROPOSED}}]
-    return Chart("Where the trials lie", data, layout, *table(campaign, completed(trials)))
+    return Chart("Designs of the trials", data, layout, *table(campaign, completed(trials)))
 
 
 def _first(campaign: CampaignRecord) -> Mapping[str, Any]:
@@ -182,11 +182,13 @@ def parallel(campaign: CampaignRecord, trials: Sequence[Some], proposal: Mapping
     labels = [labelled(name, units[name]) for name in names] + [output_label(each) for each in read]
     shown = {trial.id for trial in drawn(campaign, trials)}
     members = set(on_front(campaign, list[Any](done)))
+    values = np.array([(trial.outputs or {})[objective.output] for trial in done], dtype=float)
+    order = np.argsort(np.argsort(values if objective.maximize else -values, kind="stable"), kind="stable")
+    ranks = order / max(len(done) - 1, 1)  # 1 for the best
     groups: dict[tuple[float, bool], list[int]] = {}
     for place, trial in enumerate(done):
         if trial.id in shown:
-            height = float(trial.id in members) if objective.goals else scales[-1][0][place]
-            worth = height if objective.maximize or objective.goals else 1 - height
+            worth = float(trial.id in members) if objective.goals else float(ranks[place])
             shade = round(worth * (_SHADES - 1)) / (_SHADES - 1)
             groups.setdefault((shade, objective.feasible(trial.outputs or {})), []).append(place)
     data = [
@@ -219,7 +221,7 @@ def parallel(campaign: CampaignRecord, trials: Sequence[Some], proposal: Mapping
         "annotations": [note for place, (_, ticks) in enumerate(scales) for note in _ticks(place, ticks)],
         "margin": {"l": 24, "r": 24, "t": 36, "b": 52},
     }
-    return Chart("Where the trials lie", data, layout, *table(campaign, done), height=380)
+    return Chart("Designs of the trials", data, layout, *table(campaign, done), height=380)
 
 
 def _bundle(

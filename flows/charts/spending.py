@@ -50,7 +50,7 @@ def times(trials: Sequence[Some], trained: Mapping[int, float], work: str) -> Ch
 
 
 def cost(campaign: CampaignRecord, trials: Sequence[Some]) -> Chart:
-    """What all attempts have cost up to each trial, and the budget."""
+    """Cost of all attempts up to each trial, and the budget."""
     budget = campaign.spec["budget"]
     unit, limit, total = budget.get("unit") or "units", budget.get("cost"), 0.0
     sums = []
@@ -63,7 +63,7 @@ def cost(campaign: CampaignRecord, trials: Sequence[Some]) -> Chart:
     layout = {
         "xaxis": whole(max(x, default=1)),
         "yaxis": axis(labelled("spent", unit), range=ends([0.0, *sums, limit])),
-        "shapes": [] if limit is None else [level(limit, "budget")],
+        "shapes": [] if limit is None else [level(limit, "budget", ends([0.0, *sums, limit]))],
     }
     head = ["trial", labelled("spent", unit), labelled("in all", unit)]
     rows: list[list[Cell]] = [[trial.id, trial.spent, at] for trial, at in zip(trials, sums, strict=True)]

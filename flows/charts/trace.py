@@ -6,7 +6,20 @@ from typing import Any
 import numpy as np
 
 from fieldcraft.flows.analysis.best import objective_of
-from fieldcraft.flows.charts.chart import BLUE, GREY, RED, Cell, Chart, axis, ends, level, line, marks, numbers, whole
+from fieldcraft.flows.charts.chart import (
+    BLUE,
+    GREY,
+    RED,
+    Cell,
+    Chart,
+    axis,
+    central,
+    level,
+    line,
+    marks,
+    numbers,
+    whole,
+)
 from fieldcraft.flows.charts.series import (
     KINDS,
     Some,
@@ -49,26 +62,37 @@ def trace(
             if group:
                 hover = [said(campaign, t) for t in group]
                 data.append(marks(*where, name if feasible else f"{name}, not feasible", colour, hover, **mark))
-    span = ends([*values.values(), optimum, threshold])
+    found, best = best_so_far(campaign, trials)
+    span = central(list(values.values()), [optimum, threshold, *best[-1:]])
+    beyond = [trial for trial in shown if not span[0] <= values[trial.id] <= span[1]]
+    if beyond:
+        edges = [span[0] if values[trial.id] < span[0] else span[1] for trial in beyond]
+        symbols = ["triangle-down" if edge == span[0] else "triangle-up" for edge in edges]
+        hover = [said(campaign, trial) for trial in beyond]
+        name, x = "beyond the scale", [trial.number for trial in beyond]
+        data.append({**marks(x, numbers(edges), name, GREY, hover, symbol=symbols, size=10), "cliponaxis": False})
     failed = [trial for trial in trials if trial.state is TrialState.FAILED]
     if failed:
         hover = [one_line(f"{trial.id}: no result ({trial.failure})") for trial in failed[-200:]]
         at = [span[0]] * len(hover)
         data.append(marks([t.number for t in failed[-200:]], at, "no result", RED, hover, symbol="x", size=6))
-    found, best = best_so_far(campaign, trials)
     if len(found):
         steps = np.flatnonzero(np.append(True, np.diff(best) != 0))  # a step where it gets better
         x, y = [*found[steps].tolist(), int(done[-1].number)], [*best[steps], best[-1]]
         data.append({**line(x, numbers(y), "best so far", RED, shape="hv", width=2.5), "hoverinfo": "y+name"})
     levels = [
-        level(value, name) for value, name in ((optimum, "true optimum"), (threshold, "sought")) if value is not None
+        level(value, name, span)
+        for value, name in ((optimum, "true optimum"), (threshold, "sought"))
+        if value is not None
     ]
     layout = {
         "xaxis": whole(max((trial.number for trial in trials), default=1)),
         "yaxis": axis(output_label(output), range=span),
         "shapes": levels,
     }
-    return Chart("Best so far", data, layout, *_behind(campaign, done, dict(zip(found.tolist(), best, strict=True))))
+    return Chart(
+        "Results by trial", data, layout, *_behind(campaign, done, dict(zip(found.tolist(), best, strict=True)))
+    )
 
 
 def _behind(

@@ -70,7 +70,7 @@ def _sure(material: Material) -> tuple[str, list[Content]]:
         last = bounds[max(bounds)]
         least = quantity(float(f"{last.regret:.3g}"), unit)
         said.append((f"proven to within {least}", f"No design can have less than {quantity(last.lower, unit)}."))
-    if model is not None and model.feasible:
+    if model is not None and model.feasible and model.sd > 0:
         pm = quantity_pm(model.mean, model.sd, unit)
         said.append((pm, f"by the model of iteration {model.iteration}, of {counted(model.results, 'result')}."))
     if predicted := predicted_trials(material):
@@ -89,7 +89,7 @@ def _sure(material: Material) -> tuple[str, list[Content]]:
             f"{counted(len(done), 'result')}; no model has predicted one of them."
         ] if done else []
     big, first = said[0]
-    return big, [first, *(f"{words[0].upper()}{words[1:]}. {more}" for words, more in said[1:3])]
+    return big, [first, *(more if more.startswith("Median") else f"{words}: {more}" for words, more in said[1:3])]
 
 
 def _coverage(material: Material, predicted: Sequence[Trial]) -> str:

@@ -101,7 +101,7 @@ def picture(source: str, alternative: str, caption: str) -> Markup:
 
 def chart(shown: Chart, caption: str = "") -> Markup:
     """A chart with its caption, which a script draws, and the data behind it."""
-    wait = element("noscript", note("The pictures need JavaScript; the tables of this page hold the numbers."))
+    wait = note("The pictures need JavaScript; the tables of this page hold the numbers.")  # until they are drawn
     return element(
         "figure",
         element("h3", shown.title),
@@ -114,7 +114,7 @@ def chart(shown: Chart, caption: str = "") -> Markup:
             Markup('<div class="scroll table" tabindex="0" role="region" aria-label="data of the picture"></div>'),
         ),
         Markup(f'<script type="application/json">{as_json(shown.payload())}</script>'),
-        class_="chart",
+        class_="chart map" if any(trace["type"] == "heatmap" for trace in shown.data) else "chart",
     )
 
 
@@ -142,7 +142,7 @@ def page(title: str, *body: Content) -> str:
     """A whole HTML document, which holds its scripts: those of the charts where there are charts."""
     content = element("body", *body).text
     scripts = [static("tables.js")] if 'class="sortable"' in content else []
-    if 'class="chart"' in content:
+    if 'class="chart' in content:
         scripts += [plotly_js().read_text(encoding="utf-8"), static("charts.js")]
     digests = " ".join(f"'sha256-{_digest(text)}'" for text in scripts)
     policy = _POLICY.format(scripts=f"script-src {digests}; " if digests else "")

@@ -15,7 +15,7 @@ from fieldcraft.flows.products import Trained, TrainingNotes, trainings
 from fieldcraft.flows.report.belief import Belief, believed
 from fieldcraft.flows.rules.final_model import given_up
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.views.fields_shown import beside_emulator, drawable, field_of_places
+from fieldcraft.flows.views.plot import beside_emulator, drawable, field_of_places
 from fieldcraft.flows.views.regret import regret_of
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.campaign import Campaign as Wired

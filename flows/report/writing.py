@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.report.aims import feasibility_section, front_section
 from fieldcraft.flows.report.certificates import certificate_section, regret_section
-from fieldcraft.flows.report.feasibility import feasibility_section
-from fieldcraft.flows.report.front import front_section
 from fieldcraft.flows.report.markup import page
 from fieldcraft.flows.report.material import gather
 from fieldcraft.flows.report.records import provenance_section, queue_section

@@ -1,13 +1,16 @@
 """``fieldcraft plot``: one picture of a campaign, from the ledger and the field store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fieldcraft.flows.analysis.emulated_fields import Beside
+from fieldcraft.flows.analysis.best import best_trial
+from fieldcraft.flows.analysis.emulated_fields import Beside, beside
+from fieldcraft.flows.charts.chart import labelled
+from fieldcraft.flows.charts.front import pairs
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.charts import (
@@ -16,18 +19,18 @@ from fieldcraft.flows.views.charts import (
     front_chart,
     heat_map,
     hypervolume_chart,
-    labelled,
     new_figure,
     over_field,
-    pairs,
     progress,
 )
 from fieldcraft.flows.views.export import require_place
-from fieldcraft.flows.views.fields_shown import beside_emulator, field_of_places
 from fieldcraft.flows.views.regret import most_hypervolume, optimum_of
 from fieldcraft.flows.wiring.build import rewire
+from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.flows.wiring.physics.networks import network_at
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import CampaignRecord
+from fieldcraft.storage.records import CampaignRecord, Trial
 
 
 def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Path) -> None:
@@ -70,6 +73,42 @@ def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Pat
         axis.set_axis_off()
     figure.suptitle(f"{campaign.name}: {wired.spec.algorithm.in_words}")
     figure.savefig(file, dpi=130, format=ending)
+
+
+def field_of_places(settings: Settings, campaign: CampaignRecord, trials: Sequence[Trial]) -> Any:
+    """The best trial's field of two dimensions that have the names of design variables, or None.
+
+    Raises:
+        storage.fields.FieldError: the field store has lost it.
+    """
+    best, names = best_trial(campaign, trials), set(campaign.environment["units"])
+    if best is None or best.field is None:
+        return None
+    dataset = fields_at(settings.fields).read(best.field)
+    found = [v for v in dataset.data_vars.values() if v.ndim == 2 and set(map(str, v.dims)) <= names]
+    return found[0] if found else None
+
+
+def beside_emulator(
+    settings: Settings, wired: Campaign, ledger: Ledger, campaign: CampaignRecord, trials: Sequence[Trial]
+) -> Beside | None:
+    """The best trial's field beside the emulator's; None where there is none to draw.
+
+    Raises:
+        storage.fields.FieldError: the field store has lost it.
+    """
+    best, problem = best_trial(campaign, trials), wired.problem
+    if best is None or best.field is None or problem.parametric is None or len(problem.parametric.cells) > 2:
+        return None
+    return beside(problem, best.actual, fields_at(settings.fields).read(best.field), network_at(wired, ledger))
+
+
+def drawable(dataset: Any) -> Any:
+    """The first variable of a dataset that has an axis of more than one number, as an ``xarray.DataArray``; or None."""
+    for array in dataset.data_vars.values():
+        if array.ndim and max(array.shape) > 1 and np.issubdtype(array.dtype, np.number):
+            return array
+    return None
 
 
 def _against_emulator(twice: Beside) -> list[Callable[[Any], None]]:

@@ -27,6 +27,7 @@
 
   function draw(holder, figure, dark = night.matches) {
     const place = holder.querySelector(".plot");
+    if (!holder.figure) place.replaceChildren();
     holder.figure = figure;
     const config = { displayModeBar: false, responsive: true, scrollZoom: false, staticPlot: false };
     const done = Plotly.react(place, figure.data, layoutOf(figure, dark), config);
