@@ -14,6 +14,7 @@ from typing import Any
 from fieldcraft.flows.commands import (
     campaigns,
     decisions,
+    desk,
     inspection,
     recovery,
     reports,
@@ -28,7 +29,7 @@ from fieldcraft.flows.machinery.collecting import seldom
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.text import QUOTED, quoted, shown, suggestion
 
-_GROUPS = (starting, campaigns, decisions, inspection, recovery, reports, results, studies, trials)
+_GROUPS = (starting, campaigns, decisions, inspection, desk, recovery, reports, results, studies, trials)
 _INTRODUCTION = (
     "",
     "    fieldcraft run campaigns/heat.yaml    # the ready campaign of the demo",

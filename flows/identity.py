@@ -150,9 +150,8 @@ class _People(_Part):
         one = self.users.get(name)
         return Person(name, one.role, one.cost_limit) if one else Person(name, "viewer")
 
-    def bearer(self, token: str) -> Person | None:
+    def bearer(self, digest: str) -> Person | None:
         """The owner of a token, or None. Every digest is compared, so that the time taken reveals nothing."""
-        digest = digest_of_token(token)
         found = [one for one in self.tokens if hmac.compare_digest(one.sha256, digest)]
         return Person(found[0].name, found[0].role, found[0].cost_limit) if found else None
 
@@ -172,12 +171,21 @@ def bearer(settings: Settings, token: str, right: Right) -> Person:
     Raises:
         Refused: they have not that right, the token is not known, or the file of people cannot be trusted.
     """
+    return bearer_of_digest(settings, digest_of_token(token), right)
+
+
+def bearer_of_digest(settings: Settings, digest: str, right: Right) -> Person:
+    """The owner of the token with this SHA-256, for who has checked the token and keeps no more than its digest.
+
+    Raises:
+        Refused: as ``bearer``.
+    """
     if settings.people is None:
         raise Refused(
             "A token was given, but no file says whose it is: set FIELDCRAFT_PEOPLE (docs/security.md), or unset "
             "FIELDCRAFT_TOKEN to act as the operating system's user. Nothing was changed."
         )
-    person = _read(settings.people).bearer(token)
+    person = _read(settings.people).bearer(digest)
     if person is None:
         raise Refused(
             f"The token given is not known to {settings.people}: check it for a missing character, or ask an operator "

@@ -63,7 +63,8 @@ FLOORS = {
     "flows": (
         "errors products", "text", "settings", "files", "spec", "analysis identity machinery",
         "charts jobs notices", "wiring", "dispatchers", "rules", "people results", "steps views",
-        "campaign decide exporter recovery report simulate", "run", "studies", "commands", "cli notebook",
+        "campaign decide exporter recovery report simulate", "run", "studies", "desk", "commands",
+        "cli notebook",
     ),
 }  # fmt: skip
 HEIGHT = {(p, room): n for p, floors in FLOORS.items() for n, rooms in enumerate(floors) for room in rooms.split()}

@@ -108,26 +108,18 @@ def _show_batch(options: argparse.Namespace, batch: "Batch") -> int:
 
 def _read(options: argparse.Namespace, settings: Settings) -> "tuple[Site, Measurement]":
     """The measurement that the options describe, and the site of its trial's campaign."""
-    from fieldcraft.flows.files.tables import Measurement, level, number
-    from fieldcraft.flows.results.record import attempt_named, known_trial, site_for
+    from fieldcraft.flows.results.entered import entered
 
-    ledger = open_ledger(settings.ledger)
-    trial_id, key = attempt_named(ledger, options.trial)
-    site = site_for(settings, known_trial(ledger, trial_id).campaign)
-    variables = {v.name: v for v in site.campaign.problem.space.variables}
-    return site, Measurement(
-        trial=trial_id,
-        key=key,
-        values={name: number(text, name) for name, text in _pairs(options.value, "--value").items()},
-        sd={name: number(text, f"sd of {name}") for name, text in _pairs(options.sd, "--sd").items()},
-        ran={
-            name: level(variables[name], text, name) if name in variables else text
-            for name, text in _pairs(options.ran, "--ran").items()
-        },
-        field=options.field,
-        cost=getattr(options, "cost", None),
-        seconds=getattr(options, "seconds", None),
-        note=options.note,
+    return entered(
+        settings,
+        options.trial,
+        _pairs(options.value, "--value"),
+        _pairs(options.sd, "--sd"),
+        _pairs(options.ran, "--ran"),
+        options.field,
+        options.note,
+        getattr(options, "cost", None),
+        getattr(options, "seconds", None),
     )
 
 

@@ -24,7 +24,7 @@ from fieldcraft.physics.space import Categorical, Integer, SearchSpace
 from fieldcraft.storage.ledger import Ledger, StaleTrial
 from fieldcraft.storage.records import Event, Grant, Level, Trial, TrialState
 
-_UNSENT = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
+UNSENT = frozenset({TrialState.PROPOSED, TrialState.APPROVED})
 _HIGHEST = 1_000_000
 _WHAT_HAPPENED: Mapping[TrialState, str] = {
     TrialState.PROPOSED: "put back to the proposals",
@@ -78,18 +78,34 @@ def approve(
         return ledger.approve_all(_grants(trials), person.name, comment, "manual", given, until, code)
 
 
-def reject(ledger: Ledger, person: Person, choices: Sequence[Choice], reason: str) -> tuple[Trial, ...]:
-    """Reject trials of one campaign that were not sent yet, all or none; raises as ``approve``."""
+def reject(
+    ledger: Ledger, person: Person, choices: Sequence[Choice], reason: str, states: Collection[TrialState] = UNSENT
+) -> tuple[Trial, ...]:
+    """Reject trials of one campaign that were not sent yet, all or none; raises as ``approve``.
+
+    Args:
+        ledger: Ledger of the trials.
+        person: Who rejects.
+        choices: The trials.
+        reason: Reason of the rejection.
+        states: States that the person saw them in; by default any before they are sent.
+    """
     if not remark(reason, "reason").strip():
         raise InputError("A rejection without a reason teaches nobody: give one. Nothing was changed.")
-    trials = _seen(ledger, choices, _UNSENT)
-    _require_whole_batches(ledger, _specification(ledger, trials), trials, _UNSENT)
+    trials = _seen(ledger, choices, states)
+    _require_whole_batches(ledger, _specification(ledger, trials), trials, UNSENT)
     with one_winner(ledger, trials):
         return ledger.reject_all(_grants(trials), person.name, reason)
 
 
 def edit(
-    ledger: Ledger, settings: Settings, person: Person, choice: Choice, values: Mapping[str, str], reason: str = ""
+    ledger: Ledger,
+    settings: Settings,
+    person: Person,
+    choice: Choice,
+    values: Mapping[str, str],
+    reason: str = "",
+    states: Collection[TrialState] = UNSENT,
 ) -> tuple[Trial, Trial]:
     """Change variables of a trial that was not sent yet; it then needs a new approval, by a person or the policy.
 
@@ -100,6 +116,7 @@ def edit(
         choice: The trial.
         values: New values as text, in the variables' units; the other variables keep theirs.
         reason: Reason of the edit.
+        states: States that the person saw it in; by default any before it is sent.
 
     Returns:
         The trial before and after.
@@ -110,7 +127,7 @@ def edit(
         InputError: the design is not one of the campaign's space, or the reason is invalid.
     """
     reason = remark(reason, "reason")
-    (before,) = _seen(ledger, [choice], _UNSENT)
+    (before,) = _seen(ledger, [choice], states)
     campaign = rewire(ledger.campaign(before.campaign).spec, settings, algorithm=False)
     try:
         design = {**before.design, **{name: _level(campaign.space, name, text) for name, text in values.items()}}
@@ -158,7 +175,7 @@ def batch(ledger: Ledger, word: str, states: Collection[TrialState]) -> list[Cho
         raise InputError(f"Campaign {name!r} has no iteration {number}: its last one is {last}. Nothing was changed.")
     chosen = [Choice(trial.id) for trial in trials if trial.state in states]
     if not chosen:
-        raise _overtaken(ledger, trials[0])
+        raise overtaken(ledger, trials[0])
     return chosen
 
 
@@ -170,7 +187,7 @@ def _seen(ledger: Ledger, choices: Sequence[Choice], states: Collection[TrialSta
     trials = [ledger.trial(name) for name in names]
     for choice, trial in zip(choices, trials, strict=True):
         if trial.state not in states:
-            raise _overtaken(ledger, trial)
+            raise overtaken(ledger, trial)
         require_seen(ledger, choice, trial)
     return trials
 
@@ -250,11 +267,12 @@ def one_winner(ledger: Ledger, trials: Sequence[Trial]) -> Iterator[None]:
     except StaleTrial:
         for trial in trials:
             if (now := ledger.trial(trial.id)).expect != trial.expect:
-                raise _overtaken(ledger, now) from None
+                raise overtaken(ledger, now) from None
         raise
 
 
-def _overtaken(ledger: Ledger, trial: Trial) -> Overtaken:
+def overtaken(ledger: Ledger, trial: Trial) -> Overtaken:
+    """The error for a trial that was changed first; says who changed it, how and when."""
     return Overtaken(f"{trial.id} {_decision(ledger, trial)}. Nothing was changed.")
 
 

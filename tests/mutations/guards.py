@@ -46,6 +46,8 @@ def _functions(file: Path) -> set[str]:
 _LEDGER = "tests/contracts/test_ledger.py"
 _LEASES = "tests/contracts/test_ledger_leases.py"
 _RESULTS = "tests/contracts/test_ledger_results.py"
+_DESK = "tests/flows/desk/test_desk_security.py"
+_SWEEP = f"{_DESK}::test_none_of_10000_wrong_requests_is_accepted"
 
 GUARDS = (
     Guard(
@@ -259,5 +261,70 @@ GUARDS = (
         "tests/storage/field_store/test_field_stores.py::"
         "test_damage_is_found_by_verify_and_never_read[directory-flipped bit]",
         r"Regex pattern did not match",
+    ),
+    Guard(
+        "the desk answers to its own names alone",
+        "flows/desk/guard.py",
+        "        if len(hosts) != 1 or hosts[0].lower() not in self.place.hosts:\n",
+        "        if len(hosts) != 1:\n",
+        f"{_DESK}::test_a_name_of_others_that_leads_here_is_not_answered[evil.example]",
+        r"assert \(?200 == 421",
+    ),
+    Guard(
+        "the desk takes changes from its own pages alone, by Origin",
+        "flows/desk/guard.py",
+        "if not own or origins[0] not in self.place.origins or site",
+        "if site",
+        _SWEEP,
+        r"'origin'",
+    ),
+    Guard(
+        "the desk takes changes from its own pages alone, by Sec-Fetch-Site",
+        "flows/desk/guard.py",
+        " or site != [\"same-origin\"]",
+        "",
+        _SWEEP,
+        r"'site'",
+    ),
+    Guard(
+        "a form of the desk carries its session's secret",
+        "flows/desk/entering.py",
+        "        require_csrf(form, visit.session)\n",
+        "",
+        _SWEEP,
+        r"csrf'",
+    ),
+    Guard(
+        "who may look at the desk may not decide there",
+        "flows/desk/pages/queue.py",
+        "    person, ledger = visit.person.require(\"decide\"), board.ledger\n    choices",
+        "    person, ledger = visit.person, board.ledger\n    choices",
+        _SWEEP,
+        r"'viewer'",
+    ),
+    Guard(
+        "a rejection at the desk is of what its card showed",
+        "flows/desk/pages/queue.py",
+        "decisions.reject(ledger, person, choices, reason, _WAITING)",
+        "decisions.reject(ledger, person, choices, reason)",
+        "tests/flows/desk/test_desk_decisions.py::"
+        "test_of_two_people_on_one_card_one_wins_and_the_other_is_told_who_did",
+        r"200 == 409",
+    ),
+    Guard(
+        "a token taken out of the file ends its session at the desk",
+        "flows/desk/entering.py",
+        "        sessions.end(secret)\n        raise SignInFirst(f\"You were",
+        "        raise SignInFirst(f\"You were",
+        f"{_DESK}::test_a_token_taken_out_of_the_file_ends_its_sessions_at_once",
+        r"200 == 303",
+    ),
+    Guard(
+        "a printed token of the desk is good for one sign-in",
+        "flows/desk/entering.py",
+        "            self._renew()\n        return None\n",
+        "        return None\n",
+        f"{_DESK}::test_without_a_file_of_people_a_printed_token_is_good_for_one_sign_in",
+        r"303 == 403",
     ),
 )  # fmt: skip

@@ -34,6 +34,9 @@ def installed(tmp_path) -> Path:
 def test_ones_own_problem_runs_as_written_from_the_wheel_beside_a_users_modules_of_our_names(
     tmp_path, installed, prefect_api
 ):
+    for part in ("templates", "static"):
+        pages = {file.name for file in (ROOT / "flows" / "desk" / part).iterdir()}
+        assert pages == {file.name for file in (installed / "fieldcraft" / "flows" / "desk" / part).iterdir()}
     text = (ROOT / "docs" / "own-problem.md").read_text()
     files = re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", text, re.DOTALL)
     (commands,) = re.findall(r"<!-- run -->\n```\n(.*?)```", text, re.DOTALL)

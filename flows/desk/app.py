@@ -1,0 +1,95 @@
+"""The application: its routes, what holds for all of them, and what is told when something goes wrong."""
+
+from collections.abc import Callable
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from fieldcraft.flows.desk.board import Board, Poller
+from fieldcraft.flows.desk.entering import Entrance, SignInFirst, found
+from fieldcraft.flows.desk.guard import Guard
+from fieldcraft.flows.desk.pages import campaign, laboratory, looking, overview, queue, sign_in
+from fieldcraft.flows.desk.place import Place
+from fieldcraft.flows.desk.rendering import HERE, page
+from fieldcraft.flows.desk.sessions import Attempts, Sessions
+from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.identity import Refused
+from fieldcraft.flows.people.decisions import Overtaken
+from fieldcraft.flows.settings import Settings
+from fieldcraft.storage.fields import FieldError
+from fieldcraft.storage.ledger import (
+    ForbiddenMove,
+    InvalidRecord,
+    LedgerError,
+    StaleTrial,
+    UnknownCampaign,
+    UnknownTrial,
+)
+
+GROUPS = (sign_in, overview, campaign, queue, laboratory, looking)
+
+
+def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -> Guard:
+    """The desk of a home.
+
+    Args:
+        settings: Settings of the operator.
+        place: Where it is reached.
+        printed: Tells a one-time token to whoever started it.
+    """
+    board = Board(settings)
+    poller = Poller(board)
+
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.place, app.state.board, app.state.poller = place, board, poller
+    app.state.sessions, app.state.attempts = Sessions(), Attempts()
+    app.state.entrance = Entrance(settings, printed)
+    for group in GROUPS:
+        app.include_router(group.router)
+    app.mount("/static", StaticFiles(directory=HERE / "static"))
+    for kind in (FieldcraftError, LedgerError, FieldError, OSError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _told)
+    return Guard(app, place)
+
+
+def _told(request: Request, error: Exception) -> Response:
+    """The answer to a request that could not be done: JSON to the desk's script, a page to anybody else."""
+    status, title = _status(error)
+    text = "; ".join(f"{fault['msg']}" for fault in error.errors()) if isinstance(error, RequestValidationError) else ""
+    text = text or (str(error.detail) if isinstance(error, HTTPException) else str(error))
+    if request.headers.get("accept") == "application/json":
+        return JSONResponse({"error": text, "status": status}, status)
+    if isinstance(error, SignInFirst):
+        if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
+            return page(request, "arrived.html", None)  # a link elsewhere led here: browsers keep the cookie back
+        if request.method == "GET":
+            return RedirectResponse(f"/sign-in?to={quote(request.url.path)}", 303)
+        return page(request, "sign_in.html", None, {"problem": text, "one_time": False, "to": "/"}, status)
+    try:
+        visit = found(request, renew=False)
+    except FieldcraftError:
+        visit = None
+    return page(request, "problem.html", visit, {"title": title, "text": text, "away": status == 503}, status)
+
+
+def _status(error: Exception) -> tuple[int, str]:
+    """HTTP status of an error, and the title of its page."""
+    match error:
+        case SignInFirst():
+            return 401, "Sign in"
+        case Refused():
+            return 403, "You may not do this"
+        case HTTPException():
+            return error.status_code, "There is no such page" if error.status_code == 404 else "This cannot be done"
+        case UnknownCampaign() | UnknownTrial():
+            return 404, "There is none of that name"
+        case Overtaken() | StaleTrial() | ForbiddenMove():
+            return 409, "Somebody was faster"
+        case FieldcraftError() | InvalidRecord() | FieldError() | RequestValidationError():
+            return 422, "This cannot be done"
+        case _:
+            return 503, "The ledger cannot be read now"

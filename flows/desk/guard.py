@@ -1,0 +1,121 @@
+"""Checks of every request before anything else sees it, and the headers of every answer.
+
+A page of somebody else's can make a browser send requests to the desk, also where it listens on loopback alone. So the
+header Host has to name the desk (against DNS rebinding), and a request that changes anything has to say, by Origin and
+Sec-Fetch-Site, that a page of the desk sent it. Both come from the browser; no page can set them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from fieldcraft.flows.desk.place import Place
+
+FORM_BYTES = 100_000
+UPLOAD_BYTES = 300_000_000
+UPLOADS = "/laboratory/upload"  # the paths below it take files
+_READS, _CHANGES = frozenset({"GET", "HEAD"}), frozenset({"POST"})
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    )
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "same-origin",  # with no-referrer a browser would hide the origin of our own forms, too
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+@dataclass(frozen=True)
+class Guard:
+    """ASGI middleware.
+
+    Args:
+        app: The application.
+        place: Place of the desk.
+    """
+
+    app: FastAPI
+    place: Place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that is refused; hand any other on."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        most = UPLOAD_BYTES if scope["path"].startswith(UPLOADS) else FORM_BYTES
+        refused = self._refused(scope["method"], Headers(scope=scope), most)
+        if refused is None:
+            await self.app(scope, _counted(receive, most), _with_headers(send, scope["path"]))
+            return
+        status, reason = refused
+        answer = PlainTextResponse(f"{reason} Nothing was changed.\n", status)
+        await answer(scope, receive, _with_headers(send, scope["path"]))
+
+    def _refused(self, method: str, headers: Headers, most: int) -> tuple[int, str] | None:
+        """Status and reason of a refusal; None for a request that may go on."""
+        if method not in _READS | _CHANGES:
+            return 405, "The desk knows GET and POST."
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or hosts[0].lower() not in self.place.hosts:
+            return 421, "This address is not the desk's: use the one it printed when it started."
+        site = headers.getlist("sec-fetch-site")
+        if method in _CHANGES:
+            origins = headers.getlist("origin")
+            own = len(origins) == 1 and origins[0].partition("://")[2] == hosts[0].lower()
+            if not own or origins[0] not in self.place.origins or site != ["same-origin"]:
+                return 403, "Another page than the desk's sent this."
+        elif site and site[0] not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate":
+            return 403, "Another page than the desk's asked for this."
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > most:
+            return 413, f"That is too large: at most {most:,} bytes are taken."
+        return None
+
+
+def _counted(receive: Receive, most: int) -> Receive:
+    """``receive`` with the bytes counted, since a request may be longer than it says."""
+    taken = 0
+
+    async def counted() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > most:
+            raise HTTPException(413, f"That is too large: at most {most:,} bytes are taken. Nothing was changed.")
+        return message
+
+    return counted
+
+
+def _with_headers(send: Send, path: str) -> Callable[[Message], Any]:
+    async def with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers[name] = value
+            headers["Cache-Control"] = "no-cache" if path.startswith("/static/") else "no-store"
+        await send(message)
+
+    return with_headers

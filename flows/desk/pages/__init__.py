@@ -1,0 +1,1 @@
+"""Pages of the desk, a router for each subject."""

@@ -1,0 +1,68 @@
+"""Pages of one campaign: its standing with the table of trials, and one trial."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from fieldcraft.flows.desk.board import Board
+from fieldcraft.flows.desk.entering import Visitor
+from fieldcraft.flows.desk.pages.overview import glance
+from fieldcraft.flows.desk.parts.trials_table import Wanted, table_of
+from fieldcraft.flows.desk.rendering import page
+from fieldcraft.flows.notices.deliver import channels
+from fieldcraft.flows.views.data import show_data, trace_data
+from fieldcraft.flows.views.text import show_text, status_lines, trace_text
+from fieldcraft.storage.fields import fields_at
+
+router = APIRouter()
+_EVENTS = 30  # of the history that a page shows
+
+
+def _wanted(sort: str = "trial", down: bool = True, state: str = "", text: str = "", page: int = 1) -> Wanted:
+    return Wanted(sort[:200], down, state[:20], text[:200], page)
+
+
+@router.get("/campaign/{name}")
+def campaign(request: Request, visit: Visitor, name: str, wanted: Annotated[Wanted, Depends(_wanted)]) -> Response:
+    """One campaign, live."""
+    board: Board = request.app.state.board
+    standing = board.standing(name)
+    ledger = board.ledger
+    lines = status_lines(standing.campaign, standing.status, telling=bool(channels(board.settings)))
+    values: dict[str, Any] = {
+        "campaign": standing.campaign,
+        "status": standing.status,
+        "glance": standing.once("glance", lambda: glance(standing)),
+        "lines": lines.splitlines(),
+        "table": standing.once(wanted, lambda: table_of(standing.campaign, standing.trials, wanted)),
+        "history": ledger.history(name, after=max(0, standing.event - 200))[-_EVENTS:][::-1],
+    }
+    return page(request, "campaign.html", visit, values)
+
+
+@router.get("/campaign/{name}/trial/{trial_id}")
+def trial(request: Request, visit: Visitor, name: str, trial_id: str) -> Response:
+    """One trial: its design, prediction, approvals, results, history and lineage."""
+    board: Board = request.app.state.board
+    ledger = board.ledger
+    record, one = ledger.campaign(name), ledger.trial(trial_id)
+    if one.campaign != name:
+        raise HTTPException(404, f"{one.id} is a trial of {one.campaign}, not of {name}.")
+    fields = fields_at(board.settings.fields)
+    model = ledger.product(name, one.origin.model.iteration, "train") if one.origin.model else None
+    lineage = trace_data(
+        ledger,
+        one,
+        fields.place(one.field) if one.field else None,
+        fields.place(model.reference) if model and model.reference else None,
+    )
+    values = {
+        "campaign": record,
+        "trial": one,
+        "data": show_data(ledger, one),
+        "text": show_text(ledger, one),
+        "lineage": trace_text(lineage),
+    }
+    return page(request, "trial.html", visit, values)

@@ -1,0 +1,79 @@
+"""Sign-in and sign-out."""
+
+import re
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from fieldcraft.flows.desk.entering import COOKIE, Entrance, Form, found, text
+from fieldcraft.flows.desk.rendering import page
+from fieldcraft.flows.desk.sessions import LONGEST_S, WINDOW_S, Attempts, Sessions
+from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.identity import Refused
+
+router = APIRouter()
+_PATH = re.compile(r"/(?!/)[A-Za-z0-9_.~/-]{0,300}")
+
+
+@router.get("/sign-in")
+def ask(request: Request, to: str = "/") -> Response:
+    """The page that asks for a token, on the way to another page."""
+    try:
+        found(request, renew=False)
+    except FieldcraftError:
+        return _asked(request, "", 200, to)
+    return RedirectResponse(_own(to), 303)
+
+
+def _own(to: str) -> str:
+    """The path of a page of the desk; the first page for anything else."""
+    return to if _PATH.fullmatch(to) else "/"
+
+
+def _asked(request: Request, problem: str, status: int, to: str) -> Response:
+    entrance: Entrance = request.app.state.entrance
+    values = {"problem": problem, "one_time": entrance.settings.people is None, "to": _own(to)}
+    return page(request, "sign_in.html", None, values, status)
+
+
+async def _given(request: Request) -> tuple[str, str]:
+    """The token, and the page to go on to."""
+    async with request.form(max_fields=5, max_files=0) as form:
+        return text(form, "token"), text(form, "to")
+
+
+@router.post("/sign-in")
+async def enter(request: Request) -> Response:
+    """Begin a session for the owner of a token."""
+    attempts: Attempts = request.app.state.attempts
+    entrance: Entrance = request.app.state.entrance
+    sessions: Sessions = request.app.state.sessions
+    address = request.client.host if request.client else ""
+    if not attempts.allowed(address):
+        answer = _asked(request, f"Too many attempts: wait {WINDOW_S:.0f} s, then try again.", 429, "/")
+        answer.headers["Retry-After"] = f"{WINDOW_S:.0f}"
+        return answer
+    token, to = await _given(request)
+    try:
+        person = entrance.admit(token)
+    except Refused as refused:
+        attempts.failed(address)
+        return _asked(request, str(refused), 403, to)
+    if before := request.cookies.get(COOKIE):
+        sessions.end(before)
+    answer = RedirectResponse(_own(to), 303)
+    tls: bool = request.app.state.place.tls
+    answer.set_cookie(
+        COOKIE, sessions.begin(person), max_age=int(LONGEST_S), httponly=True, samesite="strict", secure=tls, path="/"
+    )
+    return answer
+
+
+@router.post("/sign-out")
+def leave(request: Request, _: Form) -> Response:
+    """End the session."""
+    sessions: Sessions = request.app.state.sessions
+    sessions.end(request.cookies.get(COOKIE, ""))
+    answer = RedirectResponse("/sign-in", 303)
+    answer.delete_cookie(COOKIE, path="/")
+    return answer

@@ -1,0 +1,195 @@
+"""The card of a proposal: all that a person needs to decide on it, as data."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fieldcraft.flows.desk.board import Standing
+from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
+from fieldcraft.flows.text import clock, counted
+from fieldcraft.flows.views.data import outputs_text, quantity, ranked
+from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace, Variable
+from fieldcraft.storage.records import Level, Trial, TrialState, TrialSummary
+
+_SEEN = 150  # earlier trials that a strip shows, the latest
+_NEAREST = 3
+_WIDTH = 240.0  # of a strip, in its own units
+Position = float | None
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One variable of a design, and its place among earlier trials.
+
+    Args:
+        name: Name of the variable.
+        text: Value with its unit.
+        value: Value alone, for a field of a form.
+        unit: Unit.
+        low: Least value, as text; the first level.
+        high: Greatest value, as text; the last level.
+        levels: Levels of a variable that has no scale.
+        at: Place on the strip; None where the space does not say.
+        seen: Places of earlier trials.
+        best: Place of the best one.
+    """
+
+    name: str
+    text: str
+    value: Level
+    unit: str
+    low: str = ""
+    high: str = ""
+    levels: tuple[str, ...] = ()
+    at: Position = None
+    seen: tuple[float, ...] = ()
+    best: Position = None
+
+    @property
+    def told(self) -> str:
+        """The strip in words."""
+        where = f"{self.text}, between {self.low} and {self.high}" if self.low else self.text
+        return f"{self.name} {where}; {counted(len(self.seen), 'earlier trial')} shown"
+
+
+def cards_of(
+    standing: Standing, space: SearchSpace | None, waiting: Sequence[Mapping[str, Any]], proposals: Sequence[Trial]
+) -> list[dict[str, Any]]:
+    """Cards of a campaign's proposals.
+
+    Args:
+        standing: Standing of the campaign.
+        space: Its search space; None where its code is not here.
+        waiting: Entries of the proposals, from ``flows.views.pending.queue_data``.
+        proposals: The same as trials.
+    """
+    spec = stored(standing.campaign.spec, f"campaign {standing.campaign.name}")
+    trials = {trial.id: trial for trial in proposals}
+    seen = [t for t in standing.trials if t.state is TrialState.COMPLETED and t.outputs is not None]
+    best = next((t for t in seen if t.id == standing.status["best_design"]), None)
+    return [
+        {
+            **entry,
+            "choice": f"{entry['trial']}@{entry['revision']}-{entry['digest']}",
+            "strips": [_strip(entry, name, space, seen, best) for name in entry["design"]],
+            "nearest": _nearest(standing, space, entry["design"], seen),
+            "why": _why(trials[entry["trial"]]),
+            "asked": trials[entry["trial"]].created,
+            "cost_text": quantity(float(entry["cost"]), spec.budget.unit),
+            "left": _left(standing, spec, float(entry["cost"])),
+            "causes": _causes(spec, entry["trial"]),
+        }
+        for entry in waiting
+        if entry["trial"] in trials
+    ]
+
+
+def _strip(
+    entry: Mapping[str, Any],
+    name: str,
+    space: SearchSpace | None,
+    seen: Sequence[TrialSummary],
+    best: TrialSummary | None,
+) -> Strip:
+    value, unit = entry["design"][name], entry["units"][name]
+    variable = next((v for v in space.variables if v.name == name), None) if space else None
+    text = quantity(value, unit)
+    if not isinstance(variable, Continuous | Integer | Categorical):
+        return Strip(name, text, value, unit)
+    if isinstance(variable, Categorical):
+        levels, ends = variable.levels, (variable.levels[0], variable.levels[-1])
+    else:
+        levels, ends = (), (quantity(variable.low, ""), quantity(variable.high, ""))
+    places = (_place(variable, trial.actual.get(name)) for trial in seen[-_SEEN:])
+    return Strip(
+        name,
+        text,
+        value,
+        unit,
+        *ends,
+        levels,
+        _place(variable, value),
+        tuple(place for place in places if place is not None),
+        None if best is None else _place(variable, best.actual.get(name)),
+    )
+
+
+def _share(variable: Variable, value: Level | None) -> Position:
+    """Value of a variable as a share of its range, from 0 to 1; None where it has none."""
+    if isinstance(variable, Categorical):
+        return (variable.levels.index(value) + 0.5) / len(variable.levels) if value in variable.levels else None
+    if not isinstance(variable, Continuous | Integer) or isinstance(value, str) or value is None:
+        return None
+    if variable.high == variable.low:
+        return None
+    return min(1.0, max(0.0, (value - variable.low) / (variable.high - variable.low)))
+
+
+def _place(variable: Variable, value: Level | None) -> Position:
+    share = _share(variable, value)
+    return None if share is None else round(6 + share * (_WIDTH - 12), 1)
+
+
+def _nearest(
+    standing: Standing, space: SearchSpace | None, design: Mapping[str, Level], seen: Sequence[TrialSummary]
+) -> list[tuple[str, str, str]]:
+    """Earlier trials closest to a design, variables by their ranges: id, distance in % of the range, and result."""
+    if space is None:
+        return []
+
+    def distance(trial: TrialSummary) -> float:
+        apart = 0.0
+        for variable in space.variables:
+            one, other = design.get(variable.name), trial.actual.get(variable.name)
+            if isinstance(variable, Categorical):
+                apart += float(one != other)
+            else:
+                a, b = _share(variable, one), _share(variable, other)
+                apart += 0.0 if a is None or b is None else (a - b) ** 2
+        return math.sqrt(apart / len(space.variables))
+
+    near = sorted(((distance(trial), trial.number, trial) for trial in seen), key=lambda each: each[:2])[:_NEAREST]
+    return [
+        (trial.id, f"{100 * apart:.0f} %", outputs_text(standing.campaign, trial.outputs)) for apart, _, trial in near
+    ]
+
+
+def _why(trial: Trial) -> list[str]:
+    """Reason of a proposal, as far as the ledger has it."""
+    origin = trial.origin
+    if origin.kind == "initial":
+        return [f"One of the first designs, spread over the space before there is a model ({origin.algorithm})."]
+    said = [f"The model expects to learn or gain most here ({origin.algorithm})."]
+    if origin.scores:
+        best = ", ".join(f"{name} {value:.1f}" for name, value in list(ranked(origin.scores).items())[:3])
+        said.append(f"Models compared by their predictions of past results, the best first: {best}.")
+    if origin.certificate is not None:
+        said.append(f"Proven: nothing in the space scores higher by more than {origin.certificate.gap:.3g}.")
+    return said + [f"{name}: {text}" for name, text in origin.remarks.items()]
+
+
+def _left(standing: Standing, spec: CampaignSpec, cost: float) -> str:
+    """Budget that is left once a trial of that cost is run."""
+    spending = standing.status["spending"]
+    trials, money = spending["trials"], spending["cost"]
+    left = max(0, int(trials["limit"]) - int(trials["spent"]) - 1)
+    text = f"{left} of {trials['limit']} trials"
+    if money["limit"] is not None:
+        rest = float(money["limit"]) - float(money["spent"]) - float(money["reserved"]) - cost
+        text += f" and {quantity(rest, '')} of {quantity(float(money['limit']), spec.budget.unit)}"
+    return text
+
+
+def _causes(spec: CampaignSpec, trial: str) -> str:
+    """Effect of an approval."""
+    chosen, until = spec.dispatcher, spec.approval.expires_h
+    if chosen.kind == "lab":
+        what = f"The next pass hands {trial} to the laboratory as a work order."
+    else:
+        times = "once" if chosen.attempts == 1 else f"up to {chosen.attempts} times if it fails in passing"
+        what = f"The next pass sends {trial} to {chosen.kind!r}, {times}."
+    if until is None:
+        return f"{what} The approval does not expire."
+    return f"{what} An approval that is not used by {clock(time.time() + 3600 * until)} is void."

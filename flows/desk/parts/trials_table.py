@@ -1,0 +1,138 @@
+"""The table of a campaign's trials: sorted, filtered and cut into pages where the trials are, not in the browser."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from fieldcraft.flows.views.data import quantity
+from fieldcraft.storage.records import CampaignRecord, TrialState, TrialSummary
+
+ROWS = 100
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column.
+
+    Args:
+        key: Its name in a page's address.
+        title: Its heading, with the unit.
+        value: Value of a trial, by which the column sorts; None where it has none.
+        number: True if its values are numbers.
+    """
+
+    key: str
+    title: str
+    value: Callable[[TrialSummary], Any]
+    number: bool = True
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Wishes of a viewer: order, filter and page.
+
+    Args:
+        sort: Key of the column to sort by.
+        down: True for the greatest first.
+        state: State of the trials; empty for all.
+        text: Text that the trial's id or its design holds; empty for all.
+        page: Number of the page, from 1.
+    """
+
+    sort: str = "trial"
+    down: bool = True
+    state: str = ""
+    text: str = ""
+    page: int = 1
+
+    def address(self, **changes: Any) -> str:
+        """Query of the same with some of it changed."""
+        words = {**self.__dict__, **changes}
+        words["down"] = "1" if words["down"] else "0"
+        return urlencode({name: value for name, value in words.items() if value != ""})
+
+
+def columns_of(campaign: CampaignRecord, trials: Sequence[TrialSummary]) -> list[Column]:
+    """Columns of the trials: what they are, each variable, each output, and what they cost."""
+    units, names = campaign.environment["units"], list(trials[0].design) if trials else []
+    outputs = campaign.environment["outputs"]
+    return [
+        Column("trial", "trial", lambda trial: trial.number, number=False),
+        Column("state", "state", lambda trial: str(trial.state), number=False),
+        *(
+            Column(f"x.{name}", _titled(name, units.get(name, "")), _variable(name), number=_numeric(trials, name))
+            for name in names
+        ),
+        *(Column(f"y.{each['name']}", _titled(each["name"], each["unit"]), _output(each["name"])) for each in outputs),
+        Column("iteration", "iteration", lambda trial: trial.iteration),
+        Column(
+            "cost",
+            _titled("cost", str(campaign.spec["budget"].get("unit", ""))),
+            lambda trial: trial.spent or trial.cost,
+        ),
+    ]
+
+
+def _variable(name: str) -> Callable[[TrialSummary], Any]:
+    return lambda trial: trial.actual.get(name)
+
+
+def _output(name: str) -> Callable[[TrialSummary], Any]:
+    return lambda trial: (trial.outputs or {}).get(name)
+
+
+def _titled(name: str, unit: str) -> str:
+    return f"{name} [{unit}]" if unit else name
+
+
+def _numeric(trials: Sequence[TrialSummary], name: str) -> bool:
+    return not isinstance(trials[0].design.get(name), str)
+
+
+def table_of(campaign: CampaignRecord, trials: Sequence[TrialSummary], wanted: Wanted) -> dict[str, Any]:
+    """One page of the table, for its template."""
+    columns = columns_of(campaign, trials)
+    found = _sorted(columns, _kept(trials, wanted), wanted)
+    pages = max(1, -(-len(found) // ROWS))
+    at = min(max(1, wanted.page), pages)
+    shown = found[(at - 1) * ROWS : at * ROWS]
+    return {
+        "columns": columns,
+        "rows": [(trial, [_cell(column, trial) for column in columns]) for trial in shown],
+        "count": len(found),
+        "of": len(trials),
+        "page": at,
+        "pages": pages,
+        "wanted": wanted,
+        "states": [state.value for state in TrialState],
+    }
+
+
+def _kept(trials: Iterable[TrialSummary], wanted: Wanted) -> list[TrialSummary]:
+    text = wanted.text.strip().lower()
+    return [
+        trial
+        for trial in trials
+        if (not wanted.state or trial.state == wanted.state)
+        and (not text or text in trial.id.lower() or any(text in str(each).lower() for each in trial.design.values()))
+    ]
+
+
+def _sorted(columns: Sequence[Column], trials: list[TrialSummary], wanted: Wanted) -> list[TrialSummary]:
+    """The trials in the order wanted; those without a value in that column come last, whichever way it is sorted."""
+    column = next((column for column in columns if column.key == wanted.sort), columns[0])
+    having = [trial for trial in trials if column.value(trial) is not None]
+    without = [trial for trial in trials if column.value(trial) is None]
+    return [*sorted(having, key=_key(column), reverse=wanted.down), *without]
+
+
+def _key(column: Column) -> Callable[[TrialSummary], tuple[bool, Any]]:
+    """Numbers before texts: a variable may have both."""
+    return lambda trial: (isinstance(value := column.value(trial), str), value)
+
+
+def _cell(column: Column, trial: TrialSummary) -> Mapping[str, Any]:
+    value = column.value(trial)
+    text = trial.id if column.key == "trial" else "" if value is None else quantity(value, "")
+    return {"text": text, "number": column.number, "key": column.key}

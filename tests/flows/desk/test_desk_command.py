@@ -1,0 +1,47 @@
+"""The command ``desk``: it says where it is, serves until it is interrupted, and refuses what would not be safe."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+from desk_site import TOKENS
+
+from fieldcraft.flows.cli import main
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_the_command_serves_until_it_is_interrupted_also_with_a_page_that_follows(priced):
+    port = free_port()
+    words = [sys.executable, "-m", "fieldcraft.flows.cli", "desk", "--port", str(port), "--json", "--home"]
+    with subprocess.Popen(
+        [*words, str(priced.settings.home)], stdout=subprocess.PIPE, text=True, env=os.environ
+    ) as desk:
+        address = json.loads(desk.stdout.readline())["address"]
+        own = {"origin": address, "sec-fetch-site": "same-origin"}
+        transport = httpx.HTTPTransport(retries=5)
+        with httpx.Client(base_url=address, headers=own, transport=transport) as client:
+            assert client.post("/sign-in", data={"token": TOKENS["vera"]}).status_code == 303
+            with client.stream("GET", "/live") as stream:
+                lines = stream.iter_lines()
+                assert next(lines) == "retry: 2000"
+                desk.send_signal(signal.SIGINT)
+                assert "data" not in "".join(lines)
+        assert json.loads(desk.stdout.read())["error"].startswith("interrupted")
+    assert desk.returncode == 130
+
+
+def test_a_port_that_is_taken_and_a_host_without_tls_are_told(priced, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        home, port = str(priced.settings.home), str(taken.getsockname()[1])
+        assert main(["desk", "--home", home, "--port", port]) == 2
+        assert "another desk may run there" in capsys.readouterr().err
+    assert main(["desk", "--home", home, "--host", "192.0.2.1"]) == 2
+    assert "--tls-certificate" in capsys.readouterr().err

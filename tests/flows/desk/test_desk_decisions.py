@@ -1,0 +1,197 @@
+"""Decisions at the desk: the rows of the command, bound to the digest of the card, one winner, within the limits."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from desk_site import TOKENS, desk
+from waiting import Waiting
+
+from fieldcraft.flows.cli import main
+from fieldcraft.flows.identity import Person
+from fieldcraft.flows.people import decisions
+from fieldcraft.flows.rules.trial_labels import Choice
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Trial, TrialState
+
+JSON = {"accept": "application/json"}
+TIMES = {"id", "created", "updated", "heard", "expires"}
+
+
+def rows(ledger: Ledger, name: str) -> str:
+    """All that the ledger holds of a campaign's trials, but for times and running numbers."""
+    trials = ledger.trials(name)
+    records = [*trials, *ledger.history(name), *(a for t in trials for a in ledger.approvals(t.id))]
+    records += [result for trial in trials for result in ledger.results(trial.id)]
+    numbers = {"replaces", "parts"}
+
+    def kept(data: Any) -> Any:
+        if isinstance(data, dict):
+            return {key: kept(value) for key, value in data.items() if key not in TIMES | numbers or data.get("number")}
+        return [kept(each) for each in data] if isinstance(data, list) else data
+
+    plain = [record.model_dump(mode="json") for record in records]
+    return json.dumps([{**kept(each), "created": 0, "updated": 0, "heard": 0} for each in plain], indent=1)
+
+
+def card(trial: Trial) -> str:
+    return f"{trial.id}@{trial.revision}-{trial.digest}"
+
+
+CASES = {
+    "approve": (
+        ["approve", "priced-0001", "--comment", "go on"],
+        "decide",
+        {"verb": "approve", "reason": "go on"},
+    ),
+    "reject": (["reject", "priced-0001", "--reason", "too hot"], "decide", {"verb": "reject", "reason": "too hot"}),
+    "edit": (
+        ["edit", "priced-0001", "t=31.5", "alloy=brass", "--reason", "off the rim"],
+        "edit",
+        {"x.t": "31.5", "x.alloy": "brass", "reason": "off the rim"},
+    ),
+    "prioritise": (
+        ["prioritise", "priced-0001", "5", "--reason", "first"],
+        "act",
+        {"verb": "prioritise", "priority": "5", "reason": "first"},
+    ),
+}
+
+
+@pytest.mark.parametrize("words", CASES.values(), ids=CASES)
+def test_a_decision_writes_the_rows_of_its_command(home, browsers, monkeypatch, capsys, words):
+    by_command, at_desk = home("command"), home("desk")
+    command, path, fields = words
+    before = rows(at_desk.ledger, "priced")
+    monkeypatch.setenv("FIELDCRAFT_TOKEN", TOKENS["ana"])
+    assert main([*command, "--home", str(by_command.settings.home)]) == 0, capsys.readouterr().err
+    browser = browsers(at_desk.settings, "ana")
+    done = browser.post(f"/queue/priced/{path}", {"choice": card(at_desk.trials()[0]), **fields}, **JSON)
+    assert done.status == 200, done.text
+    assert rows(at_desk.ledger, "priced") == rows(by_command.ledger, "priced") != before
+
+
+@pytest.mark.parametrize("verb", ["cancel", "abandon", "retry"])
+def test_an_intervention_writes_the_rows_of_its_command(home, browsers, monkeypatch, capsys, verb):
+    sites = home("command"), home("desk")
+    for site in sites:
+        trial = site.trials()[0]
+        decisions.approve(site.ledger, site.settings, Person("ana", "operator"), [Choice(trial.id)])
+        trial = site.ledger.trial(trial.id)
+        site.ledger.move(trial.id, TrialState.STAGED, trial.expect, "test", "", code=site.code)
+        trial = site.ledger.trial(trial.id)
+        if verb == "retry":
+            site.ledger.move(trial.id, TrialState.HELD, trial.expect, "test", "who knows")
+    monkeypatch.setenv("FIELDCRAFT_TOKEN", TOKENS["ana"])
+    reason = "--comment" if verb == "retry" else "--reason"
+    assert main([verb, "priced-0001", reason, "why not", "--home", str(sites[0].settings.home)]) == 0
+    fields = {"choice": card(sites[1].trials()[0]), "verb": verb, "reason": "why not"}
+    done = browsers(sites[1].settings, "ana").post("/queue/priced/act", fields, **JSON)
+    assert done.status == 200, done.text
+    assert rows(sites[1].ledger, "priced") == rows(sites[0].ledger, "priced")
+
+
+def test_a_card_shows_all_that_a_decision_needs(priced, browsers):
+    answer = browsers(priced.settings, "ana").get("/queue/priced")
+    trial = priced.trials()[0]
+    assert answer.text.count("<article") == 3 and card(trial) in answer.text
+    for said in (
+        "priced-0001",
+        trial.digest[:16],
+        f"t {trial.design['t']:.6g} degC",
+        "No model yet.",
+        "One of the first designs",
+        f"{trial.cost:g} EUR leaves 6 of 7 trials",
+        "The next pass sends priced-0001 to 'local', up to 3 times if it fails in passing.",
+        "The approval does not expire.",
+    ):
+        assert said in answer.said, said
+
+
+def test_a_stale_card_says_so_and_who_changed_it(priced, browsers):
+    ben, first = Person("ben", "operator"), priced.trials()[0]
+    decisions.edit(priced.ledger, priced.settings, ben, Choice(first.id), {"t": "33"}, "cooler")
+    before = rows(priced.ledger, "priced")
+    browser = browsers(priced.settings, "ana")
+    answer = browser.post("/queue/priced/decide", {"choice": card(first), "verb": "approve"}, **JSON)
+    assert answer.status == 409
+    assert re.search(r"priced-0001 is not what you saw: .* it was edited by ben \d s ago \(cooler\)", answer.text)
+    said = browser.get(f"/queue/priced/stale?choice={card(first)}", **JSON)
+    assert "was edited by ben" in said.text
+    assert rows(priced.ledger, "priced") == before
+
+
+def test_of_two_people_on_one_card_one_wins_and_the_other_is_told_who_did(priced, browsers):
+    app = desk(priced.settings)
+    ana, olga = browsers(priced.settings, "ana", app), browsers(priced.settings, "olga", app)
+    fields = {"choice": card(priced.trials()[0]), "verb": "approve"}
+    assert ana.post("/queue/priced/decide", fields, **JSON).status == 200
+    late = olga.post("/queue/priced/decide", {**fields, "verb": "reject", "reason": "too hot"}, **JSON)
+    assert late.status == 409 and "was approved by ana" in late.text
+    (approval,) = priced.ledger.approvals("priced-0001")
+    assert approval.by == "ana" and approval.live
+
+
+def test_a_batch_is_decided_whole_or_not_at_all(priced, browsers):
+    browser, trials = browsers(priced.settings, "ana"), priced.trials()
+    choices = [("choice", card(trial)) for trial in trials]
+    stale = [("choice", card(trials[0])), ("choice", f"{trials[1].id}@1-{'0' * 64}")]
+    assert browser.post("/queue/priced/decide", [("verb", "approve"), *stale], **JSON).status == 409
+    assert priced.states() == ["PROPOSED"] * 3
+    answer = browser.post("/queue/priced/decide", [("verb", "approve"), ("reason", "all"), *choices], **JSON)
+    assert (answer.status, json.loads(answer.text)["trials"]) == (200, [trial.id for trial in trials])
+    assert priced.states() == ["APPROVED"] * 3
+
+
+def test_an_approver_keeps_to_the_limit_of_the_file(priced, browsers):
+    browser = browsers(priced.settings, "carla")
+    dear = max(priced.trials(), key=lambda trial: trial.cost)
+    assert dear.cost > 6
+    answer = browser.post("/queue/priced/decide", {"choice": card(dear), "verb": "approve"}, **JSON)
+    assert answer.status == 403 and "carla may approve up to 6" in answer.text
+    assert priced.states() == ["PROPOSED"] * 3
+
+
+def test_a_rejection_needs_a_reason_and_a_decision_its_digest(priced, browsers):
+    browser, first = browsers(priced.settings, "ana"), priced.trials()[0]
+    before = rows(priced.ledger, "priced")
+    for fields, told in (
+        ({"choice": card(first), "verb": "reject", "reason": " "}, "without a reason"),
+        ({"choice": first.id, "verb": "approve"}, "names no digest"),
+        ({"choice": card(first), "verb": "shred"}, "is no decision"),
+        ({"verb": "approve"}, "No trial was chosen"),
+    ):
+        answer = browser.post("/queue/priced/decide", fields, **JSON)
+        assert answer.status == 422 and told in answer.text
+    assert rows(priced.ledger, "priced") == before
+
+
+def test_without_a_script_the_next_page_tells_what_was_done(priced, browsers):
+    browser = browsers(priced.settings, "ana")
+    answer = browser.post("/queue/priced/decide", {"choice": card(priced.trials()[0]), "verb": "approve"})
+    assert (answer.status, answer.headers["location"]) == (303, "/queue/priced")
+    assert "priced-0001: approved." in browser.get("/queue/priced").said
+    assert "priced-0001: approved." not in browser.get("/queue/priced").said
+
+
+def test_the_campaign_of_a_decision_is_that_of_its_trial(priced: Waiting, browsers):
+    browser = browsers(priced.settings, "ana")
+    fields = {"choice": card(priced.trials()[0]), "verb": "approve"}
+    assert browser.post("/queue/other/decide", fields, **JSON).status == 422
+    assert priced.states() == ["PROPOSED"] * 3
+
+
+def test_two_trials_for_an_action_on_one_and_a_word_for_a_number_are_told(priced, browsers):
+    browser, cards = browsers(priced.settings, "ana"), [("choice", card(trial)) for trial in priced.trials()]
+    for path, fields, told in (
+        ("edit", [*cards, ("x.t", "33")], "this is for one"),
+        ("act", [*cards, ("verb", "retry")], "this is for one"),
+        ("act", [cards[0], ("verb", "prioritise"), ("priority", "high")], "is a whole number"),
+        ("act", [cards[0], ("verb", "shred")], "is nothing that can be done"),
+        ("edit", [cards[0], ("x.t", str(priced.trials()[0].design["t"]))], "no value differs"),
+        ("edit", [cards[0], ("x.t", "900")], "priced-0001"),
+    ):
+        answer = browser.post(f"/queue/priced/{path}", fields, **JSON)
+        assert answer.status in (403, 422) and told in answer.text, answer.text
+    assert priced.states() == ["PROPOSED"] * 3

@@ -1,0 +1,121 @@
+"""Results at the desk: checked and recorded as the commands do it, in parts, corrected, retracted, from tables."""
+
+import csv
+import re
+
+import pytest
+import xarray as xr
+from desk_site import TOKENS
+from test_desk_decisions import rows
+
+from fieldcraft.flows.desk.parts.barcode import _WIDTHS, barcode, values_of
+from fieldcraft.storage.records import TrialState
+
+UPLOAD = "/laboratory/upload/oven"
+WHOLE = {"y.strength": "50.5", "y.porosity": "-1"}
+
+CASES = {
+    "whole": (
+        [["record", "oven-0001-1", "--value", "strength=50.5", "--value", "porosity=-1", "--sd", "strength=0.5",
+          "--ran", "T=1001", "--cost", "2.5", "--seconds", "90", "--note", "a crack"]],
+        [("record", {"trial": "oven-0001-1", **WHOLE, "sd.strength": "0.5", "x.T": "1001", "cost": "2.5",
+                     "seconds": "90", "note": "a crack"})],
+    ),
+    "part, then the rest": (
+        [["record", "oven-0001", "--value", "strength=50"], ["record", "oven-0001", "--value", "porosity=-1"]],
+        [("record", {"trial": "oven-0001", "y.strength": "50", "y.porosity": ""}),
+         ("record", {"trial": "oven-0001", "y.porosity": "-1"})],
+    ),
+    "corrected, then retracted": (
+        [["record", "oven-0001", "--value", "strength=50.5", "--value", "porosity=-1"],
+         ["correct", "oven-0001", "--value", "strength=39.5", "--reason", "misread"],
+         ["retract", "oven-0001", "--reason", "the wrong part"]],
+        [("record", {"trial": "oven-0001", **WHOLE}),
+         ("correct", {"trial": "oven-0001", "y.strength": "39.5", "reason": "misread"}),
+         ("retract", {"trial": "oven-0001", "reason": "the wrong part"})],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("commands", "forms"), CASES.values(), ids=CASES)
+def test_a_result_writes_the_rows_of_its_command(oven, browsers, monkeypatch, commands, forms):
+    by_command, at_desk = oven("command"), oven("desk")
+    browser = browsers(at_desk.settings, "ana")
+    for name, fields in forms:
+        path = "/laboratory/oven/retract" if name == "retract" else f"{UPLOAD}/{name}"
+        answer = browser.post(path, fields, files=None if name == "retract" else {})
+        assert (answer.status, answer.headers["location"]) == (303, "/laboratory/oven"), answer.said
+    monkeypatch.setenv("FIELDCRAFT_TOKEN", TOKENS["ana"])
+    for words in commands:
+        assert by_command.run(*words)[0] == 0
+    assert rows(at_desk.ledger, "oven") == rows(by_command.ledger, "oven")
+    assert at_desk.ledger.trial("oven-0001").state is TrialState.COMPLETED
+
+
+def test_a_table_with_the_fields_that_it_names_is_recorded_whole(oven, browsers, monkeypatch, tmp_path):
+    by_command, at_desk = oven("command"), oven("desk")
+    lines = list(csv.reader((at_desk.orders / "batch-0000.csv").read_text().splitlines()))
+    lines[0].append("field")
+    for line, cells in zip(lines[1:], (["51", "-2", "", "map.nc"], ["", "", "", ""], ["49", "", "", ""]), strict=True):
+        line[-3:] = cells
+    table = "".join(f"{','.join(line)}\n" for line in lines)
+    (tmp_path / "filled.csv").write_text(table)
+    xr.Dataset({"density": ("z", [1.0, 2.0, 3.0])}).to_netcdf(tmp_path / "map.nc", engine="h5netcdf")
+    files = {name: (tmp_path / name).read_bytes() for name in ("filled.csv", "map.nc")}
+    browser = browsers(at_desk.settings, "ana")
+    assert browser.post(f"{UPLOAD}/table", {}, files={"filled.csv": files["filled.csv"]}).status == 422  # no map.nc
+    assert browser.post(f"{UPLOAD}/table", {}, files=files).status == 303
+    said = browser.get("/laboratory/oven").said
+    assert "oven-0001: recorded" in said and "oven-0003: kept as a part" in said
+    monkeypatch.setenv("FIELDCRAFT_TOKEN", TOKENS["ana"])
+    assert by_command.run("record", "--csv", tmp_path / "filled.csv")[0] == 0
+    assert at_desk.ledger.trial("oven-0001").field == by_command.ledger.trial("oven-0001").field is not None
+    assert placeless(rows(at_desk.ledger, "oven")) == placeless(rows(by_command.ledger, "oven"))
+
+
+def placeless(text: str) -> str:
+    """Rows without the folder in which the table lay."""
+    return re.sub(r'"[^" ]*/filled.csv', '"filled.csv', text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"trial": "oven-0001", "y.strength": "fifty"}, "fifty"),
+        ({"trial": "oven-0001", "y.hardness": "5"}, "which is no output"),
+        ({"trial": "oven-0009", "y.strength": "5"}, "No trial 'oven-0009' here"),
+        ({"trial": "oven-0001"}, "no value was given"),
+        ({"trial": "oven-0001", **WHOLE, "cost": "-1"}, "cost"),
+    ],
+)
+def test_a_wrong_result_is_told_and_not_kept(oven, browsers, fields, told):
+    site = oven("desk")
+    before = rows(site.ledger, "oven")
+    answer = browsers(site.settings, "ana").post(f"{UPLOAD}/record", fields, files={})
+    assert answer.status == 422 and told in answer.said
+    assert rows(site.ledger, "oven") == before
+
+
+@pytest.mark.parametrize("name", ["../up.csv", "/etc/up.csv", "..\\up.csv", ".hidden.csv", "a\x07.csv"])
+def test_a_files_name_leads_nowhere_else(oven, browsers, name, tmp_path):
+    answer = browsers(oven("desk").settings, "ana").post(f"{UPLOAD}/table", {}, files={name: b"key\nx\n"})
+    assert answer.status == 422
+    assert not list(tmp_path.rglob("up.csv"))
+
+
+def test_orders_are_printed_with_a_code_that_finds_the_form_again(oven, browsers):
+    browser = browsers(oven("desk").settings, "ana")
+    sheets = browser.get("/laboratory/oven/orders")
+    assert sheets.text.count('class="barcode"') == 3 and "Weigh the part first." in sheets.said
+    assert str(barcode("oven-0002-1")) in sheets.text
+    found = browser.get("/find?key=oven-0002-1")
+    assert (found.status, found.headers["location"]) == (303, "/laboratory/oven/result/oven-0002-1")
+    assert "Result of oven-0002" in browser.get(found.headers["location"]).said
+
+
+def test_the_code_is_code_128():
+    """Every symbol is 11 modules wide with an even number of them dark; the check of a text is the standard's sum."""
+    assert len(set(_WIDTHS)) == 107 and {sum(map(int, widths)) for widths in _WIDTHS[:-1]} == {11}
+    assert all(sum(map(int, widths[::2])) % 2 == 0 for widths in _WIDTHS[:-1])
+    assert values_of("PJJ123C")[-2] == (104 + 48 + 2 * 42 + 3 * 42 + 4 * 17 + 5 * 18 + 6 * 19 + 7 * 35) % 103
+    assert barcode("é") == ""

@@ -1,0 +1,141 @@
+"""Pages of the desk: what they show of a campaign, and the stream that tells them of commits."""
+
+import asyncio
+import re
+import time
+
+from desk_site import HOST, PORT, desk
+from test_desk_decisions import card
+
+from fieldcraft.flows.desk.board import AWAY, Board, Poller
+from fieldcraft.flows.desk.entering import COOKIE
+from fieldcraft.flows.desk.parts.trials_table import ROWS, Wanted, table_of
+from fieldcraft.flows.desk.rendering import pm
+from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.storage.records import TrialState, TrialSummary
+
+
+def test_campaigns_at_a_glance(priced, oven, browsers):
+    said = browsers(priced.settings, "vera").get("/").said
+    assert "priced waits for a decision no result yet 0 of 7 trials Spent: 0 EUR 3 to decide" in said
+    said = browsers(oven("lab").settings, "vera").get("/").said
+    assert "oven with the laboratory" in said and "3 with the laboratory" in said
+
+
+def summary(number: int, strength: float | None) -> TrialSummary:
+    state = TrialState.COMPLETED if strength is not None else TrialState.PROPOSED
+    outputs = None if strength is None else {"strength": strength}
+    design = {"t": float(number), "alloy": "steel"}
+    return TrialSummary(
+        f"priced-{number:04d}", number, 0, state, design, None, outputs, None, 2.0, 0.0, 0.0, False, None
+    )
+
+
+def test_the_table_sorts_filters_and_cuts_into_pages(priced):
+    campaign = priced.ledger.campaign("priced")
+    trials = [summary(n, None if n % 10 == 0 else float((7 * n) % 251)) for n in range(1, 252)]
+    table = table_of(campaign, trials, Wanted(sort="y.strength", down=True))
+    numbers = [row[0].outputs["strength"] for row in table["rows"]]
+    assert len(numbers) == ROWS and numbers == sorted(numbers, reverse=True) and table["pages"] == 3
+    last = table_of(campaign, trials, Wanted(sort="y.strength", down=True, page=99))
+    assert [trial.outputs for trial, _ in last["rows"]][-25:] == [None] * 25  # without a result, whichever way
+    assert table_of(campaign, trials, Wanted(state="PROPOSED"))["count"] == 25
+    assert [trial.id for trial, _ in table_of(campaign, trials, Wanted(text="0123"))["rows"]] == ["priced-0123"]
+    assert table_of(campaign, trials, Wanted(sort="no such column"))["rows"][0][0].number == 251
+
+
+def test_a_value_is_rounded_to_two_digits_of_its_deviation():
+    assert pm(39.0885, 1.11, "MPa") == "39.1 ± 1.1 MPa" and pm(307.532, 47.6, "") == "308 ± 48"
+    assert pm(0.001234, 0.00005, "m") == "0.001234 ± 0.000050 m" and pm(3.25, 0.0, "m") == "3.25 m"
+
+
+def test_a_trial_is_shown_with_its_history_and_not_under_another_campaign(priced, browsers):
+    browser, first = browsers(priced.settings, "ana"), priced.trials()[0]
+    browser.post("/queue/priced/decide", {"choice": card(first), "verb": "approve", "reason": "go on"})
+    said = browser.get("/campaign/priced/trial/priced-0001").said
+    assert "approved" in said and "ana, policy manual" in said and "go on" in said
+    assert browser.get("/campaign/nothing/trial/priced-0001").status == 404
+    assert browser.get("/campaign/priced/trial/priced-0099").status == 404
+
+
+def test_studies_notices_and_findings_are_shown(priced, browsers):
+    browser = browsers(priced.settings, "vera")
+    folder = priced.settings.home / "studies" / "quick"
+    folder.mkdir(parents=True)
+    (folder / "study").write_text("quick")
+    (folder / "study.html").write_text("<p>curves</p>")
+    assert "download the page of quick" in browser.get("/studies").said
+    answer = browser.get("/studies/quick")
+    assert answer.text == "<p>curves</p>" and answer.headers["content-disposition"].startswith("attachment")
+    for name in ("other", "..", "%2e%2e"):
+        assert browser.get(f"/studies/{name}").status == 404
+    assert "3 trials of priced wait for approval" in browser.get("/notices").said
+    assert "All is well." in browser.get("/doctor?look=1").said
+    (priced.settings.home / "fields" / ".staging" / "half-written.4000000-1").mkdir(parents=True)
+    said = browser.get("/doctor?look=1").said
+    assert examine(priced.settings)[0].text in said and "All is well." not in said
+
+
+def test_one_poller_tells_all_streams_of_a_commit_within_a_second_and_stops_after_them(priced, browsers):
+    app = desk(priced.settings)
+    cookie = browsers(priced.settings, "ana", app).cookie
+
+    async def followed() -> list[tuple[float, str]]:
+        got: list[tuple[float, str]] = []
+        away = asyncio.Event()
+
+        async def follow() -> None:
+            asked = False
+
+            async def receive() -> object:
+                nonlocal asked
+                if asked:
+                    await away.wait()
+                    return {"type": "http.disconnect"}
+                asked = True
+                return {"type": "http.request", "body": b"", "more_body": False}
+
+            async def send(message: dict[str, object]) -> None:
+                if re.match(rb"data:", bytes(message.get("body", b""))):
+                    got.append((time.monotonic(), bytes(message["body"]).decode()))
+
+            headers = [(b"host", HOST.encode()), (b"cookie", f"{COOKIE}={cookie}".encode())]
+            scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1"}
+            scope |= {"method": "GET", "path": "/live", "raw_path": b"/live", "query_string": b"", "root_path": ""}
+            await app({**scope, "scheme": "http", "headers": headers, "server": ("127.0.0.1", PORT)}, receive, send)
+
+        streams = [asyncio.create_task(follow()) for _ in range(5)]
+        poller: Poller = app.app.state.poller
+        while not (poller._task and poller.ready):
+            await asyncio.sleep(0.01)
+        began = time.monotonic()
+        await asyncio.to_thread(priced.ledger.prioritise, "priced-0001", 3, "ana", "first")
+        while len(got) < 5:
+            await asyncio.sleep(0.01)
+        task = poller._task
+        away.set()
+        await asyncio.gather(*streams)
+        await task
+        return [(at - began, text) for at, text in got]
+
+    told = asyncio.run(followed())
+    assert {text for _, text in told} == {'data: ["priced"]\n\n'} and len(told) == 5
+    assert max(at for at, _ in told) < 1.0
+
+
+def test_the_poller_tells_when_the_ledger_is_away_and_back(priced):
+    poller, ledger = Poller(Board(priced.settings)), priced.settings.ledger
+
+    async def told() -> list[set[str]]:
+        changes = poller.changes()
+        waiting = asyncio.ensure_future(anext(changes))
+        while not poller.ready:
+            await asyncio.sleep(0.01)
+        ledger.rename(ledger.with_suffix(".away"))
+        names = [await waiting]
+        ledger.with_suffix(".away").rename(ledger)
+        names.append(await anext(changes))
+        await changes.aclose()
+        return names
+
+    assert asyncio.run(told()) == [{AWAY}, {AWAY}]
