@@ -128,9 +128,9 @@ def hits(material: Material, foreseen: Sequence[Trial]) -> str:
     )
 
 
-def decisions(material: Material) -> tuple[list[Event], int]:
+def decisions_of(history: Sequence[Event]) -> tuple[list[Event], int]:
     """Decisions of people, oldest first, and the number of approvals given by policy."""
-    decided = [event for event in material.history if _is_decision(event)]
+    decided = [event for event in history if _is_decision(event)]
     people = [event for event in decided if event.action != "approve" or event.details["policy"] == "manual"]
     return people, len(decided) - len(people)
 
@@ -144,7 +144,7 @@ def _is_decision(event: Event) -> bool:
 
 
 def _decided(material: Material) -> tuple[str, list[Content]]:
-    people, automatic = decisions(material)
+    people, automatic = decisions_of(material.history)
     lines: list[Content] = []
     by = Counter(event.by for event in people)
     if by:

@@ -50,12 +50,13 @@ def _progress(data: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     caption = f"{what} that {'meet' if several else 'meets'} the constraints, after equal numbers of completed trials."
     caption += " Both are within one reference." if several else ""
     return [
-        chart(_chart(data, names), caption),
+        chart(comparison_chart(data, names), caption),
         table(head, rows, numbers=(1, 2)),
     ]
 
 
-def _chart(data: Mapping[str, Any], names: Sequence[str]) -> Chart:
+def comparison_chart(data: Mapping[str, Any], names: Sequence[str]) -> Chart:
+    """Curves of two campaigns, from the data of ``flows.views.compare.compare``."""
     side, lines = data["campaigns"][0], []
     for place, name in enumerate(names):
         points = [(row["trials"], row["best"][place]) for row in data["progress"] if row["best"][place] is not None]

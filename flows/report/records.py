@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from fieldcraft.flows.charts.evidence import scores
-from fieldcraft.flows.report.answers import decisions, number
+from fieldcraft.flows.report.answers import decisions_of, number
 from fieldcraft.flows.report.markup import Content, Markup, chart, element, fold, joined, note, pairs, section, table
 from fieldcraft.flows.report.material import Material, Model
 from fieldcraft.flows.report.sections import beside_values, when
@@ -24,7 +24,7 @@ _OF_A_TRIAL = "'fieldcraft show TRIAL' has those of a trial"
 
 def queue_section(material: Material) -> Markup:
     """Trials that wait for a person, and all decisions so far."""
-    people, automatic = decisions(material)
+    people, automatic = decisions_of(material.history)
     given = f"{counted(automatic, 'approval')} {'was' if automatic == 1 else 'were'} given automatically, by policy"
     return section(
         "Queue and decisions",

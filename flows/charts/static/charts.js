@@ -25,11 +25,18 @@
     return { ...figure.layout, autosize: true, template: template(dark ? themes.dark : themes.light) };
   }
 
+  const sizes = new ResizeObserver((changes) => {
+    for (const { target } of changes) if (target.querySelector(".main-svg") && target.clientWidth) Plotly.Plots.resize(target);
+  });
+
   function draw(holder, figure, dark = night.matches) {
     const place = holder.querySelector(".plot");
-    if (!holder.figure) place.replaceChildren();
+    if (!holder.figure) {
+      place.replaceChildren();
+      sizes.observe(place);
+    }
     holder.figure = figure;
-    const config = { displayModeBar: false, responsive: true, scrollZoom: false, staticPlot: false };
+    const config = { displayModeBar: false, scrollZoom: false, staticPlot: false };
     const done = Plotly.react(place, figure.data, layoutOf(figure, dark), config);
     return done.then(() => { holder.dataset.drawn = "1"; });
   }
@@ -40,12 +47,43 @@
     return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   }
 
+  function holder(title) {
+    const made = document.createElement("figure");
+    made.className = "chart";
+    const head = made.appendChild(document.createElement("h3"));
+    head.textContent = title;
+    const plot = made.appendChild(document.createElement("div"));
+    plot.className = "plot";
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", title);
+    const data = made.appendChild(document.createElement("details"));
+    data.appendChild(document.createElement("summary")).textContent = `Data of ${title[0].toLowerCase()}${title.slice(1)}`;
+    const button = data.appendChild(document.createElement("button"));
+    button.type = "button";
+    button.className = "data";
+    button.textContent = "Save as CSV";
+    const table = data.appendChild(document.createElement("div"));
+    table.className = "scroll table";
+    table.tabIndex = 0;
+    table.setAttribute("role", "region");
+    table.setAttribute("aria-label", `data of ${title}`);
+    offer(made, fileName(title));
+    return made;
+  }
+
+  const fileName = (title) => title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+
+  async function tableOf(holder) { // a page that does not hold the table asks for it
+    if (holder.figure.rows || !holder.source) return holder.figure;
+    return (await fetch(holder.source, { headers: { Accept: "application/json" } })).json();
+  }
+
   function offer(holder, name) {
     const button = holder.querySelector("button.data");
     if (!button) return;
     button.hidden = false;
-    button.addEventListener("click", () => {
-      const { head, rows } = holder.figure;
+    button.addEventListener("click", async () => {
+      const { head, rows } = await tableOf(holder);
       const text = [head, ...rows].map((row) => row.map(quoted).join(",")).join("\r\n") + "\r\n";
       const link = document.createElement("a");
       link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
@@ -55,11 +93,12 @@
     });
   }
 
-  function tabulate(holder) {
+  async function tabulate(holder) {
     const place = holder.querySelector(".table");
-    if (!place || place.firstChild) return;
+    if (!place || (place.firstChild && !holder.source)) return;
     const most = 300;
-    const { head, rows } = holder.figure;
+    const { head, rows } = await tableOf(holder);
+    place.replaceChildren();
     const table = place.appendChild(document.createElement("table"));
     const top = table.createTHead().insertRow();
     for (const name of head) {
@@ -84,7 +123,7 @@
       if (!source) continue;
       const figure = JSON.parse(source.textContent);
       draw(holder, figure);
-      offer(holder, figure.title.toLowerCase().replace(/[^a-z0-9]+/g, "-"));
+      offer(holder, fileName(figure.title));
     }
     night.addEventListener("change", () => again(night.matches));
     addEventListener("beforeprint", () => again(false));
@@ -93,11 +132,10 @@
       if (!event.target.open) return;
       const own = event.target.closest(".chart");
       if (own && own.figure) tabulate(own);
-      for (const holder of event.target.querySelectorAll(".chart .plot")) Plotly.Plots.resize(holder);
     }, true);
   }
 
-  globalThis.fieldcraftCharts = { draw, offer, start };
+  globalThis.fieldcraftCharts = { draw, holder };
   if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
   else start();
 })();

@@ -74,7 +74,7 @@ def cards_of(
             **entry,
             "choice": f"{entry['trial']}@{entry['revision']}-{entry['digest']}",
             "strips": [_strip(entry, name, space, seen, best) for name in entry["design"]],
-            "nearest": _nearest(standing, space, entry["design"], seen),
+            "nearest": nearest(standing, space, entry["design"], seen),
             "why": _why(trials[entry["trial"]]),
             "asked": trials[entry["trial"]].created,
             "cost_text": quantity(float(entry["cost"]), spec.budget.unit),
@@ -132,7 +132,7 @@ def _place(variable: Variable, value: Level | None) -> Position:
     return None if share is None else round(6 + share * (_WIDTH - 12), 1)
 
 
-def _nearest(
+def nearest(
     standing: Standing, space: SearchSpace | None, design: Mapping[str, Level], seen: Sequence[TrialSummary]
 ) -> list[tuple[str, str, str]]:
     """Earlier trials closest to a design, variables by their ranges: id, distance in % of the range, and result."""
