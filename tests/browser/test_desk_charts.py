@@ -101,6 +101,6 @@ def test_a_proposal_is_shown_among_the_trials_seen(desk):
     pictures = page.locator("details.pictures").first
     pictures.locator("summary").first.click()
     drawn(page, "Designs of the trials")
-    assert "this proposal" in pictures.locator(".legendtext").all_inner_texts()
+    assert "this proposal" in pictures.locator(".legendtext").all_text_contents()
     page.goto("/compare?a=glue&b=plate")
     assert wrong == []
