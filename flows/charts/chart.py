@@ -1,8 +1,8 @@
 """A chart: a Plotly figure as plain data, and the table of the numbers behind it.
 
-A figure is made without plotly, which takes longer to import than a command takes to run; the tests hold every figure
-against plotly's own schema. Figures name no colour of the paper, the grid or the text: the script of the page sets
-those for light, for dark and for print (``static/charts.js``). What a figure does name is legible on either.
+A figure is made without plotly, of whose package pages need plotly.js alone; the tests hold every figure against
+plotly's own schema. Figures name no colour of the paper, the grid or the text: the script of the page sets those for
+light, for dark and for print (``static/charts.js``). What a figure does name is legible on either.
 """
 
 import html

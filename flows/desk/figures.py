@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from fieldcraft.flows.analysis.emulated_fields import beside, expected
+from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.charts import constraints, evidence, fields, front, model, space, spending
 from fieldcraft.flows.charts.chart import Chart, labelled
 from fieldcraft.flows.charts.page import STATIC, plotly_js
@@ -27,7 +28,7 @@ from fieldcraft.flows.report.answers import decisions_of
 from fieldcraft.flows.report.comparison import comparison_chart
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.compare import compare
-from fieldcraft.flows.views.plot import drawable
+from fieldcraft.flows.views.plot import drawable, field_of_places
 from fieldcraft.flows.views.regret import most_hypervolume, optimum_of
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.campaign import Campaign
@@ -139,17 +140,28 @@ def _groups(board: Board, standing: Standing, wired: Campaign | None) -> Groups:
     trained = {iteration: told.seconds for iteration, told in notes.items()}
     return {
         "progress": several or [trace(record, trials, optimum, target)],
-        "designs": [space.where(record, trials)] if done else [],
+        "designs": [space.where(record, trials, _places(board.settings, record, whole or ()), optimum)] if done else [],
         "model": _predicted(record, whole or ()) + ([scores] if scores else []),
         "constraints": [margins, constraints.violation(record, trials)] if margins else [],
         "proofs": _proofs(record, whole or ()),
-        "cost": [spending.cost(record, trials), spending.times(trials, trained, "work")],
+        "cost": [
+            spending.cost(record, trials),
+            spending.times(trials, trained, "experiment" if by_people(record) else "simulation"),
+        ],
     }
+
+
+def _places(settings: Settings, record: CampaignRecord, trials: Sequence[Trial]) -> Any:
+    """The field in which the designs are places; None where there is none, or the store has lost it."""
+    try:
+        return field_of_places(settings, record, trials)
+    except FieldError:  # the doctor tells of it; the designs are shown without
+        return None
 
 
 def _predicted(record: CampaignRecord, trials: Sequence[Trial]) -> list[Chart]:
     told = [t for t in completed(trials) if t.origin.mean is not None and t.revision == 1 and t.ran is None]
-    return [model.foreseen(record, told, "measured")] if told else []
+    return [model.foreseen(record, told, "measured" if by_people(record) else "simulated")] if told else []
 
 
 def _proofs(record: CampaignRecord, trials: Sequence[Trial]) -> list[Chart]:

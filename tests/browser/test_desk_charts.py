@@ -60,7 +60,7 @@ def test_a_campaign_has_its_charts_and_the_field_of_any_trial_and_nothing_is_for
     page, wrong, _ = desk
     page.goto("/campaign/plate")
     drawn(
-        page, "Results by trial", "Designs of the trials", "Predicted against measured", "Cost so far", "Time by trial"
+        page, "Results by trial", "Trials over the field", "Predicted against simulated", "Cost so far", "Time by trial"
     )
     field = page.locator(".fields")
     expect(field.locator("output")).to_have_text("plate-0005")

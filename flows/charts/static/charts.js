@@ -36,6 +36,7 @@
       sizes.observe(place);
     }
     holder.figure = figure;
+    holder.classList.toggle("map", figure.data.some((trace) => trace.type === "heatmap"));
     const config = { displayModeBar: false, scrollZoom: false, staticPlot: false };
     const done = Plotly.react(place, figure.data, layoutOf(figure, dark), config);
     return done.then(() => { holder.dataset.drawn = "1"; });
