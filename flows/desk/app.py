@@ -45,7 +45,18 @@ def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -
     board = Board(settings)
     poller = Poller(board)
 
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
+    )
     app.state.place, app.state.board, app.state.poller = place, board, poller
     app.state.sessions, app.state.attempts = Sessions(), Attempts()
     app.state.figures = figures.Figures()

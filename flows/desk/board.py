@@ -23,7 +23,7 @@ T = TypeVar("T")
 PERIOD_S = 0.3
 _FRESH_S = 10.0  # some of a standing changes without a commit: a process ends, a retry falls due
 _DRAWN = 40
-_KEPT = 12  # campaigns whose standing is kept
+_KEPT = 100_000  # trials in the standings that are kept, some 1 kB each
 MOST_STREAMS = 300
 AWAY = "away"
 
@@ -91,7 +91,7 @@ class Board:
                 kept = Standing(campaign, event, time.monotonic(), status, ledger.summaries(name))
                 self._kept[name] = kept
             self._kept.move_to_end(name)
-            while len(self._kept) > _KEPT:
+            while len(self._kept) > 1 and sum(len(one.trials) for one in self._kept.values()) > _KEPT:
                 self._kept.popitem(last=False)
             return kept
 
@@ -151,6 +151,13 @@ class Poller:
             self._streams.discard(stream)
 
     async def _poll(self) -> None:
+        try:
+            await self._follow()
+        finally:  # a stream that ends is begun again by its page
+            for stream in self._streams:
+                stream.put_nowait(None)
+
+    async def _follow(self) -> None:
         seen, quiet, self.ready = await self._read({}), 0.0, True
         while self._streams:
             await asyncio.sleep(PERIOD_S)
@@ -163,8 +170,6 @@ class Poller:
                 quiet = 0.0
                 for stream in self._streams:
                     stream.put_nowait(set(changed))
-        for stream in self._streams:
-            stream.put_nowait(None)
 
     async def _read(self, seen: Mapping[str, int]) -> dict[str, int]:
         try:

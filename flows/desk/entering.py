@@ -20,7 +20,6 @@ from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.identity import Person, Refused, acting, bearer, bearer_of_digest, digest_of_token, fresh_token
 from fieldcraft.flows.settings import Settings
 
-COOKIE = "fieldcraft-desk"
 LIVE = "fieldcraft-live"  # header of a page that renews itself
 _LONGEST_TOKEN = 500
 _MOST_FIELDS, _MOST_FILES, _LONGEST_FIELD = 2000, 50, 50_000
@@ -106,7 +105,7 @@ def found(request: Request, *, renew: bool) -> Visit:
     """Visit of the person who makes a request; ``renew`` as in ``Sessions.find``; raises as ``visit_of``."""
     entrance: Entrance = request.app.state.entrance
     sessions: Sessions = request.app.state.sessions
-    secret = request.cookies.get(COOKIE, "")
+    secret = request.cookies.get(request.app.state.place.cookie, "")
     session = sessions.find(secret, renew=renew) if secret else None
     if session is None:
         raise SignInFirst("Sign in first.")

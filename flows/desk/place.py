@@ -50,6 +50,11 @@ class Place:
         return frozenset(origin.partition("://")[2] for origin in self.origins)
 
     @property
+    def cookie(self) -> str:
+        """Name of its cookie. Browsers keep one jar for all ports of a host, so the port is part of it."""
+        return f"{'__Host-' if self.tls else ''}fieldcraft-desk-{self.port}"
+
+    @property
     def address(self) -> str:
         """Address of its first page."""
         scheme = "https" if self.tls else "http"

@@ -95,6 +95,8 @@ def glue(folder: Path) -> Glue:
     made = glue_at(folder)
     spec = parse(yaml.safe_load(GLUE), "glue")
     created(open_ledger(made.settings.ledger, create=True), wire(spec, made.settings), folder / "glue.yaml")
+    other = parse(yaml.safe_load(GLUE.replace("name: glue", "name: resin")), "resin")
+    created(made.ledger, wire(other, made.settings), folder / "resin.yaml")
     made.make_pass()
     first = [trial.id for trial in made.ledger.trials("glue")]
     made.approve(*first)

@@ -32,7 +32,7 @@ PAGES = {
     "orders": "/laboratory/glue/orders",
     "result": "/laboratory/glue/result/glue-0009",
     "correction": "/laboratory/glue/result/glue-0003",
-    "compare": "/compare?a=glue&b=glue",
+    "compare": "/compare?a=glue&b=resin",
     "studies": "/studies",
     "notices": "/notices",
     "doctor": "/doctor?look=1",
@@ -108,7 +108,10 @@ def test_every_page_can_be_read_by_everybody_at_any_width(site, enter):
             if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
                 found.append((name, width, "scrolls sideways"))
             if name in SHOWN and scheme == "light" and (folder := os.environ.get("FIELDCRAFT_SCREENSHOTS")):
-                page.screenshot(path=Path(folder) / f"desk-{name}.png")
+                height = 420 if name == "campaigns" else 860
+                page.screenshot(
+                    path=Path(folder) / f"desk-{name}.png", clip={"x": 0, "y": 0, "width": 1280, "height": height}
+                )
     assert not found, "\n".join(map(str, found))
     assert {f"desk-{name}.png" for name in SHOWN} <= {file.name for file in DOCS.glob("desk-*.png")}
 

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from fieldcraft.flows.desk.app import make_app
-from fieldcraft.flows.desk.entering import COOKIE
 from fieldcraft.flows.desk.guard import Guard
 from fieldcraft.flows.desk.place import PORT, Place
 from fieldcraft.flows.settings import Settings
 
 TOKENS = {name: f"fc_{name}-of-this-test-of-the-desk" for name in ("ana", "carla", "vera", "olga")}
 ORIGIN = f"http://127.0.0.1:{PORT}"
+COOKIE = f"fieldcraft-desk-{PORT}"
 HOST = ORIGIN.removeprefix("http://")
 SENT = {"host": HOST, "origin": ORIGIN, "sec-fetch-site": "same-origin"}
 FORM = "application/x-www-form-urlencoded"

@@ -22,7 +22,7 @@ from fieldcraft.storage.records import Trial, TrialState
 router = APIRouter()
 REASONS = ("It cannot be made as asked", "Too close to an earlier trial", "Not worth its cost", "Not safe")
 _WAITING = frozenset({TrialState.PROPOSED})  # a card is of a proposal: one that is decided since is stale
-_CARDS = 60  # of a campaign on one page
+_CARDS = 30  # of a campaign on one page
 
 
 @router.get("/queue")

@@ -5,7 +5,8 @@ import re
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from fieldcraft.flows.desk.entering import COOKIE, Entrance, Form, found, text
+from fieldcraft.flows.desk.entering import Entrance, Form, found, text
+from fieldcraft.flows.desk.place import Place
 from fieldcraft.flows.desk.rendering import page
 from fieldcraft.flows.desk.sessions import LONGEST_S, WINDOW_S, Attempts, Sessions
 from fieldcraft.flows.errors import FieldcraftError
@@ -59,12 +60,18 @@ async def enter(request: Request) -> Response:
     except Refused as refused:
         attempts.failed(address)
         return _asked(request, str(refused), 403, to)
-    if before := request.cookies.get(COOKIE):
+    place: Place = request.app.state.place
+    if before := request.cookies.get(place.cookie):
         sessions.end(before)
     answer = RedirectResponse(_own(to), 303)
-    tls: bool = request.app.state.place.tls
     answer.set_cookie(
-        COOKIE, sessions.begin(person), max_age=int(LONGEST_S), httponly=True, samesite="strict", secure=tls, path="/"
+        place.cookie,
+        sessions.begin(person),
+        max_age=int(LONGEST_S),
+        httponly=True,
+        samesite="strict",
+        secure=place.tls,
+        path="/",
     )
     return answer
 
@@ -73,7 +80,8 @@ async def enter(request: Request) -> Response:
 def leave(request: Request, _: Form) -> Response:
     """End the session."""
     sessions: Sessions = request.app.state.sessions
-    sessions.end(request.cookies.get(COOKIE, ""))
+    place: Place = request.app.state.place
+    sessions.end(request.cookies.get(place.cookie, ""))
     answer = RedirectResponse("/sign-in", 303)
-    answer.delete_cookie(COOKIE, path="/")
+    answer.delete_cookie(place.cookie, path="/", secure=place.tls)
     return answer

@@ -1,10 +1,12 @@
 """The card of a proposal: all that a person needs to decide on it, as data."""
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fieldcraft.flows.desk.board import Standing
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
@@ -13,7 +15,7 @@ from fieldcraft.flows.views.data import outputs_text, quantity, ranked
 from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace, Variable
 from fieldcraft.storage.records import Level, Trial, TrialState, TrialSummary
 
-_SEEN = 150  # earlier trials that a strip shows, the latest
+_SEEN = 100  # earlier trials that a strip shows, the latest
 _NEAREST = 3
 _WIDTH = 240.0  # of a strip, in its own units
 Position = float | None
@@ -135,25 +137,28 @@ def _place(variable: Variable, value: Level | None) -> Position:
 def nearest(
     standing: Standing, space: SearchSpace | None, design: Mapping[str, Level], seen: Sequence[TrialSummary]
 ) -> list[tuple[str, str, str]]:
-    """Earlier trials closest to a design, variables by their ranges: id, distance in % of the range, and result."""
-    if space is None:
+    """Earlier trials closest to a design: id, distance in % of the ranges, and result.
+
+    The distance is the root mean square, over the variables, of the difference as a share of the range; for levels it
+    is 0 or 1.
+    """
+    if space is None or not seen:
         return []
+    key = tuple(trial.id for trial in seen)
+    known = standing.once(key, lambda: _coordinates(space, [trial.actual for trial in seen]))
+    apart = np.nan_to_num(known - _coordinates(space, [design]))
+    levels = [isinstance(variable, Categorical) for variable in space.variables]
+    apart[:, levels] = apart[:, levels] != 0
+    distance = np.sqrt((apart**2).mean(axis=1))
+    order = np.argsort(distance, kind="stable")[:_NEAREST]
+    outputs = [outputs_text(standing.campaign, seen[n].outputs) for n in order]
+    return [(seen[n].id, f"{100 * distance[n]:.0f} %", text) for n, text in zip(order, outputs, strict=True)]
 
-    def distance(trial: TrialSummary) -> float:
-        apart = 0.0
-        for variable in space.variables:
-            one, other = design.get(variable.name), trial.actual.get(variable.name)
-            if isinstance(variable, Categorical):
-                apart += float(one != other)
-            else:
-                a, b = _share(variable, one), _share(variable, other)
-                apart += 0.0 if a is None or b is None else (a - b) ** 2
-        return math.sqrt(apart / len(space.variables))
 
-    near = sorted(((distance(trial), trial.number, trial) for trial in seen), key=lambda each: each[:2])[:_NEAREST]
-    return [
-        (trial.id, f"{100 * apart:.0f} %", outputs_text(standing.campaign, trial.outputs)) for apart, _, trial in near
-    ]
+def _coordinates(space: SearchSpace, designs: Sequence[Mapping[str, Level]]) -> NDArray[np.float64]:
+    """Designs as coordinates, shape (n, variables): a share of the range, a level's place; NaN where it has neither."""
+    shares = [[_share(variable, design.get(variable.name)) for variable in space.variables] for design in designs]
+    return np.array(shares, dtype=float).reshape(len(designs), len(space.variables))
 
 
 def _why(trial: Trial) -> list[str]:

@@ -4,10 +4,12 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 
 import httpx
+from certificates import certificate
 from desk_site import TOKENS
 
 from fieldcraft.flows.cli import main
@@ -45,3 +47,27 @@ def test_a_port_that_is_taken_and_a_host_without_tls_are_told(priced, capsys):
         assert "another desk may run there" in capsys.readouterr().err
     assert main(["desk", "--home", home, "--host", "192.0.2.1"]) == 2
     assert "--tls-certificate" in capsys.readouterr().err
+
+
+def test_behind_tls_the_session_is_of_its_host_and_never_sent_in_the_clear(priced, tmp_path):
+    pem, port = certificate(tmp_path), free_port()
+    words = [sys.executable, "-m", "fieldcraft.flows.cli", "desk", "--port", str(port), "--json"]
+    words += ["--tls-certificate", str(pem), "--tls-key", str(pem), "--home", str(priced.settings.home)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ) as desk:
+        address = json.loads(desk.stdout.readline())["address"]
+        assert address == f"https://127.0.0.1:{port}"
+        own = {"origin": address, "sec-fetch-site": "same-origin"}
+        transport = httpx.HTTPTransport(retries=5, verify=ssl.create_default_context(cafile=str(pem)))
+        with httpx.Client(base_url=address, headers=own, transport=transport) as client:
+            assert (
+                client.post(
+                    "/sign-in", data={"token": "fc_wrong"}, headers={"origin": "http:" + address[6:]}
+                ).status_code
+                == 403
+            )
+            cookie = client.post("/sign-in", data={"token": TOKENS["vera"]}).headers["set-cookie"]
+            assert (
+                cookie.startswith(f"__Host-fieldcraft-desk-{port}=") and "Secure" in cookie and "Domain" not in cookie
+            )
+            assert "vera" in client.get("/").text
+        desk.send_signal(signal.SIGINT)

@@ -1,14 +1,15 @@
 """Pages of the desk: what they show of a campaign, and the stream that tells them of commits."""
 
 import asyncio
+import math
 import re
 import time
 
-from desk_site import HOST, PORT, desk
+from desk_site import COOKIE, HOST, PORT, desk
 from test_desk_decisions import card
 
 from fieldcraft.flows.desk.board import AWAY, Board, Poller
-from fieldcraft.flows.desk.entering import COOKIE
+from fieldcraft.flows.desk.parts.cards import nearest
 from fieldcraft.flows.desk.parts.trials_table import ROWS, Wanted, table_of
 from fieldcraft.flows.desk.rendering import pm
 from fieldcraft.flows.recovery.doctor import examine
@@ -139,3 +140,27 @@ def test_the_poller_tells_when_the_ledger_is_away_and_back(priced):
         return names
 
     assert asyncio.run(told()) == [{AWAY}, {AWAY}]
+
+
+def test_the_nearest_trials_are_those_by_their_shares_of_the_ranges(priced):
+    board = Board(priced.settings)
+    standing = board.standing("priced")
+    space = board.space(standing.campaign)
+    seen = [summary(number, 1.0)._replace(design={"t": t, "n": n, "alloy": alloy}) for number, t, n, alloy in DESIGNS]
+    found = nearest(standing, space, {"t": 55.0, "n": 3, "alloy": "steel"}, seen)
+    apart = [
+        math.sqrt(((t - 55) / 70) ** 2 / 3 + ((n - 3) / 4) ** 2 / 3 + (alloy != "steel") / 3)
+        for _, t, n, alloy in DESIGNS
+    ]
+    order = sorted(range(len(seen)), key=lambda place: apart[place])[:3]
+    assert len(nearest(standing, space, {"t": 55.0, "n": 3, "alloy": "steel"}, seen[:2])) == 2
+    assert [each[:2] for each in found] == [(seen[place].id, f"{100 * apart[place]:.0f} %") for place in order]
+
+
+DESIGNS = (
+    (1, 20.0, 3, "steel"),
+    (2, 55.0, 3, "brass"),
+    (3, 60.0, 2, "steel"),
+    (4, 90.0, 5, "steel"),
+    (5, 54.0, 3, "steel"),
+)

@@ -11,17 +11,11 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
 import psutil
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from certificates import certificate
 from webhooks import PATH, TOKEN, Webhook, command, notify, store
 
 from fieldcraft.flows.notices.deliver import deliver, due_at, message_of, tell_all, text_of
@@ -154,21 +148,6 @@ def test_a_server_that_does_not_answer_takes_a_pass_no_longer_than_its_limit(led
     assert 0.4 < time.monotonic() - began < 5.0
     assert [notice.tries for notice in ledger.notices()] == [1, 1, 1]
     assert len(webhook.got) == 1, "a server that says nothing is asked once"
-
-
-def certificate(folder: Path) -> Path:
-    """A key and a certificate of 127.0.0.1 that nobody has signed but itself, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "both.pem").write_bytes(secret + made.public_bytes(Encoding.PEM))
-    return folder / "both.pem"
 
 
 def test_a_webhook_behind_tls_is_told_only_when_its_certificate_is_trusted(ledger, webhook, tmp_path, monkeypatch):
