@@ -139,7 +139,7 @@ def _marks(
             mark = marks(
                 points[0], points[1], text, colour, hover, symbol=f"{symbol}-open", size=11, line={"width": 1.6}
             )
-            made += [rim, {**mark, "showlegend": False}]
+            made += [{**each, "showlegend": False, "cliponaxis": False} for each in (rim, mark)]
     return made + _best_mark(campaign, trials, names) + _proposed(names, proposal)
 
 
@@ -149,7 +149,7 @@ def _best_mark(campaign: CampaignRecord, trials: Sequence[Some], names: tuple[st
         return []
     at = [[float(best.actual[name])] for name in names]
     style: dict[str, Any] = {"symbol": "circle-open", "size": 20, "line": {"width": 3}}
-    return [marks(at[0], at[1], "best", RED, [said(campaign, best)], **style)]
+    return [{**marks(at[0], at[1], "best", RED, [said(campaign, best)], **style), "cliponaxis": False}]
 
 
 def _proposed(names: tuple[str, str], proposal: Mapping[str, Level] | None) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ def table(
 
     def line(cell: str, cells: Sequence[Content]) -> list[Markup]:
         return [
-            element(cell, content, class_="n") if place in numbers else element(cell, content)
+            element(cell if content else "td", content, **({"class_": "n"} if place in numbers else {}))
             for place, content in enumerate(cells)
         ]
 
@@ -76,7 +76,7 @@ def table(
     ]
     top = element("thead", element("tr", *line("th", head)))
     made = element("table", top, element("tbody", *body), class_="sortable")
-    return element("div", made, class_="scroll", tabindex="0", role="region", aria_label=f"table by {head[0] or 'row'}")
+    return element("div", made, class_="scroll", tabindex="0", role="group", aria_label=f"table by {head[0] or 'row'}")
 
 
 def pairs(rows: Iterable[tuple[str, Content]]) -> Markup:
@@ -111,7 +111,7 @@ def chart(shown: Chart, caption: str = "") -> Markup:
             "details",
             element("summary", f"Data of {shown.title[0].lower()}{shown.title[1:]}"),
             Markup('<button type="button" class="data" hidden>Save as CSV</button>'),
-            Markup('<div class="scroll table" tabindex="0" role="region" aria-label="data of the picture"></div>'),
+            Markup('<div class="scroll table" tabindex="0" role="group" aria-label="data of the picture"></div>'),
         ),
         Markup(f'<script type="application/json">{as_json(shown.payload())}</script>'),
         class_="chart map" if any(trace["type"] == "heatmap" for trace in shown.data) else "chart",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 HERE = Path(__file__).resolve().parent
@@ -84,6 +85,18 @@ def test_a_table_is_sorted_by_a_click_on_its_head_and_data_is_saved(chromium, re
     assert lines[0].split(",") == told["head"] and len(lines) == 4
     assert wrong == []
     page.close()
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 390)])
+def test_the_page_can_be_read_by_everybody_at_any_width(chromium, report, scheme, width):
+    viewport = {"width": width, "height": 900}
+    context = chromium.new_context(color_scheme=scheme, viewport=viewport, bypass_csp=True)  # axe is a script, too
+    page = context.new_page()
+    page.goto(report.as_uri())
+    page.wait_for_function(DRAWN)
+    assert [(each["id"], each["nodes"][0]["html"]) for each in Axe().run(page).response["violations"]] == []
+    assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    context.close()
 
 
 def test_without_scripts_the_page_has_its_answers_and_tables(chromium, report):

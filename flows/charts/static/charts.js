@@ -66,7 +66,7 @@
     const table = data.appendChild(document.createElement("div"));
     table.className = "scroll table";
     table.tabIndex = 0;
-    table.setAttribute("role", "region");
+    table.setAttribute("role", "group");
     table.setAttribute("aria-label", `data of ${title}`);
     offer(made, fileName(title));
     return made;
