@@ -61,9 +61,10 @@ FLOORS = {
         "trackers", "backups",
     ),
     "flows": (
-        "errors products", "text", "settings", "files", "spec", "analysis identity machinery", "jobs notices", "wiring",
-        "dispatchers", "rules", "people results", "steps views", "campaign decide exporter recovery report simulate",
-        "run", "studies", "desk", "commands", "cli notebook",
+        "errors products", "text", "settings", "files", "spec", "analysis identity machinery",
+        "charts jobs notices", "wiring", "dispatchers", "rules", "people results", "steps views",
+        "campaign decide exporter recovery report simulate", "run", "studies", "desk", "commands",
+        "cli notebook",
     ),
 }  # fmt: skip
 HEIGHT = {(p, room): n for p, floors in FLOORS.items() for n, rooms in enumerate(floors) for room in rooms.split()}

@@ -66,3 +66,21 @@ def beside(problem: Problem, design: Design, fields: "xr.Dataset", solve: Solve 
                 simulated=np.asarray(found.transpose(*names), dtype=np.float64),
             )
     return None
+
+
+def expected(problem: Problem, design: Design, solve: Solve | None = None) -> "xr.DataArray | None":
+    """The first stated field of one or two dimensions of a design by the equation, at the coarse cells' centres.
+
+    None if no equation emulates. The arguments and errors are those of ``beside``.
+    """
+    import xarray as xr
+
+    from fieldcraft.physics.parametric.finite_differences import solved
+
+    stated = problem.parametric
+    if stated is None or len(stated.cells) > 2 or (problem.emulator != "equation" and solve is None):
+        return None
+    first, centres = stated.fields[0], Grid(stated.domain, stated.cells).centres
+    values = (solve or solved)(stated, design, stated.cells)[first.name][0]
+    coords = {axis.name: (axis.name, centres[axis.name], {"units": axis.unit}) for axis in stated.domain.axes}
+    return xr.DataArray(values, coords, stated.domain.names, first.name, {"units": first.unit})

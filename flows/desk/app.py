@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from fieldcraft.flows.desk import figures
 from fieldcraft.flows.desk.board import Board, Poller
 from fieldcraft.flows.desk.entering import Entrance, SignInFirst, found
 from fieldcraft.flows.desk.guard import Guard
@@ -30,7 +31,7 @@ from fieldcraft.storage.ledger import (
     UnknownTrial,
 )
 
-GROUPS = (sign_in, overview, campaign, queue, laboratory, looking)
+GROUPS = (sign_in, overview, figures, campaign, queue, laboratory, looking)
 
 
 def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -> Guard:
@@ -58,9 +59,11 @@ def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -
     )
     app.state.place, app.state.board, app.state.poller = place, board, poller
     app.state.sessions, app.state.attempts = Sessions(), Attempts()
+    app.state.figures = figures.Figures()
     app.state.entrance = Entrance(settings, printed)
     for group in GROUPS:
         app.include_router(group.router)
+    figures.serve_scripts(app)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     for kind in (FieldcraftError, LedgerError, FieldError, OSError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _told)

@@ -1,1 +1,1 @@
-"""The page of a campaign: one self-contained HTML file without scripts and without requests to the network."""
+"""The page of a campaign: one self-contained HTML file, without requests to the network."""

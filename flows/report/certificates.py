@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from fieldcraft.flows.report.markup import Content, Markup, element, facts, note, picture, section, table
+from fieldcraft.flows.charts.chart import labelled
+from fieldcraft.flows.charts.evidence import bounds as bounds_chart
+from fieldcraft.flows.charts.evidence import gains, gaps
+from fieldcraft.flows.report.answers import number
+from fieldcraft.flows.report.markup import Content, Markup, chart, element, facts, note, row, section, table
 from fieldcraft.flows.report.material import Material
-from fieldcraft.flows.report.sections import number
-from fieldcraft.flows.views.charts import ACCENT, BEST, as_data_uri, labelled, logarithmic, new_figure, whole_numbers
 from fieldcraft.flows.views.data import quantity
 from fieldcraft.storage.records import CertificateRecord, Trial
 
@@ -27,10 +29,12 @@ def certificate_section(material: Material) -> Markup | None:
     caption = "Gap: how much better than the design's the acquisition can be anywhere, in its own units."
     if any(certificate.improvement is not None for _, certificate in proven):
         caption += " Left to be gained: by how much any design can be expected to improve on the best believed value."
+    left = gains(proven, labelled(*material.output))
     return section(
         "Proof of the proposals",
         facts(_cards(material, proven)),
-        picture(_chart(material, proven), "Gap by iteration", caption),
+        row(chart(gaps(proven)), chart(left) if left else None),
+        note(caption),
         element("h3", "How the searches ended"),
         _ends([certificate for _, certificate in proven]),
         note(
@@ -52,17 +56,10 @@ def regret_section(material: Material) -> Markup | None:
         ("regret at most", quantity(float(f"{last.regret:.3g}"), unit), share),
         ("no design below", quantity(float(f"{last.lower:.6g}"), unit), f"best result {number(last.best, 6)}"),
     ]
-    figure = new_figure(5.6, 2.9)
-    axis = figure.subplots()
-    axis.plot(list(bounds), [bound.best for bound in bounds.values()], "o-", ms=4.5, color=BEST, label="best result")
-    axis.plot(list(bounds), [bound.lower for bound in bounds.values()], "o-", ms=4.5, color=ACCENT, label="lower bound")
-    axis.set(xlabel="iteration", ylabel=labelled(*material.output))
-    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
-    whole_numbers(axis)
     return section(
         "Proof of the best result",
         facts(cards),
-        picture(as_data_uri(figure), "Lower bound by iteration", "No design can have less than the lower bound."),
+        chart(bounds_chart(bounds, labelled(*material.output)), "No design can have less than the lower bound."),
         note("By the simulator's discrete equations, which all stored fields that the model saw satisfy to rounding."),
     )
 
@@ -91,26 +88,3 @@ def _ends(proofs: Sequence[CertificateRecord]) -> Markup:
         gaps = [proof.gap for proof in proofs if (proof.status, proof.bound_of) == (status, bound_of)]
         rows.append([f"{status} ({_ENDED[status]})", bound_of, str(count), number(max(gaps), 3)])
     return table(["ended", "bound of", "searches", "largest gap"], rows, numbers=(2, 3))
-
-
-def _chart(material: Material, proven: Sequence[tuple[Trial, CertificateRecord]]) -> str:
-    """The gap and, where the bounds give it, the possible improvement, on a logarithmic axis."""
-    gains = [(trial, proof) for trial, proof in proven if proof.improvement is not None and trial.slot == 0]
-    figure = new_figure(9.4 if gains else 5.6, 2.9)
-    axes = figure.subplots(1, 1 + bool(gains), squeeze=False)[0]
-    for closed, colour, label in ((True, ACCENT, "gap closed"), (False, BEST, "ended before")):
-        shown = [(trial, proof) for trial, proof in proven if (proof.status == "optimal") is closed]
-        if shown:
-            gaps = [proof.gap for _, proof in shown]
-            axes[0].plot([trial.iteration for trial, _ in shown], gaps, "o", ms=4.5, color=colour, label=label)
-    axes[0].set(xlabel="iteration", ylabel="gap")
-    axes[0].set_ylim(0.0, 1.1 * max(proof.gap for _, proof in proven) or 1.0)
-    axes[0].legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
-    if gains:
-        values = [max(proof.improvement or 0.0, 1e-12) for _, proof in gains]
-        axes[1].plot([trial.iteration for trial, _ in gains], values, "o-", ms=4.5, lw=1.2, color=ACCENT)
-        axes[1].set(xlabel="iteration", ylabel=labelled("left to be gained", material.output[1]))
-        logarithmic(axes[1], values)
-    for axis in axes:
-        whole_numbers(axis)
-    return as_data_uri(figure)

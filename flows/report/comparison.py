@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fieldcraft.flows.report.markup import Content, element, facts, note, page, picture, section, table
-from fieldcraft.flows.report.sections import number
-from fieldcraft.flows.views.charts import ACCENT, BEST, INK, as_data_uri, labelled, new_figure, whole_numbers
+from fieldcraft.flows.charts.chart import Chart, labelled
+from fieldcraft.flows.charts.compare import Curve, curves
+from fieldcraft.flows.report.answers import number
+from fieldcraft.flows.report.markup import Content, chart, element, facts, note, page, section, table
 from fieldcraft.flows.views.compare import FACTS, NOT_COMPARABLE, figures, milestones
 
 
@@ -49,24 +50,17 @@ def _progress(data: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     caption = f"{what} that {'meet' if several else 'meets'} the constraints, after equal numbers of completed trials."
     caption += " Both are within one reference." if several else ""
     return [
-        picture(_chart(data, names), "Best so far of both campaigns", caption),
+        chart(comparison_chart(data, names), caption),
         table(head, rows, numbers=(1, 2)),
     ]
 
 
-def _chart(data: Mapping[str, Any], names: Sequence[str]) -> str:
-    figure = new_figure(7.4, 3.6)
-    axis, side = figure.subplots(), data["campaigns"][0]
-    for place, (name, colour) in enumerate(zip(names, (ACCENT, BEST), strict=True)):
+def comparison_chart(data: Mapping[str, Any], names: Sequence[str]) -> Chart:
+    """Curves of two campaigns, from the data of ``flows.views.compare.compare``."""
+    side, lines = data["campaigns"][0], []
+    for place, name in enumerate(names):
         points = [(row["trials"], row["best"][place]) for row in data["progress"] if row["best"][place] is not None]
-        axis.step([n for n, _ in points], [best for _, best in points], where="post", color=colour, lw=1.8, label=name)
-    optima = {side["optimum"] for side in data["campaigns"]} - {None}
-    if len(optima) == 1:
-        axis.axhline(optima.pop(), color=INK, linestyle=":", label="true optimum")
-    axis.set(
-        xlabel="completed trials",
-        ylabel=labelled(f"{'' if side['front'] else 'best '}{side['objective']}", side["unit"]),
-    )
-    whole_numbers(axis)
-    axis.legend(loc="best")
-    return as_data_uri(figure)
+        lines.append(Curve(name, [n for n, _ in points], [best for _, best in points]))
+    optima = {each["optimum"] for each in data["campaigns"]} - {None}
+    label = labelled(f"{'' if side['front'] else 'best '}{side['objective']}", side["unit"])
+    return curves("Best so far of both campaigns", label, lines, optima.pop() if len(optima) == 1 else None)

@@ -1,50 +1,21 @@
 """HTML that escapes by construction: text becomes markup through ``element`` alone, which escapes it.
 
 Notes, comments, names and errors come from users and machines; a page shows them as text. The page's content security
-policy also forbids scripts and any request.
+policy also forbids any request, and every script but those of the charts and tables, which it names by their digests.
 """
 
+import base64
+import hashlib
 import html
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from fieldcraft.flows.charts.chart import Chart
+from fieldcraft.flows.charts.page import as_json, plotly_js, static
 from fieldcraft.flows.text import printable
 
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_POLICY = "default-src 'none'; {scripts}img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _VOID = frozenset({"img", "meta", "br", "hr"})
-
-_STYLE = """
-:root { color-scheme: light; --ink: #1d2126; --soft: #5b6570; --line: #d9dee3; --wash: #f5f7f8; --accent: #1f5fa8; }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2.2rem 1.6rem 4rem; max-width: 66rem; color: var(--ink); background: #fff;
-  font: 15px/1.5 "Helvetica Neue", Arial, "Liberation Sans", "DejaVu Sans", sans-serif; }
-h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .2rem; letter-spacing: -.01em; }
-h2 { font-size: 1.2rem; margin: 2.6rem 0 .7rem; padding-bottom: .3rem; border-bottom: 1px solid var(--line); }
-h3 { font-size: 1rem; margin: 1.5rem 0 .4rem; }
-p { max-width: 46rem; margin: .5rem 0; }
-.lead, .note, figcaption { color: var(--soft); }
-.note, figcaption { font-size: .87rem; }
-.facts { display: flex; flex-wrap: wrap; gap: .7rem; margin: 1.3rem 0 .6rem; padding: 0; }
-.facts div { flex: 1 1 9rem; padding: .6rem .8rem; background: var(--wash); border-radius: 4px; }
-.facts dt { font-size: .78rem; color: var(--soft); }
-.facts dd { margin: 0; font-size: 1.12rem; font-weight: 600; font-variant-numeric: tabular-nums; }
-.facts dd span { display: block; font-size: .78rem; font-weight: 400; color: var(--soft); }
-figure { margin: .8rem 0 1.2rem; }
-figure img { max-width: 100%; height: auto; display: block; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .84rem; line-height: 1.35; margin: .5rem 0 1rem; }
-th, td { text-align: left; vertical-align: top; padding: .32rem 1rem .32rem 0; border-bottom: 1px solid var(--line);
-  unicode-bidi: isolate; overflow-wrap: break-word; }
-td:first-child { white-space: nowrap; }
-th { font-weight: 600; color: var(--soft); white-space: nowrap; overflow-wrap: normal; }
-.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-tr.best td { background: #eef4fb; }
-code { font: .86em/1.4 "DejaVu Sans Mono", "Liberation Mono", Menlo, monospace; overflow-wrap: anywhere; }
-pre { margin: .5rem 0; columns: 20rem 3; column-gap: 2rem; line-height: 1.3; white-space: pre-wrap; font-size: .84rem; }
-@media print { body { padding: 0; max-width: none; font-size: 10pt; } h2, h3 { break-after: avoid; }
-  figure, tr, .facts div { break-inside: avoid; } thead { display: table-header-group; } .scroll { overflow: visible; }
-  @page { margin: 16mm 14mm; } * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
-"""
 
 
 @dataclass(frozen=True)
@@ -59,8 +30,9 @@ Content = Markup | str | int | None
 
 
 def element(tag: str, *content: Content, **attributes: str) -> Markup:
-    """An element; ``class_`` is the attribute ``class``."""
-    given = "".join(f' {name.rstrip("_")}="{_escaped(value)}"' for name, value in attributes.items())
+    """An element; ``class_`` is the attribute ``class``, and ``aria_label`` is ``aria-label``."""
+    names = (name.rstrip("_").replace("_", "-") for name in attributes)
+    given = "".join(f' {name}="{_escaped(value)}"' for name, value in zip(names, attributes.values(), strict=True))
     opened = f"<{tag}{given}>"
     return Markup(opened if tag in _VOID else f"{opened}{joined(content).text}</{tag}>")
 
@@ -83,7 +55,7 @@ def _escaped(text: str) -> str:
 def table(
     head: Sequence[str], rows: Iterable[Sequence[Content]], numbers: Collection[int] = (), marked: Collection[int] = ()
 ) -> Markup:
-    """An HTML table.
+    """An HTML table, whose columns a script can sort.
 
     Args:
         head: Names of the columns.
@@ -94,7 +66,7 @@ def table(
 
     def line(cell: str, cells: Sequence[Content]) -> list[Markup]:
         return [
-            element(cell, content, class_="n") if place in numbers else element(cell, content)
+            element(cell if content else "td", content, **({"class_": "n"} if place in numbers else {}))
             for place, content in enumerate(cells)
         ]
 
@@ -103,7 +75,8 @@ def table(
         for place, cells in enumerate(rows)
     ]
     top = element("thead", element("tr", *line("th", head)))
-    return element("div", element("table", top, element("tbody", *body)), class_="scroll")
+    made = element("table", top, element("tbody", *body), class_="sortable")
+    return element("div", made, class_="scroll", tabindex="0", role="group", aria_label=f"table by {head[0] or 'row'}")
 
 
 def pairs(rows: Iterable[tuple[str, Content]]) -> Markup:
@@ -126,6 +99,35 @@ def picture(source: str, alternative: str, caption: str) -> Markup:
     return element("figure", element("img", src=source, alt=alternative), element("figcaption", caption))
 
 
+def chart(shown: Chart, caption: str = "") -> Markup:
+    """A chart with its caption, which a script draws, and the data behind it."""
+    wait = note("The pictures need JavaScript; the tables of this page hold the numbers.")  # until they are drawn
+    return element(
+        "figure",
+        element("h3", shown.title),
+        element("div", wait, class_="plot", role="img", aria_label=f"{shown.title}. {caption}".strip()),
+        element("figcaption", caption) if caption else None,
+        element(
+            "details",
+            element("summary", f"Data of {shown.title[0].lower()}{shown.title[1:]}"),
+            Markup('<button type="button" class="data" hidden>Save as CSV</button>'),
+            Markup('<div class="scroll table" tabindex="0" role="group" aria-label="data of the picture"></div>'),
+        ),
+        Markup(f'<script type="application/json">{as_json(shown.payload())}</script>'),
+        class_="chart map" if any(trace["type"] == "heatmap" for trace in shown.data) else "chart",
+    )
+
+
+def row(*charts: Content) -> Markup:
+    """Charts beside each other where the page is wide enough."""
+    return element("div", *charts, class_="row")
+
+
+def fold(title: str, *content: Content) -> Markup:
+    """Content that is shown once its title is opened."""
+    return element("details", element("summary", title), *content, class_="fold")
+
+
 def note(text: str) -> Markup:
     """A remark in small print."""
     return element("p", text, class_="note")
@@ -137,13 +139,26 @@ def section(title: str, *content: Content) -> Markup:
 
 
 def page(title: str, *body: Content) -> str:
-    """A whole HTML document."""
+    """A whole HTML document, which holds its scripts: those of the charts where there are charts."""
+    content = element("body", *body).text
+    scripts = [static("tables.js")] if 'class="sortable"' in content else []
+    if 'class="chart' in content:
+        scripts += [plotly_js().read_text(encoding="utf-8"), static("charts.js")]
+    digests = " ".join(f"'sha256-{_digest(text)}'" for text in scripts)
+    policy = _POLICY.format(scripts=f"script-src {digests}; " if digests else "")
     head = element(
         "head",
         element("meta", charset="utf-8"),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_POLICY, quote=True)}">'),
+        Markup(f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy, quote=True)}">'),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
         element("title", title),
-        Markup(f"<style>{_STYLE}</style>"),
-    )
-    return f"<!doctype html>\n{element('html', head, element('body', *body), lang='en').text}\n"
+        Markup(f"<style>{static('report.css')}</style>"),
+    ).text
+    ends = "".join(f"<script>{text}</script>" for text in scripts)
+    main = content.replace("<body>", "<body><main>", 1).removesuffix("</body>")
+    return f'<!doctype html>\n<html lang="en">{head}{main}</main>{ends}</body></html>\n'
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

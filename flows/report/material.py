@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from fieldcraft.flows.analysis.best import Best, best_of, objective_of
+from fieldcraft.flows.analysis.emulated_fields import Beside
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, closest
 from fieldcraft.flows.analysis.front import front_data, on_front
 from fieldcraft.flows.analysis.noise import by_people
@@ -14,7 +15,7 @@ from fieldcraft.flows.products import Trained, TrainingNotes, trainings
 from fieldcraft.flows.report.belief import Belief, believed
 from fieldcraft.flows.rules.final_model import given_up
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.views.plot import field_of_places
+from fieldcraft.flows.views.plot import beside_emulator, drawable, field_of_places
 from fieldcraft.flows.views.regret import regret_of
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.campaign import Campaign as Wired
@@ -23,9 +24,20 @@ from fieldcraft.storage.field_store.staging import FieldError
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.objective import Objective
-from fieldcraft.storage.records import Approval, CampaignRecord, Event, Lease, Result, Spending, Trial, TrialSummary
+from fieldcraft.storage.records import (
+    Approval,
+    CampaignRecord,
+    Event,
+    Lease,
+    Result,
+    Spending,
+    Trial,
+    TrialState,
+    TrialSummary,
+)
 
 Of = TypeVar("Of", Approval, Result)
+FIELDS = 12  # latest fields that a page draws
 MODELS = 50  # newest models of which the page has the digests: each is a record that grows with the campaign
 
 
@@ -66,6 +78,8 @@ class Material:
             where unknown.
         wired: Its components; None where the code no longer knows them.
         field: The best trial's field where designs are places in it (an ``xarray.DataArray``).
+        twice: The best trial's field beside the emulator's, where the problem states the equation of its fields.
+        fields: Fields of the latest trials (``xarray.DataArray``), by trial.
         belief: Prediction of the latest surrogate.
         missing: Reason why a part could not be read, by its name: ``components``, ``field``, ``surrogate`` or
             ``a model of all results``.
@@ -85,6 +99,8 @@ class Material:
     regret: Mapping[str, Any] | None
     wired: Wired | None
     field: Any
+    twice: Beside | None
+    fields: Mapping[str, Any]
     belief: Belief | None
     missing: Mapping[str, str]
 
@@ -160,6 +176,8 @@ def gather(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> Mate
         regret=regret_of(wired, best.trial) if wired and best.trial else None,
         wired=wired,
         field=field,
+        twice=_twice(settings, ledger, campaign, trials, wired, missing) if wired else None,
+        fields=_fields(settings, trials, missing),
         belief=_belief(Site(wired, ledger, fields_at(settings.fields)), shown, field, missing) if wired else None,
         missing=missing,
     )
@@ -196,6 +214,39 @@ def _field(settings: Settings, campaign: CampaignRecord, trials: tuple[Trial, ..
     except FieldError as error:
         missing["field"] = str(error)
         return None
+
+
+def _twice(
+    settings: Settings,
+    ledger: Ledger,
+    campaign: CampaignRecord,
+    trials: tuple[Trial, ...],
+    wired: Wired,
+    missing: dict[str, str],
+) -> Beside | None:
+    try:
+        return beside_emulator(settings, wired, ledger, campaign, trials)
+    except FieldError as error:
+        missing["field"] = str(error)
+        return None
+
+
+def _fields(settings: Settings, trials: tuple[Trial, ...], missing: dict[str, str]) -> Mapping[str, Any]:
+    """The first field with an axis of each of the latest trials, by trial."""
+    store, found = fields_at(settings.fields), dict[str, Any]()
+    with_fields = [t for t in trials if t.field is not None and t.state is TrialState.COMPLETED]
+    if len({trial.field.digest for trial in with_fields if trial.field}) < 2:  # one field for all designs
+        return {}
+    for trial in with_fields[-FIELDS:]:
+        assert trial.field is not None  # chosen so
+        try:
+            made = drawable(store.read(trial.field))
+        except FieldError as error:
+            missing["fields"] = str(error)
+            continue
+        if made is not None:
+            found[trial.id] = made
+    return found
 
 
 def _belief(site: Site, best: Trial | TrialSummary | None, field: Any, missing: dict[str, str]) -> Belief | None:

@@ -6,28 +6,25 @@ from typing import Any
 
 import yaml
 
-from fieldcraft.flows.report.markup import Content, Markup, element, joined, note, pairs, section, table
+from fieldcraft.flows.charts.evidence import scores
+from fieldcraft.flows.report.answers import decisions_of, number
+from fieldcraft.flows.report.markup import Content, Markup, chart, element, fold, joined, note, pairs, section, table
 from fieldcraft.flows.report.material import Material, Model
-from fieldcraft.flows.report.sections import beside_values, number, when
+from fieldcraft.flows.report.sections import beside_values, when
 from fieldcraft.flows.report.thinning import ROWS, newest
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.data import design_text, outputs_text
-from fieldcraft.flows.wiring.context import ACTOR
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.storage.records import Approval, Event, Result, TrialState
 
 _WAITING = (TrialState.PROPOSED, TrialState.HELD)
 _OF_A_TRIAL = "'fieldcraft show TRIAL' has those of a trial"
-_DECISIONS = frozenset({"approve", "edit", "prioritise", "correct", "import"})
-_RULINGS = frozenset({TrialState.REJECTED, TrialState.ABANDONED, TrialState.PROPOSED})  # a move there is a decision
 
 
 def queue_section(material: Material) -> Markup:
     """Trials that wait for a person, and all decisions so far."""
-    decided = [event for event in material.history if _is_decision(event)]
-    people = [event for event in decided if event.action != "approve" or event.details["policy"] == "manual"]
-    automatic = len(decided) - len(people)
+    people, automatic = decisions_of(material.history)
     given = f"{counted(automatic, 'approval')} {'was' if automatic == 1 else 'were'} given automatically, by policy"
     return section(
         "Queue and decisions",
@@ -35,9 +32,8 @@ def queue_section(material: Material) -> Markup:
         _waiting(material),
         element("h3", "Decisions"),
         _decisions(material, people),
-        note(f"{given}; the table of approvals has them.") if automatic else None,
-        element("h3", "Approvals"),
-        _approvals(material),
+        note(f"{given}; the folded table has them.") if automatic else None,
+        *_approvals(material),
         *_corrections(material),
     )
 
@@ -62,14 +58,6 @@ def _waiting(material: Material) -> Markup:
     head = ["trial", "state", "priority", "design", "foreseen", "expected cost", "since"]
     text = f"The first {len(first)} of {len(waiting)}; 'fieldcraft queue {material.campaign.name}' lists them all."
     return joined([note(text) if len(first) < len(waiting) else None, table(head, rows, numbers=(2, 4, 5))])
-
-
-def _is_decision(event: Event) -> bool:
-    if event.trial is None:
-        return False
-    if event.action == "move" and event.after is TrialState.APPROVED:  # a retry; a fresh approval is an ``approve``
-        return event.by != ACTOR
-    return event.action in _DECISIONS or (event.action == "move" and event.after in _RULINGS)
 
 
 def _decisions(material: Material, events: list[Event]) -> Markup:
@@ -97,10 +85,20 @@ def _what(material: Material, event: Event) -> str:
     return event.action
 
 
-def _approvals(material: Material) -> Markup:
+def _approvals(material: Material) -> list[Markup]:
+    """Approvals of people in a table; those that a policy gave in another, which is folded."""
     given = [approval for of_trial in material.approvals.values() for approval in of_trial]
     if not given:
-        return note("None.")
+        return []
+    people = [approval for approval in given if approval.policy == "manual"]
+    automatic = [approval for approval in given if approval.policy != "manual"]
+    made = [element("h3", "Approvals by people"), _approval_table(people)] if people else []
+    if automatic:
+        made.append(fold(f"{counted(len(automatic), 'automatic approval')}", _approval_table(automatic)))
+    return made
+
+
+def _approval_table(given: list[Approval]) -> Markup:
     approvals, more = newest(given, _OF_A_TRIAL)
     head = [
         "trial",
@@ -160,8 +158,7 @@ def provenance_section(settings: Settings, material: Material) -> Markup:
         element("h3", "Models"),
         _models(material),
         *_choices(material),
-        element("h3", "Specification, every default written out"),
-        element("pre", element("code", spec)),
+        fold("Specification, every default written out", element("pre", element("code", spec))),
     )
 
 
@@ -225,6 +222,12 @@ def _choices(material: Material) -> list[Markup]:
         for iteration, scores, remarks in told
     ]
     rows_of = table(head, cells, numbers=tuple(range(1 + len(names))))
-    shown = [element("h3", "Remarks on the models"), *([more] if more else []), rows_of]
+    picture = scores({iteration: found for iteration, found, _ in rows})
+    evidence = (
+        [chart(picture, "The surrogate that was chosen lies at 0; the others are behind by so much.")]
+        if picture
+        else []
+    )
+    shown = [*evidence, element("h3", "Remarks on the models"), *([more] if more else []), rows_of]
     caption = "Scores of what a model was chosen among: log predictive density, summed over the trials, in nats."
     return [*shown, note(caption)] if names else shown

@@ -8,21 +8,25 @@ import numpy as np
 
 from fieldcraft.flows.analysis.feasibility import trial_feasibility
 from fieldcraft.flows.analysis.front import aims_text, reference_text
+from fieldcraft.flows.charts.chart import MOST
+from fieldcraft.flows.charts.series import completed
+from fieldcraft.flows.report.answers import answers, hits, number, predicted_trials
 from fieldcraft.flows.report.belief import Belief, Missed, Slice
-from fieldcraft.flows.report.markup import Content, Markup, element, facts, joined, note, picture, section, table
+from fieldcraft.flows.report.markup import Content, Markup, chart, element, facts, joined, note, row, section, table
 from fieldcraft.flows.report.material import Material
 from fieldcraft.flows.report.panels import (
     best_chart,
+    cost_chart,
+    field_charts,
     foreseen_chart,
     residual_chart,
     source_of,
-    surrogate_chart,
+    surrogate_charts,
     time_chart,
     trials_chart,
 )
 from fieldcraft.flows.report.thinning import trials_shown
 from fieldcraft.flows.text import clock, counted, level_text
-from fieldcraft.flows.views.charts import CROWD, completed, crowded
 from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm, spending_data
 from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.storage.records import Result, Trial, TrialState
@@ -33,11 +37,6 @@ _ROUNDING = 1e-10  # of the second derivatives: what a residual may be and still
 def when(at: float | None) -> str:
     """A time in the format of ``flows.text.clock``; empty for None."""
     return "" if at is None else clock(at)
-
-
-def number(value: float | None, figures: int = 6) -> str:
-    """A number with so many significant figures; empty for None."""
-    return "" if value is None else f"{value:.{figures}g}"
 
 
 def heading(material: Material) -> Markup:
@@ -54,8 +53,8 @@ def heading(material: Material) -> Markup:
         [
             element("h1", campaign.name),
             element("p", f"{in_words(material)}. {stands} {made}", class_="lead"),
+            answers(material),
             facts(_cards(material)),
-            _best_design(material),
             _kept(material),
             *(note(f"Not shown, {part}: {why}") for part, why in material.missing.items()),
         ]
@@ -143,18 +142,6 @@ def _of_budget(material: Material) -> str:
     return f"{of}; {_cost(material, material.spending.reserved)} reserved"
 
 
-def _best_design(material: Material) -> Markup | None:
-    best = material.best
-    if best.trial is None:
-        return None
-    design, outputs = (
-        design_text(material.campaign, best.trial.actual),
-        outputs_text(material.campaign, best.trial.outputs),
-    )
-    why = "Best design, by the model: " if best.by_model else "Best design: "
-    return element("p", element("strong", why), f"{design}. It gave {outputs}.")
-
-
 def _kept(material: Material) -> Markup | None:
     """Note on the known constraints of the space, which all proposed designs satisfy."""
     kept = material.wired.space.constraints if material.wired else ()
@@ -168,25 +155,34 @@ def best_section(material: Material) -> Markup | None:
         why = f"No result counts: {retracted} retracted." if retracted else "No trial has a result yet."
         return section("Best so far", note(why))
     caption = "Every result by trial number, and the best of those that meet the constraints up to then."
-    return section("Best so far", picture(best_chart(material), "Best result by trial", caption))
+    return section("Best so far", chart(best_chart(material), caption))
 
 
 def trials_section(material: Material) -> Markup | None:
-    """A chart of the trials' designs."""
-    shown: list[Content] = []
-    if completed(material.trials):
-        if material.field is not None:
-            caption = "The completed trials over the best trial's field."
-        else:
-            done = completed(material.trials)
-            best = f"for each of the best {CROWD} of {len(done)} completed trials"
-            drawn = best if crowded(done) else "a completed trial"
-            caption = f"One line {drawn}, through its design and its result; the best lie on top."
-            if material.front:
-                caption = f"One line {drawn}, through its design and its results; those on the front are red, on top."
-            caption += " Dotted lines break a constraint." if material.objective.constraints else ""
-        shown.append(picture(trials_chart(material), "The trials", caption))
-    return section("Where the trials lie", *shown) if shown else None
+    """A chart of the trials' designs, and of their fields where they have any."""
+    done = completed(material.trials)
+    if not done:
+        return None
+    kind, many = trials_chart(material), len(done) > MOST
+    drawn = f"each of the best {MOST} of {len(done)} completed trials" if many else "a completed trial"
+    caption = f"One line for {drawn}, through its design and its result; the best lie on top."
+    if material.field is not None:
+        caption = "The completed trials over the best trial's field."
+    elif "annotations" not in kind.layout:
+        caption = f"One mark for {drawn}."
+    elif material.front:
+        caption = f"One line for {drawn}, through its design and its results; those on the front are red, on top."
+    if "annotations" in kind.layout and material.objective.constraints:
+        caption += " Dotted lines break a constraint."
+    return section("Where the trials lie", chart(kind, caption), _fields(material))
+
+
+def _fields(material: Material) -> Markup | None:
+    found = field_charts(material)
+    told = {
+        "Fields of the trials": "One field at a time, all on one scale; move the slider, or use the arrow keys on it."
+    }
+    return row(*(chart(each, told.get(each.title, "The best trial's field.")) for each in found)) if found else None
 
 
 def trials_table(material: Material) -> Markup | None:
@@ -275,18 +271,12 @@ def surrogate_section(material: Material) -> Markup | None:
         others = ", ".join(material.objective.outputs[1:])
         parts.append(note(f"What is shown is the surrogate of {material.output[0]}; those of {others} are not shown."))
     if belief.plane is not None:
-        caption = _slice_caption(material, belief.plane)
-        parts.append(picture(surrogate_chart(material, belief.plane), "Prediction", caption))
-    foreseen = [trial for trial in completed(material.trials) if _as_foreseen(trial)]
+        parts.append(row(*(chart(each) for each in surrogate_charts(material, belief.plane))))
+        parts.append(note(_slice_caption(material, belief.plane)))
+    foreseen = predicted_trials(material)
     if foreseen:
-        parts.append(element("h3", "Foreseen and read"))
-        parts.append(picture(foreseen_chart(material, foreseen), "Foreseen and read", _hits(material, foreseen)))
+        parts.append(chart(foreseen_chart(material, foreseen), hits(material, foreseen)))
     return section(title, *parts)
-
-
-def _as_foreseen(trial: Trial) -> bool:
-    """True if a model predicted the very design that was run: neither edited nor run differently."""
-    return trial.origin.mean is not None and trial.revision == 1 and trial.ran is None
 
 
 def _slice_caption(material: Material, plane: Slice) -> str:
@@ -303,21 +293,6 @@ def _slice_caption(material: Material, plane: Slice) -> str:
     if not np.any(plane.sd > 0):
         caption += ". This model states no uncertainty: it is a single draw"
     return caption + "."
-
-
-def _hits(material: Material, foreseen: Sequence[Trial]) -> str:
-    noise = material.wired.noise_sd if material.wired else 0.0
-    errors = [abs((t.outputs or {})[material.output[0]] - (t.origin.mean or 0.0)) for t in foreseen]
-    median = quantity(float(np.median(errors)), material.output[1])
-    median = f"Median error {median} over {counted(len(foreseen), 'trial')}."
-    if not any(trial.origin.sd for trial in foreseen):
-        return f"{median} Each trial was foreseen by the model that proposed it, which states no standard deviation."
-    sds = [float(np.hypot(trial.origin.sd or 0.0, noise)) for trial in foreseen]
-    inside = sum(error <= 2 * sd for error, sd in zip(errors, sds, strict=True))
-    return (
-        f"{median} Each trial was foreseen by the model that proposed it; bars are two standard deviations, and "
-        f"long ones are cut. With the noise of a result, {inside} of {len(foreseen)} results lie within two."
-    )
 
 
 def residual_section(material: Material) -> Markup | None:
@@ -341,7 +316,7 @@ def _residual(material: Material, belief: Belief, missed: Missed) -> Markup:
     if np.nanmax(missed.values) <= _ROUNDING * missed.curvature:
         shown = note(f"The prediction solves the equation to rounding. {caption}")
     else:
-        shown = picture(residual_chart(material, missed), "Residual of the equation", caption)
+        shown = chart(residual_chart(material, missed), caption)
     return joined([shown, table(["", "mean", "median", "largest"], rows, numbers=(1, 2, 3))])
 
 
@@ -362,5 +337,9 @@ def time_section(material: Material) -> Markup | None:
         f"Time of every trial's {material.work}, all its attempts together, and of the training that came before it."
     )
     timed = any(trial.seconds for trial in material.trials) or _trained_s(material) > 0
-    shown = picture(time_chart(material), "Time by trial", caption) if timed else note("No time was told.")
-    return section("Time and cost", shown, table(["", "spent", "reserved", "budget"], rows, numbers=(1, 2, 3)))
+    shown = chart(time_chart(material), caption) if timed else note("No time was told.")
+    spent = cost_chart(material)
+    more = chart(spent, "Cost of all attempts up to each trial.") if spent else None
+    return section(
+        "Time and cost", row(shown, more), table(["", "spent", "reserved", "budget"], rows, numbers=(1, 2, 3))
+    )

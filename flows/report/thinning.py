@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from fieldcraft.flows.charts.series import completed
 from fieldcraft.flows.report.markup import Markup, note
 from fieldcraft.flows.report.material import Material
-from fieldcraft.flows.views.charts import completed
 from fieldcraft.storage.records import Trial
 
 T = TypeVar("T")

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.report.aims import feasibility_section, front_section
 from fieldcraft.flows.report.certificates import certificate_section, regret_section
-from fieldcraft.flows.report.feasibility import feasibility_section
-from fieldcraft.flows.report.front import front_section
 from fieldcraft.flows.report.markup import page
 from fieldcraft.flows.report.material import gather
 from fieldcraft.flows.report.records import provenance_section, queue_section
@@ -56,8 +55,8 @@ def write_report(settings: Settings, ledger: Ledger, campaign: CampaignRecord, f
         f"{campaign.name}: campaign report",
         heading(material),
         front_section(material) or best_section(material),
-        feasibility_section(material),
         trials_section(material),
+        feasibility_section(material),
         surrogate_section(material),
         residual_section(material),
         certificate_section(material),

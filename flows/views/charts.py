@@ -1,20 +1,23 @@
-"""Charts of pictures and pages: the best so far, the front, the trials over a field, parallel coordinates.
+"""Charts of pictures in files, by matplotlib: the best so far, the front, the trials over a field.
 
-A chart is drawn into a matplotlib axis (``axis``) from records and arrays; nothing here reads a store.
+Pages have those of ``flows.charts``, which need a browser. A chart is drawn into a matplotlib axis (``axis``) from
+records and arrays; nothing here reads a store.
 """
 
 import base64
+import html
 import io
 from collections.abc import Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from fieldcraft.flows.analysis.best import best_trial, objective_of
-from fieldcraft.flows.analysis.front import front_data, hypervolumes, on_front
-from fieldcraft.flows.text import level_text, one_line
-from fieldcraft.storage.records import CampaignRecord, Trial, TrialState
+from fieldcraft.flows.analysis.front import front_data, hypervolumes
+from fieldcraft.flows.charts.chart import Chart, labelled
+from fieldcraft.flows.charts.series import best_so_far, completed
+from fieldcraft.storage.records import CampaignRecord, Trial
 
 STYLE: Any = {
     "font.size": 9.5,
@@ -27,7 +30,6 @@ STYLE: Any = {
     "svg.hashsalt": "fieldcraft",  # the same chart is the same bytes
 }
 READING, BEST, INK, ACCENT = "0.55", "#b4371f", "0.2", "#1f5fa8"
-MOST_PAIRS = 3  # pairs of objectives that are drawn; of more than three objectives, the first with each other
 CROWD = 1000  # more marks than this are drawn into an SVG as one picture, whatever their number
 _DPI = 130
 _MARKS = (("initial", "s", "start"), ("model", "o", "proposed"), ("imported", "^", "imported"))
@@ -58,20 +60,30 @@ def crowded(marks: Sequence[Any]) -> bool:
     return len(marks) > CROWD
 
 
-def bars(
-    axis: Any, at: Sequence[float], heights: Sequence[float], bottom: Sequence[float] | float = 0.0, **style: Any
-) -> None:
-    """Draw a bar at every number in ``at``; where they are crowded, a thin line."""
-    if not crowded(at):
-        axis.bar(at, heights, bottom=bottom, **style)
-        return
-    low = np.broadcast_to(np.asarray(bottom, dtype=float), len(at))
-    axis.vlines(at, low, low + np.asarray(heights, dtype=float), lw=0.6, rasterized=True, **style)
+_STILL = {"circle": "o", "square": "s", "triangle-up": "^", "triangle-down": "v", "x-thin": "x", "x": "X"}
 
 
-def labelled(name: str, unit: str) -> str:
-    """A label with its unit, ``temperature (K)``; without a unit, the name."""
-    return one_line(f"{name} ({unit})" if unit else name)
+def drawn_still(chart: Chart, width: float, height: float) -> Any:
+    """A chart of lines, marks and levels as a figure of that size in inches, for places that run no scripts."""
+    figure = new_figure(width, height)
+    axis = figure.subplots()
+    for trace in chart.data:
+        name = html.unescape(trace["name"])
+        if trace["mode"] == "lines":
+            where = "steps-post" if trace["line"].get("shape") == "hv" else "default"
+            axis.plot(trace["x"], trace["y"], color=trace["line"]["color"], lw=1.8, drawstyle=where, label=name)
+            continue
+        symbol = trace["marker"]["symbol"]
+        marker = _STILL[symbol if isinstance(symbol, str) else symbol[0]]
+        style: dict[str, Any] = {"color": trace["marker"]["color"], "rasterized": crowded(trace["x"])}
+        axis.plot(trace["x"], trace["y"], marker, ms=4.5, label=name, **style)
+    for shape in chart.layout["shapes"]:
+        axis.axhline(shape["y0"], color=INK, linestyle=":", label=html.unescape(shape["label"]["text"]))
+    titles = {f"{side}label": html.unescape(chart.layout[f"{side}axis"]["title"]["text"]) for side in "xy"}
+    axis.set(**titles, ylim=chart.layout["yaxis"]["range"])
+    whole_numbers(axis)
+    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)  # hides no result
+    return figure
 
 
 def whole_numbers(axis: Any) -> None:
@@ -79,23 +91,6 @@ def whole_numbers(axis: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-
-
-def logarithmic(axis: Any, values: Sequence[float]) -> None:
-    """Make the vertical axis logarithmic for positive values, with plain numbers at its ticks."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    span = max(values) / min(values)
-    between = (1.0,) if span > 100 else (1.0, 2.0, 5.0) if span > 10 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
-    axis.set_yscale("log")
-    axis.yaxis.set_major_locator(LogLocator(subs=between, numticks=12))
-    axis.yaxis.set_minor_locator(NullLocator())
-    axis.yaxis.set_major_formatter("{x:g}")
-
-
-def completed(trials: Sequence[Trial]) -> list[Trial]:
-    """Trials with an accepted result, by number."""
-    return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
 
 
 def progress(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], optimum: float | None) -> None:
@@ -115,15 +110,6 @@ def progress(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], optim
     axis.set(xlabel="trial", ylabel=labelled(output["name"], output["unit"]))
     whole_numbers(axis)
     axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)  # hides no result
-
-
-def best_so_far(campaign: CampaignRecord, trials: Sequence[Trial]) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers (n,) of the feasible trials, and the best result (n,) up to each, in its unit."""
-    objective = objective_of(campaign)
-    feasible = [trial for trial in completed(trials) if objective.best([trial]) is not None]
-    values = np.array([(trial.outputs or {})[objective.output] for trial in feasible], dtype=float)
-    best = (np.maximum if objective.maximize else np.minimum).accumulate(values)
-    return np.array([trial.number for trial in feasible], dtype=int), best
 
 
 def over_field(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], field: Any, optimum: float | None) -> None:
@@ -198,73 +184,6 @@ def _open_marks(
     axis.scatter(
         *np.array(points).T, **style, label=label, rasterized=crowded(points), path_effects=edge, clip_on=False
     )
-
-
-def parallel(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial]) -> None:
-    """Draw completed trials as lines through their variables (but images) and objective, coloured by objective.
-
-    Of several objectives each is drawn, and the lines on the front are coloured. A line is dotted where a constraint is
-    violated, and lies under those of feasible trials. Of more than ``CROWD`` trials only the best are drawn, on scales
-    that reach from the least to the greatest of all.
-    """
-    import matplotlib as mpl
-    from matplotlib.collections import LineCollection
-
-    objective, done = objective_of(campaign), completed(trials)
-    read = campaign.environment["outputs"][: len(objective.outputs)]
-    names = [name for name in campaign.environment["units"] if not any(_is_image(trial.actual[name]) for trial in done)]
-    scales = [_scale([trial.actual[name] for trial in done]) for name in names]
-    values = np.array([[(trial.outputs or {})[name] for name in objective.outputs] for trial in done], dtype=float)
-    scales += [_scale(list(column)) for column in values.T]
-    heights = np.stack([heights for heights, _ in scales], axis=1)
-    violations = np.array([objective.violation(trial.outputs or {}) for trial in done])
-    members = set(on_front(campaign, done))
-    worth = values[:, 0] if objective.maximize else -values[:, 0]
-    if objective.goals:
-        worth = np.array([float(trial.id in members) for trial in done])
-    order = np.lexsort((worth, -violations))[-CROWD:]  # the best lies on top
-    lines = np.stack(np.broadcast_arrays(np.arange(len(scales)), heights[order]), axis=-1)
-    colours: Any = mpl.colormaps["viridis"](heights[order, -1])
-    if objective.goals:
-        colours = [BEST if done[place].id in members else READING for place in order]
-    styles = np.where(violations[order] > 0, ":", "-").tolist()
-    axis.add_collection(LineCollection(list(lines), colors=colours, linestyles=styles, lw=1.3, alpha=0.85))
-    for place, (_, ticks) in enumerate(scales):
-        axis.axvline(place, color="0.75", lw=0.8, zorder=0)
-        for height, text in ticks:
-            axis.annotate(text, (place, height), (3, 0), textcoords="offset points", fontsize=7.5, va="center")
-    units = campaign.environment["units"]
-    labels = [labelled(name, units[name]) for name in names] + [
-        labelled(output["name"], output["unit"]) for output in read
-    ]
-    axis.set(xticks=range(len(scales)), xticklabels=labels, yticks=[], ylim=(-0.06, 1.06))
-    axis.set_xlim(-0.15, len(scales) - 0.55)
-    axis.spines[["left", "bottom"]].set_visible(False)
-
-
-def _is_image(value: float | int | str) -> bool:
-    return isinstance(value, str) and level_text(value) != one_line(value)
-
-
-def _scale(values: Sequence[Any]) -> tuple[np.ndarray, list[tuple[float, str]]]:
-    """Heights in [0, 1] of values of one variable, and the ticks (height, text) that label them."""
-    if any(isinstance(value, str) for value in values):
-        levels = sorted({str(value) for value in values})
-        places = {level: i / max(len(levels) - 1, 1) for i, level in enumerate(levels)}
-        ticks = [(at, one_line(level)) for level, at in places.items()]
-        return np.array([places[str(value)] for value in values]), ticks
-    numbers = np.array(values, dtype=float)
-    low, high = float(numbers.min()), float(numbers.max())
-    if low == high:
-        return np.full(len(numbers), 0.5), [(0.5, f"{low:.4g}")]
-    ticks = [(share, f"{low + share * (high - low):.4g}") for share in (0.0, 0.5, 1.0)]
-    return (numbers - low) / (high - low), ticks
-
-
-def pairs(campaign: CampaignRecord, trials: Sequence[Trial]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Pairs of objectives, at most ``MOST_PAIRS``, as in the data of ``front_data``; empty where there is one."""
-    found = front_data(campaign, trials)
-    return [] if found is None else list(combinations(found["objectives"], 2))[:MOST_PAIRS]
 
 
 def front_chart(

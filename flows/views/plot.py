@@ -9,6 +9,8 @@ import numpy as np
 
 from fieldcraft.flows.analysis.best import best_trial
 from fieldcraft.flows.analysis.emulated_fields import Beside, beside
+from fieldcraft.flows.charts.chart import labelled
+from fieldcraft.flows.charts.front import pairs
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.charts import (
@@ -17,17 +19,15 @@ from fieldcraft.flows.views.charts import (
     front_chart,
     heat_map,
     hypervolume_chart,
-    labelled,
     new_figure,
     over_field,
-    pairs,
     progress,
 )
 from fieldcraft.flows.views.export import require_place
 from fieldcraft.flows.views.regret import most_hypervolume, optimum_of
 from fieldcraft.flows.wiring.build import rewire
-from fieldcraft.flows.wiring.physics.networks import NetworkFields, network_at
-from fieldcraft.physics.problem import Problem
+from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.flows.wiring.physics.networks import network_at
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import CampaignRecord, Trial
@@ -58,8 +58,7 @@ def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Pat
     field = field_of_places(settings, campaign, trials)
     if field is not None:
         panels.insert(0, lambda axis: over_field(axis, campaign, trials, field, optimum))
-    network = network_at(wired, ledger)
-    if (twice := _beside_emulator(settings, wired.problem, campaign, trials, network)) is not None:
+    if (twice := beside_emulator(settings, wired, ledger, campaign, trials)) is not None:
         panels += _against_emulator(twice)
     rows = 2 if len(panels) > 3 else 1
     columns = -(-len(panels) // rows)
@@ -90,18 +89,26 @@ def field_of_places(settings: Settings, campaign: CampaignRecord, trials: Sequen
     return found[0] if found else None
 
 
-def _beside_emulator(
-    settings: Settings,
-    problem: Problem,
-    campaign: CampaignRecord,
-    trials: Sequence[Trial],
-    network: NetworkFields | None,
+def beside_emulator(
+    settings: Settings, wired: Campaign, ledger: Ledger, campaign: CampaignRecord, trials: Sequence[Trial]
 ) -> Beside | None:
-    """The best trial's field beside the emulator's; None where there is none to draw."""
-    best = best_trial(campaign, trials)
+    """The best trial's field beside the emulator's; None where there is none to draw.
+
+    Raises:
+        storage.fields.FieldError: the field store has lost it.
+    """
+    best, problem = best_trial(campaign, trials), wired.problem
     if best is None or best.field is None or problem.parametric is None or len(problem.parametric.cells) > 2:
         return None
-    return beside(problem, best.actual, fields_at(settings.fields).read(best.field), network)
+    return beside(problem, best.actual, fields_at(settings.fields).read(best.field), network_at(wired, ledger))
+
+
+def drawable(dataset: Any) -> Any:
+    """The first variable of a dataset that has an axis of more than one number, as an ``xarray.DataArray``; or None."""
+    for array in dataset.data_vars.values():
+        if array.ndim and max(array.shape) > 1 and np.issubdtype(array.dtype, np.number):
+            return array
+    return None
 
 
 def _against_emulator(twice: Beside) -> list[Callable[[Any], None]]:

@@ -15,6 +15,7 @@ from fieldcraft.flows.notices.deliver import channels
 from fieldcraft.flows.views.data import show_data, trace_data
 from fieldcraft.flows.views.text import show_text, status_lines, trace_text
 from fieldcraft.storage.fields import fields_at
+from fieldcraft.storage.records import TrialState
 
 router = APIRouter()
 _EVENTS = 30  # of the history that a page shows
@@ -36,6 +37,7 @@ def campaign(request: Request, visit: Visitor, name: str, wanted: Annotated[Want
         "status": standing.status,
         "glance": standing.once("glance", lambda: glance(standing)),
         "lines": lines.splitlines(),
+        "fielded": [t.id for t in standing.trials if t.field is not None and t.state is TrialState.COMPLETED][-200:],
         "table": standing.once(wanted, lambda: table_of(standing.campaign, standing.trials, wanted)),
         "history": ledger.history(name, after=max(0, standing.event - 200))[-_EVENTS:][::-1],
     }

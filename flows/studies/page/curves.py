@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.flows.charts.chart import labelled
 from fieldcraft.flows.studies.page.constraints import IN_UNIT, LABELS, metric_label
 from fieldcraft.flows.studies.plan.spec import Metric
-from fieldcraft.flows.views.charts import BEST, as_data_uri, labelled, new_figure, whole_numbers
+from fieldcraft.flows.views.charts import BEST, as_data_uri, new_figure, whole_numbers
 
 Array = NDArray[np.float64]
 

@@ -1,22 +1,24 @@
 """The page of a campaign: it stands alone, shows what users wrote and never obeys it, and tells what models believe."""
 
 import base64
+import hashlib
 import json
 import re
 import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from xml.etree import ElementTree
 
 import mlflow.tracking
 import numpy as np
 import pytest
 from bench import OVEN_CAMPAIGN, bench
+from plotly.graph_objects import Figure
 from scipy.interpolate import RectBivariateSpline
 from small import SMALL, finish
 
 from fieldcraft.flows.analysis.best import best_trial
+from fieldcraft.flows.charts.space import parallel, where
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.report.belief import believed
 from fieldcraft.flows.report.markup import element, page, table
@@ -24,7 +26,7 @@ from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.collocate import collocate
 from fieldcraft.flows.steps.train import train
-from fieldcraft.flows.views.charts import new_figure, parallel, places, progress
+from fieldcraft.flows.views.charts import new_figure, places, progress
 from fieldcraft.flows.wiring.build import rewire, wire
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.create import created
@@ -76,6 +78,12 @@ def written(home: Path, name: str = "small") -> str:
     file = home.parent / f"{name}.html"
     assert main(["report", name, "--html", str(file), "--home", str(home)]) == 0
     return file.read_text(encoding="utf-8")
+
+
+def charts(text: str) -> dict[str, dict]:
+    """Charts of a page by their titles."""
+    found = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    return {chart["title"]: chart for chart in map(json.loads, found)}
 
 
 def ledger_of(home: Path) -> Ledger:
@@ -217,12 +225,13 @@ def plate(tmp_path: Path) -> Site:
 def test_a_page_stands_alone_and_has_every_section(finished):
     text = written(finished / "home")
     shown = Read(text)
-    assert [tag for tag, _ in shown.elements if tag in ("script", "link", "iframe", "object", "form", "a")] == []
-    assert all(image["src"].startswith("data:image/svg+xml;base64,") for image in shown.all("img"))
-    assert len(shown.all("img")) >= 4
-    assert all(image["alt"] for image in shown.all("img"))
+    assert [tag for tag, _ in shown.elements if tag in ("link", "iframe", "object", "form", "a", "img")] == []
+    assert not any({"src", "href", "srcset"} & attributes.keys() for _, attributes in shown.elements)
+    assert "@import" not in text.partition("</style>")[0] and "url(" not in text.partition("</style>")[0]
+    assert len(charts(text)) >= 4
+    assert all(plot["aria-label"] for plot in shown.all("div") if plot.get("class") == "plot")
     (policy,) = [meta["content"] for meta in shown.all("meta") if "http-equiv" in meta]
-    assert "default-src 'none'" in policy
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
     for title in SECTIONS:
         assert title in shown.texts
 
@@ -245,13 +254,31 @@ def test_a_page_tells_best_trial_regret_spending_and_provenance(finished):
     assert str(home) not in shown
 
 
-def test_every_picture_is_well_formed_and_asks_for_nothing(finished):
-    for image in Read(written(finished / "home")).all("img"):
-        picture = base64.b64decode(image["src"].partition(",")[2])
-        drawn = ElementTree.fromstring(picture)
-        assert drawn.tag.endswith("svg")
-        links = [value for node in drawn.iter() for name, value in node.attrib.items() if name.endswith("href")]
-        assert all(link.startswith(("#", "data:")) for link in links)
+def test_a_page_runs_its_own_scripts_and_no_other(finished):
+    text = written(finished / "home")
+    (policy,) = [meta["content"] for meta in Read(text).all("meta") if "http-equiv" in meta]
+    allowed = set(re.findall(r"'(sha256-[^']+)'", policy))
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.S)
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert {f"sha256-{digest}" for digest in digests} == allowed
+    assert len(allowed) == 3  # tables, plotly.js and charts
+    assert "unsafe" not in policy.partition("style-src")[0]
+
+
+def test_every_chart_of_a_page_fits_the_schema_of_plotly_and_has_its_data(finished):
+    for chart in charts(written(finished / "home")).values():
+        Figure(data=chart["data"], layout=chart["layout"])
+        assert chart["rows"] and all(len(row) == len(chart["head"]) for row in chart["rows"])
+
+
+def test_a_page_answers_first_what_was_found_how_sure_and_what_was_decided(finished):
+    shown = Read(written(finished / "home"))
+    at = [shown.texts.index(title) for title in ("What was found", "How sure", "What was decided", "Best so far")]
+    assert at == sorted(at)
+    assert "3 approvals by policy, without a person." in shown.texts
+    (fold,) = [text for text in shown.texts if text.endswith("automatic approvals")]
+    assert fold == "3 automatic approvals"
+    assert "Approvals by people" not in shown.texts
 
 
 def test_what_people_wrote_is_shown_and_never_obeyed(finished):
@@ -261,14 +288,17 @@ def test_what_people_wrote_is_shown_and_never_obeyed(finished):
     proposals = [Proposal(design=design, origin=origin.model_copy(update={"slot": slot})) for slot in range(3)]
     approved, refused, waiting = ledger.propose("small", 9, proposals, "test")
     ledger.approve(approved.id, approved.expect, approved.digest, f"ada{HOSTILE}", HOSTILE, "manual", 1)
-    before = len(Read(written(home)).all("img"))
     ledger.move(refused.id, TrialState.REJECTED, refused.expect, "bob", HOSTILE)
     shown = Read(written(home))
     assert shown.texts.count(SHOWN) >= 3  # the decision and the approval, and the rejection
     assert f"ada{SHOWN}" in shown.texts
-    assert not {"script", "form"} & {tag for tag, _ in shown.elements}
+    assert [script.get("type") for script in shown.all("script")] == [
+        *["application/json"] * len(charts(written(home))),
+        *[None] * 3,
+    ]
+    assert not shown.all("form")
     assert not any("onerror" in attributes for _, attributes in shown.elements)
-    assert before == len([image for image in shown.all("img") if image["src"].startswith("data:")])
+    assert not shown.all("img")
     assert "proposed to rejected" in shown.texts
     assert "approved (manual, 1 attempt)" in shown.texts
     queue = shown.texts[shown.texts.index("Waiting for a person") : shown.texts.index("Decisions")]
@@ -338,11 +368,13 @@ def test_the_slice_is_at_what_was_really_run_as_far_as_the_space_goes(vessel):
 def test_charts_show_the_designs_that_were_really_run(finished):
     ledger = ledger_of(finished / "home")
     trials = [trial.model_copy(update={"ran": {"x1": 4.0, "x2": 5.0}}) for trial in ledger.trials("small")]
-    over, through = new_figure(4.0, 3.0).subplots(), new_figure(4.0, 3.0).subplots()
+    over = new_figure(4.0, 3.0).subplots()
     places(over, ledger.campaign("small"), trials, ("x1", "x2"))
     assert {tuple(place) for marks in over.collections for place in marks.get_offsets()} == {(4.0, 5.0)}
-    parallel(through, ledger.campaign("small"), trials)
-    assert {"4", "5"} < {text.get_text() for text in through.texts}
+    drawn = where(ledger.campaign("small"), trials).data
+    assert {(x, y) for trace in drawn for x, y in zip(trace["x"], trace["y"], strict=True)} == {(4.0, 5.0)}
+    through = parallel(ledger.campaign("small"), trials)
+    assert {"4", "5"} < {note["text"] for note in through.layout["annotations"]}
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -357,7 +389,7 @@ def test_an_axis_of_trials_has_whole_numbers(finished, count):
 def test_designs_that_are_no_places_are_drawn_in_parallel_coordinates(vessel, monkeypatch):
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(vessel.campaign.settings.plugins[0]))
     shown = Read(written(vessel.campaign.settings.home, "vessel"))
-    assert "One line a completed trial" in shown.text
+    assert "One line for a completed trial" in shown.text
     assert "share of the total effect: width" in shown.text
     assert "really run" not in shown.text
 
@@ -409,7 +441,7 @@ def test_only_designs_that_ran_as_they_were_foreseen_are_held_against_the_model(
     (result,) = ledger.results(trial.id)
     ran = {**trial.design, "x1": trial.design["x1"] + 0.5}
     ledger.correct(trial.id, trial.expect, result.id, trial.outputs, trial.field, "ana", "moved", {}, ran=ran)
-    assert "Foreseen and read" not in foreseen(finished)
+    assert "Predicted against simulated" not in foreseen(finished)
 
 
 def test_a_page_tells_of_retractions_standard_deviations_and_notes(finished):
@@ -437,7 +469,7 @@ def test_a_laboratorys_page_speaks_of_experiments_and_draws_no_time_that_nobody_
     assert "simulat" not in shown.text.partition("Provenance")[0]
     assert "Surrogate beside experiment" in shown.texts
     assert "3 of 5 sent" in shown.texts
-    assert "Time by trial" not in [image["alt"] for image in shown.all("img")]
+    assert "Time by trial" not in shown.texts
     (when,) = {text for text in shown.texts if text.startswith("Maximise")}
     assert re.search(r"As of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC; begun", when)
 
@@ -446,7 +478,7 @@ def test_a_campaign_without_a_trial_has_a_page(tmp_path):
     site = began(tmp_path, SMALL)
     shown = Read(written(site.campaign.settings.home))
     assert "No trial has a result yet." in shown.text
-    assert shown.all("img") == []
+    assert shown.all("figure") == []
 
 
 def test_a_page_is_refused_under_another_ending_and_nothing_is_written(finished, capsys):

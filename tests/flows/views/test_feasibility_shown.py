@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from bench import OVEN_CAMPAIGN, Bench, bench
 
+from fieldcraft.flows.charts.space import parallel
 from fieldcraft.flows.settings import settings_from
-from fieldcraft.flows.views.charts import new_figure, parallel
 from fieldcraft.flows.views.display import Display
 from fieldcraft.storage.objective import Objective
 from fieldcraft.storage.records import TrialState, digest_of
@@ -88,7 +88,7 @@ def test_the_page_has_a_part_for_the_constraints(oven, tmp_path):
     record(oven, 2, 40.0, 0.25)
     assert oven.run("report", "oven", "--html", tmp_path / "oven.html")[0] == 0
     page = (tmp_path / "oven.html").read_text()
-    assert "<h2>Feasibility</h2>" in page and 'alt="Violation by trial"' in page
+    assert "<h2>Feasibility</h2>" in page and '"title":"Violation by trial"' in page
     assert "0 of 2 results meet every constraint. 1 design gave no result" in page
     assert "<strong>Least violation: </strong>oven-0002 with 0.25 (porosity 0.25 %)" in page
     assert "<dt>feasible</dt><dd>0 of 2<span>1 failed as infeasible; least violation 0.25</span>" in page
@@ -99,11 +99,9 @@ def test_the_page_has_a_part_for_the_constraints(oven, tmp_path):
 def test_designs_that_break_a_constraint_lie_under_the_best_and_are_dotted(oven):
     record(oven, 1, 60.0, 0.5)
     record(oven, 2, 40.0, -0.5)
-    axis = new_figure(4.0, 3.0).subplots()
-    parallel(axis, oven.ledger.campaign("oven"), oven.ledger.trials("oven"))
-    (lines,) = axis.collections
-    assert [segment[-1][1] for segment in lines.get_segments()] == [1.0, 0.0], "the feasible one is drawn last"
-    assert [dashes is None for _, dashes in lines.get_linestyles()] == [False, True]
+    lines = parallel(oven.ledger.campaign("oven"), oven.ledger.trials("oven")).data
+    assert [line["y"][-2] for line in lines] == [1.0, 0.0], "the feasible one is drawn last"
+    assert [line["line"]["dash"] for line in lines] == ["dot", "solid"]
 
 
 def test_two_campaigns_are_compared_by_what_is_feasible(oven):
