@@ -21,10 +21,8 @@ from fieldcraft.physics.space import SearchSpace
 _MOST_HOPS = 50
 # Starts that go on to the end, and the excess up to which one still leads SLSQP inside.
 _LEADERS, _NEAR = 3, 0.1
-# Least relative gain of an iteration, of each start and of the best of them; and in SLSQP.
-_FIRST_ACCURACY, _FULL_ACCURACY, _EXACT = 1e-3, 1e-9, 1e-12
-# Iterations that all starts make: the hills to climb are known by then.
-_FIRST_ITERATIONS = 12
+# Least relative gain of an iteration, of each start and of the best of them.
+_FIRST_ACCURACY, _FULL_ACCURACY = 1e-3, 1e-12
 
 
 @dataclass(frozen=True)
@@ -138,20 +136,20 @@ class Multistart:
         elif place.space.constraints:
             together = np.array([self._ascend_constrained(place, x, _FIRST_ACCURACY) for x in starts])
             leaders = together[np.argsort(-place.values(place.space.repair(together)), kind="stable")[:_LEADERS]]
-            ends = np.vstack([together, *(self._ascend_constrained(place, x, _EXACT)[None] for x in leaders)])
+            ends = np.vstack([together, *(self._ascend_constrained(place, x, _FULL_ACCURACY)[None] for x in leaders)])
         else:
-            together = self._ascend(place, starts, _FIRST_ACCURACY, min(self.max_iterations, _FIRST_ITERATIONS))
+            together = self._ascend(place, starts, _FIRST_ACCURACY)
             leaders = together[np.argsort(-place.values(together), kind="stable")[:_LEADERS]]
             ends = np.vstack([together, self._ascend_further(place, leaders)])
         return place.space.repair(ends)
 
     def _keep_within(self, place: BatchSlot, bounded: BoundedScore, starts: Array) -> Array:
         """Points reached from starts (s, d) under the bounds of a score: all by a penalty, the best also by SLSQP."""
-        together = (
-            starts if place.space.constraints else self._ascend(place, starts, _FIRST_ACCURACY, self.max_iterations)
-        )
+        together = starts if place.space.constraints else self._ascend(place, starts, _FIRST_ACCURACY)
         leaders = together[np.argsort(-place.values(together, _NEAR), kind="stable")[:_LEADERS]]
-        return np.vstack([together, *(self._ascend_constrained(place, x, _EXACT, bounded)[None] for x in leaders)])
+        return np.vstack(
+            [together, *(self._ascend_constrained(place, x, _FULL_ACCURACY, bounded)[None] for x in leaders)]
+        )
 
     def _ascend_further(self, place: BatchSlot, leaders: Array) -> Array:
         """Points reached from the best starts (l, d), first one first: over the kinks of a violation, by gradients."""
@@ -162,12 +160,12 @@ class Multistart:
             if place.values(leader)[0] < -SLACK:
                 return leader
             leaders = np.vstack([leader, leaders[1:]])
-        return self._ascend(place, leaders, _FULL_ACCURACY, self.max_iterations)
+        return self._ascend(place, leaders, _FULL_ACCURACY)
 
-    def _ascend(self, place: BatchSlot, starts: Array, accuracy: float, iterations: int) -> Array:
+    def _ascend(self, place: BatchSlot, starts: Array, accuracy: float) -> Array:
         """Ends of L-BFGS-B from each of the starts (s, d); values and gradients of one step are computed together.
 
-        Each ends when an iteration gains less than ``accuracy``, relative to its value, or after ``iterations``.
+        Each ends when an iteration gains less than ``accuracy``, relative to its value.
         """
         from botorch.optim.batched_lbfgs_b import fmin_l_bfgs_b_batched
 
@@ -187,7 +185,7 @@ class Multistart:
             factr=None,
             ftol=accuracy,
             pgtol=1e-8,
-            maxiter=iterations,
+            maxiter=self.max_iterations,
             pass_batch_indices=True,
         )
         return np.asarray(np.clip(ends, *_box(place.space, starts)))
