@@ -12,7 +12,7 @@ from torch import Tensor
 from fieldcraft.models.feasibility.classifier import FeasibilityPosterior, log_success
 from fieldcraft.models.numerics.batching import Moments, jointly
 from fieldcraft.models.observations import Scaling
-from fieldcraft.models.surrogate import Function, Posterior, coarse, means
+from fieldcraft.models.surrogate import Function, Posterior, Slopes, coarse, means, slopes_of
 
 LEAST_SD = 1e-9
 """Standard deviations of a constraint below this, in those of its results, count as this."""
@@ -137,6 +137,12 @@ class ConstrainedPosterior:
     def coarse(self) -> "ConstrainedPosterior":
         """The same beliefs, those about constraints in their coarse forms where they have them."""
         return replace(self, constraints=tuple(coarse(each) for each in self.constraints))
+
+    @cached_property
+    def slopes(self) -> tuple[Slopes, ...] | None:
+        """The moments of each constraint with their gradients in closed form; None if one does not know them."""
+        known = [slopes for each in self.constraints if (slopes := slopes_of(each)) is not None]
+        return tuple(known) if len(known) == len(self.constraints) else None
 
     @property
     def columns(self) -> int:

@@ -37,6 +37,8 @@ _ACCURACY = 1e-6
 _DRAWS, _ORDER = 11, 12
 # Trials up to which the ascents from all starts take all of them; of more the best start alone does.
 _SMALL = 250
+# Trials up to which all ascents make their steps together: of more, arithmetic takes the time, and not calls.
+_TOGETHER = 64
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,11 @@ class LogNormal:
     spread: float
     least: float
 
-    def log_density(self, log_p: Array) -> tuple[float, Array]:
-        """Sum of the log densities of p, and the derivative by each log p, for log p of any shape (k,)."""
+    def log_density(self, log_p: Array) -> tuple[Array, Array]:
+        """Sum of the log densities of p, shape (...), and the derivative by each log p, for log p (..., k)."""
         z = (log_p - self.location) / self.spread
-        normaliser = len(log_p) * math.log(self.spread * math.sqrt(2 * math.pi))
-        return float(-0.5 * z @ z - log_p.sum() - normaliser), -z / self.spread - 1
+        normaliser = log_p.shape[-1] * math.log(self.spread * math.sqrt(2 * math.pi))
+        return -0.5 * (z * z).sum(axis=-1) - log_p.sum(axis=-1) - normaliser, -z / self.spread - 1
 
 
 NOISE = LogNormal(location=-4.0, spread=1.0, least=1e-6)
@@ -87,9 +89,9 @@ class LogPosterior:
         """
         with np.errstate(over="ignore", invalid="ignore"):
             value, gradient = self._likelihood(theta)
-            for prior, part in self._priors(theta.size):
+            for prior, part in self.priors(theta.size):
                 density, slope = prior.log_density(theta[part])
-                value += density
+                value += float(density)
                 gradient[part] += slope
         if math.isfinite(value) and np.isfinite(gradient).all():
             return value, gradient
@@ -103,19 +105,22 @@ class LogPosterior:
             value, gradient = self(at)
             return (-value / n, -gradient / n) if math.isfinite(value) else (_REFUSED, gradient)
 
-        least = np.empty(theta.size)
-        for prior, part in self._priors(theta.size):
-            least[part] = math.log(prior.least)
-        bounds = [(bound, None) for bound in least]
-        options = {"ftol": _ACCURACY}
+        bounds, options = self.bounds(theta.size), {"ftol": _ACCURACY}
         found = minimize(mean_loss, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         return (-n * found.fun if found.fun < _REFUSED else -math.inf), np.asarray(found.x)
+
+    def bounds(self, size: int) -> list[tuple[float, None]]:
+        """Least value of each of so many parameters theta, and no largest."""
+        least = np.empty(size)
+        for prior, part in self.priors(size):
+            least[part] = math.log(prior.least)
+        return [(bound, None) for bound in least]
 
     def starts(self, n: int) -> list[Array]:
         """n thetas from which to ascend: the priors' modes, then draws from the priors, the same every time."""
         size = self.X.shape[1] + (self.noise is None)
         found = np.random.default_rng(_DRAWS).standard_normal((n, size))
-        for prior, part in self._priors(size):
+        for prior, part in self.priors(size):
             # The mode of a log-normal density lies below the median by the square of the spread.
             found[0, part] = -prior.spread
             found[:, part] = np.maximum(prior.location + prior.spread * found[:, part], math.log(prior.least))
@@ -135,7 +140,10 @@ class LogPosterior:
             small = replace(self, X=self.X[part], targets=self.targets[part])
             ends = [small.maximised(start)[1] for start in starts]
             starts = [max(ends, key=lambda theta: self(theta)[0])]
-        best = max((self.maximised(start) for start in starts), key=lambda end: end[0])
+        if len(starts) > 1 and len(self.X) <= _TOGETHER:
+            best = max(together(self, np.stack(starts)), key=lambda end: end[0])
+        else:
+            best = max((self.maximised(start) for start in starts), key=lambda end: end[0])
         if not math.isfinite(best[0]):
             raise ValueError(
                 f"No hyper-parameters of the Gaussian process give a finite likelihood ({n} starts, {len(self.X)} "
@@ -143,7 +151,8 @@ class LogPosterior:
             )
         return best
 
-    def _priors(self, size: int) -> list[tuple[LogNormal, slice]]:
+    def priors(self, size: int) -> list[tuple[LogNormal, slice]]:
+        """Priors of so many parameters theta, each with its place among them."""
         d = self.X.shape[1]
         return [(scale_prior(d), slice(0, d)), (NOISE, slice(d, size))]
 
@@ -163,24 +172,104 @@ class LogPosterior:
 
     def _likelihood(self, theta: Array) -> tuple[float, Array]:
         """log p(t | l, v) at the best constant, and its gradient by theta."""
-        n, d = self.X.shape
+        d = self.X.shape[1]
         Z = self.X / np.exp(theta[:d])
         correlations, slopes = CORRELATIONS[self.kernel](pdist(Z, "sqeuclidean"))
-        # The transpose of a symmetric matrix is in LAPACK's order of memory: nothing is copied.
-        factor, failed = dpotrf(self._covariance(correlations, theta).T, lower=1, overwrite_a=1)
-        if failed:
+        explained = self.explained(self._covariance(correlations, theta))
+        if explained is None:
             return -math.inf, np.zeros_like(theta)
-        _, residual, weights = self._residual(factor)
-        value = -0.5 * residual @ weights - np.log(factor.diagonal()).sum() - 0.5 * n * math.log(2 * math.pi)
-        inverse = dpotri(factor, lower=1, overwrite_c=1)[0].T
-        outer = np.outer(weights, weights)
-        outer -= inverse
+        value, outer = explained
         # S moves with log l_m by -2 slope (z_im - z_jm)^2; the sum over pairs needs no (d, n, n) array.
         pairs = squareform(squareform(outer, checks=False) * slopes, checks=False)
         gradient = np.empty_like(theta)
         gradient[:d] = -2 * (pairs.sum(axis=0) @ Z**2 - (Z * (pairs @ Z)).sum(axis=0))
         gradient[d:] = 0.5 * np.exp(theta[d:]) * np.trace(outer)
-        return float(value), gradient
+        return value, gradient
+
+    def explained(self, S: Array) -> tuple[float, Array] | None:
+        """log p(t | S) at the best constant, and a a^T - S^-1 above the diagonal and on it; None without a factor.
+
+        S (n, n) may be overwritten.
+        """
+        # The transpose of a symmetric matrix is in LAPACK's order of memory: nothing is copied.
+        factor, failed = dpotrf(S.T, lower=1, overwrite_a=1)
+        if failed:
+            return None
+        _, residual, weights = self._residual(factor)
+        value = -0.5 * residual @ weights - np.log(factor.diagonal()).sum() - 0.5 * len(S) * math.log(2 * math.pi)
+        outer = np.outer(weights, weights)
+        outer -= dpotri(factor, lower=1, overwrite_c=1)[0].T
+        return float(value), outer
+
+
+def together(density: LogPosterior, starts: Array) -> list[tuple[float, Array]]:
+    """``LogPosterior.maximised`` from each of the starts (s, p), to rounding, with one pass for a step of all."""
+    from botorch.optim.batched_lbfgs_b import fmin_l_bfgs_b_batched
+
+    n, stacked = len(density.targets), Stacked.of(density)
+
+    def mean_losses(thetas: Array) -> tuple[Array, Array]:
+        values, gradients = stacked(thetas)
+        known = np.isfinite(values)
+        return np.where(known, -values / n, _REFUSED), np.where(known[:, None], -gradients / n, 0.0)
+
+    bounds = density.bounds(starts.shape[1])
+    thetas, losses, _ = fmin_l_bfgs_b_batched(  # type: ignore[no-untyped-call]
+        mean_losses, starts, bounds=bounds, factr=None, ftol=_ACCURACY
+    )
+    reached = np.where(losses < _REFUSED, -n * losses, -math.inf)
+    return list(zip(reached.tolist(), thetas, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked:
+    """A density at several thetas.
+
+    Args:
+        density: Of one theta.
+        squares: Squared differences of the points by coordinate, shape (d, n (n - 1) / 2).
+        pairs: Place of each pair in a flattened (n, n) matrix, above the diagonal.
+    """
+
+    density: LogPosterior
+    squares: Array
+    pairs: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, density: LogPosterior) -> "Stacked":
+        """The density, at several thetas."""
+        X = density.X
+        first, second = np.triu_indices(len(X), 1)
+        return cls(density, np.ascontiguousarray((X[first] - X[second]).T ** 2), first * len(X) + second)
+
+    def __call__(self, thetas: Array) -> tuple[Array, Array]:
+        """The density at thetas (s, p), shape (s,), and its gradients (s, p); minus infinity where there is none."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            values, gradients = self._likelihoods(thetas)
+            for prior, part in self.density.priors(thetas.shape[1]):
+                densities, slopes = prior.log_density(thetas[:, part])
+                values += densities
+                gradients[:, part] += slopes
+        known = np.isfinite(values) & np.isfinite(gradients).all(axis=1)
+        return np.where(known, values, -math.inf), gradients
+
+    def _likelihoods(self, thetas: Array) -> tuple[Array, Array]:
+        (n, d), count = self.density.X.shape, len(thetas)
+        inverse = np.exp(-2 * thetas[:, :d])
+        correlations, slopes = CORRELATIONS[self.density.kernel](inverse @ self.squares)
+        S, outer = np.zeros((count, n * n)), np.zeros((count, n * n))
+        S[:, self.pairs] = correlations
+        noise = np.exp(thetas[:, d:]) if self.density.noise is None else np.full((count, 1), self.density.noise)
+        S[:, :: n + 1] = 1 + noise
+        values = np.full(count, -math.inf)
+        for i, matrix in enumerate(S.reshape(count, n, n)):
+            explained = self.density.explained(matrix)
+            if explained is not None:
+                values[i], outer[i] = explained[0], explained[1].ravel()
+        gradients = np.empty_like(thetas)
+        gradients[:, :d] = -2 * inverse * ((outer[:, self.pairs] * slopes) @ self.squares.T)
+        gradients[:, d:] = (0.5 * noise * outer[:, :: n + 1].sum(axis=1, keepdims=True))[:, : thetas.shape[1] - d]
+        return values, gradients
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,9 @@ class JointLogPosterior(LogPosterior):
         most = math.log(max(float(np.nanmean(self.slopes**2)), BLUR.least))
         return [np.append(each, [most] * self.blurred) for each in super().starts(n)]
 
-    def _priors(self, size: int) -> list[tuple[LogNormal, slice]]:
-        own = super()._priors(size - self.blurred)
+    def priors(self, size: int) -> list[tuple[LogNormal, slice]]:
+        """Priors of so many parameters theta, that of b last (see ``LogPosterior``)."""
+        own = super().priors(size - self.blurred)
         return [*own, (BLUR, slice(size - 1, size))] if self.blurred and size > self._sizes else own
 
     @property

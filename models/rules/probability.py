@@ -13,7 +13,6 @@ from fieldcraft.models.feasibility.pending import Believing
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.criteria import LogProbability
 from fieldcraft.models.scoring.gradients import automatic, chained, with_gradients
-from fieldcraft.models.surrogate import slopes_of
 
 
 @dataclass(frozen=True)
@@ -83,14 +82,13 @@ class _Weighted:
 
 def _sloped(posterior: ConstrainedPosterior, X: Tensor) -> tuple[Tensor, Tensor]:
     """``log_feasible`` (n,) and its gradient (n, d) at X (n, d), in closed form where all constraints have one."""
-    slopes = [slopes_of(each) for each in posterior.constraints]
-    if any(each is None for each in slopes):
+    slopes = posterior.slopes
+    if slopes is None:
         return automatic(posterior.log_feasible, X)
     total, gradient = X.new_zeros(len(X)), torch.zeros_like(X)
     if posterior.hidden is not None:
         total, gradient = automatic(posterior.hidden.log_probability, X)
     for each, zero in zip(slopes, posterior.zeros.tolist(), strict=True):
-        assert each is not None
         values, own = chained(LogProbability(zero), each(X), LEAST_SD)
         total, gradient = total + torch.from_numpy(values), gradient + torch.from_numpy(own)
     return total, gradient

@@ -1,6 +1,8 @@
 """Values of scores with their gradients, in closed form where there is one."""
 
 from collections.abc import Callable
+from functools import cache
+from typing import TypeGuard
 
 import numpy as np
 import torch
@@ -14,9 +16,19 @@ from fieldcraft.models.surrogate import MomentsWithSlopes
 
 def with_gradients(score: Score, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
     """Values (n,) and gradients (n, d) of a score at X (n, d) (see Score.value)."""
-    if isinstance(score, DifferentiableScore):
+    if _differentiable(score):
         return score.value_and_grad(X, slot, chosen)
     return automatic(lambda points: score.value(points, slot, chosen), X)
+
+
+def _differentiable(score: Score) -> TypeGuard[DifferentiableScore]:
+    return _knows_gradients(type(score))
+
+
+@cache
+def _knows_gradients(kind: type) -> bool:
+    # Asked once: a protocol takes as long to look at an object as some scores do to be computed.
+    return issubclass(kind, DifferentiableScore)
 
 
 def automatic(function: Callable[[Tensor], Tensor], X: Tensor) -> tuple[Tensor, Tensor]:

@@ -227,8 +227,10 @@ def _value(network: Perceptron, weights: Tensor) -> Mean:
 
 
 def _sine(z: Array) -> tuple[Array, Array, Array]:
-    a = np.sin(z)
-    return a, np.cos(z), -a
+    # torch's take less than half the time of NumPy's.
+    points = torch.from_numpy(z)
+    a = torch.sin(points).numpy()
+    return a, torch.cos(points).numpy(), -a
 
 
 def _tanh(z: Array) -> tuple[Array, Array, Array]:

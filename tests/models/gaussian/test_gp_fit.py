@@ -10,7 +10,7 @@ from botorch.models import SingleTaskGP
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 
-from fieldcraft.models.gaussian.fit import NOISE, Found, LogPosterior, scale_prior
+from fieldcraft.models.gaussian.fit import NOISE, Found, LogPosterior, Stacked, scale_prior, together
 from fieldcraft.models.gaussian.process import Fit, build
 
 KERNELS = ("matern12", "matern32", "matern52", "rbf")
@@ -99,6 +99,39 @@ def test_the_gradient_is_that_of_finite_differences(kernel, known):
         theta = somewhere(known, rng)
         differences = [(ours(theta + e)[0] - ours(theta - e)[0]) / (2 * step) for e in step * np.eye(theta.size)]
         np.testing.assert_allclose(ours(theta)[1], differences, rtol=1e-6, atol=1e-6)
+
+
+@KNOWN
+@KERNEL
+def test_several_at_once_are_the_same_as_each_alone(kernel, known):
+    rng, ours = np.random.default_rng(9), density(kernel, known)
+    thetas = np.stack([somewhere(known, rng) for _ in range(4)])
+    values, gradients = Stacked.of(ours)(thetas)
+    for theta, value, gradient in zip(thetas, values, gradients, strict=True):
+        alone = ours(theta)
+        assert value == pytest.approx(alone[0], rel=1e-12)
+        np.testing.assert_allclose(gradient, alone[1], rtol=1e-9, atol=1e-9)
+
+
+@KNOWN
+@KERNEL
+def test_ascents_made_together_end_where_each_alone_does(kernel, known):
+    ours = density(kernel, known)
+    starts = np.stack(ours.starts(3))
+    for start, (reached, theta) in zip(starts, together(ours, starts), strict=True):
+        alone, there = ours.maximised(start)
+        assert reached == pytest.approx(alone, abs=1e-6)
+        assert reached == pytest.approx(ours(theta)[0], abs=1e-9)
+        np.testing.assert_allclose(theta, there, atol=1e-3)
+
+
+def test_of_several_at_once_one_without_a_factor_leaves_the_others_alone():
+    singular = density("rbf", 0.0)
+    far, near = np.full(D, 8.0), np.full(D, -9.0)
+    distinct = LogPosterior("rbf", singular.X[4:], T[4:], 0.0)
+    values, _ = Stacked.of(distinct)(np.stack([far, near]))
+    assert values[0] == -math.inf and values[1] == pytest.approx(distinct(near)[0], rel=1e-12)
+    assert [reached for reached, _ in together(singular, np.stack([far, near]))] == [-math.inf] * 2
 
 
 @KNOWN

@@ -29,13 +29,18 @@ def asked(n, most=1000, starts=3, known=False, y=Y, **changes):
 
 def ascents(monkeypatch):
     """The starts and the numbers of trials of all ascents from now on."""
-    begun, plain = [], LogPosterior.maximised
+    begun, plain, several = [], LogPosterior.maximised, fit.together
 
     def noted(self, theta):
         begun.append((len(self.X), theta.copy()))
         return plain(self, theta)
 
+    def all_noted(density, thetas):
+        begun.extend((len(density.X), theta.copy()) for theta in thetas)
+        return several(density, thetas)
+
     monkeypatch.setattr(LogPosterior, "maximised", noted)
+    monkeypatch.setattr(fit, "together", all_noted)
     return begun
 
 

@@ -57,6 +57,14 @@ def test_a_smooth_maximum_is_found_to_rounding():
     np.testing.assert_allclose(found.X[0], centre, atol=1e-8)
 
 
+def test_a_maximum_along_a_bent_ridge_is_reached_by_the_leaders():
+    def ridge(X):
+        return -(30 * (X[:, 1] - X[:, 0] ** 2).square() + 0.1 * (X[:, 0] - 0.6).square())
+
+    found = maximize(ridge, SQUARE, n_samples=32, n_starts=4)
+    np.testing.assert_allclose(found.X[0], [0.6, 0.36], atol=1e-3)
+
+
 def test_linear_constraints_that_are_active_at_the_optimum_are_respected():
     # KS224 (Hock and Schittkowski, 1981; PK-MIQP): the least value on [0, 6]^2 is -304, at (4, 4).
     space = SearchSpace(
