@@ -56,7 +56,10 @@ class Basis:
 
     def fields(self, emulated: Array, coefficients: Array) -> Array:
         """Fields (n, fields, cells) for the emulator's and coefficients (n, K)."""
-        return np.asarray(self.factors[:, None] * emulated + self.offset + np.tensordot(coefficients, self.modes, 1))
+        found = np.tensordot(coefficients, self.modes, 1)
+        found += self.offset
+        found += self.factors[:, None] * emulated
+        return np.asarray(found)
 
     def _physical(self, means: list[Tensor], variances: list[Tensor], n: int) -> tuple[Array, Array]:
         if not means:
@@ -78,24 +81,30 @@ def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Arra
     for first in range(0, len(X), step):
         some = slice(first, first + step)
         fields, spread = basis.fields(snapshots.emulated(X[some]), mean[some]), sd[some]
-        moves = (spread[:, k, None, None] * mode for k, mode in enumerate(basis.modes))
+        moves = ((mode, spread[:, [[k]]]) for k, mode in enumerate(basis.modes))
         means[some], variances[some] = through(snapshots, X[some], fields, moves)
     return means, variances
 
 
-def through(snapshots: Snapshots, X: Array, fields: Array, moves: Iterable[Array]) -> tuple[Array, Array]:
+def through(
+    snapshots: Snapshots, X: Array, fields: Array, moves: Iterable[tuple[Array, Array | float]]
+) -> tuple[Array, Array]:
     """Mean and variance (n,) of the output of uncertain fields at X (n, d), in its unit; NaN as in ``followed``.
 
     Args:
         snapshots: How the output is read.
         X: The designs.
         fields: Mean fields, shape (n, fields, cells).
-        moves: One standard deviation of the fields along each mode, each of the same shape.
+        moves: Two factors for each mode, whose product is one standard deviation of the fields, of the same shape.
     """
     here = snapshots.outputs(fields, X)
     bend, square = np.zeros(len(X)), np.zeros(len(X))
+    moved, both = np.empty((2, *fields.shape)), np.concatenate([X, X])
     for move in moves:
-        ahead, behind = (snapshots.outputs(moved, X) for moved in (fields + move, fields - move))
+        np.multiply(*move, out=moved[0])
+        np.subtract(fields, moved[0], out=moved[1])
+        moved[0] += fields
+        ahead, behind = snapshots.outputs(moved.reshape(-1, *fields.shape[1:]), both).reshape(2, -1)
         ahead = np.where(np.isfinite(ahead), ahead, 2 * here - np.where(np.isfinite(behind), behind, here))
         behind = np.where(np.isfinite(behind), behind, 2 * here - ahead)
         curved = (ahead + behind) / 2 - here
