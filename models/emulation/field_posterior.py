@@ -14,6 +14,7 @@ results left out one by one ask for (``models.emulation.left_out``): what no mod
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -29,6 +30,8 @@ from fieldcraft.models.surrogate import Function, MomentsWithSlopes
 
 # Numbers of the fields of many designs that are alive at once.
 _BLOCK = 500_000
+# Cells of fields beyond which a first look at many designs takes their means over fewer, and over how many.
+_MANY, _FEW = 8192, 2500
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +189,28 @@ class FieldPosterior:
         """Mean and variance at X (n, d) with their gradients, by differences."""
         values, slopes = with_slopes(self._moments, X.detach().numpy())
         return MomentsWithSlopes(values[:, 0], values[:, 1], slopes[..., 0], slopes[..., 1])
+
+    @cached_property
+    def coarse(self) -> "FieldPosterior":
+        """The posterior through means of the fields over fewer cells where these are very many (see ``Screening``).
+
+        Itself where they are not, or where the output cannot be read from fields on fewer cells.
+        """
+        known, processes = self.snapshots, self.basis.processes
+        if known.coarser is None or known.values.shape[2] <= _MANY or not processes:
+            return self
+        few = replace(known.coarser(_FEW), output=known.output)
+        if self.calibrated is not None and few.calibration is not None:
+            few = replace(few, predict=few.calibration.predict(self.calibrated.values))
+        X, weights = processes[0].fit.X[: len(few.values)].numpy(), self.kept["weights"].numpy()
+        try:
+            few.outputs(few.values[:1], X[:1])
+        except ValueError:
+            return self
+        differences = few.values - self.basis.factors[:, None] * few.emulated(X)
+        offset = differences.mean(axis=0)
+        basis = replace(self.basis, offset=offset, modes=np.tensordot(weights.T, differences - offset, 1))
+        return replace(self, snapshots=few, basis=basis)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions: the outputs of fields whose coefficients are drawn; none has what no mode represents."""
