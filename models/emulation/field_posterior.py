@@ -14,6 +14,7 @@ results left out one by one ask for (``models.emulation.left_out``): what no mod
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -29,6 +30,8 @@ from fieldcraft.models.surrogate import Function, MomentsWithSlopes
 
 # Numbers of the fields of many designs that are alive at once.
 _BLOCK = 500_000
+# Cells of fields beyond which a first look at many designs takes their means over fewer, and over how many.
+_MANY, _FEW = 8192, 2500
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +59,10 @@ class Basis:
 
     def fields(self, emulated: Array, coefficients: Array) -> Array:
         """Fields (n, fields, cells) for the emulator's and coefficients (n, K)."""
-        return np.asarray(self.factors[:, None] * emulated + self.offset + np.tensordot(coefficients, self.modes, 1))
+        found = np.tensordot(coefficients, self.modes, 1)
+        found += self.offset
+        found += self.factors[:, None] * emulated
+        return np.asarray(found)
 
     def _physical(self, means: list[Tensor], variances: list[Tensor], n: int) -> tuple[Array, Array]:
         if not means:
@@ -78,24 +84,30 @@ def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Arra
     for first in range(0, len(X), step):
         some = slice(first, first + step)
         fields, spread = basis.fields(snapshots.emulated(X[some]), mean[some]), sd[some]
-        moves = (spread[:, k, None, None] * mode for k, mode in enumerate(basis.modes))
+        moves = ((mode, spread[:, [[k]]]) for k, mode in enumerate(basis.modes))
         means[some], variances[some] = through(snapshots, X[some], fields, moves)
     return means, variances
 
 
-def through(snapshots: Snapshots, X: Array, fields: Array, moves: Iterable[Array]) -> tuple[Array, Array]:
+def through(
+    snapshots: Snapshots, X: Array, fields: Array, moves: Iterable[tuple[Array, Array | float]]
+) -> tuple[Array, Array]:
     """Mean and variance (n,) of the output of uncertain fields at X (n, d), in its unit; NaN as in ``followed``.
 
     Args:
         snapshots: How the output is read.
         X: The designs.
         fields: Mean fields, shape (n, fields, cells).
-        moves: One standard deviation of the fields along each mode, each of the same shape.
+        moves: Two factors for each mode, whose product is one standard deviation of the fields, of the same shape.
     """
     here = snapshots.outputs(fields, X)
     bend, square = np.zeros(len(X)), np.zeros(len(X))
+    moved, both = np.empty((2, *fields.shape)), np.concatenate([X, X])
     for move in moves:
-        ahead, behind = (snapshots.outputs(moved, X) for moved in (fields + move, fields - move))
+        np.multiply(*move, out=moved[0])
+        np.subtract(fields, moved[0], out=moved[1])
+        moved[0] += fields
+        ahead, behind = snapshots.outputs(moved.reshape(-1, *fields.shape[1:]), both).reshape(2, -1)
         ahead = np.where(np.isfinite(ahead), ahead, 2 * here - np.where(np.isfinite(behind), behind, here))
         behind = np.where(np.isfinite(behind), behind, 2 * here - ahead)
         curved = (ahead + behind) / 2 - here
@@ -177,6 +189,28 @@ class FieldPosterior:
         """Mean and variance at X (n, d) with their gradients, by differences."""
         values, slopes = with_slopes(self._moments, X.detach().numpy())
         return MomentsWithSlopes(values[:, 0], values[:, 1], slopes[..., 0], slopes[..., 1])
+
+    @cached_property
+    def coarse(self) -> "FieldPosterior":
+        """The posterior through means of the fields over fewer cells where these are very many (see ``Screening``).
+
+        Itself where they are not, or where the output cannot be read from fields on fewer cells.
+        """
+        known, processes = self.snapshots, self.basis.processes
+        if known.coarser is None or known.values.shape[2] <= _MANY or not processes:
+            return self
+        few = replace(known.coarser(_FEW), output=known.output)
+        if self.calibrated is not None and few.calibration is not None:
+            few = replace(few, predict=few.calibration.predict(self.calibrated.values))
+        X, weights = processes[0].fit.X[: len(few.values)].numpy(), self.kept["weights"].numpy()
+        try:
+            few.outputs(few.values[:1], X[:1])
+        except ValueError:
+            return self
+        differences = few.values - self.basis.factors[:, None] * few.emulated(X)
+        offset = differences.mean(axis=0)
+        basis = replace(self.basis, offset=offset, modes=np.tensordot(weights.T, differences - offset, 1))
+        return replace(self, snapshots=few, basis=basis)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions: the outputs of fields whose coefficients are drawn; none has what no mode represents."""

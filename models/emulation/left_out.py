@@ -96,7 +96,7 @@ def left_out(
         moves = np.concatenate([spread for _, spread in found], axis=1)
         at = data.X[held]
         fields = factors[:, None] * snapshots.emulated(at) + np.tensordot(middle, differences, 1)
-        each = (np.tensordot(weights, differences, 1) for weights in moves)
+        each = ((np.tensordot(weights, differences, 1), 1.0) for weights in moves)
         means[held], variances[held] = through(snapshots, at, fields, each)
     return in_targets(data.scaling, means, variances)
 

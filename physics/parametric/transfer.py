@@ -65,7 +65,7 @@ def carried(values: Array, cells: tuple[int, ...], repeats: tuple[bool, ...]) ->
     for axis, (given, asked, around) in enumerate(zip(values.shape[1:], cells, repeats, strict=True), start=1):
         if given != asked:
             matrix = _splines(given, asked, around) if given < asked else _overlaps(given, asked)
-            values = np.moveaxis(np.tensordot(values, matrix, (axis, 1)), -1, axis)
+            values = _along(values, matrix, axis)
     return values
 
 
@@ -97,6 +97,15 @@ def fewer(cells: tuple[int, ...], most: int = _KEPT) -> tuple[int, ...]:
         kept[axis] = max(min(2, cells[axis]), int(share * cells[axis]))
         room /= kept[axis]
     return tuple(kept)
+
+
+def _along(values: Array, matrix: Array, axis: int) -> Array:
+    """A matrix (asked, given) times values (..., given, ...) along an axis, their order in memory kept."""
+    before, after = values.shape[:axis], values.shape[axis + 1 :]
+    if not after:
+        return np.asarray((values.reshape(-1, values.shape[axis]) @ matrix.T).reshape(*before, len(matrix)))
+    parts = values.reshape(math.prod(before), values.shape[axis], math.prod(after))
+    return np.asarray((matrix @ parts).reshape(*before, len(matrix), *after))
 
 
 def _continued(values: Array, known: NDArray[np.bool_], repeats: tuple[bool, ...]) -> Array:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,13 +51,21 @@ class ReadFields:
     names: tuple[str, ...]
     cells: tuple[int, ...]
 
+    @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.stated.domain, self.cells)
+
+    @cached_property
+    def _encoding(self) -> tuple[np.ndarray, np.ndarray]:
+        return middle_and_half(self.space)
+
     def read(self, fields: np.ndarray, X: np.ndarray) -> np.ndarray:
         """All outputs of fields (k, fields, cells) of encoded designs X (k, d), shape (k, outputs).
 
         Raises:
             ValueError: ``functional`` asks for a field that is not among them, or gives another shape.
         """
-        grid = Grid(self.stated.domain, self.cells)
+        grid = self._grid
         told, centres = {name: grid.boxed(fields[:, i]) for i, name in enumerate(self.names)}, grid.centres
         try:
             with explained(self.problem, "read its outputs"), np.errstate(all="ignore"):
@@ -99,7 +107,7 @@ class ReadFields:
         return Grid(self.stated.domain, cells).picked(carried)
 
     def _designs(self, X: np.ndarray) -> dict[str, np.ndarray]:
-        middle, half = middle_and_half(self.space)
+        middle, half = self._encoding
         physical = X * half + middle
         return {name: physical[:, [i]] for i, name in enumerate(self.space.names)}
 
@@ -125,7 +133,8 @@ class StatedFields(ReadFields):
 
         with explained(self.problem, "solve its equation"):
             found = (self.solve or solved)(self.stated, self._designs(X), self.stated.cells)
-        return np.stack([self._picked(found[name], self.cells) for name in self.names], axis=1)
+        coarse = np.stack([found[name] for name in self.names], axis=1)
+        return self._picked(coarse.reshape(-1, *coarse.shape[2:]), self.cells).reshape(*coarse.shape[:2], -1)
 
     def calibrated(self, values: np.ndarray) -> "Predict":
         """``predict`` for values (c,) of the equation's coefficients, in their order and units."""

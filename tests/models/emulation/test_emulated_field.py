@@ -275,3 +275,47 @@ def test_refits_without_some_results_do_without_fields():
             self.mean_var, self.scaling = posterior.mean_var, posterior.scaling
 
     assert math.isfinite(score(surrogate, Silent(fit(known)), known, 3, np.random.default_rng(0)))
+
+
+def heaps_on(cells, read):
+    """Snapshots of 12 fields of two heaps on so many equal cells, which come on fewer when asked for."""
+    s = (np.arange(cells) + 0.5) / cells
+
+    def true(X, width=0.1, factor=1.0):
+        x = X[:, :, None]
+        places = 0.35 + 0.1 * x[:, 0], 0.65 + 0.1 * x[:, 1]
+        heaps = [(8 + x[:, 2 + i]) * np.exp(-(((s - at) / width) ** 2)) for i, at in enumerate(places)]
+        return (20 + factor * sum(heaps))[:, None]
+
+    made = snapshots(read=read, values=true(X), predict=lambda X: true(X, 0.12, 0.8), output=1)
+    return replace(made, coarser=lambda most: replace(heaps_on(most, read), output=0))
+
+
+def test_a_first_look_at_many_designs_takes_means_over_fewer_cells_and_believes_nearly_the_same():
+    read_on = []
+
+    def read(fields, X):
+        read_on.append(fields.shape[2])
+        return peak(fields, X)[:, ::-1]
+
+    posterior = fit(data(told=heaps_on(10_000, read)))
+    first, points = posterior.coarse, torch.tensor(Z)
+    read_on.clear()
+    mean, variance = first.mean_var(points)
+    assert set(read_on) == {2500}
+    told, doubt = posterior.mean_var(points)
+    assert set(read_on) == {2500, 10_000}
+    # Between two centres lies 9 (2e-4 / 0.1)^2 = 4e-5 K of a top, for the mean field and for the bend of each mode.
+    np.testing.assert_allclose(mean, told, atol=4e-5 * (1 + 2 * len(posterior.basis.modes)) / posterior.scaling.sd)
+    np.testing.assert_allclose(variance, doubt, rtol=0.02)
+    assert np.corrcoef(variance, doubt)[0, 1] > 0.999
+
+
+def test_a_first_look_is_the_posterior_itself_where_cells_are_few_or_no_fewer_can_be_read():
+    def read(fields, X):
+        if fields.shape[2] != 9000:
+            raise ValueError("read on these cells alone")
+        return peak(fields, X)[:, ::-1]
+
+    for posterior in (fit(data(told=heaps_on(9000, read))), fit(data())):
+        assert posterior.coarse is posterior
