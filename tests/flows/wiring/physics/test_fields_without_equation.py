@@ -1,6 +1,7 @@
 """Fields in campaigns whose problem states no equation: who learns from them, and what is said of it."""
 
 import json
+import shutil
 
 import bars
 import numpy as np
@@ -184,6 +185,14 @@ def test_an_interrupted_campaign_that_goes_on_is_the_uninterrupted_one(tmp_path,
         for home in (one, other)
     ]
     assert found[0] == found[1]
+    kept = [
+        [
+            (each.iteration, each.reference)
+            for each in open_ledger(settings_of(home, plugins).ledger).products("profile")
+        ]
+        for home in (one, other)
+    ]
+    assert kept[0] == kept[1] and None not in dict(kept[0]).values()
 
 
 def test_without_a_field_that_tells_the_outputs_of_every_trial_there_are_none(tmp_path, plugins):
@@ -321,6 +330,32 @@ def test_the_field_of_a_new_design_is_predicted_with_its_units(tmp_path, plugins
         assert (np.abs(found.rise - truth) <= 4 * found.rise_sd + 0.01).all()
     table = campaign.predict(designs)
     assert list(table) == ["mean", "sd"]
+
+
+def test_the_field_that_a_proposed_design_was_to_have_is_kept_beside_the_one_that_it_had(tmp_path, plugins, capsys):
+    home = tmp_path / "home"
+    finish(file_of(tmp_path, batch=2, budget={"trials": 7}), home, plugins)
+    settings, trial = settings_of(home, plugins), trials_of(home, plugins)[-1]
+    ledger, store = open_ledger(settings.ledger), fields_at(settings.fields)
+    kept = ledger.product("profile", trial.iteration, "acquire").reference
+    with xr.open_zarr(store.path(kept) / "field.zarr") as opened:
+        assert (opened.attrs["campaign"], opened.attrs["iteration"]) == ("profile", trial.iteration)
+    found, simulated = store.read(kept), store.read(trial.field)
+    assert found.sizes == {"slot": 2, "s": 40} and found.rise.dtype == np.float32
+    assert found.rise.attrs["units"] == found.rise_sd.attrs["units"] == "K"
+    assert np.abs(found.rise.sel(slot=trial.slot) - simulated.rise).max() < 0.1
+    assert np.abs(found.rise.sel(slot=1 - trial.slot) - simulated.rise).max() > 1e-3  # another design's
+    words = ["--home", str(home)]
+    assert main(["trace", trial.id, "--json", *words]) == 0
+    told = json.loads(capsys.readouterr().out)["acquisition"]["field"]
+    assert told == {"digest": kept.digest, "slot": trial.slot}
+    assert main(["doctor", *words]) == 0
+    shutil.rmtree(store.path(kept))
+    capsys.readouterr()
+    assert main(["doctor", *words]) == 1 and kept.digest[:12] in capsys.readouterr().out
+    assert main(["repair", "--yes", "--reason", "lost", *words]) == 0
+    assert "predict the fields of iteration" in capsys.readouterr().out
+    store.verify(kept)
 
 
 def test_a_model_that_knows_no_field_says_so(tmp_path, plugins):
