@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.physics.parametric.discrete import DiscreteSystem
+from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import UncertainCoefficient
 
 Array = NDArray[np.float64]
@@ -52,9 +53,10 @@ class Snapshots:
             None for the stated ones, to the largest share that each leaves of a stated equation, (k,); None where no
             equation is stated or the cells are too few.
         shape: Cells along each axis; empty for cells in no order.
+        grid: The cells and where they are; None where nobody asks.
         coarser: Function from a number of cells to these snapshots on no more than about so many, as means; None where
             the fields are not on equal cells.
-        names: Names of the fields; empty if they are not needed.
+        names: Names of the fields; empty where nobody asks.
         discrete: The equations that the simulator solves on these cells; None where none are stated.
         terms: Function from encoded designs (k, d) to the terms (k, Q) of a convex stiffness above that of these
             equations (``Majorant``); None where none is stated.
@@ -68,6 +70,7 @@ class Snapshots:
     calibration: Calibration | None = None
     residuals: Callable[[Array, Array, Array | None], Array] | None = None
     shape: tuple[int, ...] = ()
+    grid: Grid | None = None
     coarser: "Callable[[int], Snapshots] | None" = None
     names: tuple[str, ...] = ()
     discrete: Discrete | None = None

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
 
 from fieldcraft.models.observations import Array, Observations, Physics, Scaling
+from fieldcraft.models.snapshots import Snapshots
 
 Function = Callable[[Tensor], Tensor]
 """A function of encoded points, (n, d) -> (n,), differentiable in its argument."""
@@ -205,6 +206,47 @@ class TakesFields(Protocol):
     def uses_fields(self) -> bool:
         """True if it does where the problem states the fields."""
         ...
+
+
+@runtime_checkable
+class Resolving(Protocol):
+    """A surrogate some of whose options stand for defaults that depend on others."""
+
+    @property
+    def resolved(self) -> Mapping[str, Any]:
+        """The options in force, by name."""
+        ...
+
+
+@runtime_checkable
+class PredictsFields(Protocol):
+    """A posterior that knows the fields from which the output is read."""
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Fields that were seen, and their grid."""
+        ...
+
+    def field_moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of the fields at X (n, d), each (n, fields, cells), in their units."""
+        ...
+
+
+@runtime_checkable
+class PartOfOthers(Protocol):
+    """A posterior that stands for another one: that of the chosen candidate, or of the objective beside constraints."""
+
+    @property
+    def of_objective(self) -> Posterior:
+        """The other one."""
+        ...
+
+
+def predicting_fields(posterior: Posterior) -> PredictsFields | None:
+    """The posterior of fields that a posterior rests on; None if it knows no field."""
+    while isinstance(posterior, PartOfOthers):
+        posterior = posterior.of_objective
+    return posterior if isinstance(posterior, PredictsFields) else None
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from fieldcraft.flows.analysis.best import best_of
 from fieldcraft.flows.analysis.front import on_front
@@ -31,6 +31,7 @@ from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
 from fieldcraft.flows.views.display import Display
 from fieldcraft.flows.views.export import BackgroundExport
 from fieldcraft.flows.wiring.context import Site, site_of
+from fieldcraft.flows.wiring.physics.predicted_fields import predicted_fields
 from fieldcraft.physics.problem import Infeasible
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import LeaseHeld, Ledger
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 Verb = Literal["approve", "reject", "edit", "retry", "abandon"]
 Results = Mapping[str, float] | float
+Designs: TypeAlias = "pd.DataFrame | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
 _WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED, TrialState.STAGED, TrialState.RUNNING})
 _LEASE_S = 600.0  # how long a call waits for another process's pass to end
 _LOOK_S = 0.2
@@ -337,15 +339,30 @@ class OpenCampaign:
         done = self._ledger.trials(self.name, states={TrialState.COMPLETED})
         return fields_at(self._settings.fields).stack({trial.id: trial.field for trial in done if trial.field})
 
-    def predict(self, designs: "pd.DataFrame | Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> "pd.DataFrame":
-        """Mean and standard deviation of the objective at designs, by the latest model, in its unit.
+    @overload
+    def predict(self, designs: "Designs", of: Literal["objective"] = "objective") -> "pd.DataFrame": ...
+
+    @overload
+    def predict(self, designs: "Designs", of: Literal["field"]) -> "xr.Dataset": ...
+
+    def predict(
+        self, designs: "Designs", of: Literal["objective", "field"] = "objective"
+    ) -> "pd.DataFrame | xr.Dataset":
+        """Mean and standard deviation of the objective or of the fields at designs, by the latest model.
 
         Args:
             designs: A table with a column for each variable, or one or several designs as mappings.
+            of: ``objective``, or ``field`` where the model learns from fields.
+
+        Returns:
+            Of the objective a table ``mean`` and ``sd``, in its unit. Of fields a dataset: each field's mean ``NAME``
+            and standard deviation ``NAME_sd``, along ``design`` and the axes, with units.
 
         Raises:
-            InputError: no model has been trained yet, or a design is none of the space.
+            InputError: no model has been trained yet, a design is none of the space, or the model knows no field.
         """
+        if of not in ("objective", "field"):
+            raise InputError(f"predict: of={of!r}: choose 'objective' or 'field'.")
         site = site_of(str(self._settings.home), self.name, None)
         rows, index = designs_of(self._record, designs)
         for row in rows:
@@ -355,6 +372,14 @@ class OpenCampaign:
                 raise InputError(f"predict: {error}") from None
         if (model := latest_model(site)) is None:
             raise InputError(f"predict: {self.name} has no model yet: the start's designs come before the first.")
+        if of == "field":
+            found = predicted_fields(site.campaign.problem, model.posterior, site.campaign.space.encode(rows))
+            if found is None:
+                raise InputError(
+                    f"predict: the latest model of {self.name} ({site.campaign.spec.algorithm.in_words}) knows no "
+                    "field. The surrogates emulated_field, field_pod and field_ensemble do, from their 4th result on."
+                )
+            return found.assign_coords(design=("design", list(index)))
         mean, sd = predicted(model.posterior, site.campaign.space.encode(rows))
         return predictions_table(self._record, index, mean.tolist(), sd.tolist())
 

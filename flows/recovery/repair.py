@@ -33,7 +33,12 @@ from fieldcraft.storage.records import CampaignRecord, FieldRef, Lease, Product,
 COMMIT_POINTS = ("repair.remove.before", "repair.remove.after")
 
 # Products that can be made again, each after those that it is made from.
-_REMADE = {"collocate": "draw the points", "emulate": "train the emulator", "train": "train the model"}
+_REMADE = {
+    "collocate": "draw the points",
+    "emulate": "train the emulator",
+    "train": "train the model",
+    "acquire": "predict the fields",
+}
 
 
 @dataclass(frozen=True)

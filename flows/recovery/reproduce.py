@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.products import Trained
+from fieldcraft.flows.steps.acquire import foreseen_again
 from fieldcraft.flows.steps.collocate import points_for, points_of
 from fieldcraft.flows.steps.emulator.network import emulator_points, emulator_weights
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import data_of, seen_by
 from fieldcraft.flows.wiring.physics.networks import EMULATOR, network_at
 from fieldcraft.flows.wiring.tensors import as_dataset
-from fieldcraft.storage.records import Product
+from fieldcraft.physics.space import Design
+from fieldcraft.storage.records import Product, Trial
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,7 +35,28 @@ def remade(site: Site, product: Product) -> "xr.Dataset":
         return emulator_points(site)
     if product.step == "collocate":
         return points_for(site, product.iteration)
-    return _trained(site, product)
+    return _predicted(site, product) if product.step == "acquire" else _trained(site, product)
+
+
+def _predicted(site: Site, product: Product) -> "xr.Dataset":
+    """The fields that the iteration's model predicts of the designs as it proposed them."""
+    trained = site.ledger.product(site.name, product.iteration, "train")
+    designs = _proposed(site, product.iteration)
+    found = None if trained is None else foreseen_again(site, trained, designs)
+    if found is not None:
+        return found
+    raise ValueError(f"iteration {product.iteration} has no model of fields now")
+
+
+def _proposed(site: Site, iteration: int) -> list[Design]:
+    """Designs of an iteration by slot, as they were before any edit."""
+    trials = [each for each in site.ledger.trials(site.name) if each.iteration == iteration and not each.imported]
+    return [_unedited(site, trial) for trial in sorted(trials, key=lambda trial: trial.slot)]
+
+
+def _unedited(site: Site, trial: Trial) -> Design:
+    edits = (event for event in site.ledger.history(site.name, trial.id) if event.action == "edit")
+    return trial.design if trial.revision == 1 else next(edits).details["was"]
 
 
 def _emulator(site: Site) -> "xr.Dataset":

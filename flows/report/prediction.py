@@ -1,4 +1,4 @@
-"""The latest model of a campaign, restored from its checkpoint, and its predictions; imports torch."""
+"""A model of a campaign, restored from its checkpoint, and its predictions; imports torch."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -43,7 +43,16 @@ def latest_model(site: Site) -> LatestModel | None:
         storage.fields.FieldError: the field store has lost the checkpoint.
     """
     product = site.ledger.latest(site.name, "train")
-    if product is None or product.reference is None:
+    return None if product is None else model_of(site, product)
+
+
+def model_of(site: Site, product: Product) -> LatestModel | None:
+    """The model that a training made; None where it kept none.
+
+    Raises:
+        ValueError, storage.fields.FieldError: as ``latest_model``.
+    """
+    if product.reference is None:
         return None
     seen = seen_by(product, site.ledger.summaries(site.name), site.ledger.result_summaries(site.name))
     network = network_at(site.campaign, site.ledger)

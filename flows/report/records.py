@@ -17,6 +17,7 @@ from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.data import design_text, outputs_text
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.storage.records import Approval, Event, Result, TrialState
+from fieldcraft.storage.text import without_password
 
 _WAITING = (TrialState.PROPOSED, TrialState.HELD)
 _OF_A_TRIAL = "'fieldcraft show TRIAL' has those of a trial"
@@ -173,11 +174,21 @@ def _origins(settings: Settings, material: Material) -> list[tuple[str, Content]
         ("machine", _machine(environment)),
         ("ledger", element("code", Path(settings.ledger_shown).name)),
         ("fields", element("code", str(settings.fields).rpartition("/")[2])),
-        ("MLflow run", element("code", material.runs.get("campaign", "not shown there"))),
+        ("MLflow run", _in_mlflow(settings, material.runs.get("campaign"))),
     ]
     for file, digest in environment.get("plugins", {}).items():
         rows.append((f"own kind {file}", element("code", digest)))
     return rows
+
+
+def _in_mlflow(settings: Settings, run: str | None) -> Content:
+    """A link to a run: at the server of the settings, or at one that somebody starts on this machine."""
+    if run is None:
+        return element("code", "not shown there")
+    served = settings.mlflow.startswith("http")
+    server = without_password(settings.mlflow).rstrip("/") if served else "http://127.0.0.1:5000"
+    link = element("a", element("code", run), href=f"{server}/#/runs/{run}", rel="noreferrer")
+    return link if served else joined([link, " while `mlflow server` runs on this machine"])
 
 
 def _machine(environment: Mapping[str, Any]) -> str:

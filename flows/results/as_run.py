@@ -9,7 +9,7 @@ from fieldcraft.flows.text import quoted
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.physics.space import Design, SpaceError
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Result, Trial, TrialState
+from fieldcraft.storage.records import Result, Trial, TrialState, canonical
 
 
 def design_sent(ledger: Ledger, trial: Trial, attempt: int) -> Design:
@@ -78,3 +78,9 @@ def unusual(campaign: Campaign, trial: Trial, ran: Mapping[str, float | int | st
     except SpaceError as error:
         return (f"{trial.id}: what was run lies outside the campaign's space and is kept as it is: {error}",)
     return ()
+
+
+def field_labels(design: Design, campaign: str | None = None, trial: str | None = None) -> dict[str, str]:
+    """Labels of a stored field: its design as JSON, and the campaign and trial where there is one."""
+    told = {"campaign": campaign, "trial": trial, "design": canonical(dict(design))}
+    return {name: value for name, value in told.items() if value is not None}

@@ -12,6 +12,7 @@ from fieldcraft.flows.files.field_files import COLUMN, named_field, read_field
 from fieldcraft.flows.files.field_outputs import outputs_of_file
 from fieldcraft.flows.files.tables import Row, Table, level, number, read_bytes, table_of
 from fieldcraft.flows.results.adopt import adopt
+from fieldcraft.flows.results.as_run import field_labels
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted, shown
@@ -176,4 +177,4 @@ def _stored(line: _Line, fields: FieldStore) -> Known:
     dataset = read_field(line.file)
     if content_digest(dataset) != line.digest:
         raise InputError(f"{line.place}: {line.file} changed meanwhile. Nothing was imported: do it again.")
-    return line.known.model_copy(update={"field": fields.write("import", dataset)})
+    return line.known.model_copy(update={"field": fields.write("import", dataset, field_labels(line.known.design))})

@@ -12,7 +12,7 @@ from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.files.field_outputs import require_readings, require_units
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.jobs.keys import attempt_keys
-from fieldcraft.flows.results.as_run import design_sent, run_design, said_to_be_run, unusual
+from fieldcraft.flows.results.as_run import design_sent, field_labels, run_design, said_to_be_run, unusual
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted, remark
@@ -25,7 +25,7 @@ from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger, StaleTrial, UnknownTrial
 from fieldcraft.storage.limits import LARGEST
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import TRANSITIONS, FieldRef, Result, Trial, TrialState
+from fieldcraft.storage.records import TRANSITIONS, FieldRef, Result, Trial, TrialState, canonical
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -257,7 +257,10 @@ def kept(site: Site, checked: CheckedMeasurement) -> CheckedMeasurement:
     """The measurement with its field written to the field store; no result refers to that field yet."""
     if checked.dataset is None:
         return checked
-    stored = site.fields.write(checked.measurement.trial, checked.dataset)
+    trial = site.ledger.trial(checked.measurement.trial)
+    told = {name: str(value) for name, value in checked.measurement.ran.items()}
+    labels = field_labels(trial.design, site.name, trial.id) | ({"ran": canonical(told)} if told else {})
+    stored = site.fields.write(trial.id, checked.dataset, labels)
     return dataclasses.replace(checked, dataset=None, field=stored)
 
 

@@ -1,6 +1,6 @@
 """Step 6, acquire: choose designs from posterior and pending trials, each with its origin."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.flows.wiring.observations import as_read, data_of, infeasible, observations, seen_by, standing
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.networks import in_words, network_at
+from fieldcraft.flows.wiring.physics.predicted_fields import predicted_fields
 from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.physics.space import Design, SearchSpace
@@ -29,6 +30,9 @@ from fieldcraft.storage.records import (
 )
 
 if TYPE_CHECKING:
+    import xarray as xr
+    from torch import Tensor
+
     from fieldcraft.models import maximizer
     from fieldcraft.models.algorithm import Algorithm
     from fieldcraft.models.observations import Observations
@@ -59,26 +63,30 @@ def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
 def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
     """Propose the designs that the iteration's model scores best, or that a rival suggests.
 
-    The time taken is recorded before the designs are, as the product of this step.
+    The time taken and the fields that the model predicts, if it knows any, are recorded before the designs are, as the
+    product of this step.
     """
-    clock = Clock()
-    X, origins = (
-        _chosen(site, iteration, q) if site.campaign.spec.algorithm.peer is None else _asked(site, iteration, q)
-    )
-    site.ledger.note(site.name, iteration, "acquire", Acquired(designs=q, **clock.passed).payload(), None)
+    clock, fields = Clock(), None
+    if site.campaign.spec.algorithm.peer is None:
+        X, origins, fields = _chosen(site, iteration, q)
+    else:
+        X, origins = _asked(site, iteration, q)
+    reference = None
+    if fields is not None:
+        labels = {"campaign": site.name, "iteration": iteration}
+        reference = site.fields.write(f"{site.name}-predicted-{iteration}", fields, labels)
+    site.ledger.note(site.name, iteration, "acquire", Acquired(designs=q, **clock.passed).payload(), reference)
     return _propose(site, iteration, X, origins)
 
 
-def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]]:
-    """Designs (q, d) from the iteration's stored model, with their origins."""
+def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin], "xr.Dataset | None"]:
+    """Designs (q, d) from the iteration's stored model, with their origins and predicted fields."""
     from fieldcraft.models.numerics.devices import computing_on
 
     product = site.ledger.product(site.name, iteration, "train")
-    assert product is not None and product.reference is not None  # the pass trains before it acquires
+    assert product is not None  # the pass trains before it acquires
     campaign, trials = site.campaign, site.ledger.summaries(site.name)
-    seen = seen_by(product, trials, site.ledger.result_summaries(site.name))
-    data = data_of(campaign, product, seen, points_of(site, iteration), network_at(campaign, site.ledger))
-    state = as_state(site.fields.read(product.reference))
+    seen, data, state = _learnt(site, product)
     pending = _unseen(campaign.space, trials, seen)
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
     with computing_on(campaign.settings.device, len(data)):
@@ -86,6 +94,7 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
         found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
         mean, sd = _prediction(posterior, found.X)
         regret = _regret(posterior, campaign.space)
+        fields = foreseen_fields(site, posterior, campaign.space.decode(found.X))
     base = _origin(site, iteration, "model", trials, Trained.of(product).data_digest, product)
     remarks = {**base.remarks, **posterior.remarks, **found.remarks}
     base = base.model_copy(update={"remarks": remarks, "scores": scores_of(posterior.metrics), "regret": regret})
@@ -94,7 +103,32 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     gain = None if len(pending) else _gain(campaign.algorithm, posterior, data, found)
     gains = [gain, *[None] * (q - 1)]
     proven = [_proven(each, base, left) for each, left in zip(found.certificates or (), gains, strict=False)]
-    return found.X, [base.model_copy(update=a | b) for a, b in zip(worth, proven or [{}] * q, strict=True)]
+    return found.X, [base.model_copy(update=a | b) for a, b in zip(worth, proven or [{}] * q, strict=True)], fields
+
+
+def _learnt(site: Site, product: Product) -> tuple[Sequence[TrialSummary], "Observations", Mapping[str, "Tensor"]]:
+    """Trials, training data and state of a model."""
+    assert product.reference is not None  # a training keeps its checkpoint
+    seen = seen_by(product, site.ledger.summaries(site.name), site.ledger.result_summaries(site.name))
+    network = network_at(site.campaign, site.ledger)
+    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network)
+    return seen, data, as_state(site.fields.read(product.reference))
+
+
+def foreseen_again(site: Site, product: Product, designs: Sequence[Design]) -> "xr.Dataset | None":
+    """Fields that the model of a training predicts of the designs that it proposed, to the bit as it did then."""
+    from fieldcraft.models.numerics.devices import computing_on
+
+    _, data, state = _learnt(site, product)
+    with computing_on(site.campaign.settings.device, len(data)):
+        return foreseen_fields(site, site.campaign.algorithm.restore(data, state), designs)
+
+
+def foreseen_fields(site: Site, posterior: "Posterior", designs: Sequence[Design]) -> "xr.Dataset | None":
+    """Fields that a model predicts of the designs of an iteration, by slot, in single precision; None if of none."""
+    campaign = site.campaign
+    found = predicted_fields(campaign.problem, posterior, campaign.space.encode(designs))
+    return None if found is None else found.rename(design="slot").astype(np.float32)
 
 
 def _gain(

@@ -19,7 +19,7 @@ from fieldcraft.flows.jobs.dispatcher import (
 from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.random_streams import Use, stream
-from fieldcraft.flows.results.as_run import design_sent
+from fieldcraft.flows.results.as_run import design_sent, field_labels
 from fieldcraft.flows.results.inbox import collect
 from fieldcraft.flows.rules.approved_code import listed
 from fieldcraft.flows.rules.unaccounted import require_known
@@ -166,7 +166,7 @@ def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attem
         trial.id,
         trial.expect,
         outputs,
-        site.fields.write(trial.id, fields),
+        site.fields.write(trial.id, fields, field_labels(design, site.name, trial.id)),
         ACTOR,
         site.campaign.spec.dispatcher.kind,
         {"seconds": round(seconds, 3), "noise_sd": site.campaign.noise_sd, **_noted(site, trial, fields)},

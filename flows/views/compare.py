@@ -13,8 +13,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import differing
 from fieldcraft.flows.text import one_line
 from fieldcraft.flows.views.data import design_text, quantity, quantity_pm
-from fieldcraft.flows.views.regret import regret_of
-from fieldcraft.flows.wiring.build import rewire
+from fieldcraft.flows.views.regret import known_regret
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.pareto import front_of, gains
 from fieldcraft.storage.records import CampaignRecord, Trial, TrialState, TrialSummary
@@ -117,15 +116,10 @@ def _side(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> dict[
 
 def _regret(settings: Settings, campaign: CampaignRecord, best: Trial | TrialSummary | None) -> dict[str, float | None]:
     """Regret and true optimum; None where the truth, or the problem's code, is not known."""
-    unknown: dict[str, float | None] = {"regret": None, "optimum": None}
-    if best is None:
-        return unknown
-    try:
-        wired = rewire(campaign.spec, settings, algorithm=False)
-    except InputError:
-        return unknown
-    found = regret_of(wired, best)
-    return unknown if found is None else {"regret": found["value"], "optimum": found["optimum"]}
+    found = known_regret(settings, campaign, best)
+    if found is None:
+        return {"regret": None, "optimum": None}
+    return {"regret": found["value"], "optimum": found["optimum"]}
 
 
 def _by_model(side: Mapping[str, Any]) -> str:

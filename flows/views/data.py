@@ -217,6 +217,9 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
     lineage["results"] = [_result(result) for result in ledger.results(trial.id)]
     lineage["feasibility"] = trial_feasibility(objective_of(campaign), trial)
     lineage["mlflow"] = runs.get(f"trial:{trial.id}")
+    chosen = ledger.product(trial.campaign, origin.model.iteration, "acquire") if origin.model else None
+    if chosen is not None and chosen.reference is not None:
+        lineage["acquisition"]["field"] = {"digest": chosen.reference.digest, "slot": origin.slot}
     lineage["field"] = trial.field and {"digest": trial.field.digest, "path": field_path}
     return lineage
 

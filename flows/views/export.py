@@ -5,11 +5,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
-from fieldcraft.flows.analysis.best import objective_of
+from fieldcraft.flows.analysis.best import best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import trial_feasibility
 from fieldcraft.flows.analysis.front import on_front
 from fieldcraft.flows.errors import InputError
@@ -18,12 +19,13 @@ from fieldcraft.flows.machinery.profiling import span
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import one_line, printable
 from fieldcraft.flows.views.data import corrections
+from fieldcraft.flows.views.regret import known_regret
 from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.objective import Objective
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Result, Trial, TrialState
+from fieldcraft.storage.records import CampaignRecord, Result, Trial, TrialState
 from fieldcraft.storage.trackers.campaigns import Tracker
 
 DRAIN_S = 120.0  # how long a run that has ended waits for tracking to catch up
@@ -31,7 +33,17 @@ DRAIN_S = 120.0  # how long a run that has ended waits for tracking to catch up
 
 def tracker(settings: Settings) -> Tracker:
     """The MLflow tracker of these settings."""
-    return Tracker(settings.mlflow, fields_at(settings.fields), objective_of)
+    return Tracker(settings.mlflow, fields_at(settings.fields), objective_of, partial(_final, settings))
+
+
+def _final(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> dict[str, float]:
+    """The best result of a campaign that has ended, and the regret of its best design where the truth is known."""
+    best = best_of(ledger, campaign, ledger.summaries(campaign.name))
+    regret = known_regret(settings, campaign, best.trial)
+    found = {} if regret is None else {"regret": float(regret["value"])}
+    if best.measured is not None:
+        found["best"] = float((best.measured.outputs or {})[objective_of(campaign).output])
+    return found
 
 
 def export_csv(ledger: Ledger, name: str, file: Path) -> int:

@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.physics.problem import Optimum, Problem, Sense
 from fieldcraft.physics.space import Design, SpaceError
-from fieldcraft.storage.records import Trial, TrialSummary
+from fieldcraft.storage.records import CampaignRecord, Trial, TrialSummary
 
 
 def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None:
@@ -75,3 +78,15 @@ def regret_of(campaign: Campaign, best: Trial | TrialSummary) -> dict[str, Any] 
         "optimum": optimum.value,
         "noise_free": exact is not None,
     }
+
+
+def known_regret(
+    settings: Settings, record: CampaignRecord, best: Trial | TrialSummary | None
+) -> dict[str, Any] | None:
+    """Regret of a stored campaign's best trial, as ``regret_of``; None where the problem's code is not known, too."""
+    if best is None:
+        return None
+    try:
+        return regret_of(rewire(record.spec, settings, algorithm=False), best)
+    except InputError:
+        return None

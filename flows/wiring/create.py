@@ -10,6 +10,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import differing
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.flows.wiring.written_out import resolved
 from fieldcraft.storage.ledger import Ledger, SpecChanged
 
 
@@ -33,6 +34,7 @@ def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:
             {
                 **environment_of(campaign.problem, campaign.settings.plugins),
                 "by_people": campaign.dispatcher.by_people,
+                "resolved": resolved(campaign),
             },
             person.name,
             campaign.limits,

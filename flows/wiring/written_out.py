@@ -44,6 +44,19 @@ def written_out(campaign: "Campaign") -> CampaignSpec:
     )
 
 
+def resolved(campaign: "Campaign") -> dict[str, Any]:
+    """Values in force of keys that the specification leaves to their component, by dotted key."""
+    from fieldcraft.models.surrogate import Resolving
+
+    found: dict[str, Any] = {} if campaign.spec.noise is None else {"noise.sd": campaign.noise_sd}
+    algorithm = campaign.algorithm
+    surrogates = {"": algorithm.surrogate, "constraints.": algorithm.constraints.surrogate}
+    for place, surrogate in surrogates.items():
+        if isinstance(surrogate, Resolving):
+            found |= {f"algorithm.{place}surrogate.{name}": value for name, value in surrogate.resolved.items()}
+    return found
+
+
 def _with_options(part: Dispatch, dispatcher: "Dispatcher") -> Dispatch:
     common = {name: getattr(part, name) for name in Dispatch.model_fields}
     options = options_of(part.kind, dispatcher)

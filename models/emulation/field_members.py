@@ -5,6 +5,7 @@ modes: Lu et al., 2022) and was trained on a part of the trials. Its field is F_
 with s_k the spread of the coefficient, and its value J(F_m(x)) the output that is read there.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,11 +43,24 @@ class FieldMembers:
     theta: Tensor
     scaling: Scaling
 
-    def values(self, X: Array) -> Array:
-        """Target of each member at X (n, d), shape (n, m); 0, the mean target, where none can be read."""
+    def coefficients(self, X: Array) -> Array:
+        """Coefficients of each member's modes at X (n, d), shape (n, m, K)."""
         with torch.no_grad():
             found = self.network.value(self.theta, torch.tensor(X)).numpy()
-        coefficients = found.reshape(-1, len(self.modes), len(X)).transpose(2, 0, 1)
+        return np.asarray(found.reshape(-1, len(self.modes), len(X)).transpose(2, 0, 1))
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation over the members of their fields at X (n, d), each (n, fields, cells)."""
+        coefficients = self.coefficients(X)
+        mean = coefficients.mean(axis=1, keepdims=True)
+        apart = (coefficients - mean) / math.sqrt(coefficients.shape[1] - 1)
+        # The variance of sum_k c_k V_k over members, with no field of a single member kept.
+        squares = sum(np.tensordot(apart[:, m], self.modes, 1) ** 2 for m in range(coefficients.shape[1]))
+        return self.offset + np.tensordot(mean[:, 0], self.modes, 1), np.sqrt(squares)
+
+    def values(self, X: Array) -> Array:
+        """Target of each member at X (n, d), shape (n, m); 0, the mean target, where none can be read."""
+        coefficients = self.coefficients(X)
         rows, of = coefficients.reshape(-1, len(self.modes)), np.repeat(np.arange(len(X)), coefficients.shape[1])
         flat, step = self.modes.reshape(len(self.modes), -1), max(1, _BLOCK // self.offset.size)
         read = np.empty(len(rows))
@@ -99,9 +113,22 @@ class FieldMembersPosterior(MembersPosterior):
 
     Args:
         densities: log density of each target by the members that have not seen it, shape (n,).
+        of_fields: The members.
     """
 
     densities: Tensor | None = None
+    of_fields: FieldMembers | None = None
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Fields that were seen, and their grid."""
+        assert self.of_fields is not None
+        return self.of_fields.snapshots
+
+    def field_moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of the fields at X (n, d), each (n, fields, cells), in their units."""
+        assert self.of_fields is not None
+        return self.of_fields.moments(X)
 
     def log_predictive(self) -> Tensor:
         """log density of each target by the members that have not seen it, shape (n,)."""

@@ -180,6 +180,15 @@ class FieldPosterior:
             own["equation"] += f" by the stated coefficients, and {fitted[0]} by the fitted ones" if fitted else ""
         return own
 
+    def field_moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of the fields at X (n, d), each (n, fields, cells), in their units.
+
+        The standard deviation is that of the coefficients, sqrt(sum_k s_k^2 V_k^2): it has none of what no mode holds.
+        """
+        mean, sd = self.basis.coefficients(X)
+        fields = self.basis.fields(self.snapshots.emulated(X), mean)
+        return fields, np.sqrt(np.tensordot(sd**2, self.basis.modes**2, 1))
+
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the target at X (n, d)."""
         both = differentiable(self._moments, X)

@@ -68,6 +68,11 @@ class ConstrainedPosterior:
     kept: Mapping[str, Tensor]
 
     @property
+    def of_objective(self) -> Posterior:
+        """The objective's posterior."""
+        return self.objective
+
+    @property
     def scaling(self) -> Scaling:
         """Map between the objective's values and physical ones."""
         return self.objective.scaling

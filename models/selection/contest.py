@@ -52,6 +52,11 @@ class Chosen:
     kept: Mapping[str, Tensor]
 
     @property
+    def of_objective(self) -> Posterior:
+        """The chosen posterior."""
+        return self.posterior
+
+    @property
     def scaling(self) -> Scaling:
         """Map between its values and physical ones."""
         return self.posterior.scaling

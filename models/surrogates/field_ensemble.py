@@ -160,6 +160,7 @@ class FieldEnsemble:
                 f"that they have not seen are foreseen within {missed:.2g} of the spread"
             },
             densities=densities(known.errors, known.variance),
+            of_fields=made,
         )
         return posterior, None if missed < _MOST else _WORSE
 

@@ -126,6 +126,11 @@ class PhysicsInformed:
         """
         self._engine().refuse(physics)
 
+    @property
+    def resolved(self) -> Mapping[str, Any]:
+        """The options in force: those of the engine."""
+        return vars(self._engine()).copy()
+
     def _options(self) -> dict[str, Any]:
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "engine"}
         return {name: value for name, value in given.items() if value is not None}

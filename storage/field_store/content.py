@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fieldcraft.storage.field_store.labels import CONVENTIONS, unlabelled
 from fieldcraft.storage.field_store.staging import FORMAT, FieldError
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ class Content:
     attrs: dict[str, Any]  # of the group: the dataset's own, and the names of its coordinates
     digest: str
     size: int
+    labels: Mapping[str, Any]  # of the group, beside the content; none where nobody gave any
 
     @staticmethod
-    def of(dataset: xr.Dataset) -> Content:
-        """Content of a dataset; the digest does not depend on the order of variables, attributes or bytes.
+    def of(dataset: xr.Dataset, labels: Mapping[str, Any] | None = None) -> Content:
+        """Content of a dataset; the digest does not depend on labels, nor the order of variables, attributes or bytes.
 
         Raises:
             FieldError: Text or objects as values, attributes that are not JSON, names that cannot be paths.
@@ -39,9 +41,9 @@ class Content:
         variables = {}
         for name in sorted(dataset.variables, key=str):
             variable = dataset.variables[name]
-            attrs = _json_attrs(variable.attrs, f"variable {name!r}")
+            attrs = _json_attrs(unlabelled(variable.attrs), f"variable {name!r}")
             variables[str(name)] = (tuple(map(str, variable.dims)), _numbers(name, variable.values), attrs)
-        attrs = _json_attrs(dataset.attrs, "the dataset")
+        attrs = _json_attrs(unlabelled(dataset.attrs), "the dataset")
         if "coordinates" in attrs or any(" " in str(name) for name in dataset.coords):
             raise FieldError(
                 "A dataset attribute 'coordinates' and coordinate names with blanks cannot be stored, because readers "
@@ -53,7 +55,8 @@ class Content:
         digest = hashlib.sha256(json.dumps([FORMAT, header, attrs], sort_keys=True, separators=(",", ":")).encode())
         for _, values, _ in variables.values():
             digest.update(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
-        return Content(variables, attrs, digest.hexdigest(), sum(v.nbytes for _, v, _ in variables.values()))
+        size = sum(values.nbytes for _, values, _ in variables.values())
+        return Content(variables, attrs, digest.hexdigest(), size, {**CONVENTIONS, **labels} if labels else {})
 
 
 def _numbers(name: object, values: Array) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fieldcraft.storage.field_store.content import Array
 from fieldcraft.storage.field_store.encoding import DESCRIPTION, only_chunk
+from fieldcraft.storage.field_store.labels import unlabelled
 
 _PLACES = {"name": "default", "configuration": {"separator": "/"}}  # of the chunks' files
 
@@ -41,7 +42,7 @@ class Described:
         told = json.loads(text)
         codecs = [(codec["name"], codec.get("configuration", {}).get("endian", "little")) for codec in told["codecs"]]
         return Described(
-            told["attributes"],
+            unlabelled(told["attributes"]),
             tuple(told["shape"]),
             np.dtype(told["data_type"]),
             tuple(told["chunk_grid"]["configuration"]["chunk_shape"]),

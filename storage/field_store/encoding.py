@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldcraft.storage.field_store.content import Content
+from fieldcraft.storage.field_store.content import Array, Content
+from fieldcraft.storage.field_store.labels import labelled, of_variable
 from fieldcraft.storage.field_store.staging import seal, write_sealed
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ def write(path: Path, content: Content) -> None:
         write_sealed(path, encoded(content), content.digest, content.size)
     else:
         _write(path / GROUP, content)
+        consolidate(path / GROUP)
         seal(path, content.digest, content.size)
 
 
 def encoded(content: Content) -> dict[str, bytes]:
     """Files of a field's folder, in memory."""
     files = _files(content) if _whole(content) else _by_zarr(lambda store: _write(store, content))
+    files[DESCRIPTION] = _consolidated(labelled(content.attrs, content.labels), files)
     return {f"{GROUP}/{name}": text for name, text in files.items()}
 
 
@@ -46,11 +49,11 @@ def _whole(content: Content) -> bool:
 
 
 def _files(content: Content) -> dict[str, bytes]:
-    """The files that zarr writes of arrays of one chunk each, in a fraction of its time."""
+    """The files of arrays of one chunk each, as zarr writes them, in a fraction of its time; not the group's own."""
     from numcodecs import blosc
 
-    made = {DESCRIPTION: _description(None, 0, json.dumps({"attributes": content.attrs}))}
-    for name, (dims, values, attrs) in content.variables.items():
+    made: dict[str, bytes] = {}
+    for name, (dims, values, attrs) in _labelled(content):
         chunks = {"name": "regular", "configuration": {"chunk_shape": _chunks(values.shape, values.itemsize)}}
         of_its_own = {"shape": values.shape, "chunk_grid": chunks, "attributes": attrs}
         of_its_own |= {"dimension_names": dims} if dims else {}
@@ -61,27 +64,56 @@ def _files(content: Content) -> dict[str, bytes]:
     return made
 
 
+def consolidate(group: Path) -> None:
+    """Write the descriptions of a group's arrays into its own, so that a reader opens one file."""
+    files = {str(file.relative_to(group)): file.read_bytes() for file in group.glob(f"**/{DESCRIPTION}")}
+    (group / DESCRIPTION).write_bytes(_consolidated(json.loads(files[DESCRIPTION])["attributes"], files))
+
+
+def _consolidated(attrs: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
+    """The description of a group with those of its arrays, as zarr consolidates them, in a fraction of its time."""
+    ending = f"/{DESCRIPTION}"
+    arrays = tuple(sorted((name.removesuffix(ending), files[name]) for name in files if name.endswith(ending)))
+    before, after = _around(arrays)
+    indented = json.dumps(attrs, indent=2).replace("\n", "\n  ")
+    return f"{before}{indented}{after}".encode()
+
+
+@lru_cache(maxsize=256)
+def _around(arrays: tuple[tuple[str, bytes], ...]) -> tuple[str, str]:
+    """A group's description before and after its attributes."""
+    told = {name: json.loads(text) for name, text in arrays}
+    consolidated = {"kind": "inline", "must_understand": False, "metadata": told}
+    whole = {"attributes": "@", "zarr_format": 3, "consolidated_metadata": consolidated, "node_type": "group"}
+    before, _, after = json.dumps(whole, indent=2).partition('"@"')
+    return before, after
+
+
+def _labelled(content: Content) -> Iterator[tuple[str, tuple[tuple[str, ...], Array, dict[str, Any]]]]:
+    """Variables of a content by name, with labels where the content has some."""
+    for name, (dims, values, attrs) in content.variables.items():
+        yield name, (dims, values, labelled(attrs, of_variable(name)) if content.labels else attrs)
+
+
 def only_chunk(ndim: int) -> str:
     """File of an array's first chunk, in the array's folder."""
     return "/".join(("c", *("0" for _ in range(ndim))))
 
 
 @lru_cache(maxsize=1024)
-def _description(dtype: str | None, ndim: int, own: str) -> bytes:
-    """The file that describes an array, or a group where no type is given; what is ``own`` to it, as JSON."""
+def _description(dtype: str, ndim: int, own: str) -> bytes:
+    """The file that describes an array; what is ``own`` to it, as JSON."""
     return json.dumps(json.loads(_described(dtype, ndim)) | json.loads(own), indent=2).encode()
 
 
 @lru_cache(maxsize=256)
-def _described(dtype: str | None, ndim: int) -> str:
-    """The file by which zarr describes an array of one element, or a group."""
+def _described(dtype: str, ndim: int) -> str:
+    """The file by which zarr describes an array of one element."""
 
     def describe(store: MemoryStore) -> None:
-        group = _group(store, {})
-        if dtype is not None:
-            _array(group, "one", [f"x{axis}" for axis in range(ndim)], np.dtype(dtype), (1,) * ndim, {})
+        _array(_group(store, {}), "one", [f"x{axis}" for axis in range(ndim)], np.dtype(dtype), (1,) * ndim, {})
 
-    return _by_zarr(describe)[DESCRIPTION if dtype is None else f"one/{DESCRIPTION}"].decode()
+    return _by_zarr(describe)[f"one/{DESCRIPTION}"].decode()
 
 
 def _by_zarr(write: Callable[[MemoryStore], None]) -> dict[str, bytes]:
@@ -94,8 +126,8 @@ def _by_zarr(write: Callable[[MemoryStore], None]) -> dict[str, bytes]:
 
 
 def _write(store: Path | MemoryStore, content: Content) -> None:
-    group = _group(store, content.attrs)
-    for name, (dims, values, attrs) in content.variables.items():
+    group = _group(store, labelled(content.attrs, content.labels))
+    for name, (dims, values, attrs) in _labelled(content):
         array = _array(group, name, dims, values.dtype, values.shape, attrs)
         if values.size:
             array[...] = values

@@ -11,6 +11,7 @@ from fieldcraft.storage.field_store.content import Array
 from fieldcraft.storage.field_store.decoding import Described, decoded
 from fieldcraft.storage.field_store.encoding import DESCRIPTION, GROUP
 from fieldcraft.storage.field_store.folder import Folder
+from fieldcraft.storage.field_store.labels import labels_of, unlabelled
 from fieldcraft.storage.field_store.staging import FieldError, Manifest, damaged
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Opened:
     folder: Folder
     manifest: Manifest
     attrs: dict[str, Any]  # of the group
+    labels: dict[str, Any]  # beside them
     arrays: dict[str, Described]
     coordinates: frozenset[str]
 
@@ -45,7 +47,8 @@ class Opened:
             raise damaged(str(folder), f"{GROUP}/{DESCRIPTION}", "is missing")
         attrs = json.loads(group)["attributes"]
         arrays = {name.split("/")[-2]: Described.of(text) for name, text in told.items()}
-        return Opened(folder, manifest, attrs, arrays, frozenset(str(attrs.get("coordinates", "")).split()))
+        coordinates = frozenset(str(attrs.get("coordinates", "")).split())
+        return Opened(folder, manifest, unlabelled(attrs), labels_of(attrs), arrays, coordinates)
 
     def dims(self, name: str) -> tuple[str, ...]:
         """Names of a variable's dimensions."""

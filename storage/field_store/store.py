@@ -11,11 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fieldcraft.storage.field_store.content import Array, Content
-from fieldcraft.storage.field_store.encoding import DESCRIPTION, GROUP
+from fieldcraft.storage.field_store.encoding import DESCRIPTION, GROUP, consolidate
 from fieldcraft.storage.field_store.folder import Folder, LocalFolder, is_sound
+from fieldcraft.storage.field_store.labels import CONVENTIONS
 from fieldcraft.storage.field_store.opened import Opened, load
 from fieldcraft.storage.field_store.stacking import stacked
 from fieldcraft.storage.field_store.staging import FieldDamaged, FieldError, damaged, disk, staged
@@ -80,13 +81,15 @@ class FieldStore(ABC):
         """Directory or URL of a field, as shown to people."""
         return str(self.folder(ref.digest))
 
-    def write(self, key: str, dataset: xr.Dataset) -> FieldRef:
+    def write(self, key: str, dataset: xr.Dataset, labels: Mapping[str, Any] | None = None) -> FieldRef:
         """Store ``dataset`` durably and return its reference; an identical field is not stored again.
 
         Args:
             key: Owner of the field (``heat-0007``); used only to name what is staged.
             dataset: Numeric variables of any shape (empty and 0-d included; NaN allowed), attributes that are JSON.
                 Values and dtypes come back bit for bit, in the machine's byte order.
+            labels: Attributes of the stored group for other readers, such as its trial; no part of the content, and
+                not read back. With them it follows the CF conventions. A field that is stored keeps its first ones.
 
         Returns:
             Reference with the content digest and the size of the arrays in bytes, uncompressed.
@@ -95,7 +98,7 @@ class FieldStore(ABC):
             FieldError: The dataset cannot be stored (text, objects, attributes outside JSON), or the store refused;
                 then nothing was published.
         """
-        content = Content.of(dataset)
+        content = Content.of(dataset, labels)
         self._put(key, content)
         return FieldRef(digest=content.digest, size=content.size)
 
@@ -116,12 +119,13 @@ class FieldStore(ABC):
         with suppress(FieldDamaged):
             folder.check_all(folder.manifest(ref.digest))
             return False
-        dataset = load(source, ref.digest)
+        opened = Opened.at(source, ref.digest)
+        dataset = opened.dataset(opened.variables(opened.arrays))
         if (found := Content.of(dataset).digest) != ref.digest:
             raise damaged(self.place(ref), GROUP, f"was to be replaced by other content ({found})")
         if is_sound(folder, ref.digest):  # by its sizes, for which ``write`` would let it be
             self._remove(ref.digest)
-        self.write("copy", dataset)
+        self.write("copy", dataset, opened.labels)
         return True
 
     def read(self, ref: FieldRef, names: Sequence[str] | None = None) -> xr.Dataset:
@@ -184,7 +188,10 @@ class FieldStore(ABC):
             if path.exists():
                 raise FieldError(f"{path} exists. Remove it or export to another path.")
             with staged(path.parent, path.name) as staging:
-                dataset.to_zarr(staging / GROUP, zarr_format=3, consolidated=False)
+                dataset.assign_attrs({**CONVENTIONS, **dataset.attrs}).to_zarr(
+                    staging / GROUP, zarr_format=3, consolidated=False
+                )
+                consolidate(staging / GROUP)
                 os.rename(staging / GROUP, path)
 
     def verify(self, ref: FieldRef) -> None:

@@ -1,9 +1,10 @@
 """Tracking: items of the ledger's outbox shown in MLflow. The ledger decides; MLflow only displays.
 
-One experiment per campaign, flat runs in it: the campaign, each settled trial (design as parameters, outputs as
-metrics) and each trained surrogate. Campaigns are compared by the specification, which is their run's parameters, and
+One experiment per campaign. In it the campaign's run is the parent of one for each settled trial (design as parameters,
+outputs as metrics) and one for each trained surrogate, which has its training data as inputs and is a logged model
+(``models``). Campaigns are compared by the specification, which is their run's parameters, and
 by outputs, ``best_so_far``, ``total.seconds`` and ``total.spent`` by number of results; a constraint's output is
-``constraint.NAME``, beside ``violation``, ``feasible`` and ``least_violation``. Tags tie runs, never nested:
+``constraint.NAME``, beside ``violation``, ``feasible`` and ``least_violation``. Tags say the same for a search:
 
     fieldcraft.campaign   name of the campaign
     fieldcraft.kind       campaign | trial | surrogate
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ from fieldcraft.storage.records import (
 )
 from fieldcraft.storage.trackers.errors import TrackingError as TrackingError
 from fieldcraft.storage.trackers.errors import tracking_errors
+from fieldcraft.storage.trackers.locations import relocate
 from fieldcraft.storage.trackers.mlflow_names import (
     about_model,
     about_trial,
@@ -50,6 +52,7 @@ from fieldcraft.storage.trackers.mlflow_names import (
     outcome,
     training,
 )
+from fieldcraft.storage.trackers.models import log_data, log_model
 from fieldcraft.storage.trackers.result_history import ResultHistory
 from fieldcraft.storage.trackers.runs import CampaignRuns, client_of, require_mlflow
 
@@ -58,7 +61,7 @@ if TYPE_CHECKING:
 
     from fieldcraft.storage.fields import FieldStore
 
-COMMIT_POINTS = ("tracking.run.after", "tracking.export.before", "tracking.export.after")
+COMMIT_POINTS = ("tracking.run.after", "tracking.model.after", "tracking.export.before", "tracking.export.after")
 STATUS = {TrialState.COMPLETED: "FINISHED", TrialState.FAILED: "FAILED"}  # any other settled state: KILLED
 ITEMS_PER_READ = 200
 
@@ -66,15 +69,22 @@ ITEMS_PER_READ = 200
 class Tracker:
     """Exporter of outbox items to one MLflow store. MLflow is imported by the first export."""
 
-    def __init__(self, uri: str, fields: FieldStore | None, objective: Callable[[CampaignRecord], Objective]) -> None:
+    def __init__(
+        self,
+        uri: str,
+        fields: FieldStore | None,
+        objective: Callable[[CampaignRecord], Objective],
+        final: Callable[[Ledger, CampaignRecord], Mapping[str, float]] = lambda ledger, campaign: {},
+    ) -> None:
         """Name the store.
 
         Args:
             uri: ``sqlite:////absolute/path.db`` (artifacts go to ``artifacts`` beside it) or a server's URL.
             fields: Where checkpoints and collocation sets are read; None leaves them out.
             objective: Function from a campaign to its objective.
+            final: Function from a ledger and a campaign that has ended to metrics of its run.
         """
-        self.uri, self.fields, self.objective = uri, fields, objective
+        self.uri, self.fields, self.objective, self.final = uri, fields, objective, final
 
     def export(self, ledger: Ledger, campaign: str | None = None) -> int:
         """Export the outbox of one campaign or of all, oldest first, each item exactly once.
@@ -86,6 +96,7 @@ class Tracker:
             TrackingError: MLflow is absent, broken or out of reach; what was not exported stays in the outbox.
             LeaseHeld: Another process is exporting from this ledger.
         """
+        relocate(self.uri)
         if not ledger.pending(campaign, 1):
             return 0
         require_mlflow()
@@ -95,6 +106,8 @@ class Tracker:
                 session = _Session(client_of(self.uri), ledger.fenced(lease), self)
             while items := session.ledger.pending(campaign, ITEMS_PER_READ):
                 session.histories.clear()
+                with tracking_errors(self.uri):
+                    session.look(items)
                 runs = dict[int, str | None]()
                 try:
                     with tracking_errors(self.uri):
@@ -145,10 +158,7 @@ class _Session:
 
     def show(self, item: OutboxItem) -> str | None:
         """Show one item in MLflow; returns the id of its run, or None if a person deleted that run."""
-        if item.campaign not in self.campaigns:
-            campaign = self.ledger.campaign(item.campaign)
-            self.campaigns[item.campaign] = CampaignRuns(self.client, campaign, self.tracker.uri)
-        shown = self.campaigns[item.campaign]
+        shown = self._runs(item.campaign)
         match item.kind:
             case "campaign":
                 return self._campaign(shown)
@@ -159,6 +169,22 @@ class _Session:
             case "finish":
                 return self._finish(shown, CampaignRecord.model_validate(item.payload), item.created)
 
+    def look(self, items: Sequence[OutboxItem]) -> None:
+        """Look up the runs of these items together."""
+        begun = dict[str, list[float]]()
+        for item in items:
+            if item.kind in ("trial", "surrogate"):
+                begun.setdefault(item.campaign, []).append(item.payload["created"])
+        for name, times in begun.items():
+            self._runs(name).look(times)
+
+    def _runs(self, name: str) -> CampaignRuns:
+        if name not in self.campaigns:
+            shown = CampaignRuns(self.client, self.ledger.campaign(name), self.tracker.uri)
+            shown.nest()
+            self.campaigns[name] = shown
+        return self.campaigns[name]
+
     def flush(self) -> None:
         """Write what is shown of many items together: the points of the campaigns' own runs and of the surrogates'."""
         for shown in self.campaigns.values():
@@ -166,22 +192,22 @@ class _Session:
 
     def _campaign(self, shown: CampaignRuns) -> str | None:
         campaign = shown.campaign
-        return shown.log(
-            shown.run("campaign", campaign.name, campaign.created),
-            params=flatten(campaign.spec),
-            about={
-                "fieldcraft.digest": campaign.digest,
-                "mlflow.runColor": colour(shown.experiment),
-                "mlflow.source.git.commit": campaign.environment.get("commit"),
-                **flatten(campaign.environment, "fieldcraft.environment"),
-            },
-        )
+        environment = dict(campaign.environment)
+        params = flatten(campaign.spec) | environment.pop("resolved", {})
+        about = {
+            "fieldcraft.digest": campaign.digest,
+            "mlflow.runColor": colour(shown.experiment),
+            "mlflow.source.git.commit": environment.get("commit"),
+            **flatten(environment, "fieldcraft.environment"),
+        }
+        run = shown.run("campaign", campaign.name, campaign.created, about)
+        return shown.log(run, params={name: value for name, value in params.items() if value is not None})
 
     def _trial(self, shown: CampaignRuns, trial: Trial) -> str | None:
         origin, values = trial.origin, outcome(self.tracker.objective(shown.campaign), trial)
         (said, scores), results = about_model(origin.remarks, origin.scores), self._counting(trial)
         corrections = sum(result.trial == trial.id and result.replaces is not None for result in results)
-        run = shown.run("trial", trial.id, trial.created)
+        run = shown.run("trial", trial.id, trial.created, {**about_trial(trial, corrections), **said})
         points = [(name, value, trial.number) for name, value in (foreseen(origin) | scores).items()]
         shown.keep(run, points, at=trial.created)
         shown.log(
@@ -189,7 +215,6 @@ class _Session:
             params=trial.design if shown.agrees(run, trial.design) else {},
             metrics=[(name, value, trial.number) for name, value in values.items()],
             at=trial.updated,
-            about={**about_trial(trial, corrections), **said},
         )
         shown.end(run, STATUS.get(trial.state, "KILLED"), trial.updated)
         if trial.state is TrialState.COMPLETED:
@@ -240,52 +265,51 @@ class _Session:
         metrics = training(payload.pop("curve", []), payload.pop("metrics", {}))
         said, _ = about_model(payload.pop("remarks", {}), {})
         payload.pop("environment", None)  # shown by the campaign's run
-        run = shown.run("surrogate", f"{product.campaign}-{product.iteration:04d}", product.created)
         collocation = self.ledger.product(product.campaign, product.iteration, "collocate")
         points = collocation.reference if collocation else None
-        attached = self._attach(run, {"checkpoint": product.reference, "collocation": points})
-        shown.log(
-            run,
-            metrics=metrics,
-            at=product.created,
-            params=flatten(payload) | {"iteration": product.iteration},
-            about={
-                "fieldcraft.model": product.digest,
-                "fieldcraft.data": payload.get("data_digest"),
-                **said,
-                **attached,
-            },
-        )
+        refs = {"checkpoint": product.reference, "collocation": points}
+        about = {"fieldcraft.model": product.digest, "fieldcraft.data": payload.get("data_digest"), **said}
+        about |= {f"fieldcraft.{name}": ref and ref.digest for name, ref in refs.items()}
+        run = shown.run("surrogate", f"{product.campaign}-{product.iteration:04d}", product.created, about)
+        if run is None:
+            return None
+        anew = shown.is_new(run)
+        with tempfile.TemporaryDirectory() as folder:
+            lost = self._saved(Path(folder), refs)
+            self.client.log_artifacts(run, folder)
+            params = flatten(payload) | {"iteration": product.iteration}
+            shown.log(run, metrics, params, lost, at=product.created)
+            log_data(self.client, run, product, points)
+            log_model(self.client, shown.experiment, run, product, Path(folder), anew=anew)
         shown.end(run, "FINISHED", product.created)
         return run
 
-    def _attach(self, run: str | None, refs: Mapping[str, FieldRef | None]) -> dict[str, str]:
-        """Attach stored arrays to a run, as artifacts; returns the tags of where they came from, or why none came."""
-        store, tags = self.tracker.fields, dict[str, str]()
-        if run is None or store is None:
-            return tags
+    def _saved(self, folder: Path, refs: Mapping[str, FieldRef | None]) -> dict[str, str]:
+        """Save stored arrays in a folder; returns a tag for each that the field store has lost."""
+        store, lost = self.tracker.fields, dict[str, str]()
+        if store is None:
+            return lost
         import numpy as np
 
         from fieldcraft.storage.field_store.staging import FieldError, StoreAway
 
-        with tempfile.TemporaryDirectory() as folder:
-            for name, ref in refs.items():
-                if ref is None:
-                    continue
-                tags[f"fieldcraft.{name}"] = ref.digest
-                try:
-                    arrays: dict[str, Any] = store.arrays(ref)
-                except StoreAway as error:  # it will be there again
-                    raise TrackingError(str(error)) from error
-                except FieldError as error:  # what the field store has lost must not block everything that comes after
-                    tags[f"fieldcraft.{name}"] = str(error)
-                    continue
-                np.savez(f"{folder}/{name}.npz", **arrays)
-            self.client.log_artifacts(run, folder)
-        return tags
+        for name, ref in refs.items():
+            if ref is None:
+                continue
+            try:
+                arrays: dict[str, Any] = store.arrays(ref)
+            except StoreAway as error:  # it will be there again
+                raise TrackingError(str(error)) from error
+            except FieldError as error:  # what the field store has lost must not block everything that comes after
+                lost[f"fieldcraft.{name}"] = str(error)
+                continue
+            np.savez(folder / f"{name}.npz", **arrays)
+        return lost
 
     def _finish(self, shown: CampaignRuns, campaign: CampaignRecord, created: float) -> str | None:
         run = shown.run("campaign", campaign.name, campaign.created)
-        shown.log(run, about={"fieldcraft.finished": campaign.finished})
+        found, count = self.tracker.final(self.ledger, campaign), len(self.ledger.summaries(campaign.name))
+        metrics = [(name, value, count) for name, value in found.items()]
+        shown.log(run, metrics, about={"fieldcraft.finished": campaign.finished}, at=created)
         shown.end(run, "FINISHED", created)
         return run

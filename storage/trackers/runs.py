@@ -18,10 +18,11 @@ from fieldcraft.storage.failpoints import commit_point
 from fieldcraft.storage.records import CampaignRecord, digest_of
 from fieldcraft.storage.text import without_password
 from fieldcraft.storage.trackers.errors import TrackingError
+from fieldcraft.storage.trackers.locations import relocate
 from fieldcraft.storage.trackers.mlflow_names import artifacts, milliseconds, parameters, safe_name, tags
 
 if TYPE_CHECKING:
-    from mlflow.entities import Experiment, Metric
+    from mlflow.entities import Experiment, Metric, Run
     from mlflow.tracking import MlflowClient
 
 DEFAULTS = {  # a user's own values hold; a dead server must not stop a campaign for minutes
@@ -31,7 +32,9 @@ DEFAULTS = {  # a user's own values hold; a dead server must not stop a campaign
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
-
+PARENT, NESTED = "mlflow.parentRunId", "fieldcraft.nested"
+"""Tags: the parent of a run, and that a campaign's runs all have one."""
+AT_ONCE = 1000  # most runs that are looked up in one request
 
 Point = tuple[str, float, int]
 """A metric's name, value and step."""
@@ -47,6 +50,7 @@ class CampaignRuns:
     title: str | None = None
     runs: dict[str, str | None] = field(default_factory=dict)
     _new: set[str] = field(default_factory=set)  # runs made here, as long as they have no parameters
+    _known: tuple[int, int] = (1, 0)  # all runs that began between these milliseconds are in ``runs``
     _kept: dict[str, list[Metric]] = field(default_factory=dict)  # what ``keep`` was given, by run
 
     @cached_property
@@ -70,39 +74,95 @@ class CampaignRuns:
             )
         return str(found.experiment_id)
 
-    def find(self, kind: str, name: str) -> str | None:
+    def find(self, kind: str, name: str, created: float | None = None) -> str | None:
         """Id of the run that shows ``name``; None when there is none, or a person deleted it."""
         key = f"{kind}:{name}"
         if key not in self.runs:
-            run = self._search(key)
+            run = None if self._is_new(created) else self._search(key)
             if run is None:
                 return None
-            self.runs[key] = run.info.run_id if run.info.lifecycle_stage == "active" else None
+            self._remember(key, run)
         return self.runs[key]
 
-    def run(self, kind: str, name: str, created: float) -> str | None:
-        """Id of the run that shows ``name``, made when there is none; None when a person deleted it."""
-        key = f"{kind}:{name}"
-        found = self.find(kind, name)
-        if found is None and key not in self.runs:
-            tags = {
-                "fieldcraft.campaign": self.campaign.name,
-                "fieldcraft.kind": kind,
-                "fieldcraft.key": key,
-                "fieldcraft.identity": self.identity,
-                "mlflow.source.name": "fieldcraft",
-            }
-            title = f"surrogate {name}" if kind == "surrogate" else name
-            made = self.client.create_run(self.experiment, start_time=milliseconds(created), tags=tags, run_name=title)
-            commit_point("tracking.run.after")
-            found = self.runs[key] = str(made.info.run_id)
-            self._new.add(found)
-        return found
+    def _is_new(self, created: float | None) -> bool:
+        """True if what was created at this time would have been found by ``look``, if it had a run."""
+        return created is not None and self._known[0] <= milliseconds(created) <= self._known[1]
 
-    def _search(self, key: str) -> Any:
+    def look(self, begun: Sequence[float]) -> None:
+        """Look up the runs of trials and surrogates that were created at these times, all in one request.
+
+        A run begins when what it shows was created, so that one which is not found between the first and the last of
+        these times does not exist.
+        """
         from mlflow.entities import ViewType
 
-        wanted = f"tags.`fieldcraft.key` = '{key}' AND tags.`fieldcraft.identity` = '{self.identity}'"
+        first, last = milliseconds(min(begun)), milliseconds(max(begun))
+        wanted = f"attributes.start_time >= {first} AND attributes.start_time <= {last} AND {self._of_campaign}"
+        found = self.client.search_runs([self.experiment], wanted, run_view_type=ViewType.ALL, max_results=AT_ONCE)
+        for run in found:
+            self._remember(run.data.tags["fieldcraft.key"], run)
+        if len(found) < AT_ONCE:
+            self._known = first, last
+
+    def run(self, kind: str, name: str, created: float, about: Mapping[str, Any] | None = None) -> str | None:
+        """Id of the run that shows ``name``, with the tags ``about``; made when there is none, as a child of the
+        campaign's. None when a person deleted it."""
+        key = f"{kind}:{name}"
+        found = self.find(kind, name, created if kind != "campaign" else None)
+        if found is not None or key in self.runs:
+            return self.log(found, about=about) if about else found
+        own = {
+            "fieldcraft.campaign": self.campaign.name,
+            "fieldcraft.kind": kind,
+            "fieldcraft.key": key,
+            "fieldcraft.identity": self.identity,
+            "mlflow.source.name": "fieldcraft",
+        }
+        if kind == "campaign":
+            own[NESTED] = "true"
+        elif (parent := self.run("campaign", self.campaign.name, self.campaign.created)) is not None:
+            own[PARENT] = parent
+        title = f"surrogate {name}" if kind == "surrogate" else name
+        told = {**tags(about or {}), **own}
+        made = self.client.create_run(self.experiment, start_time=milliseconds(created), tags=told, run_name=title)
+        commit_point("tracking.run.after")
+        found = self.runs[key] = str(made.info.run_id)
+        self._new.add(found)
+        return found
+
+    def is_new(self, run: str) -> bool:
+        """True if a run was made here and has no parameters yet."""
+        return run in self._new
+
+    def nest(self) -> None:
+        """Make the runs that an earlier version left beside the campaign's run its children."""
+        key = f"campaign:{self.campaign.name}"
+        run = self._search(key)
+        if run is None:
+            return
+        self._remember(key, run)
+        if run.info.lifecycle_stage != "active" or NESTED in run.data.tags:
+            return
+        token: str | None = ""
+        while token is not None:
+            found = self.client.search_runs([self.experiment], self._of_campaign, max_results=AT_ONCE, page_token=token)
+            for each in found:
+                if each.info.run_id != run.info.run_id and PARENT not in each.data.tags:
+                    self.client.set_tag(each.info.run_id, PARENT, run.info.run_id)
+            token = found.token or None
+        self.client.set_tag(run.info.run_id, NESTED, "true")
+
+    def _remember(self, key: str, run: Run) -> None:
+        self.runs[key] = run.info.run_id if run.info.lifecycle_stage == "active" else None
+
+    @property
+    def _of_campaign(self) -> str:
+        return f"tags.`fieldcraft.identity` = '{self.identity}'"
+
+    def _search(self, key: str) -> Run | None:
+        from mlflow.entities import ViewType
+
+        wanted = f"tags.`fieldcraft.key` = '{key}' AND {self._of_campaign}"
         found = self.client.search_runs([self.experiment], wanted, run_view_type=ViewType.ALL, max_results=1)
         return found[0] if found else None
 
@@ -182,6 +242,7 @@ def client_of(uri: str) -> MlflowClient:
                 f"The tracking store {uri} would depend on the working directory. Use sqlite:////absolute/path.db."
             )
         provide("mlflow", Path(path), migrated)
+        relocate(uri)
     return MlflowClient(tracking_uri=uri)
 
 

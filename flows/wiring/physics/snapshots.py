@@ -94,7 +94,10 @@ class ReadFields:
             return replace(self, cells=few).snapshots(self._on(values, few), digests)
 
         shape = self.cells if self.stated.domain.mask is None else ()
-        return Snapshots(values, tuple(digests), None, self.read, shape=shape, coarser=coarser)
+        grid = Grid(self.stated.domain, self.cells)
+        return Snapshots(
+            values, tuple(digests), None, self.read, shape=shape, grid=grid, coarser=coarser, names=self.names
+        )
 
     def _on(self, values: np.ndarray, cells: tuple[int, ...]) -> np.ndarray:
         """Fields (n, fields, cells) carried to so many cells along each axis."""
@@ -152,7 +155,6 @@ class StatedFields(ReadFields):
             predict=self.predict,
             calibration=self._calibration(values),
             residuals=judged,
-            names=self.names,
             discrete=self.discrete if states else None,
             terms=self.terms if states else None,
         )

@@ -59,4 +59,6 @@ def told(campaign: "Campaign") -> str | None:
         return f"{said}, and they are not used: noise is added to the results, and fields have none of it."
     if not users:
         return f"{said}, and they are not used: {part.in_words} learns from results alone. field_pod and auto use them."
-    return f"{said}: {'; '.join(users)}, where a few modes hold them."
+    asked = {named.kind for named, _ in learners.values() if named is not None}
+    where = "where they foresee results that they have not seen" if asked == {"field_ensemble"} else ""
+    return f"{said}: {'; '.join(users)}, {where or 'where a few modes hold them'}."

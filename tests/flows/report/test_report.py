@@ -526,3 +526,11 @@ def test_a_report_is_attached_to_the_run_in_mlflow_once_that_is_there(finished, 
     assert client.get_run(said["mlflow"]).data.tags["fieldcraft.kind"] == "campaign"
     stored = Path(client.download_artifacts(said["mlflow"], "report.html", str(tmp_path)))
     assert stored.read_bytes() == file.read_bytes()
+    assert [link["href"] for link in Read(file.read_text(encoding="utf-8")).all("a")] == [
+        f"http://127.0.0.1:5000/#/runs/{said['mlflow']}"
+    ]
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "http://ana:secret@127.0.0.1:9/")  # where nothing answers
+    assert main(words) == 0
+    assert [link["href"] for link in Read(file.read_text(encoding="utf-8")).all("a")] == [
+        f"http://127.0.0.1:9/#/runs/{said['mlflow']}"
+    ]

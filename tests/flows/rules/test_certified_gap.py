@@ -160,6 +160,6 @@ def test_a_certificate_of_an_earlier_version_is_read_and_says_nothing_of_what_is
 def test_a_proof_beside_designs_that_nobody_has_read_does_not_say_what_is_left(stopped):
     at = stopped["ucb"]
     assert at.ledger.trial("small-0007").state is TrialState.REJECTED
-    _, (origin, second) = acquire._chosen(at, 1, 2)
+    _, (origin, second), _ = acquire._chosen(at, 1, 2)
     assert origin.certificate is not None and origin.certificate.improvement is None
     assert second.certificate is not None and second.certificate.improvement is None

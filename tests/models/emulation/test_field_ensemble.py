@@ -80,6 +80,17 @@ def test_a_member_reads_the_field_of_its_own_networks():
         np.testing.assert_allclose(found[:, member], ((fields**2).mean(axis=(1, 2)) - 2.0) / 0.5, rtol=1e-12)
 
 
+def test_the_moments_of_fields_are_those_of_the_members_own():
+    network, modes, offset = Network(2, 4, 1), RNG.normal(size=(3, 1, 60)), RNG.normal(size=(1, 60))
+    theta = network.initial(5 * 3, torch.Generator().manual_seed(0))
+    members = FieldMembers(data().snapshots, offset, modes, network, theta, Scaling(0.0, 1.0, 1.0))
+    found = members.moments(Z[:7])
+    own = [network.value(theta[3 * m : 3 * m + 3], torch.tensor(Z[:7])).numpy() for m in range(5)]
+    fields = np.stack([offset + np.einsum("kn,kfc->nfc", each, modes) for each in own])
+    np.testing.assert_allclose(found[0], fields.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(found[1], fields.std(axis=0, ddof=1), atol=1e-12)
+
+
 def test_what_the_members_left_out_gives_the_variance_in_which_four_in_five_results_lie():
     rng = np.random.default_rng(0)
     seen = shares(200, 16, 4, rng).T

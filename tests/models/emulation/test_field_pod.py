@@ -108,6 +108,23 @@ def test_a_linear_output_is_the_mean_field_and_the_coefficients_of_processes():
     np.testing.assert_allclose(sd**2, sds**2 @ by_mode**2 + posterior.scaling.sd**2 * posterior.rest, rtol=1e-6)
 
 
+def test_the_moments_of_fields_are_those_of_draws_of_their_coefficients():
+    posterior, some, n = fit(data()), 1.3 * Z[:3], 600  # also beyond the designs that were seen
+    rng = np.random.default_rng(5)
+    paths = [process.draw(n, rng) for process in posterior.basis.processes]
+    with torch.no_grad():
+        drawn = [
+            np.stack([process.scaling.to_physical(path(torch.tensor(some)).numpy()) for path in each])
+            for process, each in zip(posterior.basis.processes, paths, strict=True)
+        ]
+    fields = np.einsum("kmn,kfc->mnfc", np.stack(drawn), posterior.basis.modes) + posterior.basis.offset
+    mean, sd = posterior.field_moments(some)
+    assert mean.shape == sd.shape == fields.shape[1:] and sd.max() > 0
+    # Paths are drawn from random features, whose own error the test of processes bounds; here some percent.
+    assert (np.abs(mean - fields.mean(axis=0)) <= 4.5 * sd / np.sqrt(n) + 0.02 * sd.max()).all()
+    assert (np.abs(sd / fields.std(axis=0) - 1) <= 4.5 / np.sqrt(2 * n) + 0.03)[sd > 0.05 * sd.max()].all()
+
+
 def test_fields_of_no_low_rank_are_refused_and_the_outputs_teach():
     known = data(narrow, read=peak)
     posterior, other = fit(known), fit(known, ExactGP())

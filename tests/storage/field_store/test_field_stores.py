@@ -38,6 +38,34 @@ def test_xarray_alone_reads_a_stored_field(shelf: Shelf) -> None:
         xr.testing.assert_identical(opened.load(), field())
 
 
+LABELS = {"campaign": "heat", "trial": "heat-0001", "design": '{"x":1.0}', "solver": "another"}
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_plain_open_is_silent_and_says_whose_field_it_is_and_how_to_read_it(shelf: Shelf) -> None:
+    dataset = field().assign_attrs(solver="its own")
+    ref = shelf.store.write("heat-0001", dataset, LABELS)
+    with xr.open_zarr(shelf.group(ref)) as opened:
+        xr.testing.assert_equal(opened.load(), dataset)
+        names = {name: variable.attrs["long_name"] for name, variable in opened.variables.items()}
+        assert names == {name: str(name).replace("_", " ") for name in dataset.variables}
+        assert (opened.temperature.attrs["units"], opened.x.attrs["units"]) == ("K", "m")
+        told = {"Conventions": "CF-1.11", **LABELS, "solver": "its own"}
+        assert {name: opened.attrs[name] for name in told} == told
+        again = opened
+    assert_same_bits(shelf.store.read(ref), dataset)  # labels are no part of it
+    shelf.store.verify(ref)
+    assert shelf.store.write("plain", dataset) == shelf.store.write("again", again) == ref
+
+
+def test_labels_come_along_when_a_field_is_taken_by_another_store(shelf: Shelf, tmp_path: Path) -> None:
+    ref, other = shelf.store.write("heat-0001", field(), LABELS), fields_at(tmp_path / "other")
+    assert other.take(ref, shelf.store)
+    other.verify(ref)
+    group = other.path(ref)
+    assert group is not None and xr.open_zarr(group / "field.zarr").attrs["trial"] == "heat-0001"
+
+
 def test_checkpoint_arrays_keep_dtype_and_bits(store: FieldStore) -> None:
     checkpoint = xr.Dataset(
         {
@@ -343,10 +371,12 @@ def test_nothing_and_a_dimension_named_trial_cannot_be_stacked(store: FieldStore
         store.stack({"a-0000": ref})
 
 
+@pytest.mark.filterwarnings("error")
 def test_an_export_is_one_zarr_that_xarray_reads(store: FieldStore, tmp_path: Path) -> None:
     refs = {f"heat-{n:04d}": store.write("t", field(n)) for n in range(3)}
     store.export(refs, tmp_path / "all.zarr")
-    with xr.open_zarr(tmp_path / "all.zarr", consolidated=False) as opened:
+    with xr.open_zarr(tmp_path / "all.zarr") as opened:
+        assert opened.attrs["Conventions"] == "CF-1.11"
         assert [str(trial) for trial in opened.trial.values] == list(refs)
         assert opened.temperature.sel(trial="heat-0002").values.tobytes() == field(2).temperature.values.tobytes()
     with pytest.raises(FieldError, match=r"all.zarr exists. Remove it or export to another path"):

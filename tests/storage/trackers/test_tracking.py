@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mlflow.entities
 import mlflow.tracking
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ import xarray as xr
 from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import LeaseHeld, Ledger
 from fieldcraft.storage.ledgers.operations.leases import EXPORTER
+from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import (
     CertificateRecord,
@@ -31,7 +33,8 @@ from fieldcraft.storage.records import (
     digest_of,
 )
 from fieldcraft.storage.trackers.campaigns import COMMIT_POINTS, Objective, Tracker, TrackingError
-from fieldcraft.storage.trackers.runs import CampaignRuns
+from fieldcraft.storage.trackers.locations import displaced, relocate
+from fieldcraft.storage.trackers.runs import NESTED, PARENT, CampaignRuns
 from fieldcraft.storage.trackers.studies import CellRun, show_cell
 
 SPEC = {"problem": {"kind": "heat", "boundary": 2}, "seed": 7, "noise": {"of_sd": 0.02}, "variables": ["x", "y"]}
@@ -129,8 +132,12 @@ def shown(uri: str, experiment: str = "heat") -> dict[str, dict[str, Any]]:
     """All of an experiment by fieldcraft.key, without what MLflow makes up; two runs of one key are an error."""
     client = mlflow.tracking.MlflowClient(uri)
     found: dict[str, dict[str, Any]] = {}
-    for run in client.search_runs([client.get_experiment_by_name(experiment).experiment_id]):
-        key = run.data.tags["fieldcraft.key"]
+    number = client.get_experiment_by_name(experiment).experiment_id
+    runs = client.search_runs([number])
+    keys = {run.info.run_id: run.data.tags["fieldcraft.key"] for run in runs}
+    models = client.search_logged_models([number])
+    for run in runs:
+        key = keys[run.info.run_id]
         assert key not in found, f"two runs show {key}"
         points = {
             name: [(p.step, p.value, p.timestamp) for p in client.get_metric_history(run.info.run_id, name)]
@@ -138,7 +145,16 @@ def shown(uri: str, experiment: str = "heat") -> dict[str, dict[str, Any]]:
         }
         found[key] = {
             "params": run.data.params,
-            "tags": dict(run.data.tags),
+            "tags": {name: keys.get(value, value) for name, value in run.data.tags.items()},
+            "inputs": [
+                (each.dataset.name, each.dataset.digest, each.tags[0].value) for each in run.inputs.dataset_inputs
+            ],
+            "models": [
+                (each.name, each.model_type, each.params, each.tags, each.status.value, artifacts_of(each))
+                for each in models
+                if each.source_run_id == run.info.run_id
+                and each.model_id in [output.model_id for output in run.outputs.model_outputs]
+            ],
             "metrics": {name: sorted(values) for name, values in points.items()},
             "status": run.info.status,
             "times": (run.info.start_time, run.info.end_time),
@@ -149,11 +165,15 @@ def shown(uri: str, experiment: str = "heat") -> dict[str, dict[str, Any]]:
     return found
 
 
+def artifacts_of(model: mlflow.entities.LoggedModel) -> list[str]:
+    return sorted(file.name for file in Path(model.artifact_location.removeprefix("file://")).iterdir())
+
+
 def values(run: dict[str, Any], metric: str) -> list[tuple[int, float]]:
     return [(step, value) for step, value, _ in run["metrics"][metric]]
 
 
-def test_a_campaign_is_shown_as_flat_runs_with_its_specification(
+def test_a_campaign_is_shown_as_the_parent_of_its_runs_with_its_specification(
     ledger: Ledger, fields: FieldStore, tracker: Tracker, uri: str
 ) -> None:
     build(ledger, fields)
@@ -161,7 +181,8 @@ def test_a_campaign_is_shown_as_flat_runs_with_its_specification(
     assert tracker.export(ledger) == 0 and ledger.pending() == ()
     runs = shown(uri)
     assert set(runs) == {"campaign:heat", "surrogate:heat-0001", *(f"trial:heat-000{n}" for n in (1, 2, 3))}
-    assert not any("mlflow.parentRunId" in run["tags"] for run in runs.values())
+    parents = {key: run["tags"].get("mlflow.parentRunId") for key, run in runs.items()}
+    assert parents == {key: None if key == "campaign:heat" else "campaign:heat" for key in runs}
     assert {run["tags"]["fieldcraft.kind"] for run in runs.values()} == {"campaign", "trial", "surrogate"}
     campaign = runs["campaign:heat"]
     assert campaign["params"] == {
@@ -213,6 +234,16 @@ def test_a_surrogate_is_shown_with_curve_artifacts_and_held_out_error(
         np.testing.assert_array_equal(stored["weights.0"], checkpoint()["weights.0"])
         assert stored["step"].shape == () and stored["step"] == 5
     assert (tmp_path / "artifacts" / "heat").is_dir()
+    points = ledger.product("heat", 1, "collocate")
+    assert points is not None and points.reference is not None
+    assert run["inputs"] == [
+        ("results of heat", "d", "training"),
+        ("collocation points of heat", points.reference.digest[:36], "collocation"),
+    ]
+    ((name, family, options, tags, status, files),) = run["models"]
+    assert (name, family, options, status) == ("heat-0001", "physics_informed", {"kind": "physics_informed"}, "READY")
+    assert tags["fieldcraft.model"] == run["tags"]["fieldcraft.model"] and tags["fieldcraft.campaign"] == "heat"
+    assert files == ["MLmodel", "checkpoint.npz"]
 
 
 def test_failed_rejected_and_abandoned_trials_are_closed_as_such(ledger: Ledger, tracker: Tracker, uri: str) -> None:
@@ -326,7 +357,12 @@ def test_an_exporter_killed_at_every_point_of_every_item_shows_everything_once(
             kills[point] += 1
             assert status == -signal.SIGKILL and kills[point] <= items, f"{point}, process {kills[point]}"
         assert comparable(uri) == expected, point
-    assert kills == {"tracking.run.after": 5, "tracking.export.before": items, "tracking.export.after": items}
+    assert kills == {
+        "tracking.run.after": 5,
+        "tracking.model.after": 1,
+        "tracking.export.before": items,
+        "tracking.export.after": items,
+    }
 
 
 def test_what_was_proven_of_a_design_is_shown(ledger: Ledger, fields: FieldStore, tracker: Tracker, uri: str) -> None:
@@ -512,8 +548,8 @@ def test_names_and_values_that_mlflow_refuses_are_fitted_and_stay_distinct(
     assert tracker.export(ledger) == 2
     runs = shown(uri)
     params = runs["campaign:heat"]["params"]
-    assert len(params) == len(spec) and max(map(len, params.values())) == 6000 and max(map(len, params)) == 250
-    assert (params["empty"], params["none"], params["on"]) == ("{}", "null", "true")
+    assert len(params) == len(spec) - 1 and max(map(len, params.values())) == 6000 and max(map(len, params)) == 250
+    assert (params["empty"], params["on"]) == ("{}", "true") and "none" not in params
     assert sorted(value for name, value in params.items() if name.startswith("a_b-")) == ["1", "2"]
     assert len(set(runs["trial:heat-0001"]["metrics"]) - {"trial.seconds", "trial.spent"}) == 3
 
@@ -695,3 +731,72 @@ def test_a_cell_of_a_study_is_one_run_with_its_curves_among_the_other_cells(ledg
         assert run.data.metrics == {"regret": 2.0, "cpu_seconds": 1.5}
         history = client.get_metric_history(run.info.run_id, "regret")
         assert [(point.step, point.value) for point in history] == [(2, 4.0), (3, 2.0)]
+
+
+def move(home: Path, to: Path) -> Path:
+    """A copy of a home; the home itself is gone."""
+    shutil.copytree(home, to)
+    shutil.rmtree(home)
+    return to
+
+
+def test_a_home_that_was_copied_elsewhere_finds_its_artifacts_there(tmp_path: Path, empty_mlflow: Path) -> None:
+    home = tmp_path / "a home"
+    home.mkdir()
+    shutil.copy(empty_mlflow, home / "mlflow.db")
+    ledger, fields = open_ledger(home / "ledger.db", create=True), fields_at(home / "fields")
+    build(ledger, fields)
+    create(ledger, "heat-gp")  # whose place begins alike
+    Tracker(f"sqlite:///{home / 'mlflow.db'}", fields, lambda campaign: OBJECTIVE).export(ledger)
+    close_idle()
+    new = move(home, tmp_path / "elsewhere")
+    uri = f"sqlite:///{new / 'mlflow.db'}"
+    assert len(displaced(uri)) == 2
+    tracker = Tracker(uri, fields_at(new / "fields"), lambda campaign: OBJECTIVE)
+    assert tracker.export(open_ledger(new / "ledger.db")) == 0 and not displaced(uri)
+    client = mlflow.tracking.MlflowClient(uri)
+    run, other = shown(uri)["surrogate:heat-0001"], shown(uri, "heat-gp")["campaign:heat-gp"]
+    uris = {each["id"]: client.get_run(each["id"]).info.artifact_uri for each in (run, other)}
+    assert uris[run["id"]] == (new / "artifacts" / "heat" / run["id"] / "artifacts").as_uri()
+    assert uris[other["id"]] == (new / "artifacts" / "heat-gp" / other["id"] / "artifacts").as_uri()
+    assert Path(client.download_artifacts(run["id"], "checkpoint.npz", str(tmp_path))).exists()
+    assert run["models"][0][-1] == ["MLmodel", "checkpoint.npz"]  # read in the model's own place
+
+
+def test_artifacts_that_a_person_keeps_elsewhere_are_left_there(tmp_path: Path, empty_mlflow: Path) -> None:
+    store, kept = tmp_path / "mlflow.db", tmp_path / "kept" / "artifacts" / "heat"
+    shutil.copy(empty_mlflow, store)
+    kept.mkdir(parents=True)
+    client = mlflow.tracking.MlflowClient(f"sqlite:///{store}")
+    numbers = [
+        client.create_experiment("heat", artifact_location=kept.as_uri()),
+        client.create_experiment("own", artifact_location=(tmp_path / "own").as_uri()),
+    ]
+    before = [client.get_experiment(number).artifact_location for number in numbers]
+    assert relocate(f"sqlite:///{store}") == 0
+    assert [client.get_experiment(number).artifact_location for number in numbers] == before
+
+
+def test_runs_that_an_earlier_version_left_beside_their_campaign_become_its_children(
+    ledger: Ledger, fields: FieldStore, tracker: Tracker, uri: str
+) -> None:
+    build(ledger, fields)
+    tracker.export(ledger)
+    client = mlflow.tracking.MlflowClient(uri)
+    for key, run in shown(uri).items():  # as they were before
+        client.delete_tag(run["id"], NESTED if key == "campaign:heat" else PARENT)
+    client.delete_run(shown(uri)["trial:heat-0001"]["id"])
+    trial = ledger.trial("heat-0002")
+    correct(ledger, trial, temperature=6.0)
+    assert tracker.export(ledger) == 1
+    runs = shown(uri)
+    assert {key: run["tags"].get(PARENT) for key, run in runs.items() if key != "campaign:heat"} == dict.fromkeys(
+        ("surrogate:heat-0001", "trial:heat-0002", "trial:heat-0003"), "campaign:heat"
+    )
+    assert runs["campaign:heat"]["tags"][NESTED] == "true"
+
+
+def test_a_campaign_that_has_ended_shows_the_figures_of_its_end(ledger: Ledger, fields: FieldStore, uri: str) -> None:
+    build(ledger, fields)
+    Tracker(uri, fields, lambda campaign: OBJECTIVE, lambda ledger, campaign: {"regret": 0.5}).export(ledger)
+    assert values(shown(uri)["campaign:heat"], "regret") == [(3, 0.5)]

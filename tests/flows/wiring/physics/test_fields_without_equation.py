@@ -1,6 +1,7 @@
 """Fields in campaigns whose problem states no equation: who learns from them, and what is said of it."""
 
 import json
+import shutil
 
 import bars
 import numpy as np
@@ -9,7 +10,9 @@ import xarray as xr
 import yaml
 from small import finish
 
+import fieldcraft as fc
 from fieldcraft.flows.cli import main
+from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.run import pause
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse, read_campaign
@@ -182,6 +185,14 @@ def test_an_interrupted_campaign_that_goes_on_is_the_uninterrupted_one(tmp_path,
         for home in (one, other)
     ]
     assert found[0] == found[1]
+    kept = [
+        [
+            (each.iteration, each.reference)
+            for each in open_ledger(settings_of(home, plugins).ledger).products("profile")
+        ]
+        for home in (one, other)
+    ]
+    assert kept[0] == kept[1] and None not in dict(kept[0]).values()
 
 
 def test_without_a_field_that_tells_the_outputs_of_every_trial_there_are_none(tmp_path, plugins):
@@ -215,6 +226,10 @@ def test_without_a_field_that_tells_the_outputs_of_every_trial_there_are_none(tm
     ("changes", "said"),
     [
         ({}, ": the surrogate field_pod learns from them, where a few modes hold them."),
+        (
+            {"algorithm": {**CAMPAIGN["algorithm"], "surrogate": {"kind": "field_ensemble"}}},
+            ": the surrogate field_ensemble learns from them, where they foresee results that they have not seen.",
+        ),
         ({"algorithm": {"kind": "auto"}}, ": the surrogate auto may learn from them, where a few modes hold them."),
         (
             {"algorithm": {"kind": "gp_ei"}},
@@ -227,7 +242,7 @@ def test_without_a_field_that_tells_the_outputs_of_every_trial_there_are_none(tm
             ", and they are not used: they teach for continuous variables alone, and n are others.",
         ),
     ],
-    ids=["field_pod", "auto", "gp_ei", "noise", "integer"],
+    ids=["field_pod", "field_ensemble", "auto", "gp_ei", "noise", "integer"],
 )
 def test_check_says_who_learns_from_fields(changes, said, tmp_path, plugins, capsys):
     kind = changes.get("problem", CAMPAIGN["problem"])["kind"]
@@ -293,3 +308,64 @@ def test_statements_of_fields_that_cannot_be_are_refused(names, message):
     domain = Domain((Axis("s", 0.0, 1.0),))
     with pytest.raises(ValueError, match=message):
         Fields(domain, tuple(map(Field, names)))
+
+
+@pytest.mark.parametrize("kind", ["field_pod", "field_ensemble", "auto"])
+def test_the_field_of_a_new_design_is_predicted_with_its_units(tmp_path, plugins, kind):
+    few = {"members": 8, "width": 8, "refinements": 10} if kind == "field_ensemble" else {}
+    algorithm = {**CAMPAIGN["algorithm"], "surrogate": {"kind": kind, **few}}
+    if kind == "auto":
+        algorithm["surrogate"] = {"kind": "auto", "candidates": ["field_pod"]}
+    home = tmp_path / "home"
+    finish(file_of(tmp_path, algorithm=algorithm, budget={"trials": 7}), home, plugins)
+    campaign = fc.campaign("profile", home=home)
+    designs = [{"a": 0.55, "b": 0.35}, {"a": 0.2, "b": 0.8}]
+    found = campaign.predict(designs, of="field")
+    assert found.rise.dims == found.rise_sd.dims == ("design", "s") and found.sizes == {"design": 2, "s": 40}
+    assert {found[name].attrs["units"] for name in ("rise", "rise_sd")} == {"K"} and found.s.attrs["units"] == "m"
+    truth = np.stack([rise(**design).rise for design in designs])
+    assert (found.rise_sd > 0).any() and np.isfinite(found.rise_sd).all()
+    if kind != "field_ensemble":  # whose networks were hardly trained
+        assert np.abs(found.rise - truth).max() < 0.3 * np.ptp(truth)
+        assert (np.abs(found.rise - truth) <= 4 * found.rise_sd + 0.01).all()
+    table = campaign.predict(designs)
+    assert list(table) == ["mean", "sd"]
+
+
+def test_the_field_that_a_proposed_design_was_to_have_is_kept_beside_the_one_that_it_had(tmp_path, plugins, capsys):
+    home = tmp_path / "home"
+    finish(file_of(tmp_path, batch=2, budget={"trials": 7}), home, plugins)
+    settings, trial = settings_of(home, plugins), trials_of(home, plugins)[-1]
+    ledger, store = open_ledger(settings.ledger), fields_at(settings.fields)
+    kept = ledger.product("profile", trial.iteration, "acquire").reference
+    with xr.open_zarr(store.path(kept) / "field.zarr") as opened:
+        assert (opened.attrs["campaign"], opened.attrs["iteration"]) == ("profile", trial.iteration)
+    found, simulated = store.read(kept), store.read(trial.field)
+    assert found.sizes == {"slot": 2, "s": 40} and found.rise.dtype == np.float32
+    assert found.rise.attrs["units"] == found.rise_sd.attrs["units"] == "K"
+    assert np.abs(found.rise.sel(slot=trial.slot) - simulated.rise).max() < 0.1
+    assert np.abs(found.rise.sel(slot=1 - trial.slot) - simulated.rise).max() > 1e-3  # another design's
+    words = ["--home", str(home)]
+    assert main(["trace", trial.id, "--json", *words]) == 0
+    told = json.loads(capsys.readouterr().out)["acquisition"]["field"]
+    assert told == {"digest": kept.digest, "slot": trial.slot}
+    assert main(["doctor", *words]) == 0
+    shutil.rmtree(store.path(kept))
+    capsys.readouterr()
+    assert main(["doctor", *words]) == 1 and kept.digest[:12] in capsys.readouterr().out
+    assert main(["repair", "--yes", "--reason", "lost", *words]) == 0
+    assert "predict the fields of iteration" in capsys.readouterr().out
+    store.verify(kept)
+
+
+def test_a_model_that_knows_no_field_says_so(tmp_path, plugins):
+    home = tmp_path / "home"
+    algorithm = {"start": {"n": 2}, "kind": "gp_ei"}
+    finish(file_of(tmp_path, algorithm=algorithm, budget={"trials": 3}), home, plugins)
+    campaign = fc.campaign("profile", home=home)
+    with pytest.raises(
+        InputError, match=r"latest model of profile \(.*exact_gp.*\) knows no field\. The surrogates emu"
+    ):
+        campaign.predict({"a": 0.5, "b": 0.5}, of="field")
+    with pytest.raises(InputError, match="of='fields': choose 'objective' or 'field'"):
+        campaign.predict({"a": 0.5, "b": 0.5}, of="fields")
