@@ -50,11 +50,11 @@ async def enter(request: Request) -> Response:
     entrance: Entrance = request.app.state.entrance
     sessions: Sessions = request.app.state.sessions
     address = request.client.host if request.client else ""
-    if not attempts.allowed(address):
+    token, to = await _given(request)
+    if not attempts.allowed(address):  # asked once all is here: requests that were begun together count each other
         answer = _asked(request, f"Too many attempts: wait {WINDOW_S:.0f} s, then try again.", 429, "/")
         answer.headers["Retry-After"] = f"{WINDOW_S:.0f}"
         return answer
-    token, to = await _given(request)
     try:
         person = entrance.admit(token)
     except Refused as refused:
