@@ -253,15 +253,56 @@ def test_a_page_whose_person_was_taken_out_leads_to_the_sign_in(site, enter):
     page.wait_for_url("**/sign-in?to=/queue/glue")
 
 
-def test_the_token_of_the_address_signs_in_and_leaves_the_address(site, chromium):
-    with served(replace(site.settings)) as address:
+def test_the_one_time_token_of_the_address_signs_in_and_leaves_the_address(site, chromium):
+    printed: list[str] = []
+    with served(replace(site.settings, people=None), printed.append) as address:
         page = chromium.new_context().new_page()
-        page.goto(f"{address}/sign-in#{TOKENS['vera']}")
+        page.goto(f"{address}/sign-in#{printed[0]}")
         page.wait_for_url(f"{address}/")
-        expect(page.locator(".who")).to_contain_text("vera viewer")
+        expect(page.locator(".who")).to_contain_text("operator")
         page.get_by_role("button", name="Sign out").click()
         page.wait_for_url(f"{address}/sign-in")
         page.context.close()
+
+
+def test_a_link_with_somebodys_token_signs_nobody_in(site, chromium):
+    with served(site.settings) as address:
+        page = chromium.new_context().new_page()
+        page.goto(f"{address}/sign-in?to=/queue#{TOKENS['vera']}")
+        page.wait_for_url(f"{address}/sign-in?to=/queue")  # the token has left the address
+        expect(page.get_by_label("Token")).to_have_value("")
+        assert not page.context.cookies()
+        page.context.close()
+
+
+def test_a_ledger_that_is_away_leaves_the_cards_as_they_are(site, enter):
+    page, ledger = enter("ana"), site.settings.ledger
+    page.goto("/queue")
+    live = page.locator("#live")
+    expect(live).to_have_text("Live")
+    ledger.rename(ledger.with_suffix(".away"))
+    expect(live).to_have_text("The ledger cannot be read now")
+    expect(page.locator(".card:not(.settled)")).to_have_count(3)
+    ledger.with_suffix(".away").rename(ledger)
+    expect(live).to_have_text("Live")
+    expect(page.locator(".card:not(.settled)")).to_have_count(3)
+    page.get_by_role("button", name="Approve", exact=True).first.click()
+    expect(page.locator("#said")).to_contain_text("approved")
+
+
+def test_a_page_goes_on_once_the_desk_is_back(site, chromium):
+    with served(site.settings) as address:
+        page = chromium.new_context(base_url=address).new_page()
+        page.goto("/sign-in")
+        page.get_by_label("Token").fill(TOKENS["vera"])
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{address}/")
+        page.goto("/campaign/glue")
+        expect(page.locator("#live")).to_have_text("Live")
+    expect(page.locator("#live")).to_have_text("Not live: the desk does not answer")
+    with served(site.settings, port=int(address.rpartition(":")[2])):
+        page.wait_for_url("**/sign-in?to=/campaign/glue", timeout=15_000)
+    page.context.close()
 
 
 def test_a_trial_is_cancelled_and_sent_again_from_its_page(site, enter):
