@@ -111,11 +111,11 @@ async def asked(
     method: str,
     path: str,
     headers: Any,
-    body: bytes,
+    body: bytes | None,
     address: str = "127.0.0.1",
     together: asyncio.Barrier | None = None,
 ) -> Answer:
-    """One request; its body comes once all that are ``together`` wait for theirs."""
+    """One request; its body comes once all that are ``together`` wait for theirs, and never where it is None."""
     raw, _, query = path.partition("?")
     scope = {
         "type": "http",
@@ -132,7 +132,7 @@ async def asked(
         "server": ("127.0.0.1", PORT),
     }
     sent: list[Any] = []
-    given = [{"type": "http.request", "body": body, "more_body": False}]
+    given = [{"type": "http.request", "body": body, "more_body": False}] if body is not None else []
 
     async def receive() -> Any:
         if together is not None:
