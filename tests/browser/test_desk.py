@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from desk_site import TOKENS
 from glued import Glue, glue, glue_at, served
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.people import decisions
@@ -288,6 +288,31 @@ def test_a_ledger_that_is_away_leaves_the_cards_as_they_are(site, enter):
     expect(page.locator(".card:not(.settled)")).to_have_count(3)
     page.get_by_role("button", name="Approve", exact=True).first.click()
     expect(page.locator("#said")).to_contain_text("approved")
+
+
+def test_a_commit_before_the_stream_is_on_the_screen_too(site, enter):
+    page = enter("vera")
+
+    def late(route: Route) -> None:
+        site.approve("glue-0007")
+        time.sleep(0.7)  # the last page's poller, which would tell of it, has ended
+        route.continue_()
+
+    page.route("**/live", late, times=1)
+    page.goto("/campaign/glue")
+    page.locator("tr", has_text="glue-0007").locator(".state.approved").wait_for()
+
+
+def test_a_result_whose_answer_is_lost_is_not_sent_again(site, enter):
+    page, sent = enter("ana"), []
+    page.route("**/correct", lambda route: (sent.append(route.request.url), route.abort()))
+    page.goto("/laboratory/glue/result/glue-0003")
+    page.get_by_label("strength").fill("33")
+    page.get_by_label("Reason of the correction").fill("misread")
+    page.keyboard.press("Enter")
+    expect(page.locator(".told")).to_contain_text("Look whether this was recorded")
+    expect(page.get_by_role("button", name="Correct")).to_be_enabled()
+    assert len(sent) == 1 and page.get_by_label("strength").input_value() == "33"
 
 
 def test_a_page_goes_on_once_the_desk_is_back(site, chromium):
