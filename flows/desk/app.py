@@ -6,6 +6,7 @@ from urllib.parse import quote
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -65,7 +66,8 @@ def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -
         app.include_router(group.router)
     figures.serve_scripts(app)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
-    for kind in (FieldcraftError, LedgerError, FieldError, OSError, HTTPException, RequestValidationError):
+    kinds = (FieldcraftError, LedgerError, FieldError, OSError, HTTPException, RequestValidationError, ClientDisconnect)
+    for kind in kinds:
         app.add_exception_handler(kind, _told)
     return Guard(app, place)
 
@@ -82,12 +84,18 @@ def _told(request: Request, error: Exception) -> Response:
             return page(request, "arrived.html", None)  # a link elsewhere led here: browsers keep the cookie back
         if request.method == "GET":
             return RedirectResponse(f"/sign-in?to={quote(request.url.path)}", 303)
-        return page(request, "sign_in.html", None, {"problem": text, "one_time": False, "to": "/"}, status)
+        return sign_in.asked(request, text, status, "/")
     try:
         visit = found(request, renew=False)
     except FieldcraftError:
         visit = None
-    return page(request, "problem.html", visit, {"title": title, "text": text, "away": status == 503}, status)
+    return page(
+        request,
+        "problem.html",
+        visit,
+        {"title": title, "text": text, "away": status == 503, "read": request.method == "GET"},
+        status,
+    )
 
 
 def _status(error: Exception) -> tuple[int, str]:
@@ -103,6 +111,8 @@ def _status(error: Exception) -> tuple[int, str]:
             return 404, "There is none of that name"
         case Overtaken() | StaleTrial() | ForbiddenMove():
             return 409, "Somebody was faster"
+        case ClientDisconnect():
+            return 400, "This cannot be done"  # nobody reads it
         case FieldcraftError() | InvalidRecord() | FieldError() | RequestValidationError():
             return 422, "This cannot be done"
         case _:

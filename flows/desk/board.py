@@ -25,7 +25,7 @@ _FRESH_S = 10.0  # some of a standing changes without a commit: a process ends, 
 _DRAWN = 40
 _KEPT = 100_000  # trials in the standings that are kept, some 1 kB each
 MOST_STREAMS = 300
-AWAY = "away"
+AWAY = ":away"  # no campaign can bear that name
 
 
 @dataclass(frozen=True)
@@ -137,15 +137,19 @@ class Poller:
         return len(self._streams) >= MOST_STREAMS
 
     async def changes(self) -> AsyncIterator[set[str]]:
-        """Names of the campaigns that changed, ``AWAY`` if the ledger cannot be read; an empty set now and then."""
+        """Names of the campaigns that changed, ``AWAY`` when the ledger goes away or comes back.
+
+        The first is an empty set: no commit after it is missed. Others follow now and then.
+        """
         stream: asyncio.Queue[set[str] | None] = asyncio.Queue()
         self._streams.add(stream)
         if self._task is None or self._task.done():
+            self.ready = False
             self._task = asyncio.create_task(self._poll())
+        elif self.ready:
+            stream.put_nowait(set())
         try:
             while (names := await stream.get()) is not None:
-                while not stream.empty() and (more := stream.get_nowait()) is not None:
-                    names |= more
                 yield names
         finally:
             self._streams.discard(stream)
@@ -159,6 +163,8 @@ class Poller:
 
     async def _follow(self) -> None:
         seen, quiet, self.ready = await self._read({}), 0.0, True
+        for stream in self._streams:
+            stream.put_nowait(set())
         while self._streams:
             await asyncio.sleep(PERIOD_S)
             if self.stopping():

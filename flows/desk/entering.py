@@ -17,7 +17,16 @@ from starlette.exceptions import HTTPException
 
 from fieldcraft.flows.desk.sessions import Session, Sessions
 from fieldcraft.flows.errors import FieldcraftError
-from fieldcraft.flows.identity import Person, Refused, acting, bearer, bearer_of_digest, digest_of_token, fresh_token
+from fieldcraft.flows.identity import (
+    Person,
+    Refused,
+    Right,
+    acting,
+    bearer,
+    bearer_of_digest,
+    digest_of_token,
+    fresh_token,
+)
 from fieldcraft.flows.settings import Settings
 
 LIVE = "fieldcraft-live"  # header of a page that renews itself
@@ -56,7 +65,7 @@ class Entrance:
         """
         token = token.strip()[:_LONGEST_TOKEN]
         if self.settings.people is not None:
-            bearer(self.settings, token, "read")
+            self._unnamed(bearer, token)
             return digest_of_token(token)
         with self._lock:
             if not hmac.compare_digest(self._once, digest_of_token(token)):
@@ -72,7 +81,14 @@ class Entrance:
         """
         if session.person is None:
             return acting(self.settings, "read")
-        return bearer_of_digest(self.settings, session.person, "read")
+        return self._unnamed(bearer_of_digest, session.person)
+
+    def _unnamed(self, find: Callable[[Settings, str, Right], Person], known_by: str) -> Person:
+        """The person; an error does not tell strangers where the file of people lies."""
+        try:
+            return find(self.settings, known_by, "read")
+        except Refused as refused:
+            raise Refused(str(refused).replace(str(self.settings.people), "the file of people")) from None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from fieldcraft.flows.desk.place import Place
 
 FORM_BYTES = 100_000
 UPLOAD_BYTES = 300_000_000
-UPLOADS = "/laboratory/upload"  # the paths below it take files
+UPLOADS = "/laboratory/upload"  # the paths below it take files, in forms of several parts
 _READS, _CHANGES = frozenset({"GET", "HEAD"}), frozenset({"POST"})
 _POLICY = "; ".join(
     (
@@ -64,8 +64,11 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        most = UPLOAD_BYTES if scope["path"].startswith(UPLOADS) else FORM_BYTES
-        refused = self._refused(scope["method"], Headers(scope=scope), most)
+        headers = Headers(scope=scope)
+        kind = headers.get("content-type", "").lower()
+        files = scope["path"].startswith(f"{UPLOADS}/") and kind.startswith("multipart/form-data")
+        most = UPLOAD_BYTES if files else FORM_BYTES
+        refused = self._refused(scope["method"], headers, most)
         if refused is None:
             await self.app(scope, _counted(receive, most), _with_headers(send, scope["path"]))
             return
@@ -86,6 +89,9 @@ class Guard:
             own = len(origins) == 1 and origins[0].partition("://")[2] == hosts[0].lower()
             if not own or origins[0] not in self.place.origins or site != ["same-origin"]:
                 return 403, "Another page than the desk's sent this."
+            coded = headers.get("content-type", "").lower().partition("charset=")[2].strip(' "')
+            if coded not in ("", "utf-8"):
+                return 415, "The desk reads UTF-8 alone."
         elif site and site[0] not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate":
             return 403, "Another page than the desk's asked for this."
         length = headers.get("content-length", "0")

@@ -16,6 +16,7 @@ from fieldcraft.flows.identity import digest_of_token
 
 IDLE_S = 1800.0
 LONGEST_S = 12 * 3600.0
+MOST_OF_ONE = 20  # sessions of one person at once, so that nobody can end those of others
 MOST = 500  # sessions at once; the one that was idle longest ends for a new one
 TRIES, WINDOW_S = 10, 60.0  # failed sign-ins of one address within so many seconds
 TRIES_OF_ALL = 300
@@ -57,7 +58,10 @@ class Sessions:
         secret, now = secrets.token_urlsafe(32), self._clock()
         with self._lock:
             self._forget(now)
-            while len(self._by_digest) >= MOST:
+            own = {digest: session for digest, session in self._by_digest.items() if session.person == person}
+            if len(own) >= MOST_OF_ONE:
+                del self._by_digest[min(own, key=lambda digest: own[digest].seen)]
+            elif len(self._by_digest) >= MOST:
                 del self._by_digest[min(self._by_digest, key=lambda digest: self._by_digest[digest].seen)]
             self._by_digest[digest_of_token(secret)] = Session(person, now, now)
         return secret

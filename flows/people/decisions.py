@@ -247,7 +247,7 @@ def _attempts(spec: CampaignSpec, person: Person, wanted: int | None) -> int:
 def _level(space: SearchSpace, name: str, text: str) -> Level:
     """A value of the variable's type; text that is no number stays text, which the space then refuses."""
     variable = next((one for one in space.variables if one.name == name), None)
-    if variable is None or isinstance(variable, Categorical):
+    if variable is None or isinstance(variable, Categorical) or "_" in text:  # which Python takes within a number
         return text
     try:
         return int(text) if isinstance(variable, Integer) else float(text)

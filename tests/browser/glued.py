@@ -5,7 +5,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,11 +108,11 @@ def glue(folder: Path) -> Glue:
 
 
 @contextlib.contextmanager
-def served(settings: Settings) -> Iterator[str]:
-    """The address of the desk of a home, for as long as the block runs."""
-    listening = socket.create_server(("127.0.0.1", 0))
+def served(settings: Settings, printed: Callable[[str], None] = lambda token: None, port: int = 0) -> Iterator[str]:
+    """The address of the desk of a home, for as long as the block runs; ``printed`` hears of one-time tokens."""
+    listening = socket.create_server(("127.0.0.1", port))
     port = listening.getsockname()[1]
-    server = server_of(settings, Place("127.0.0.1", port, ("127.0.0.1",)), lambda token: None)
+    server = server_of(settings, Place("127.0.0.1", port, ("127.0.0.1",)), printed)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

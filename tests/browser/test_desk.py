@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from desk_site import TOKENS
 from glued import Glue, glue, glue_at, served
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.people import decisions
@@ -253,15 +253,81 @@ def test_a_page_whose_person_was_taken_out_leads_to_the_sign_in(site, enter):
     page.wait_for_url("**/sign-in?to=/queue/glue")
 
 
-def test_the_token_of_the_address_signs_in_and_leaves_the_address(site, chromium):
-    with served(replace(site.settings)) as address:
+def test_the_one_time_token_of_the_address_signs_in_and_leaves_the_address(site, chromium):
+    printed: list[str] = []
+    with served(replace(site.settings, people=None), printed.append) as address:
         page = chromium.new_context().new_page()
-        page.goto(f"{address}/sign-in#{TOKENS['vera']}")
+        page.goto(f"{address}/sign-in#{printed[0]}")
         page.wait_for_url(f"{address}/")
-        expect(page.locator(".who")).to_contain_text("vera viewer")
+        expect(page.locator(".who")).to_contain_text("operator")
         page.get_by_role("button", name="Sign out").click()
         page.wait_for_url(f"{address}/sign-in")
         page.context.close()
+
+
+def test_a_link_with_somebodys_token_signs_nobody_in(site, chromium):
+    with served(site.settings) as address:
+        page = chromium.new_context().new_page()
+        page.goto(f"{address}/sign-in?to=/queue#{TOKENS['vera']}")
+        page.wait_for_url(f"{address}/sign-in?to=/queue")  # the token has left the address
+        expect(page.get_by_label("Token")).to_have_value("")
+        assert not page.context.cookies()
+        page.context.close()
+
+
+def test_a_ledger_that_is_away_leaves_the_cards_as_they_are(site, enter):
+    page, ledger = enter("ana"), site.settings.ledger
+    page.goto("/queue")
+    live = page.locator("#live")
+    expect(live).to_have_text("Live")
+    ledger.rename(ledger.with_suffix(".away"))
+    expect(live).to_have_text("The ledger cannot be read now")
+    expect(page.locator(".card:not(.settled)")).to_have_count(3)
+    ledger.with_suffix(".away").rename(ledger)
+    expect(live).to_have_text("Live")
+    expect(page.locator(".card:not(.settled)")).to_have_count(3)
+    page.get_by_role("button", name="Approve", exact=True).first.click()
+    expect(page.locator("#said")).to_contain_text("approved")
+
+
+def test_a_commit_before_the_stream_is_on_the_screen_too(site, enter):
+    page = enter("vera")
+
+    def late(route: Route) -> None:
+        site.approve("glue-0007")
+        time.sleep(0.7)  # the last page's poller, which would tell of it, has ended
+        route.continue_()
+
+    page.route("**/live", late, times=1)
+    page.goto("/campaign/glue")
+    page.locator("tr", has_text="glue-0007").locator(".state.approved").wait_for()
+
+
+def test_a_result_whose_answer_is_lost_is_not_sent_again(site, enter):
+    page, sent = enter("ana"), []
+    page.route("**/correct", lambda route: (sent.append(route.request.url), route.abort()))
+    page.goto("/laboratory/glue/result/glue-0003")
+    page.get_by_label("strength").fill("33")
+    page.get_by_label("Reason of the correction").fill("misread")
+    page.keyboard.press("Enter")
+    expect(page.locator(".told")).to_contain_text("Look whether this was recorded")
+    expect(page.get_by_role("button", name="Correct")).to_be_enabled()
+    assert len(sent) == 1 and page.get_by_label("strength").input_value() == "33"
+
+
+def test_a_page_goes_on_once_the_desk_is_back(site, chromium):
+    with served(site.settings) as address:
+        page = chromium.new_context(base_url=address).new_page()
+        page.goto("/sign-in")
+        page.get_by_label("Token").fill(TOKENS["vera"])
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{address}/")
+        page.goto("/campaign/glue")
+        expect(page.locator("#live")).to_have_text("Live")
+    expect(page.locator("#live")).to_have_text("Not live: the desk does not answer")
+    with served(site.settings, port=int(address.rpartition(":")[2])):
+        page.wait_for_url("**/sign-in?to=/campaign/glue", timeout=15_000)
+    page.context.close()
 
 
 def test_a_trial_is_cancelled_and_sent_again_from_its_page(site, enter):

@@ -95,7 +95,7 @@ class Browser:
         """One request with exactly these headers, and the cookie."""
         pairs = list(headers.items()) if isinstance(headers, dict) else list(headers)
         pairs += [("cookie", f"{COOKIE}={self.cookie}")] if self.cookie else []
-        return self.runner.run(_asked(self.app, method, path, pairs, body, self.address))
+        return self.runner.run(asked(self.app, method, path, pairs, body, self.address))
 
 
 def parts(pairs: Any, files: dict[str, bytes]) -> bytes:
@@ -106,7 +106,16 @@ def parts(pairs: Any, files: dict[str, bytes]) -> bytes:
     return b"".join([*lines, b"--edge--\r\n"])
 
 
-async def _asked(app: Guard, method: str, path: str, headers: Any, body: bytes, address: str) -> Answer:
+async def asked(
+    app: Guard,
+    method: str,
+    path: str,
+    headers: Any,
+    body: bytes | None,
+    address: str = "127.0.0.1",
+    together: asyncio.Barrier | None = None,
+) -> Answer:
+    """One request; its body comes once all that are ``together`` wait for theirs, and never where it is None."""
     raw, _, query = path.partition("?")
     scope = {
         "type": "http",
@@ -123,9 +132,11 @@ async def _asked(app: Guard, method: str, path: str, headers: Any, body: bytes, 
         "server": ("127.0.0.1", PORT),
     }
     sent: list[Any] = []
-    given = [{"type": "http.request", "body": body, "more_body": False}]
+    given = [{"type": "http.request", "body": body, "more_body": False}] if body is not None else []
 
     async def receive() -> Any:
+        if together is not None:
+            await together.wait()
         return given.pop() if given else {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:

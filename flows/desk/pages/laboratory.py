@@ -195,11 +195,16 @@ def _files(form: FormData) -> Iterator[list[Path]]:
         for upload in form.getlist("file"):
             if isinstance(upload, UploadFile) and upload.filename:
                 path = Path(folder) / _file_name(upload.filename)
+                if path in paths:
+                    raise InputError(f"Two files have the name {quoted(path.name)}: send one. Nothing was recorded.")
                 with path.open("xb") as file:
                     while chunk := upload.file.read(1 << 20):
                         file.write(chunk)
                 paths.append(path)
-        yield paths
+        try:
+            yield paths
+        except InputError as error:  # the folder is the desk's, and tells nobody anything
+            raise InputError(str(error).replace(f"{folder}/", "").replace(folder, "what was sent")) from None
 
 
 def _file_name(given: str) -> str:

@@ -13,6 +13,7 @@ from starlette.responses import FileResponse, Response
 from fieldcraft.flows.desk.board import Board
 from fieldcraft.flows.desk.entering import Visitor
 from fieldcraft.flows.desk.rendering import page
+from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.notices.deliver import current, text_of
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.text import clock
@@ -82,8 +83,12 @@ def doctor(request: Request, visit: Visitor, look: bool = False) -> Response:
     board: Board = request.app.state.board
     findings, took = None, 0.0
     if look:
-        with _examining:
+        if not _examining.acquire(blocking=False):  # who waited here would keep others from their pages
+            raise InputError("Somebody looks just now: look again when they are done.")
+        try:
             began = time.monotonic()
             findings = examine(board.settings)
             took = time.monotonic() - began
+        finally:
+            _examining.release()
     return page(request, "doctor.html", visit, {"findings": findings, "took": took})

@@ -110,6 +110,6 @@ async def live(request: Request) -> Response:
             except FieldcraftError:
                 yield "event: ended\ndata: {}\n\n"
                 return
-            yield f"data: {json.dumps(sorted(names))}\n\n" if names else ": here\n\n"
+            yield f"data: {json.dumps(sorted(names))}\n\n" if names else "event: here\ndata: {}\n\n"
 
     return StreamingResponse(told(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

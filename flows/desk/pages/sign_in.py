@@ -22,7 +22,7 @@ def ask(request: Request, to: str = "/") -> Response:
     try:
         found(request, renew=False)
     except FieldcraftError:
-        return _asked(request, "", 200, to)
+        return asked(request, "", 200, to)
     return RedirectResponse(_own(to), 303)
 
 
@@ -31,9 +31,13 @@ def _own(to: str) -> str:
     return to if _PATH.fullmatch(to) else "/"
 
 
-def _asked(request: Request, problem: str, status: int, to: str) -> Response:
+def asked(request: Request, problem: str, status: int, to: str) -> Response:
+    """The page that asks for a token, with what was wrong with the last one."""
     entrance: Entrance = request.app.state.entrance
-    values = {"problem": problem, "one_time": entrance.settings.people is None, "to": _own(to)}
+    once = entrance.settings.people is None
+    # A link of anybody's may hold a token: only what was typed, or opened from a terminal, signs in by itself.
+    direct = once and request.headers.get("sec-fetch-site") == "none"
+    values = {"problem": problem, "one_time": once, "direct": direct, "to": _own(to)}
     return page(request, "sign_in.html", None, values, status)
 
 
@@ -50,16 +54,16 @@ async def enter(request: Request) -> Response:
     entrance: Entrance = request.app.state.entrance
     sessions: Sessions = request.app.state.sessions
     address = request.client.host if request.client else ""
-    if not attempts.allowed(address):
-        answer = _asked(request, f"Too many attempts: wait {WINDOW_S:.0f} s, then try again.", 429, "/")
+    token, to = await _given(request)
+    if not attempts.allowed(address):  # asked once all is here: requests that were begun together count each other
+        answer = asked(request, f"Too many attempts: wait {WINDOW_S:.0f} s, then try again.", 429, "/")
         answer.headers["Retry-After"] = f"{WINDOW_S:.0f}"
         return answer
-    token, to = await _given(request)
     try:
         person = entrance.admit(token)
     except Refused as refused:
         attempts.failed(address)
-        return _asked(request, str(refused), 403, to)
+        return asked(request, str(refused), 403, to)
     place: Place = request.app.state.place
     if before := request.cookies.get(place.cookie):
         sessions.end(before)

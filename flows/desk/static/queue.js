@@ -30,8 +30,9 @@ async function stale(card) {
   const choice = encodeURIComponent(card.dataset.choice);
   card.classList.add("settled");
   card.querySelectorAll("button, input, select").forEach((each) => { each.disabled = true; });
-  const answer = await fetch(`/queue/${card.dataset.campaign}/stale?choice=${choice}`, { headers: { Accept: "application/json" } });
-  note(card, `This card is stale: ${(await answer.json()).text || "it has changed."}`);
+  const headers = { Accept: "application/json", "Fieldcraft-Live": "1" }; // nobody has asked: it keeps no session alive
+  const told = await fetch(`/queue/${card.dataset.campaign}/stale?choice=${choice}`, { headers }).then((answer) => answer.json()).catch(() => ({}));
+  note(card, `This card is stale: ${told.text || "it has changed."}`);
   chosen();
 }
 

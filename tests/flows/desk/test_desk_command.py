@@ -35,7 +35,7 @@ def test_the_command_serves_until_it_is_interrupted_also_with_a_page_that_follow
                 lines = stream.iter_lines()
                 assert next(lines) == "retry: 2000"
                 desk.send_signal(signal.SIGINT)
-                assert "data" not in "".join(lines)
+                assert 'data: ["' not in "".join(lines)
         assert json.loads(desk.stdout.read())["error"].startswith("interrupted")
     assert desk.returncode == 130
 

@@ -164,6 +164,8 @@ def test_a_rejection_needs_a_reason_and_a_decision_its_digest(priced, browsers):
     ):
         answer = browser.post("/queue/priced/decide", fields, **JSON)
         assert answer.status == 422 and told in answer.text
+    answer = browser.post("/queue/priced/edit", {"choice": card(first), "x.t": "3_3"}, **JSON)
+    assert answer.status == 422 and "3_3" in answer.text
     assert rows(priced.ledger, "priced") == before
 
 

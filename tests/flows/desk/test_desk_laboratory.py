@@ -5,7 +5,7 @@ import re
 
 import pytest
 import xarray as xr
-from desk_site import TOKENS
+from desk_site import SENT, TOKENS, parts
 from test_desk_decisions import rows
 
 from fieldcraft.flows.desk.parts.barcode import _WIDTHS, barcode, values_of
@@ -101,6 +101,19 @@ def test_a_files_name_leads_nowhere_else(oven, browsers, name, tmp_path):
     answer = browsers(oven("desk").settings, "ana").post(f"{UPLOAD}/table", {}, files={name: b"key\nx\n"})
     assert answer.status == 422
     assert not list(tmp_path.rglob("up.csv"))
+
+
+def test_what_is_wrong_with_a_table_is_told_by_its_own_name(oven, browsers):
+    browser = browsers(oven("desk").settings, "ana")
+    table = b"trial,strength,field\noven-0001,5,../up.nc\n"
+    answer = browser.post(f"{UPLOAD}/table", {}, files={"filled.csv": table})
+    assert answer.status == 422 and " filled.csv: line 2: " in answer.said and "fieldcraft-desk-" not in answer.said
+    twice = parts([("csrf", browser.csrf)], {"a.csv": table}).removesuffix(b"--edge--\r\n") + parts(
+        [], {"a.csv": table}
+    )
+    kind = {"content-type": "multipart/form-data; boundary=edge"}
+    answer = browser.ask("POST", f"{UPLOAD}/table", {**SENT, **kind}, twice)
+    assert answer.status == 422 and "Two files have the name 'a.csv'" in answer.said
 
 
 def test_orders_are_printed_with_a_code_that_finds_the_form_again(oven, browsers):

@@ -5,14 +5,19 @@ import math
 import re
 import time
 
+import pytest
 from desk_site import COOKIE, HOST, PORT, desk
 from test_desk_decisions import card
+from waiting import SPEC
 
 from fieldcraft.flows.desk.board import AWAY, Board, Poller
+from fieldcraft.flows.desk.pages import looking
 from fieldcraft.flows.desk.parts.cards import nearest
 from fieldcraft.flows.desk.parts.trials_table import ROWS, Wanted, table_of
 from fieldcraft.flows.desk.rendering import pm
+from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.storage.records import TrialState, TrialSummary
 
 
@@ -129,17 +134,40 @@ def test_the_poller_tells_when_the_ledger_is_away_and_back(priced):
 
     async def told() -> list[set[str]]:
         changes = poller.changes()
-        waiting = asyncio.ensure_future(anext(changes))
-        while not poller.ready:
-            await asyncio.sleep(0.01)
+        assert await anext(changes) == set() and poller.ready
         ledger.rename(ledger.with_suffix(".away"))
-        names = [await waiting]
+        names = [await anext(changes)]
         ledger.with_suffix(".away").rename(ledger)
         names.append(await anext(changes))
         await changes.aclose()
         return names
 
     assert asyncio.run(told()) == [{AWAY}, {AWAY}]
+    with pytest.raises(InputError, match="name"):
+        parse({**SPEC, "name": AWAY}, "test")
+
+
+def test_a_stream_begins_with_a_word_after_which_no_commit_is_missed(priced):
+    poller = Poller(Board(priced.settings))
+
+    async def told() -> list[set[str]]:
+        first, second = poller.changes(), poller.changes()
+        names = [await anext(first), await anext(second)]  # the second finds the ledger read already
+        await asyncio.to_thread(priced.ledger.prioritise, "priced-0001", 3, "ana", "at once")
+        names += [await anext(first), await anext(second)]
+        for changes in (first, second):
+            await changes.aclose()
+        return names
+
+    assert asyncio.run(told()) == [set(), set(), {"priced"}, {"priced"}]
+
+
+def test_one_examination_at_a_time_and_nobody_waits_for_it(priced, browsers):
+    browser = browsers(priced.settings, "vera")
+    with looking._examining:
+        answer = browser.get("/doctor?look=1")
+    assert answer.status == 422 and "Somebody looks just now" in answer.said
+    assert browser.get("/doctor?look=1").status == 200
 
 
 def test_the_nearest_trials_are_those_by_their_shares_of_the_ranges(priced):
