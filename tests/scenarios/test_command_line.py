@@ -119,7 +119,7 @@ def test_prefect_shows_a_run_with_all_its_steps(watched):
     assert steps == {"harvest", "dispatch", "decide", "collocate", "train", "acquire", "approve"}
 
 
-def test_mlflow_has_flat_runs_of_the_campaign_its_trials_and_its_surrogates(watched):
+def test_mlflow_has_the_campaigns_run_and_below_it_those_of_its_trials_and_surrogates(watched):
     from mlflow.tracking import MlflowClient
 
     home, _, _ = watched
@@ -127,7 +127,9 @@ def test_mlflow_has_flat_runs_of_the_campaign_its_trials_and_its_surrogates(watc
     runs = client.search_runs([e.experiment_id for e in client.search_experiments() if e.name == "plate"])
     kinds = sorted(run.data.tags["fieldcraft.kind"] for run in runs)
     assert kinds == ["campaign", *["surrogate"] * 3, *["trial"] * 4]
-    assert not any("mlflow.parentRunId" in run.data.tags for run in runs)
+    (campaign,) = (run for run in runs if run.data.tags["fieldcraft.kind"] == "campaign")
+    assert "mlflow.parentRunId" not in campaign.data.tags
+    assert {run.data.tags["mlflow.parentRunId"] for run in runs if run != campaign} == {campaign.info.run_id}
     surrogates = [run for run in runs if run.data.tags["fieldcraft.kind"] == "surrogate"]
     assert sum("held_out_error" in run.data.metrics for run in surrogates) == 2, "the last one proposed nothing"
     for run in surrogates:

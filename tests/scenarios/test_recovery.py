@@ -25,10 +25,10 @@ from fieldcraft.storage.records import SETTLED, TrialState
 from fieldcraft.storage.trackers import campaigns as tracking
 
 HERE = Path(__file__).resolve().parent
-# All there are, but for what takes a person, a failure, a laboratory, a listener, or an older ledger:
+# All there are, but for what takes a person, a notebook, a failure, a laboratory, a listener, or an older ledger:
 # tests/contracts/test_ledger_crashes.py kills that.
 UNUSUAL = {f"move.{state}" for state in (TrialState.PROPOSED, TrialState.APPROVED, *SETTLED, TrialState.HELD)} | {
-    *("upgrade", "adopt", "reject", "edit", "prioritise", "hear", "correct", "notice.told"),
+    *("upgrade", "adopt", "reject", "edit", "prioritise", "hear", "correct", "notice.told", "lease.give"),
     *("copy", "seal", "unseal", "take_over", "mend", "outbox.forgotten"),
 }
 POINTS = {*ledger.COMMIT_POINTS, *fields.COMMIT_POINTS, *tracking.COMMIT_POINTS} - {

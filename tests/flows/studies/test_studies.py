@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -368,7 +369,7 @@ def test_results_tell_finished_failed_begun_and_not_reached_cells_apart(tmp_path
     assert "failed: branin-gp-3: ValueError: it diverged" in text
     for said in ("ValueError: it diverged", "limit.core_hours of 1 was reached", "twice-sobol-1", "Mean ranks"):
         assert said in html
-    assert "<script" not in html and "http://" not in html and "https://" not in html
+    assert "<script src" not in html and "http://" not in html and "https://" not in html
     assert "until then, where more than half of them did" in html, "and of two of which one arrived there is none"
 
 
@@ -504,7 +505,7 @@ def test_a_problem_without_a_common_reading_has_a_table_and_no_picture(tmp_path,
         file.write_text(json.dumps({**told, "trials": told["trials"][trials]}))
     data = results(spec, folder, None)
     assert data["problems"][0]["rows"][0]["curve"]["mean"] == [None, None]
-    html = study_page(data)
+    html = re.sub(r"<script>.*?</script>", "", study_page(data), flags=re.DOTALL)
     assert "<h2>branin" in html and "<figure" not in html and "nan" not in html.lower()
     assert not recwarn.list
 

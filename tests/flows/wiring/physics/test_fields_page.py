@@ -27,8 +27,8 @@ def profit(length, thickness):
 @pytest.fixture
 def fin(tmp_path, monkeypatch):
     """The campaign file of the page, its problem in a plug-in directory."""
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    (campaign,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    program = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
+    campaign = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
     plugins = tmp_path / "plugins"
     (plugins / "problems").mkdir(parents=True)
     (plugins / "problems" / "fin.py").write_text(program)
