@@ -51,7 +51,7 @@ def _glue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
@@ -345,6 +345,7 @@ def test_a_trial_is_cancelled_and_sent_again_from_its_page(site, enter):
 
 def test_a_page_that_nobody_looks_at_holds_no_stream(site, enter):
     page = enter("vera")
+    expect(page.locator("#live")).to_have_text("Live")  # the stream of the page that the sign-in leads to
     streams = []
     page.on("request", lambda request: streams.append(request.url) if request.url.endswith("/live") else None)
     page.goto("/doctor")
