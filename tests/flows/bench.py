@@ -22,6 +22,7 @@ from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.code import Code
 from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.open_ledger import open_ledger
 
 OVEN = '''\
@@ -146,3 +147,12 @@ def bench(folder: Path, text: str, patch: pytest.MonkeyPatch) -> Bench:
     patch.setenv("FIELDCRAFT_PLUGINS", str(folder / "plugins"))
     (folder / "campaign.yaml").write_text(text)
     return Bench(settings_from(home=folder / "home"), folder / "campaign.yaml")
+
+
+def ordered(folder: Path) -> Path:
+    """The folder with the oven's campaign, of which three orders are with the laboratory; to be copied."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIELDCRAFT_MLFLOW", "off")
+        bench(folder, OVEN_CAMPAIGN, patch).order()
+    close_idle()
+    return folder

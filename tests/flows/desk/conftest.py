@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from bench import OVEN_CAMPAIGN, Bench, bench
+from bench import OVEN_CAMPAIGN, Bench, bench, ordered
 from desk_site import TOKENS, Browser, desk, people
 from waiting import PLUGINS, Waiting, campaign
 
@@ -47,12 +47,7 @@ def priced(home: Callable[[str], Waiting]) -> Waiting:
 
 @pytest.fixture(scope="session")
 def _ordered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("desk-oven")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FIELDCRAFT_MLFLOW", "off")
-        bench(folder, OVEN_CAMPAIGN, patch).order()
-    close_idle()
-    return folder
+    return ordered(tmp_path_factory.mktemp("desk-oven"))
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from bench import OVEN, OVEN_CAMPAIGN, Bench, bench
+from bench import OVEN, OVEN_CAMPAIGN, Bench, bench, ordered
 
-from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.records import TrialState
 
 EVALUATED = f'''{OVEN}
@@ -25,11 +24,7 @@ def _ordered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("oven")
     (folder / "plugins" / "problems").mkdir(parents=True)
     (folder / "plugins" / "problems" / "oven.py").write_text(EVALUATED)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FIELDCRAFT_MLFLOW", "off")
-        bench(folder, OVEN_CAMPAIGN, patch).order()
-    close_idle()
-    return folder
+    return ordered(folder)
 
 
 @pytest.fixture

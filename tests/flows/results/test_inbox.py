@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from bench import OVEN, OVEN_CAMPAIGN, Bench, bench
+from bench import OVEN, OVEN_CAMPAIGN, Bench, bench, ordered
 from scipy.io import netcdf_file
 from webhooks import Webhook
 
@@ -20,7 +20,6 @@ from fieldcraft.flows.machinery.progress import listening
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import wire
-from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.records import TrialState
 
 URL_OF_NOBODY = "http://127.0.0.1:1/orders"
@@ -29,12 +28,7 @@ GOOD = "trial,strength [MPa],porosity [%]\noven-0001,30,-1\n"
 
 @pytest.fixture(scope="module")
 def _ordered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("oven")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FIELDCRAFT_MLFLOW", "off")
-        bench(folder, OVEN_CAMPAIGN, patch).order()
-    close_idle()
-    return folder
+    return ordered(tmp_path_factory.mktemp("oven"))
 
 
 @pytest.fixture

@@ -15,12 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from bench import OVEN_CAMPAIGN, Bench, bench
+from bench import OVEN_CAMPAIGN, Bench, bench, ordered
 from small import command
 
 from fieldcraft.flows.files.tables import read_table
 from fieldcraft.flows.results.inbox import collect
-from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.records import TrialState
 
 COMPLETED, RUNNING = TrialState.COMPLETED, TrialState.RUNNING
@@ -28,12 +27,7 @@ COMPLETED, RUNNING = TrialState.COMPLETED, TrialState.RUNNING
 
 @pytest.fixture(scope="module")
 def _ordered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("oven")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FIELDCRAFT_MLFLOW", "off")
-        bench(folder, OVEN_CAMPAIGN, patch).order()
-    close_idle()
-    return folder
+    return ordered(tmp_path_factory.mktemp("oven"))
 
 
 @pytest.fixture
