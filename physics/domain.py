@@ -92,5 +92,6 @@ class Domain:
 
 
 def same_axes(domain: Domain, space: SearchSpace) -> bool:
-    """True if an equation's axes are the design's variables: the same, continuous and in the same order."""
-    return domain.names == space.names and all(isinstance(variable, Continuous) for variable in space.variables)
+    """True if an equation's axes are the design's variables: the same, in the same order, on linear scales."""
+    linear = (isinstance(variable, Continuous) and not variable.log for variable in space.variables)
+    return domain.names == space.names and all(linear)

@@ -61,9 +61,10 @@ class SearchSpace:
             opposite linear constraints count as one equality.
 
     Raises:
-        SpaceError: a repeated name; a constraint on an unknown variable or a non-numeric one; equalities of which
-            one follows from the others or contradicts them; no design that satisfies all constraints (with quadratic
-            ones, none that was found), a single one, or designs that have no volume within the equalities.
+        SpaceError: a repeated name; a constraint on an unknown variable, a non-numeric one or one with ``log``;
+            equalities of which one follows from the others or contradicts them; no design that satisfies all
+            constraints (with quadratic ones, none that was found), a single one, or designs that have no volume within
+            the equalities.
     """
 
     variables: tuple[Variable, ...]
@@ -98,6 +99,17 @@ class SearchSpace:
     def units(self) -> dict[str, str]:
         """The unit of each variable, by its name, in order; empty for one that has none."""
         return {v.name: "" if isinstance(v, Categorical) else v.unit for v in self.variables}
+
+    @property
+    def logarithmic(self) -> tuple[str, ...]:
+        """Names of the variables with a logarithmic scale, in order."""
+        return tuple(v.name for v in self.variables if isinstance(v, Continuous) and v.log)
+
+    @property
+    def over_decades(self) -> tuple[str, ...]:
+        """Names of the continuous variables with a linear scale, though they run over three decades or more."""
+        continuous = [v for v in self.variables if isinstance(v, Continuous) and not v.log]
+        return tuple(v.name for v in continuous if v.low > 0 and v.high >= 1000 * v.low)
 
     @cached_property
     def dimension(self) -> int:
@@ -205,6 +217,22 @@ class SearchSpace:
             for row in self._checked(X)
         ]
 
+    def values(self, X: Array) -> dict[str, Array]:
+        """Values of encoded points (n, dimension) of continuous variables alone, each (n, 1), by name; none is clipped.
+
+        Raises:
+            SpaceError: a variable is not continuous.
+        """
+        return {name: self._continuous(name).values(X[:, [i]]) for i, name in enumerate(self.names)}
+
+    def coordinates(self, values: Mapping[str, Array]) -> Array:
+        """Encoded points (n, dimension) of values by name, n each, of continuous variables alone.
+
+        Raises:
+            SpaceError: a variable is not continuous.
+        """
+        return np.stack([self._continuous(name).coordinates(np.ravel(values[name])) for name in self.names], axis=1)
+
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """n independent feasible points, shape (n, dimension), uniform over the space.
 
@@ -300,11 +328,22 @@ class SearchSpace:
             raise SpaceError(f"No variable is named {name!r}.{suggestion(name, self.names)}")
         return self.variables[self.names.index(name)]
 
+    def _continuous(self, name: str) -> Continuous:
+        variable = self._variable(name)
+        if not isinstance(variable, Continuous):
+            raise SpaceError(f"{name} is no continuous variable: leave it out of what asks for real numbers.")
+        return variable
+
     def _numeric(self, name: str) -> Continuous | Integer:
         variable = self._variable(name)
         if not isinstance(variable, Continuous | Integer):
             kind = "an image" if isinstance(variable, Image) else "a categorical"
             raise SpaceError(f"A constraint holds {name}, {kind}: only numbers can be summed; leave it out.")
+        if isinstance(variable, Continuous) and variable.log:
+            raise SpaceError(
+                f"A constraint holds {name}, which has a logarithmic scale: sums are kept on linear scales only; leave "
+                "out the constraint, or log."
+            )
         return variable
 
     def _check_constraint(self, constraint: Constraint, design: Design) -> None:

@@ -51,7 +51,7 @@ def gradient(problem: Problem, stated: ParametricEquation, design: Design, cells
             "`gradient` out."
         )
     moving = [variable for variable in problem.space.variables if isinstance(variable, Continuous)]
-    steps = np.array([_STEP * variable.scale[1] for variable in moving])
+    steps = np.array([_STEP * variable.slope(float(design[variable.name])) for variable in moving])
     # The design itself, then each variable ahead, then each behind.
     moves = np.vstack([np.zeros(len(moving)), np.diag(steps), -np.diag(steps)])
     designs: dict[str, Any] = dict(design) | {

@@ -1,7 +1,7 @@
 """Variables of a search space, and the conversion between physical values and encoded coordinates.
 
-A numeric variable takes one coordinate of [-1, 1]; a categorical one takes a one-hot group of {0, 1}. An image
-(``physics.images``) takes one coordinate of [-1, 1] a pixel.
+A numeric variable takes one coordinate of [-1, 1], linear in its value or in the value's logarithm; a categorical one
+takes a one-hot group of {0, 1}. An image (``physics.images``) takes one coordinate of [-1, 1] a pixel.
 All classes have the same interface: ``width`` (number of coordinates), ``discrete``, ``box`` (2, width), ``encode``,
 ``decode``, ``uniform`` (n, width), ``snap`` (the nearest allowed coordinates), ``check`` and ``narrowed``.
 """
@@ -70,9 +70,8 @@ def narrowed_bounds(name: str, own: tuple[float, float], asked: tuple[float, flo
     return lower, upper
 
 
-def _scale(variable: "Continuous | Integer") -> tuple[float, float]:
-    """Middle and half-width of the variable's interval; a single value has the half-width 1."""
-    low, high = float(variable.low), float(variable.high)
+def _scale(low: float, high: float) -> tuple[float, float]:
+    """Middle and half-width of an interval; a single value has the half-width 1."""
     return low / 2 + high / 2, (high / 2 - low / 2) or 1.0
 
 
@@ -80,8 +79,7 @@ def _physical(variable: "Continuous | Integer", u: float) -> float:
     # The ends are taken as they are, for middle + half need not be `high` to the last digit.
     if abs(u) >= 1:
         return float(variable.low if u < 0 else variable.high)
-    middle, half = _scale(variable)
-    return min(max(middle + half * u, variable.low), variable.high)
+    return min(max(float(variable.values(np.array(u))), variable.low), variable.high)
 
 
 def _one_hot(index: NDArray[np.int64], width: int) -> Array:
@@ -97,15 +95,19 @@ class Continuous:
         low: Lower bound, in ``unit``.
         high: Upper bound, in ``unit``; above ``low``.
         unit: Physical unit; empty for a pure number.
+        log: True for a variable whose effect goes with its order of magnitude (a rate from 1e-7 to 1): the coordinate
+            is linear in its logarithm, and so is what is drawn, modelled and searched.
 
     Raises:
-        SpaceError: blank name, bounds that are not finite, not in order or too close together.
+        SpaceError: blank name, bounds that are not finite, not in order or too close together; with ``log``, a lower
+            bound that is not above 0.
     """
 
     name: str
     low: float
     high: float
     unit: str = ""
+    log: bool = False
 
     width: ClassVar[int] = 1
     discrete: ClassVar[bool] = False
@@ -123,11 +125,19 @@ class Continuous:
                 f"{self.name} has the bounds [{self.low}, {self.high}], so close together that designs between them "
                 "cannot be told apart: widen them, or take a constant out of the search space."
             )
+        if self.log and low <= 0:
+            raise SpaceError(
+                f"{self.name} has the lower bound {self.low} and a logarithmic scale: give a bound above 0, or leave "
+                "log out."
+            )
 
     @property
     def scale(self) -> tuple[float, float]:
-        """Middle and half-width, in ``unit``: the encoded coordinate is (value - middle) / half-width."""
-        return _scale(self)
+        """Middle and half-width, in ``unit``: the encoded coordinate is (value - middle) / half-width.
+
+        With ``log`` both are of the natural logarithm of the value.
+        """
+        return _scale(math.log(self.low), math.log(self.high)) if self.log else _scale(self.low, self.high)
 
     @property
     def box(self) -> Array:
@@ -136,12 +146,28 @@ class Continuous:
 
     def encode(self, value: object) -> Array:
         """Coordinate of a value, shape (1,)."""
-        middle, half = self.scale
-        return np.array([(finite(self.name, value) - middle) / half])
+        number = finite(self.name, value)
+        if self.log and number <= 0:
+            raise SpaceError(f"{self.name} is {value!r}, and has a logarithmic scale: give a value above 0.")
+        return self.coordinates(np.array([number]))
 
     def decode(self, columns: Array) -> float:
         """Value of a coordinate (1,), within the bounds."""
         return _physical(self, float(columns[0]))
+
+    def coordinates(self, values: Array) -> Array:
+        """Coordinates of values of any shape, above 0 with ``log``."""
+        middle, half = self.scale
+        return np.asarray(((np.log(values) if self.log else values) - middle) / half)
+
+    def values(self, u: Array) -> Array:
+        """Values of coordinates u of any shape, also beyond the bounds."""
+        middle, half = self.scale
+        return np.exp(middle + half * u) if self.log else np.asarray(middle + half * u)
+
+    def slope(self, value: float) -> float:
+        """Derivative of the value by its coordinate, at a value."""
+        return self.scale[1] * value if self.log else self.scale[1]
 
     def uniform(self, n: int, rng: np.random.Generator) -> Array:
         """Coordinates of n uniform values, shape (n, 1)."""
@@ -198,7 +224,7 @@ class Integer:
     @property
     def scale(self) -> tuple[float, float]:
         """Middle and half-width, in ``unit``: the encoded coordinate is (value - middle) / half-width."""
-        return _scale(self)
+        return _scale(self.low, self.high)
 
     @property
     def box(self) -> Array:
@@ -213,6 +239,11 @@ class Integer:
     def decode(self, columns: Array) -> int:
         """Whole value nearest to a coordinate (1,), within the bounds."""
         return round(_physical(self, float(columns[0])))
+
+    def values(self, u: Array) -> Array:
+        """Values of coordinates u of any shape, not rounded."""
+        middle, half = self.scale
+        return np.asarray(middle + half * u)
 
     def uniform(self, n: int, rng: np.random.Generator) -> Array:
         """Coordinates of n uniform whole values, shape (n, 1)."""

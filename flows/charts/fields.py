@@ -1,6 +1,6 @@
 """Fields as pictures: a map or a line, one of many by a slider, and a prediction beside a simulation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,7 @@ def heat(
     *,
     limits: tuple[float, float] | None = None,
     colours: str = VALUES,
+    log: Collection[str] = (),
 ) -> Chart:
     """A map of values (n, m) over two axes, coarsened to ``FINEST`` cells an axis.
 
@@ -72,14 +73,20 @@ def heat(
         label: Label of the scale of colours.
         limits: Its ends; those of ``reach`` when left out.
         colours: A scale of plotly's.
+        log: Names of the axes that are logarithmic.
     """
     small, cells = coarse(axes, values)
     (across, x), (up, y) = small.items()
     layout = {
-        f"{side}axis": axis(labelled(name, units.get(name, "")), showgrid=False, constrain="domain", range=_span(at))
+        f"{side}axis": axis(
+            labelled(name, units.get(name, "")),
+            showgrid=False,
+            constrain="domain",
+            **({"type": "log", "range": _span(np.log10(at))} if name in log else {"range": _span(at)}),
+        )
         for side, (name, at) in zip("xy", small.items(), strict=True)
     }
-    if units.get(across, "") == units.get(up, "") and _alike(x, y):
+    if units.get(across, "") == units.get(up, "") and _alike(x, y) and not {across, up} & set(log):
         layout["yaxis"] |= {"scaleanchor": "x"}
     head = [labelled(across, units.get(across, "")), labelled(up, units.get(up, "")), label]
     rows: list[list[Cell]] = [

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fieldcraft.flows.charts.chart import BLUE, DOUBTS, GREY, Chart, axis, ends, labelled, line, marks, numbers
 from fieldcraft.flows.charts.fields import heat
-from fieldcraft.flows.charts.series import Some, drawn, output_label, said
+from fieldcraft.flows.charts.series import Some, drawn, logarithmic, output_label, said, variable_axis
 from fieldcraft.storage.records import CampaignRecord, Trial
 
 Array = NDArray[np.float64]
@@ -68,7 +68,7 @@ def along(campaign: CampaignRecord, trials: Sequence[Some], name: str, at: Array
     places = [float(trial.actual[name]) for trial in shown]
     values = [(trial.outputs or {})[output["name"]] for trial in shown]
     data.append(marks(places, numbers(values), "results", GREY, [said(campaign, trial) for trial in shown]))
-    layout = {"xaxis": axis(labelled(name, units[name])), "yaxis": axis(output_label(output))}
+    layout = {"xaxis": variable_axis(campaign, name), "yaxis": axis(output_label(output))}
     head = [labelled(name, units[name]), f"predicted {output_label(output)}", "standard deviation"]
     rows = [list(row) for row in zip(x, numbers(mean), numbers(sd), strict=True)]
     return Chart("Prediction", data, layout, head, rows, height=340)
@@ -89,10 +89,11 @@ def plane(
     """
     units, output = campaign.environment["units"], campaign.environment["outputs"][0]
     over = dict(zip(names, axes, strict=True))
-    charts = [heat("Predicted mean", over, units, mean, output_label(output), limits=limits)]
+    log = logarithmic(campaign)
+    charts = [heat("Predicted mean", over, units, mean, output_label(output), limits=limits, log=log)]
     if np.any(sd > 0):
         label = labelled("standard deviation", output["unit"])
-        charts.append(heat("Predicted standard deviation", over, units, sd, label, colours=DOUBTS))
+        charts.append(heat("Predicted standard deviation", over, units, sd, label, colours=DOUBTS, log=log))
     return charts
 
 

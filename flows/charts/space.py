@@ -9,7 +9,19 @@ from fieldcraft.flows.analysis.best import best_trial, objective_of
 from fieldcraft.flows.analysis.front import on_front
 from fieldcraft.flows.charts.chart import BLUE, GREY, RED, VALUES, Chart, axis, labelled, line, literal, marks, numbers
 from fieldcraft.flows.charts.fields import heat, reach
-from fieldcraft.flows.charts.series import KINDS, Some, completed, drawn, kind_of, output_label, said, table, variables
+from fieldcraft.flows.charts.series import (
+    KINDS,
+    Some,
+    completed,
+    drawn,
+    kind_of,
+    logarithmic,
+    output_label,
+    said,
+    table,
+    variable_axis,
+    variables,
+)
 from fieldcraft.flows.text import one_line
 from fieldcraft.storage.records import CampaignRecord, Level
 
@@ -59,7 +71,15 @@ def over_field(
     told += [optimum] if optimum is not None and told else []
     label = labelled(str(field.name), field.attrs.get("units", ""))
     axes = {name: np.asarray(field[name], dtype=float) for name in names}
-    chart = heat("Trials over the field", axes, units, field.values, label, limits=reach(field.values, told))
+    chart = heat(
+        "Trials over the field",
+        axes,
+        units,
+        field.values,
+        label,
+        limits=reach(field.values, told),
+        log=logarithmic(campaign),
+    )
     data = [*chart.data, *_marks(campaign, trials, names, proposal, "#FFFFFF")]
     return Chart(chart.title, data, chart.layout, *table(campaign, completed(trials)), height=chart.height)
 
@@ -68,7 +88,7 @@ def _plane(
     campaign: CampaignRecord, trials: Sequence[Some], names: tuple[str, str], proposal: Mapping[str, Level] | None
 ) -> Chart:
     """The trials in the plane of two variables, coloured by their results."""
-    units, shown = campaign.environment["units"], drawn(campaign, trials)
+    shown = drawn(campaign, trials)
     values = _values(campaign, shown)
     scale: dict[str, Any] = {
         "colorscale": VALUES,
@@ -83,13 +103,13 @@ def _plane(
         style: dict[str, Any] = {"symbol": symbols, "size": 10, "line": {"color": GREY, "width": 1}, **scale}
         data.append({**marks(points[0], points[1], "trials", BLUE, hover, **style), "showlegend": False})
     data += _best_mark(campaign, trials, names) + _proposed(names, proposal)
-    axes = {f"{side}axis": axis(labelled(name, units[name])) for side, name in zip("xy", names, strict=True)}
+    axes = {f"{side}axis": variable_axis(campaign, name) for side, name in zip("xy", names, strict=True)}
     return Chart("Designs of the trials", data, axes, *table(campaign, completed(trials)), height=400)
 
 
 def _line(campaign: CampaignRecord, trials: Sequence[Some], name: str, proposal: Mapping[str, Level] | None) -> Chart:
     """Results over the one variable."""
-    units, shown, output = campaign.environment["units"], drawn(campaign, trials), _first(campaign)
+    shown, output = drawn(campaign, trials), _first(campaign)
     data = []
     for kind, text, symbol in KINDS:
         group = [trial for trial in shown if kind_of(trial) == kind]
@@ -98,7 +118,7 @@ def _line(campaign: CampaignRecord, trials: Sequence[Some], name: str, proposal:
             colour = GREY if kind == "initial" else BLUE
             data.append(marks(x, numbers(_values(campaign, group)), text, colour, hover, symbol=symbol))
     layout: dict[str, Any] = {
-        "xaxis": axis(labelled(name, units[name])),
+        "xaxis": variable_axis(campaign, name),
         "yaxis": axis(output_label(output)),
     }
     if proposal is not None:
@@ -177,7 +197,10 @@ def parallel(campaign: CampaignRecord, trials: Sequence[Some], proposal: Mapping
     read = campaign.environment["outputs"][: len(objective.outputs)]
     units, names = campaign.environment["units"], variables(campaign, done)
     asked = [] if proposal is None else [proposal]
-    scales = [_scale([trial.actual[name] for trial in done] + [each[name] for each in asked]) for name in names]
+    log = logarithmic(campaign)
+    scales = [
+        _scale([trial.actual[name] for trial in done] + [each[name] for each in asked], name in log) for name in names
+    ]
     scales += [_scale([(trial.outputs or {})[each["name"]] for trial in done]) for each in read]
     labels = [labelled(name, units[name]) for name in names] + [output_label(each) for each in read]
     shown = {trial.id for trial in drawn(campaign, trials)}
@@ -255,7 +278,7 @@ def _ticks(place: int, ticks: Sequence[tuple[float, str]]) -> list[dict[str, Any
     return [{**options, "y": height, "text": literal(text)} for height, text in ticks]
 
 
-def _scale(values: Sequence[Any]) -> tuple[list[float], list[tuple[float, str]]]:
+def _scale(values: Sequence[Any], log: bool = False) -> tuple[list[float], list[tuple[float, str]]]:
     """Heights in [0, 1] of values of one variable, and the ticks (height, text) that label them."""
     if any(isinstance(value, str) for value in values):
         levels = sorted({str(value) for value in values})
@@ -263,9 +286,10 @@ def _scale(values: Sequence[Any]) -> tuple[list[float], list[tuple[float, str]]]
         return [places[str(value)] for value in values], [(at, one_line(each)) for each, at in places.items()]
     if not values:
         return [], []
-    found = np.array(values, dtype=float)
+    found = np.log10(values) if log else np.array(values, dtype=float)
     low, high = float(found.min()), float(found.max())
     if low == high:
-        return [0.5] * len(found), [(0.5, f"{low:.4g}")]
-    ticks = [(share, f"{low + share * (high - low):.4g}") for share in (0.0, 0.5, 1.0)]
+        return [0.5] * len(found), [(0.5, f"{float(values[0]):.4g}")]
+    at = [(share, low + share * (high - low)) for share in (0.0, 0.5, 1.0)]
+    ticks = [(share, f"{10**value if log else value:.4g}") for share, value in at]
     return ((found - low) / (high - low)).tolist(), ticks

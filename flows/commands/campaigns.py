@@ -3,10 +3,13 @@
 import argparse
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.commands.shared import Add, announce, begin, campaign_of, open_ledger, show
 from fieldcraft.flows.settings import Settings
+
+if TYPE_CHECKING:
+    from fieldcraft.physics.space import SearchSpace
 
 TITLE = "To run a campaign"
 
@@ -44,7 +47,7 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
     with page.told():
         warned = " ".join(filter(None, (trial_warning(campaign), warning(campaign)))) or None
         told = (each.told(campaign) for each in (equations, emulators, stated_fields, gradients))
-        noted = " ".join(filter(None, (equations.unused(campaign), *told))) or None
+        noted = " ".join(filter(None, (equations.unused(campaign), *told, _decades(campaign.space)))) or None
     kept = [str(constraint) for constraint in campaign.space.constraints]
     data: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "spec": campaign.data}
     data |= {"constraints": kept, "warning": warned, "note": noted}
@@ -61,6 +64,17 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
 
     show(options.json, data, text)
     return 0
+
+
+def _decades(space: "SearchSpace") -> str | None:
+    """Advice on variables that run over decades on a linear scale; None where there are none."""
+    wide = ", ".join(space.over_decades)
+    if not wide:
+        return None
+    return (
+        f"variables over three decades or more on a linear scale: {wide}. If a factor matters more than a difference, "
+        "give them a logarithmic scale: log=True in the problem, log: true where it is declared."
+    )
 
 
 def _create(options: argparse.Namespace, settings: Settings) -> int:

@@ -257,7 +257,7 @@ def level(variable: Variable, text: str, what: str) -> float | int | str:
 def differs(variable: Variable, asked: object, given: object) -> bool:
     """True if a variable's value differs from the requested one by more than spreadsheet rounding (a relative 1e-9)."""
     if isinstance(variable, Continuous):
-        span = variable.high - variable.low
+        span = 0.0 if variable.log else variable.high - variable.low
         return not math.isclose(float(str(asked)), float(str(given)), rel_tol=_CLOSE, abs_tol=_CLOSE * span)
     return asked != given
 

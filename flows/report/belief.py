@@ -155,8 +155,8 @@ def _slice(
     known = ~np.isnan(X).any(axis=1)
     mean, sd = np.full((2, len(X)), np.nan)
     mean[known], sd[known] = predicted(posterior, X[known])
-    scales = {v.name: v.scale for v in space.variables if isinstance(v, Continuous | Integer)}
-    axes = tuple(scales[name][0] + scales[name][1] * along for name in names)
+    numeric = {v.name: v for v in space.variables if isinstance(v, Continuous | Integer)}
+    axes = tuple(numeric[name].values(along) for name in names)
     tied = tuple(name for name, column in columns.items() if moving[column])
     held = {name: value for name, value in centre.items() if name not in (*names, *tied)}
     shape = (_GRID,) * len(names)

@@ -168,7 +168,9 @@ def places(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], names: 
         _open_marks(axis, [[float(best.actual[name]) for name in names]], "o", 190, "cyan", "best")
     across = [labelled(name, units.get(name, "")) for name in names]
     axis.set(xlabel=across[0], ylabel=across[1])
-    if len({units.get(name, "") for name in names}) == 1:
+    log = set(names) & set(campaign.environment.get("log", ()))
+    axis.set(**{f"{side}scale": "log" for side, name in zip("xy", names, strict=True) if name in log})
+    if len({units.get(name, "") for name in names}) == 1 and not log:
         axis.set_aspect("equal")
     axis.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=4, handletextpad=0.2)  # hides no trial
 

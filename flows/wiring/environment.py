@@ -51,6 +51,7 @@ def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
         "plugins": {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in _files(plugins)},
         "outputs": outputs_of(problem),
         "units": problem.space.units,
+        **({"log": list(log)} if (log := problem.space.logarithmic) else {}),
     }
 
 

@@ -51,8 +51,8 @@ class RegretBound:
 
 
 def regret_bound(minorants: Minorants, space: SearchSpace) -> RegretBound | None:
-    """The bound that branch and bound proves; None for other than some continuous variables."""
-    if space.dimension > _MOST or not all(isinstance(each, Continuous) for each in space.variables):
+    """The bound that branch and bound proves; None for other than some continuous variables on linear scales."""
+    if space.dimension > _MOST or not all(isinstance(each, Continuous) and not each.log for each in space.variables):
         return None
     best = minorants.best
     tried = space.sample(_SAMPLES, np.random.default_rng(_SEED))

@@ -249,7 +249,9 @@ class ParametricNetwork:
         return torch.stack([nothing + told.get(each.name, 0.0) for each in self.stated.fields])
 
     def _physical(self, X: Tensor) -> dict[str, Tensor]:
-        values = X * self._reach[0] + self._reach[1]
+        factor, offset, logarithmic = self._reach
+        values = X * factor + offset
+        values = torch.where(logarithmic, values.exp(), values) if logarithmic.any() else values
         return {name: values[:, i] for i, name in enumerate(self.space.names)}
 
     @cached_property
@@ -265,11 +267,11 @@ class ParametricNetwork:
         return tuple(float(high - low) for low, high in self.stated.domain.bounds.T)
 
     @cached_property
-    def _reach(self) -> tuple[Tensor, Tensor]:
-        """Factor and offset that make physical values of encoded ones."""
-        bounds = [(each.low, each.high) for each in self.space.variables if isinstance(each, Continuous)]
-        low, high = torch.tensor(bounds, dtype=torch.float64, device=self.device).T
-        return (high - low) / 2, (high + low) / 2
+    def _reach(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Factor and offset that make values of encoded ones, or logarithms of values where the third is True."""
+        variables = [each for each in self.space.variables if isinstance(each, Continuous)]
+        middle, half = torch.tensor([each.scale for each in variables], dtype=torch.float64, device=self.device).T
+        return half, middle, torch.tensor([each.log for each in variables], device=self.device)
 
     @cached_property
     def _insulated(self) -> tuple[bool, ...]:

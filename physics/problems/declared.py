@@ -21,6 +21,7 @@ class _Variable:
         unit: Physical unit; empty for a pure number.
         whole: True for whole numbers only.
         choices: The words to choose from, instead of bounds.
+        log: True for a number whose effect goes with its order of magnitude.
     """
 
     name: str
@@ -29,13 +30,16 @@ class _Variable:
     unit: str = ""
     whole: bool = False
     choices: tuple[str, ...] = ()
+    log: bool = False
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
     def __post_init__(self) -> None:
         bounds = (self.low, self.high)
-        if self.choices and (bounds != (None, None) or self.unit or self.whole):
-            raise ValueError(f"{self.name} has choices and is no number: leave out low, high, unit and whole.")
+        if self.choices and (bounds != (None, None) or self.unit or self.whole or self.log):
+            raise ValueError(f"{self.name} has choices and is no number: leave out low, high, unit, whole and log.")
+        if self.whole and self.log:
+            raise ValueError(f"{self.name} is a whole number with log: leave out one of the two.")
         if not self.choices and None in bounds:
             raise ValueError(f"{self.name} has the bounds {self.low} and {self.high}: give low and high, or choices.")
         if self.whole and not all(bound is not None and float(bound).is_integer() for bound in bounds):
@@ -50,7 +54,7 @@ class _Variable:
         assert self.low is not None and self.high is not None  # or there would be choices
         if self.whole:
             return Integer(self.name, int(self.low), int(self.high), self.unit)
-        return Continuous(self.name, self.low, self.high, self.unit)
+        return Continuous(self.name, self.low, self.high, self.unit, self.log)
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Declared(Problem):
 
     Args:
         variables: The variables, in order: ``{name: x, low: 0, high: 1, unit: m}``; ``whole: true`` for a whole number,
-            ``{name: glue, choices: [A, B]}`` for a choice.
+            ``log: true`` for one that goes by its order of magnitude, ``{name: glue, choices: [A, B]}`` for a choice.
         results: The numbers that an experiment yields, ``{name: strength, unit: MPa}``: the objective first, then
             constraints, each met when it is <= 0. Of several objectives each says ``objective: minimize`` or
             ``maximize``, and may state a ``reference``, the worst value that still counts.

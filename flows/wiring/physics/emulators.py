@@ -10,7 +10,6 @@ import numpy as np
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.contracts import asked
-from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.physics.parametric.derivatives import refuse_wrong_derivatives
 from fieldcraft.physics.parametric.grid import Grid
@@ -59,9 +58,7 @@ class _Outputs:
         return self.at(X)[:, number]
 
     def _some(self, X: np.ndarray) -> np.ndarray:
-        middle, half = self._box
-        physical = X * half + middle
-        designs = {name: physical[:, [i]] for i, name in enumerate(self.space.names)}
+        designs = self.space.values(X)
         with explained(self.problem, "predict its outputs"):
             if self.cells is None:
                 found = self.problem.emulate(designs)
@@ -83,10 +80,6 @@ class _Outputs:
                 f"{self.problem.outputs[column].name!r} at {design}: it must be finite for every design of the space."
             )
         return values
-
-    @cached_property
-    def _box(self) -> tuple[np.ndarray, np.ndarray]:
-        return middle_and_half(self.space)
 
     def jitter(self, number: int) -> float:
         """Standard deviation of what a mesh adds to one output from design to design without order."""

@@ -25,7 +25,7 @@ def physics_at(known: "KnownPhysics", space: SearchSpace, points: CollocationPoi
 
     sides = tuple(_side(known.domain, *each) for each in zip(known.conditions, points.sides, strict=True))
     masked = known.domain.mask is not None
-    return Physics(known.equation, points.inside, *middle_and_half(space), sides=sides, masked=masked)
+    return Physics(known.equation, points.inside, *_middle_and_half(space), sides=sides, masked=masked)
 
 
 def _side(domain: Domain, condition: Condition, points: np.ndarray) -> "KnownSide":
@@ -47,10 +47,10 @@ def _side(domain: Domain, condition: Condition, points: np.ndarray) -> "KnownSid
     return KnownSide(points, normal, np.broadcast_to(right, (len(points),)), condition.value, condition.slope)
 
 
-def middle_and_half(space: SearchSpace) -> tuple[np.ndarray, np.ndarray]:
+def _middle_and_half(space: SearchSpace) -> tuple[np.ndarray, np.ndarray]:
     """Middle and half length of each variable's interval, each (d,), in physical units; of real variables alone."""
-    low, high = np.array([[v.low, v.high] for v in space.variables if isinstance(v, Continuous)]).T
-    return (low + high) / 2, (high - low) / 2
+    middle, half = np.array([v.scale for v in space.variables if isinstance(v, Continuous)]).T
+    return middle, half
 
 
 def require_equation(campaign: "Campaign") -> None:
@@ -77,7 +77,7 @@ def require_equation(campaign: "Campaign") -> None:
     if not same_axes(problem.domain, campaign.space):
         raise InputError(
             f"problem {campaign.spec.problem.kind!r}: {_axes(problem.domain, campaign.space)} They must be the same, "
-            "continuous and in the same order."
+            "continuous, on linear scales and in the same order."
         )
     if (reason := _refusal(campaign)) is not None:
         raise InputError(f"{place} cannot learn from the problem's equation. {reason}")

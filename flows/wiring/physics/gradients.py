@@ -83,7 +83,9 @@ def gradients_of(
             continue
         for variable in space.variables:
             if isinstance(variable, Continuous):
-                row[space.columns[variable.name]] = gradient[variable.name] * variable.scale[1]
+                row[space.columns[variable.name]] = gradient[variable.name] * variable.slope(
+                    float(design[variable.name])
+                )
     return None if np.isnan(found).all() else found
 
 

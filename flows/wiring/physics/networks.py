@@ -12,7 +12,6 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.spec.campaign_file import EmulatorSpec
 from fieldcraft.flows.wiring.physics.emulators import emulators_of, explained, no_emulator, users_of
-from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.physics.collocation import collocate
 from fieldcraft.physics.domain import Axis, Domain
 from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
@@ -54,9 +53,8 @@ class NetworkFields:
         self, stated: ParametricEquation, designs: Numbers, cells: tuple[int, ...]
     ) -> Mapping[str, np.ndarray]:
         """Fields of the designs, whose variables are each (n, 1), at the centres of so many cells an axis."""
-        middle, half = middle_and_half(self.network.space)
-        columns = [np.ravel(np.asarray(designs[name], dtype=np.float64)) for name in self.network.space.names]
-        return self.network.fields(self.state, (np.stack(columns, axis=1) - middle) / half, cells)
+        given = {name: np.asarray(designs[name], dtype=np.float64) for name in self.network.space.names}
+        return self.network.fields(self.state, self.network.space.coordinates(given), cells)
 
 
 def network_of(campaign: "Campaign", device: str = "cpu") -> "ParametricNetwork":

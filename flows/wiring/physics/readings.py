@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldcraft.flows.wiring.physics.emulators import CalibratedSolve, emulators_of, explained, no_emulator
-from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.physics.parametric.readings import NOISE, Readings, readings_of
 from fieldcraft.physics.parametric.statement import ParametricEquation
 from fieldcraft.physics.parametric.transfer import at_points
@@ -54,11 +53,8 @@ class Predicted:
         def readings(X: np.ndarray) -> np.ndarray:
             from fieldcraft.physics.parametric.finite_differences import solved
 
-            middle, half = middle_and_half(self.space)
-            physical = X * half + middle
-            designs = {name: physical[:, [i]] for i, name in enumerate(self.space.names)}
             with explained(self.problem, "solve its equation"):
-                found = solved(stated, designs, stated.cells)
+                found = solved(stated, self.space.values(X), stated.cells)
             told = np.zeros((len(X), len(stated.fields), max(map(len, self.places))))
             for number, field in enumerate(stated.fields):
                 for row, places in enumerate(self.places):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldcraft.flows.wiring.physics.emulators import explained
-from fieldcraft.flows.wiring.physics.equations import middle_and_half
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Fields, ParametricEquation
@@ -55,10 +54,6 @@ class ReadFields:
     def _grid(self) -> Grid:
         return Grid(self.stated.domain, self.cells)
 
-    @cached_property
-    def _encoding(self) -> tuple[np.ndarray, np.ndarray]:
-        return middle_and_half(self.space)
-
     def read(self, fields: np.ndarray, X: np.ndarray) -> np.ndarray:
         """All outputs of fields (k, fields, cells) of encoded designs X (k, d), shape (k, outputs).
 
@@ -69,7 +64,7 @@ class ReadFields:
         told, centres = {name: grid.boxed(fields[:, i]) for i, name in enumerate(self.names)}, grid.centres
         try:
             with explained(self.problem, "read its outputs"), np.errstate(all="ignore"):
-                found = np.asarray(self.problem.functional(told, centres, self._designs(X)), dtype=np.float64)
+                found = np.asarray(self.problem.functional(told, centres, self.space.values(X)), dtype=np.float64)
         except KeyError as error:
             raise ValueError(f"The functional asks for {error}, and the fields are {', '.join(self.names)}.") from error
         expected = len(X), len(self.problem.outputs)
@@ -109,11 +104,6 @@ class ReadFields:
         carried = on_cells(self.stated.domain, whole, cells, self.stated.repeats)
         return Grid(self.stated.domain, cells).picked(carried)
 
-    def _designs(self, X: np.ndarray) -> dict[str, np.ndarray]:
-        middle, half = self._encoding
-        physical = X * half + middle
-        return {name: physical[:, [i]] for i, name in enumerate(self.space.names)}
-
 
 @dataclass(frozen=True, eq=False)
 class StatedFields(ReadFields):
@@ -135,7 +125,7 @@ class StatedFields(ReadFields):
         from fieldcraft.physics.parametric.finite_differences import solved
 
         with explained(self.problem, "solve its equation"):
-            found = (self.solve or solved)(self.stated, self._designs(X), self.stated.cells)
+            found = (self.solve or solved)(self.stated, self.space.values(X), self.stated.cells)
         coarse = np.stack([found[name] for name in self.names], axis=1)
         return self._picked(coarse.reshape(-1, *coarse.shape[2:]), self.cells).reshape(*coarse.shape[:2], -1)
 
@@ -166,7 +156,7 @@ class StatedFields(ReadFields):
             ValueError: the problem states none for these cells, or of a field that is not among the snapshots'.
         """
         with explained(self.problem, "state its discrete equations"):
-            found = self.problem.discrete(self._designs(X), self.cells)
+            found = self.problem.discrete(self.space.values(X), self.cells)
         if found is None or found.field not in self.names or found.free.max() >= math.prod(self.cells):
             raise ValueError(
                 f"The discrete equations of {type(self.problem).__name__} are not those of a field on "
@@ -190,7 +180,7 @@ class StatedFields(ReadFields):
         if above is None:
             raise ValueError(f"The discrete equations of {type(self.problem).__name__} state no stiffness `above`.")
         with explained(self.problem, "state its stiffness from above"):
-            return above.terms(self._designs(X))
+            return above.terms(self.space.values(X))
 
     def residuals(self, fields: np.ndarray, X: np.ndarray, values: np.ndarray | None) -> np.ndarray:
         """Largest share that fields (k, fields, cells) of encoded designs X (k, d) leave of an equation, shape (k,).
@@ -203,7 +193,7 @@ class StatedFields(ReadFields):
         from fieldcraft.physics.parametric.evidence import imbalance
 
         stated = self.stated if values is None else self.stated.calibrated(values.tolist())
-        designs, found, grid = self._designs(X), [], Grid(self.stated.domain, self.cells)
+        designs, found, grid = self.space.values(X), [], Grid(self.stated.domain, self.cells)
         for number, each in enumerate(fields):
             design = {name: float(value[number, 0]) for name, value in designs.items()}
             told = {name: grid.boxed(each[i]) for i, name in enumerate(self.names)}

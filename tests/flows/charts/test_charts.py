@@ -121,6 +121,25 @@ def test_trials_lie_where_their_designs_are():
     assert over.data[0]["zmin"] == -50.0 and over.data[0]["zmax"] >= 10.0, "the scale holds the optimum"
 
 
+def over_decades() -> CampaignRecord:
+    """A campaign whose first variable has a logarithmic scale."""
+    linear = campaign("f")
+    return linear.model_copy(update={"environment": {**linear.environment, "log": ["x"]}})
+
+
+def test_a_variable_over_decades_has_a_logarithmic_axis():
+    of = [trial(n, {"x": 10.0**n, "y": float(n)}, {"f": 1.0 * n}) for n in (-3, 0, 1)]
+    layout = valid(where(over_decades(), of)).layout
+    assert (layout["xaxis"]["type"], "type" in layout["yaxis"]) == ("log", False)
+    axes = np.geomspace(1e-4, 1e2, 7), np.arange(7.0)
+    (mean, *_) = model.plane(over_decades(), ("x", "y"), axes, np.zeros((7, 7)), np.zeros((7, 7)), (0, 1))
+    assert valid(mean).layout["xaxis"]["range"] == pytest.approx([-4.5, 2.5])  # decades, half a cell beyond the ends
+    lines = valid(parallel(over_decades(), of))
+    heights = sorted(row for each in lines.data for row in each["y"][:1])
+    assert heights == pytest.approx([0, 0.75, 1])
+    assert [note["text"] for note in lines.layout["annotations"][:3]] == ["0.001", "0.1", "10"]
+
+
 def test_a_line_of_parallel_coordinates_goes_through_its_design_and_the_best_lies_on_top():
     of = [trial(n, {"x": float(n), "y": 7.0, "z": z}, {"f": float(n)}) for n, z in ((1, "a"), (2, "b"), (3, "c"))]
     chart = valid(parallel(campaign("f", units=("x", "y", "z")), of, proposal={"x": 3.0, "y": 7.0, "z": "b"}))

@@ -18,6 +18,7 @@ from fieldcraft.physics.parametric.statement import Condition, Field, Numbers, P
 from fieldcraft.physics.space import Continuous, SearchSpace
 
 SPACE = SearchSpace((Continuous("load", 1.0, 3.0),))
+DECADE = SearchSpace((Continuous("load", 0.3, 3.0, log=True),))
 DOMAIN = Domain((Axis("x", 0.0, 2.0),))
 FIELD = (Field("u"),)
 RNG = np.random.default_rng(2)
@@ -36,15 +37,18 @@ def _bar(*conditions: Condition) -> ParametricEquation:
 FIXED = _bar(Condition("u", "x", "low", 5.0), Condition("u", "x", "high", 5.0))
 
 
-def _trained(stated: ParametricEquation, steps: int = 500) -> tuple[ParametricNetwork, dict[str, Tensor]]:
-    network = ParametricNetwork(stated, SPACE, width=16, depth=2, steps=steps, batch=64, renew=50, rate=0.1)
+def _trained(
+    stated: ParametricEquation, steps: int = 500, space: SearchSpace = SPACE
+) -> tuple[ParametricNetwork, dict[str, Tensor]]:
+    network = ParametricNetwork(stated, space, width=16, depth=2, steps=steps, batch=64, renew=50, rate=0.1)
     return network, network.train(network.begin(), POOL, no_report)
 
 
-def test_a_bar_between_known_values_bends_as_its_closed_form_for_every_load() -> None:
-    network, state = _trained(FIXED)
+@pytest.mark.parametrize("space", [SPACE, DECADE])
+def test_a_bar_between_known_values_bends_as_its_closed_form_for_every_load(space: SearchSpace) -> None:
+    network, state = _trained(FIXED, space=space)
     X = np.array([[-0.9], [0.1], [0.8]])
-    x, load = (np.arange(20) + 0.5) / 10, 2 + X
+    x, load = (np.arange(20) + 0.5) / 10, 2 + X if space is SPACE else 0.3 * 10 ** ((X + 1) / 2)
     assert network.fields(state, X, (20,))["u"] == pytest.approx(5 + load * x * (2 - x) / 2, abs=0.02)
 
 
