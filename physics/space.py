@@ -103,13 +103,13 @@ class SearchSpace:
     @property
     def logarithmic(self) -> tuple[str, ...]:
         """Names of the variables with a logarithmic scale, in order."""
-        return tuple(v.name for v in self.variables if isinstance(v, Continuous) and v.log)
+        return tuple(v.name for v in self.variables if isinstance(v, Continuous | Integer) and v.log)
 
     @property
     def over_decades(self) -> tuple[str, ...]:
-        """Names of the continuous variables with a linear scale, though they run over three decades or more."""
-        continuous = [v for v in self.variables if isinstance(v, Continuous) and not v.log]
-        return tuple(v.name for v in continuous if v.low > 0 and v.high >= 1000 * v.low)
+        """Names of the numbers with a linear scale, though they run over three decades or more."""
+        linear = [v for v in self.variables if isinstance(v, Continuous | Integer) and not v.log]
+        return tuple(v.name for v in linear if v.low > 0 and v.high >= 1000 * v.low)
 
     @cached_property
     def dimension(self) -> int:
@@ -167,8 +167,8 @@ class SearchSpace:
 
     @cached_property
     def steps(self) -> Array:
-        """Distance between neighbouring whole numbers in each coordinate, shape (dimension,); 0 where there is none."""
-        spacings = (1 / v.scale[1] if isinstance(v, Integer) else 0.0 for v in self.variables)
+        """Distance between neighbouring whole numbers in each coordinate, shape (dimension,); 0 where it varies."""
+        spacings = (1 / v.scale[1] if isinstance(v, Integer) and not v.log else 0.0 for v in self.variables)
         return np.repeat(list(spacings), [v.width for v in self.variables])
 
     @property
@@ -339,7 +339,7 @@ class SearchSpace:
         if not isinstance(variable, Continuous | Integer):
             kind = "an image" if isinstance(variable, Image) else "a categorical"
             raise SpaceError(f"A constraint holds {name}, {kind}: only numbers can be summed; leave it out.")
-        if isinstance(variable, Continuous) and variable.log:
+        if variable.log:
             raise SpaceError(
                 f"A constraint holds {name}, which has a logarithmic scale: sums are kept on linear scales only; leave "
                 "out the constraint, or log."

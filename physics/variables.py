@@ -70,9 +70,37 @@ def narrowed_bounds(name: str, own: tuple[float, float], asked: tuple[float, flo
     return lower, upper
 
 
-def _scale(low: float, high: float) -> tuple[float, float]:
-    """Middle and half-width of an interval; a single value has the half-width 1."""
+def _scale(variable: "Continuous | Integer") -> tuple[float, float]:
+    """Middle and half-width of the interval of values or of their logarithms; a single value has the half-width 1."""
+    low, high = float(variable.low), float(variable.high)
+    if variable.log:
+        low, high = math.log(low), math.log(high)
     return low / 2 + high / 2, (high / 2 - low / 2) or 1.0
+
+
+def _coordinates(variable: "Continuous | Integer", values: Array) -> Array:
+    middle, half = _scale(variable)
+    return np.asarray(((np.log(values) if variable.log else values) - middle) / half)
+
+
+def _values(variable: "Continuous | Integer", u: Array) -> Array:
+    middle, half = _scale(variable)
+    return np.exp(middle + half * u) if variable.log else np.asarray(middle + half * u)
+
+
+def _encoded(variable: "Continuous | Integer", value: object) -> Array:
+    number = finite(variable.name, value)
+    if variable.log and number <= 0:
+        raise SpaceError(f"{variable.name} is {value!r}, and has a logarithmic scale: give a value above 0.")
+    return _coordinates(variable, np.array([number]))
+
+
+def _require_logarithm(variable: "Continuous | Integer") -> None:
+    if variable.log and variable.low <= 0:
+        raise SpaceError(
+            f"{variable.name} has the lower bound {variable.low} and a logarithmic scale: give a bound above 0, or "
+            "leave log out."
+        )
 
 
 def _physical(variable: "Continuous | Integer", u: float) -> float:
@@ -125,11 +153,7 @@ class Continuous:
                 f"{self.name} has the bounds [{self.low}, {self.high}], so close together that designs between them "
                 "cannot be told apart: widen them, or take a constant out of the search space."
             )
-        if self.log and low <= 0:
-            raise SpaceError(
-                f"{self.name} has the lower bound {self.low} and a logarithmic scale: give a bound above 0, or leave "
-                "log out."
-            )
+        _require_logarithm(self)
 
     @property
     def scale(self) -> tuple[float, float]:
@@ -137,7 +161,7 @@ class Continuous:
 
         With ``log`` both are of the natural logarithm of the value.
         """
-        return _scale(math.log(self.low), math.log(self.high)) if self.log else _scale(self.low, self.high)
+        return _scale(self)
 
     @property
     def box(self) -> Array:
@@ -146,10 +170,7 @@ class Continuous:
 
     def encode(self, value: object) -> Array:
         """Coordinate of a value, shape (1,)."""
-        number = finite(self.name, value)
-        if self.log and number <= 0:
-            raise SpaceError(f"{self.name} is {value!r}, and has a logarithmic scale: give a value above 0.")
-        return self.coordinates(np.array([number]))
+        return _encoded(self, value)
 
     def decode(self, columns: Array) -> float:
         """Value of a coordinate (1,), within the bounds."""
@@ -157,13 +178,11 @@ class Continuous:
 
     def coordinates(self, values: Array) -> Array:
         """Coordinates of values of any shape, above 0 with ``log``."""
-        middle, half = self.scale
-        return np.asarray(((np.log(values) if self.log else values) - middle) / half)
+        return _coordinates(self, values)
 
     def values(self, u: Array) -> Array:
         """Values of coordinates u of any shape, also beyond the bounds."""
-        middle, half = self.scale
-        return np.exp(middle + half * u) if self.log else np.asarray(middle + half * u)
+        return _values(self, u)
 
     def slope(self, value: float) -> float:
         """Derivative of the value by its coordinate, at a value."""
@@ -196,15 +215,18 @@ class Integer:
         low: Smallest value.
         high: Largest value, not below ``low``.
         unit: Physical unit; empty for a count.
+        log: True for a variable whose effect goes with its order of magnitude (a width from 8 to 4096).
 
     Raises:
-        SpaceError: blank name, bounds that are not whole numbers, not in order or beyond 2^53.
+        SpaceError: blank name, bounds that are not whole numbers, not in order or beyond 2^53; with ``log``, a smallest
+            value that is not above 0.
     """
 
     name: str
     low: int
     high: int
     unit: str = ""
+    log: bool = False
 
     width: ClassVar[int] = 1
     discrete: ClassVar[bool] = True
@@ -220,11 +242,12 @@ class Integer:
             raise SpaceError(
                 f"{self.name} has the bounds [{self.low}, {self.high}], the lower above the upper: swap them."
             )
+        _require_logarithm(self)
 
     @property
     def scale(self) -> tuple[float, float]:
-        """Middle and half-width, in ``unit``: the encoded coordinate is (value - middle) / half-width."""
-        return _scale(self.low, self.high)
+        """Middle and half-width of the value, or with ``log`` of its natural logarithm (see ``Continuous.scale``)."""
+        return _scale(self)
 
     @property
     def box(self) -> Array:
@@ -233,8 +256,11 @@ class Integer:
 
     def encode(self, value: object) -> Array:
         """Coordinate of a value, shape (1,)."""
-        middle, half = self.scale
-        return np.array([(finite(self.name, value) - middle) / half])
+        return _encoded(self, value)
+
+    def coordinates(self, values: Array) -> Array:
+        """Coordinates of whole values of any shape, above 0 with ``log``."""
+        return _coordinates(self, values)
 
     def decode(self, columns: Array) -> int:
         """Whole value nearest to a coordinate (1,), within the bounds."""
@@ -242,20 +268,17 @@ class Integer:
 
     def values(self, u: Array) -> Array:
         """Values of coordinates u of any shape, not rounded."""
-        middle, half = self.scale
-        return np.asarray(middle + half * u)
+        return _values(self, u)
 
     def uniform(self, n: int, rng: np.random.Generator) -> Array:
-        """Coordinates of n uniform whole values, shape (n, 1)."""
-        middle, half = self.scale
-        whole = rng.integers(self.low, self.high, size=(n, 1), endpoint=True).astype(np.float64)
-        return np.asarray((whole - middle) / half)
+        """Coordinates of n uniform whole values, or with ``log`` of uniform coordinates rounded, shape (n, 1)."""
+        if self.log:
+            return self.snap(rng.uniform(-1, 1, size=(n, 1)))
+        return _coordinates(self, rng.integers(self.low, self.high, size=(n, 1), endpoint=True).astype(np.float64))
 
     def snap(self, columns: Array) -> Array:
         """Coordinates of the nearest whole values, shape (n, 1)."""
-        middle, half = self.scale
-        whole = np.clip(np.rint(middle + half * columns), self.low, self.high)
-        return np.asarray((whole - middle) / half)
+        return _coordinates(self, np.clip(np.rint(_values(self, columns)), self.low, self.high))
 
     def check(self, value: object) -> None:
         """Accept a whole number within the bounds, or raise SpaceError."""

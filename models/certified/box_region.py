@@ -199,6 +199,20 @@ def _roots(space: SearchSpace) -> tuple[Array, Array]:
     return lower, upper
 
 
+def refuse_uneven(space: SearchSpace, maximizer: str) -> None:
+    """Accept a space whose whole numbers are evenly spaced in their coordinates, as boxes of integers ask.
+
+    Raises:
+        ValueError: one has a logarithmic scale.
+    """
+    uneven = next((v.name for v in space.variables if isinstance(v, Integer) and v.log), None)
+    if uneven is not None:
+        raise ValueError(
+            f"{uneven} is a whole number with a logarithmic scale, whose values the maximizer {maximizer} cannot count "
+            "off: use `maximizer: multistart`, or leave log out."
+        )
+
+
 def integer_steps(space: SearchSpace) -> Array:
     """Distance of neighbouring integers in every coordinate, shape (d,); 0 where there are none.
 

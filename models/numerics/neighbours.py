@@ -41,6 +41,10 @@ def _others(variable: Variable, values: Array) -> Array:
     if not isinstance(variable, Integer) or variable.high == variable.low:
         return np.empty((0, variable.width))
     here, spread = float(values[0]), variable.high - variable.low
+    if variable.log:
+        whole = variable.decode(values)
+        moved = whole + np.outer([-1, 1], 2 ** np.arange(spread.bit_length())).ravel()
+        return variable.coordinates(moved[(moved >= variable.low) & (moved <= variable.high), None].astype(np.float64))
     sizes = 2.0 ** np.arange(spread.bit_length()) * 2 / spread
     there = np.concatenate([here - sizes, here + sizes])
     return np.asarray(there[np.abs(there) <= 1 + 1 / spread][:, None])

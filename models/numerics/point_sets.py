@@ -138,6 +138,8 @@ def _values(variable: Variable, u: Array) -> Array:
     levels = _levels(variable)
     if levels is None:
         return 2 * u - 1
+    if isinstance(variable, Integer) and variable.log:
+        return variable.snap(2 * u - 1)
     index = np.minimum((u[:, 0] * levels).astype(int), levels - 1)
     if isinstance(variable, Categorical):
         return np.asarray(np.eye(levels)[index])

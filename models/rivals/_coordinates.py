@@ -25,7 +25,7 @@ class Coordinate:
         low: Least value of a real or whole one.
         high: Greatest value of a real or whole one.
         levels: Levels of a choice.
-        scale: Middle and half-width of a whole one.
+        number: The variable of a whole one.
     """
 
     name: str
@@ -34,14 +34,19 @@ class Coordinate:
     low: float = -1.0
     high: float = 1.0
     levels: tuple[str, ...] = ()
-    scale: tuple[float, float] = (0.0, 1.0)
+    number: Integer | None = None
+
+    @property
+    def log(self) -> bool:
+        """True for a whole number with a logarithmic scale; that of a real one is in its encoded units already."""
+        return self.number is not None and self.number.log
 
     def of(self, x: Array) -> Value:
         """Value of the parameter at an encoded point (d,), clipped to its bounds if rounding has left them."""
         if self.kind == "choice":
             return self.levels[int(np.argmax(x[self.column : self.column + len(self.levels)]))]
-        if self.kind == "whole":
-            return round(self.scale[0] + self.scale[1] * float(x[self.column]))
+        if self.number is not None:
+            return round(float(self.number.values(x[self.column])))
         value = float(x[self.column])
         bounded = min(max(value, self.low), self.high)
         return bounded if abs(value - bounded) < _ROUNDING else value
@@ -50,8 +55,8 @@ class Coordinate:
         """Write the parameter's value into an encoded point (d,)."""
         if self.kind == "choice":
             x[self.column : self.column + len(self.levels)] = [level == value for level in self.levels]
-        elif self.kind == "whole":
-            x[self.column] = (float(value) - self.scale[0]) / self.scale[1]
+        elif self.number is not None:
+            x[self.column] = self.number.coordinates(np.array(float(value)))
         else:
             x[self.column] = float(value)
 
@@ -63,8 +68,8 @@ def coordinates(space: SearchSpace) -> tuple[Coordinate, ...]:
         if isinstance(variable, Categorical):
             found.append(Coordinate(f"x{column}", column, "choice", levels=variable.levels))
         elif isinstance(variable, Integer):
-            ends, scale = (float(variable.low), float(variable.high)), variable.scale
-            found.append(Coordinate(f"x{column}", column, "whole", *ends, scale=scale))
+            ends = float(variable.low), float(variable.high)
+            found.append(Coordinate(f"x{column}", column, "whole", *ends, number=variable))
         else:
             found += [Coordinate(f"x{at}", at, "real") for at in range(column, column + variable.width)]
         column += variable.width

@@ -40,7 +40,7 @@ def _distribution(one: Coordinate) -> BaseDistribution:
     if one.kind == "choice":
         return CategoricalDistribution(one.levels)
     if one.kind == "whole":
-        return IntDistribution(int(one.low), int(one.high))
+        return IntDistribution(int(one.low), int(one.high), log=one.log)
     return FloatDistribution(one.low, one.high)
 
 

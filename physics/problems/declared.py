@@ -38,8 +38,6 @@ class _Variable:
         bounds = (self.low, self.high)
         if self.choices and (bounds != (None, None) or self.unit or self.whole or self.log):
             raise ValueError(f"{self.name} has choices and is no number: leave out low, high, unit, whole and log.")
-        if self.whole and self.log:
-            raise ValueError(f"{self.name} is a whole number with log: leave out one of the two.")
         if not self.choices and None in bounds:
             raise ValueError(f"{self.name} has the bounds {self.low} and {self.high}: give low and high, or choices.")
         if self.whole and not all(bound is not None and float(bound).is_integer() for bound in bounds):
@@ -53,7 +51,7 @@ class _Variable:
             return Categorical(self.name, self.choices)
         assert self.low is not None and self.high is not None  # or there would be choices
         if self.whole:
-            return Integer(self.name, int(self.low), int(self.high), self.unit)
+            return Integer(self.name, int(self.low), int(self.high), self.unit, self.log)
         return Continuous(self.name, self.low, self.high, self.unit, self.log)
 
 

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from fieldcraft.models.maximizers.certified import Certified
+from fieldcraft.models.maximizers.pk_miqp import PKMIQP
+from fieldcraft.models.numerics.neighbours import neighbours
+from fieldcraft.models.numerics.point_sets import sobol_points, take
+from fieldcraft.models.rivals._coordinates import coordinates, encoded, told
 from fieldcraft.physics.domain import Axis, Domain, same_axes
 from fieldcraft.physics.space import (
     Categorical,
     Continuous,
+    Integer,
     LinearConstraint,
     LinearEquality,
     QuadraticConstraint,
@@ -65,6 +71,46 @@ def test_the_slope_is_the_derivative_of_the_value_by_its_coordinate(variable, u)
     assert variable.slope(float(here)) == pytest.approx((ahead - behind) / 2e-6, rel=1e-8)
 
 
+WIDTH = Integer("width", 8, 4096, log=True)
+WHOLE = SearchSpace((WIDTH, DEPTH))
+
+
+def test_whole_numbers_are_rounded_in_their_own_unit():
+    X = WHOLE.repair([[-1.0, 0], [-0.97, 0], [-0.99, 0], [1 / 3, 0], [0.9999, 0], [2.0, 0]])
+    assert [design["width"] for design in WHOLE.decode(X)] == [8, 9, 8, 512, 4095, 4096]
+    assert X[3, 0] == pytest.approx(1 / 3, abs=1e-14)  # 8, 64, 512, 4096: thirds of the interval
+    assert WHOLE.repair(X) == pytest.approx(X, abs=1e-14)
+    assert WHOLE.encode(WHOLE.decode(X)) == pytest.approx(X, abs=1e-14)
+
+
+@pytest.mark.parametrize("draw", [SearchSpace.sample, lambda space, n, rng: take(sobol_points(space, rng), n)])
+def test_whole_numbers_are_drawn_uniformly_in_the_logarithm(draw):
+    widths = np.array([design["width"] for design in WHOLE.decode(draw(WHOLE, 3000, np.random.default_rng(2)))])
+    shares = [np.mean((widths >= 8**k) & (widths < 8 ** (k + 1))) for k in (1, 2, 3)]
+    assert shares == pytest.approx([1 / 3] * 3, abs=4 * (2 / 9 / 3000) ** 0.5)
+
+
+def test_neighbours_are_whole_numbers_one_two_and_four_away():
+    (x,) = WHOLE.encode([{"width": 11, "depth": 3.0}])
+    found = sorted(design["width"] for design in WHOLE.decode(neighbours(WHOLE, x)))
+    assert found == [9, 10, 12, 13, 15, 19, 27, 43, 75, 139, 267, 523, 1035, 2059]
+
+
+def test_rivals_are_told_the_whole_number_and_its_scale():
+    X = WHOLE.sample(20, np.random.default_rng(1))
+    points = told(WHOLE, X)
+    assert [point["x0"] for point in points] == [design["width"] for design in WHOLE.decode(X)]
+    assert encoded(WHOLE, points) == pytest.approx(X, abs=1e-14)
+    assert [(one.kind, one.log) for one in coordinates(WHOLE)] == [("whole", True), ("real", False)]
+
+
+@pytest.mark.parametrize("maximizer", [Certified(), PKMIQP()])
+def test_programs_that_count_whole_numbers_refuse_uneven_ones(maximizer):
+    with pytest.raises(ValueError, match="width is a whole number with a logarithmic scale"):
+        maximizer.refuse_space(WHOLE)
+    maximizer.refuse_space(REAL)
+
+
 def test_narrowing_keeps_the_scale():
     space = SPACE.narrowed({"rate": (1e-4, 1e-2)})
     assert space.encode([{"rate": 1e-3, "depth": 4.0, "kind": "a"}])[0, 0] == pytest.approx(0.0, abs=1e-14)
@@ -85,6 +131,7 @@ def test_an_equation_over_designs_asks_for_linear_scales():
             "x has the lower bound 0 and a logarithmic scale: give a bound above 0",
         ),
         (lambda: Continuous("x", -1, 1, log=True), "give a bound above 0, or leave log out"),
+        (lambda: Integer("n", 0, 8, log=True), "n has the lower bound 0 and a logarithmic scale"),
         (lambda: SPACE.encode([{"rate": 0.0, "depth": 3.0, "kind": "a"}]), "rate is 0.0, and has a logarithmic scale"),
         (lambda: SPACE.check({"rate": 2.0, "depth": 3.0, "kind": "a"}), r"outside \[1e-07, 1.0\] 1/s"),
         (

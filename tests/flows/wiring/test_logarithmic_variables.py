@@ -125,7 +125,7 @@ def test_the_scale_is_recorded_with_the_campaign(tmp_path):
     ("variable", "message"),
     [
         ({**RATE, "low": 0}, "rate has the lower bound 0.0 and a logarithmic scale: give a bound above 0"),
-        ({**RATE, "low": 1, "whole": True}, "rate is a whole number with log: leave out one of the two"),
+        ({**RATE, "low": 0, "whole": True}, "rate has the lower bound 0 and a logarithmic scale"),
         ({"name": "glue", "choices": ["A", "B"], "log": True}, "leave out low, high, unit, whole and log"),
     ],
 )
