@@ -68,8 +68,10 @@ def _parameter(one: Coordinate) -> "RangeParameterConfig | ChoiceParameterConfig
         order = False if len(one.levels) > 2 else None  # Ax takes two levels for ordered
         return ChoiceParameterConfig(name=one.name, parameter_type="str", values=list(one.levels), is_ordered=order)
     if one.kind == "whole":
-        ends, scaling = (int(one.low), int(one.high)), "log" if one.log else None
-        return RangeParameterConfig(name=one.name, parameter_type="int", bounds=ends, scaling=scaling)
+        ends = int(one.low), int(one.high)
+        if one.log:
+            return RangeParameterConfig(name=one.name, parameter_type="int", bounds=ends, scaling="log")
+        return RangeParameterConfig(name=one.name, parameter_type="int", bounds=ends)
     return RangeParameterConfig(name=one.name, parameter_type="float", bounds=(one.low, one.high))
 
 
