@@ -31,6 +31,23 @@ def fruitless(ledger: Ledger, name: str, trials: Sequence[TrialSummary]) -> str 
     return f"{all_of} failed{share}: {one_line(reason)}"
 
 
+def mending(name: str, trials: Sequence[TrialSummary], finished: str | None) -> str:
+    """The next step for a campaign of which ``fruitless`` gives a reason.
+
+    Args:
+        name: The campaign.
+        trials: All its trials, in brief.
+        finished: Reason why it has ended; None while it goes on.
+    """
+    failed = [trial.id for trial in trials if trial.state is TrialState.FAILED]
+    if not failed:
+        return "every trial was given up: begin a campaign of another name"
+    where = f"mend what failed ('fieldcraft show {failed[0]}' says more)"
+    if finished:
+        return f"{where}, and begin a campaign of another name: this one sends nothing more"
+    return f"{where}, then 'fieldcraft retry {' '.join(failed)}'"
+
+
 def _reasons(ledger: Ledger, name: str) -> dict[str, str]:
     """The reason of the last failure of each trial, by its id."""
     return {

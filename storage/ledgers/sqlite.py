@@ -96,7 +96,8 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
     if not path.exists():
         if not create:
             raise NoLedger(
-                f"There is no ledger at {path}. Check the folder, or start a campaign with `fieldcraft run`."
+                f"There is no ledger at {path}. Go to the folder in which the campaign was begun, name its stores with "
+                "--home or FIELDCRAFT_HOME, or begin a campaign with 'fieldcraft run'."
             )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
