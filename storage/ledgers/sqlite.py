@@ -103,7 +103,7 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LedgerError(
-                f"The folder {path.parent} cannot be made ({error}). Name a folder you may write."
+                f"The folder {path.parent} cannot be made ({error.strerror or error}). Name a folder you may write."
             ) from error
     _require_whole_log(path)
     engine = _engine(path, create) if create and not path.exists() else _shared(path)
