@@ -7,6 +7,7 @@ from fieldcraft.flows.text import counted, one_line
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import TrialState, TrialSummary
 
+_NAMED = 8  # trials that a next step names
 _ENDED = (TrialState.FAILED, TrialState.ABANDONED)
 
 
@@ -45,7 +46,7 @@ def mending(name: str, trials: Sequence[TrialSummary], finished: str | None) -> 
     where = f"mend what failed ('fieldcraft show {failed[0]}' says more)"
     if finished:
         return f"{where}, and begin a campaign of another name: this one sends nothing more"
-    return f"{where}, then 'fieldcraft retry {' '.join(failed)}'"
+    return f"{where}, then 'fieldcraft retry {' '.join(failed[:_NAMED])}{' ...' if len(failed) > _NAMED else ''}'"
 
 
 def _reasons(ledger: Ledger, name: str) -> dict[str, str]:
