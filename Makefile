@@ -45,6 +45,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 $(READY): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV), once: some minutes and 3 GB. pip prints nothing meanwhile."
 	python3 -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]'
 	$(BIN)/python -m fieldcraft.flows.machinery.prepare

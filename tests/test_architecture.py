@@ -61,7 +61,7 @@ FLOORS = {
         "trackers", "backups",
     ),
     "flows": (
-        "errors products", "text", "settings", "files", "spec", "analysis identity machinery",
+        "errors products", "colours text", "settings", "files", "spec", "analysis identity machinery",
         "charts jobs notices", "wiring", "dispatchers", "rules", "people results", "steps views",
         "campaign decide exporter recovery report simulate", "run", "studies", "desk", "commands",
         "cli notebook",

@@ -56,13 +56,17 @@ def _status(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _show(options: argparse.Namespace, settings: Settings) -> int:
+    from fieldcraft.flows.jobs.keys import attempt_key
     from fieldcraft.flows.rules.trial_labels import Choice
     from fieldcraft.flows.views.data import show_data
     from fieldcraft.flows.views.text import show_text
 
     ledger = open_ledger(settings.ledger)
     trial = ledger.trial(Choice.of(options.trial).trial)
-    show(options.json, show_data(ledger, trial), lambda: show_text(ledger, trial))
+    log = settings.work / trial.campaign / attempt_key(trial) / "log.txt"
+    kept = log if log.exists() else None
+    data = show_data(ledger, trial) | {"log": kept and str(kept)}
+    show(options.json, data, lambda: show_text(ledger, trial, kept))
     return 0
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fieldcraft.flows.colours import coloured
 from fieldcraft.flows.errors import InputError, Unfinished
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import one_line, printable, quoted, suggestion
@@ -39,7 +40,7 @@ def open_ledger(place: str | Path, create: bool = False) -> "Ledger":
 
 def show(as_json: bool, data: object, text: Callable[[], str]) -> None:
     """Print a command's result as JSON or as text; the text is built only then, and control characters are escaped."""
-    print(json.dumps(data) if as_json else printable(text()))
+    print(json.dumps(data) if as_json else coloured(printable(text()), sys.stdout))
 
 
 def begin(as_json: bool, what: str) -> float:
@@ -61,7 +62,7 @@ def wait_for_people(waiting: Unfinished, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"event": "waits", "text": str(waiting), "waits": list(waiting.waits)}))
         return
-    print("\n".join(one_line(line) for line in ("", *waiting.lines)))
+    print(coloured("\n".join(one_line(line) for line in ("", *waiting.lines)), sys.stdout))
 
 
 def complain(faults: Sequence[str], as_json: bool) -> None:
@@ -71,7 +72,7 @@ def complain(faults: Sequence[str], as_json: bool) -> None:
         print(json.dumps({"error": "\n".join(lines), **({"errors": lines} if len(lines) > 1 else {})}))
         return
     for line in lines:
-        print(f"fieldcraft: {line}", file=sys.stderr)
+        print(coloured("fieldcraft:", sys.stderr), line, file=sys.stderr)
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import itertools
 import re
+import shlex
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -148,7 +149,7 @@ def _init(options: argparse.Namespace, settings: Settings) -> int:
     show(
         options.json,
         data,
-        lambda: "\n".join([*(f"{folder / file}" for file in files), "", _NEXT.format(folder=folder)]),
+        lambda: "\n".join([*(f"{folder / file}" for file in files), "", _NEXT.format(folder=shlex.quote(str(folder)))]),
     )
     return 0
 

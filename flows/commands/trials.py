@@ -14,11 +14,11 @@ TITLE = "When a trial fails, or should stop"
 
 def add(command: Add) -> None:
     """Register the commands."""
-    retry = command("retry", _retry, "send a failed or held trial again, under a fresh approval")
-    retry.add_argument("trial", metavar="TRIAL")
+    retry = command("retry", _retry, "send failed or held trials again, each under a fresh approval")
+    retry.add_argument("trials", metavar="TRIAL", nargs="+")
     retry.add_argument("--comment", default="", help="what to write beside it")
-    abandon = command("abandon", _abandon, "give a trial up for good, and stop it where it runs")
-    abandon.add_argument("trial", metavar="TRIAL")
+    abandon = command("abandon", _abandon, "give trials up for good, and stop them where they run")
+    abandon.add_argument("trials", metavar="TRIAL", nargs="+")
     abandon.add_argument("--reason", required=True, help="why")
     cancel = command("cancel", _cancel, "stop a running trial; 'retry' can send it again")
     cancel.add_argument("trial", metavar="TRIAL")
@@ -30,11 +30,9 @@ def _retry(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.people import interventions
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
-    _tell(
-        options,
-        "sent again by the next pass",
-        interventions.retry(ledger, settings, person, options.trial, options.comment),
-    )
+    for trial in options.trials:
+        sent = interventions.retry(ledger, settings, person, trial, options.comment)
+        _tell(options, "sent again by the next pass", sent)
     return 0
 
 
@@ -43,7 +41,8 @@ def _abandon(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.people import interventions
 
     person, ledger = acting(settings, "operate"), open_ledger(settings.ledger)
-    _tell(options, "abandoned", interventions.abandon(ledger, settings, person, options.trial, options.reason))
+    for trial in options.trials:
+        _tell(options, "abandoned", interventions.abandon(ledger, settings, person, trial, options.reason))
     return 0
 
 

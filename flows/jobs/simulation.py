@@ -67,6 +67,7 @@ def _supervise(job: "JobFolder", worker: int, limit: float) -> int:
             break
         if time.monotonic() > began + limit:
             reason = f"ran over dispatcher.wall_time_s of {limit:g} s and was killed with all it had started"
+            reason += "; begin a campaign with a longer one"
             try:
                 job.fail("unknown", reason, limit)
             finally:  # the limit holds also where the disk is full or the folder is gone

@@ -1,13 +1,11 @@
 """A campaign in a notebook: ask, tell, decide, run, and its trials, fields and predictions.
 
 It holds no state of the campaign: every call reads the ledger, so a command, a scheduled pass and another notebook see
-the same trials at once. Passes that it makes are those of ``fieldcraft run``, without Prefect.
+the same trials at once. Passes that it makes are those of ``fieldcraft run``; ``run`` shows them in Prefect.
 """
 
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
@@ -18,6 +16,7 @@ from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.identity import acting
 from fieldcraft.flows.machinery.progress import listening
 from fieldcraft.flows.notebook.card import card
+from fieldcraft.flows.notebook.passes import pass_lease, shown
 from fieldcraft.flows.notebook.tables import asked_table, designs_of, predictions_table, trials_table
 from fieldcraft.flows.people import decisions, interventions
 from fieldcraft.flows.report.prediction import latest_model, predicted
@@ -26,15 +25,14 @@ from fieldcraft.flows.results.record import check, check_correction, known_trial
 from fieldcraft.flows.rules.trial_labels import Choice
 from fieldcraft.flows.run import awaited, pause
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.steps.leases import held
-from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
+from fieldcraft.flows.steps.one_pass import Caller, Passed, Ref, directly, make_pass
 from fieldcraft.flows.views.display import Display
 from fieldcraft.flows.views.export import BackgroundExport
 from fieldcraft.flows.wiring.context import Site, site_of
 from fieldcraft.flows.wiring.physics.predicted_fields import predicted_fields
 from fieldcraft.physics.problem import Infeasible
 from fieldcraft.storage.fields import fields_at
-from fieldcraft.storage.ledger import LeaseHeld, Ledger
+from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import CampaignRecord, Lease, Trial, TrialState
 
@@ -46,8 +44,6 @@ Verb = Literal["approve", "reject", "edit", "retry", "abandon"]
 Results = Mapping[str, float] | float
 Designs: TypeAlias = "pd.DataFrame | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
 _WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED, TrialState.STAGED, TrialState.RUNNING})
-_LEASE_S = 600.0  # how long a call waits for another process's pass to end
-_LOOK_S = 0.2
 
 
 class OpenCampaign:
@@ -98,6 +94,9 @@ class OpenCampaign:
             InputError: n is less than 1, or no person does its experiments: ``run`` makes them.
             identity.Refused: the current user may not make passes.
         """
+        return self._asked(n, directly)
+
+    def _asked(self, n: int, call: Caller) -> "pd.DataFrame":
         acting(self._settings, "operate")
         if n < 1:
             raise InputError(f"ask: {n} designs are none: ask for at least 1.")
@@ -107,10 +106,10 @@ class OpenCampaign:
                 f"ask: the experiments of {self.name} are run by {site.campaign.spec.dispatcher.kind!r}: call run(), "
                 "or begin a campaign with the dispatcher lab."
             )
-        with self._passes() as lease:
-            self._pass(lease, asked=0)
+        with pass_lease(self._ledger, self.name) as lease:
+            self._pass(lease, call, asked=0)
             while (lack := n - len(self._free())) > 0 and self.finished is None:
-                if not self._pass(lease, asked=lack).proposed:
+                if not self._pass(lease, call, asked=lack).proposed:
                     break
             trials = self._free()[:n]
             given, out = ([trial.id for trial in some] for some in (trials, self._waiting()))
@@ -228,7 +227,9 @@ class OpenCampaign:
         return tuple(f"{trial.id}: {trial.state}" for trial in done)
 
     def run(self, simulate: Callable[[dict[str, Any]], Any] | None = None, *, trials: int | None = None) -> None:
-        """Go on with the campaign, to its end or for a number of results.
+        """Go on with the campaign, to its end or for a number of results; shown in Prefect as ``fieldcraft run`` is.
+
+        That is where PREFECT_API_URL names a server. No server is started here.
 
         A call that was interrupted is made again: it goes on. With ``simulate``, a design whose result was not recorded
         by then is simulated again.
@@ -240,6 +241,7 @@ class OpenCampaign:
 
         Raises:
             Unfinished: the campaign waits for a person.
+            FieldcraftError: Prefect's server does not answer.
             InputError: people do its experiments and no function is given, or the reverse.
         """
         by_people = site_for(self._settings, self.name).campaign.dispatcher.by_people
@@ -250,15 +252,16 @@ class OpenCampaign:
                 else f"run: {self.name} states how its designs are simulated: leave simulate out."
             )
         with BackgroundExport(self._settings, self.name):
-            if simulate is None:
-                self._run(trials)
-            else:
-                self._simulated(simulate, trials)
+            if simulate is not None:
+                shown(self.name, self._settings, lambda call: self._simulated(simulate, trials, call))
+                return
+            with listening(Display(lambda: self._ledger, False)):
+                shown(self.name, self._settings, lambda call: self._run(trials, call))
 
-    def _simulated(self, simulate: Callable[[dict[str, Any]], Any], most: int | None) -> None:
+    def _simulated(self, simulate: Callable[[dict[str, Any]], Any], most: int | None, call: Caller) -> Iterator[None]:
         done = 0
         while most is None or done < most:
-            asked = self.ask()
+            asked = self._asked(1, call)
             for trial in asked.index:
                 told = self._ledger.trial(trial)
                 if told.state is not TrialState.RUNNING:
@@ -269,6 +272,7 @@ class OpenCampaign:
                     self.tell(trial, None, reason=str(error), infeasible=True)
                     continue
                 self._tell_simulated(trial, found)
+            yield
             if asked.empty:
                 return
             done += len(asked)
@@ -282,12 +286,13 @@ class OpenCampaign:
         outputs = site.campaign.problem.evaluate(site.ledger.trial(trial).design, found)
         self.tell(trial, outputs, field=found)
 
-    def _run(self, most: int | None) -> None:
+    def _run(self, most: int | None, call: Caller) -> Iterator[None]:
         done, ledger = 0, self._ledger
         campaign = site_for(self._settings, self.name).campaign
-        with listening(Display(lambda: ledger, False)), self._passes() as lease:
+        with pass_lease(self._ledger, self.name) as lease:
             while most is None or done < most:
-                passed = self._pass(lease)
+                passed = self._pass(lease, call)
+                yield
                 done += passed.harvested
                 if passed.decision.finished:
                     return
@@ -296,23 +301,8 @@ class OpenCampaign:
                 if passed.sent or (passed.decision.wait and not passed.approved):
                     pause(campaign, ledger, passed)
 
-    @contextmanager
-    def _passes(self) -> Iterator[Lease]:
-        """The campaign's pass lease, once no other process makes passes."""
-        deadline = time.monotonic() + _LEASE_S
-        with ExitStack() as stack:
-            while True:
-                try:
-                    lease = stack.enter_context(held(self._ledger, self.name))
-                    break
-                except LeaseHeld:
-                    if time.monotonic() > deadline:
-                        raise
-                    time.sleep(_LOOK_S)
-            yield lease
-
-    def _pass(self, lease: Lease, asked: int | None = None) -> Passed:
-        return make_pass(Ref(str(self._settings.home), self.name, lease.model_dump()), asked=asked)
+    def _pass(self, lease: Lease, call: Caller, asked: int | None = None) -> Passed:
+        return make_pass(Ref(str(self._settings.home), self.name, lease.model_dump()), call, asked)
 
     @property
     def trials(self) -> "pd.DataFrame":

@@ -88,7 +88,9 @@ def asked(cls: type[Any], what: str) -> Iterator[None]:
         if not is_plugin(cls.__module__):
             raise
         told = f"{type(error).__name__}: {said(str(error))}" if str(error) else type(error).__name__
-        raise InputError(f"{line_of(error) or _line(cls)}: {cls.__name__} cannot {what}: {told}. Mend it.") from error
+        raise InputError(
+            f"{line_of(error) or _line(cls)}: {cls.__name__} cannot {what}: {told.rstrip('.')}. Mend it."
+        ) from error
 
 
 def _getter(cls: type[Any], name: str) -> Any:

@@ -9,6 +9,7 @@ import dataclasses
 import importlib
 import inspect
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -98,6 +99,13 @@ def load(group: str, kind: str, plugins: Sequence[Path] = (), also: Collection[s
     """
     known = available(group, plugins)
     if kind not in known:
+        if (there := _unlisted(group, kind)) is not None:
+            folder = ":".join([*map(str, plugins), str(there)])
+            raise InputError(
+                f"No kind {quoted(kind)} in {group}. {there}/{group}/{kind}.py is there, and FIELDCRAFT_PLUGINS "
+                f"{'lists other directories alone' if plugins else 'is not set in this shell'}: "
+                f"export FIELDCRAFT_PLUGINS={shlex.quote(folder)}"
+            )
         new = f"{group}/{kind}.py" if _KIND.fullmatch(kind[:QUOTED]) else f"a file of its name into {group}/"
         raise InputError(
             f"No kind {quoted(kind)} in {group}.{suggestion(kind, [*known, *also])} "
@@ -120,6 +128,13 @@ def load(group: str, kind: str, plugins: Sequence[Path] = (), also: Collection[s
             "one public frozen dataclass; begin the names of the others with an underscore."
         )
     return public[0]
+
+
+def _unlisted(group: str, kind: str) -> Path | None:
+    """A directory in the present one that holds a file of this kind, but is not searched."""
+    if not _KIND.fullmatch(kind[:QUOTED]):
+        return None
+    return next((file.absolute().parents[1] for file in sorted(Path().glob(f"*/{group}/{kind}.py"))), None)
 
 
 def build(

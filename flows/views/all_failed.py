@@ -7,6 +7,7 @@ from fieldcraft.flows.text import counted, one_line
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import TrialState, TrialSummary
 
+_NAMED = 8  # trials that a next step names
 _ENDED = (TrialState.FAILED, TrialState.ABANDONED)
 
 
@@ -29,6 +30,23 @@ def fruitless(ledger: Ledger, name: str, trials: Sequence[TrialSummary]) -> str 
     share = "" if times == len(own) else f", {times} of them"
     all_of = "the only trial" if len(own) == 1 else f"all {counted(len(own), 'trial')}"
     return f"{all_of} failed{share}: {one_line(reason)}"
+
+
+def mending(name: str, trials: Sequence[TrialSummary], finished: str | None) -> str:
+    """The next step for a campaign of which ``fruitless`` gives a reason.
+
+    Args:
+        name: The campaign.
+        trials: All its trials, in brief.
+        finished: Reason why it has ended; None while it goes on.
+    """
+    failed = [trial.id for trial in trials if trial.state is TrialState.FAILED]
+    if not failed:
+        return "every trial was given up: begin a campaign of another name"
+    where = f"mend what failed ('fieldcraft show {failed[0]}' says more)"
+    if finished:
+        return f"{where}, and begin a campaign of another name: this one sends nothing more"
+    return f"{where}, then 'fieldcraft retry {' '.join(failed[:_NAMED])}{' ...' if len(failed) > _NAMED else ''}'"
 
 
 def _reasons(ledger: Ledger, name: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from fieldcraft.flows.rules.final_model import given_up
 from fieldcraft.flows.rules.retries import retries
 from fieldcraft.flows.spec.campaign_file import Approval, Dispatch
 from fieldcraft.flows.text import counted, level_text, one_line
+from fieldcraft.flows.views.all_failed import fruitless, mending
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import (
     CampaignRecord,
@@ -101,6 +102,8 @@ def status_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
         "waiting": _waiting(ledger, campaign, trials),
         "notices": {"waiting": len(notices), "failing": sum(notice.tries > 0 for notice in notices)},
         "untracked": ledger.unexported(name),
+        "fruitless": (why := fruitless(ledger, name, trials)),
+        "mending": why and mending(name, trials, campaign.finished),
     }
 
 
@@ -149,6 +152,8 @@ def next_steps(data: Mapping[str, Any]) -> list[str]:
     steps = [f"{counted(len(trials), 'trial')} {what}" for what, trials in open_to_people.items() if trials]
     if (away := data["training"]) and not data["running"]:
         steps.append(f"its model is being trained by pid {away['pid']} on {away['host']}: the next pass goes on")
+    if data["mending"] and not steps and not data["running"]:
+        return [data["mending"]]
     if steps or data["finished"] or data["running"]:
         return [] if data["finished"] else steps
     return [f"nobody makes passes over it: 'fieldcraft run FILE' or 'fieldcraft iterate {name}' goes on"]

@@ -1,6 +1,7 @@
 """Progress of a run: iteration, step, trial, value, best and time, one line each, or one JSON object each."""
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from fieldcraft.flows.analysis.best import best_trial, objective_of
 from fieldcraft.flows.analysis.feasibility import trial_feasibility, verdict_text
 from fieldcraft.flows.analysis.front import front_data
+from fieldcraft.flows.colours import coloured
 from fieldcraft.flows.text import counted, one_line
 from fieldcraft.flows.views.data import design_text, outputs_text
 from fieldcraft.storage.ledger import Ledger
@@ -34,7 +36,7 @@ class Display:
             print(json.dumps({"event": event, "seconds": self._now(), **_plain(details)}), flush=True)
             return
         for line in self._describe(event, details):
-            print(f"{self._now():7.1f} s  {one_line(line)}", flush=True)
+            print(f"{self._now():7.1f} s  {coloured(one_line(line), sys.stdout)}", flush=True)
 
     def _now(self) -> float:
         return round(time.monotonic() - self.began, 1)

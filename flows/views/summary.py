@@ -7,7 +7,7 @@ from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility
 from fieldcraft.flows.analysis.front import front_data
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.views.all_failed import fruitless
+from fieldcraft.flows.views.all_failed import fruitless, mending
 from fieldcraft.flows.views.data import design_text, outputs_text, quantity
 from fieldcraft.flows.views.outcome import Ran
 from fieldcraft.flows.views.regret import most_hypervolume, regret_of
@@ -30,7 +30,8 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
         "anew": ran.anew,
         "seconds": round(ran.seconds, 1),
         "trials": len(trials),
-        "fruitless": fruitless(ledger, ran.name, trials),
+        "fruitless": (why := fruitless(ledger, ran.name, trials)),
+        "mending": why and mending(ran.name, trials, campaign.finished),
         **standing,
         "best": (measured := best.measured)
         and {
@@ -68,10 +69,16 @@ def summary_text(data: dict[str, Any], file: Path) -> str:
         f"  fields    {data['fields']}",
         f"  MLflow    {data['mlflow']}",
         "Next:",
-        f"  fieldcraft plot {data['campaign']} {data['campaign']}.png",
-        f"  fieldcraft trace {data['best_design']}"
-        if data["best_design"]
-        else f"  fieldcraft status {data['campaign']}",
+        *(
+            [f"  {data['mending']}"]
+            if data["fruitless"]
+            else [
+                f"  fieldcraft plot {data['campaign']} {data['campaign']}.png",
+                f"  fieldcraft trace {data['best_design']}"
+                if data["best_design"]
+                else f"  fieldcraft status {data['campaign']}",
+            ]
+        ),
         f"  mlflow ui --backend-store-uri {data['mlflow']}"
         if data["mlflow"].startswith("sqlite:")
         else "  fieldcraft doctor",

@@ -5,6 +5,7 @@ Comments, reasons and notes come from people and simulators: control characters 
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fieldcraft.flows.analysis.best import objective_of
@@ -45,6 +46,8 @@ def status_lines(campaign: CampaignRecord, data: Mapping[str, Any], *, telling: 
     """Text of ``status_text`` from the data of ``status_data``."""
     lines = [f"{campaign.name}: {_condition(data)}", _trials(data), *_costs(data)]
     lines += [f"  {line}" for line in standing_lines(campaign, data)]
+    if data["fruitless"]:
+        lines.append(f"  failed   {data['fruitless']}")
     if data["untrained"]:
         lines.append(f"  model    none of all results: its training failed ({one_line(data['untrained'])})")
     if data["corrected"] or data["retracted"]:
@@ -169,10 +172,11 @@ def _notices(data: Mapping[str, Any], telling: bool) -> list[str]:
     return [f"  notices  {waiting} not told; 'fieldcraft notices {name}' shows them"] if waiting and telling else []
 
 
-def show_text(ledger: Ledger, trial: Trial) -> str:
-    """A trial with its approvals, revisions, results and history."""
+def show_text(ledger: Ledger, trial: Trial, log: Path | None = None) -> str:
+    """A trial with its approvals, revisions, results and history, and where its simulator's output is kept."""
     campaign, history = ledger.campaign(trial.campaign), ledger.history(trial.campaign, trial.id)
     lines = [_title(trial), *_facts(campaign, trial, dominated_by(ledger, campaign, trial))]
+    lines += [f"  log      {one_line(str(log))}"] if log else []
     sections = {
         "approvals": [_approval(approval) for approval in ledger.approvals(trial.id)],
         "revisions": [_revision(campaign, revision) for revision in revisions(history)],

@@ -96,13 +96,14 @@ def open_ledger(path: Path, *, create: bool, upgrade: bool) -> SqliteLedger:
     if not path.exists():
         if not create:
             raise NoLedger(
-                f"There is no ledger at {path}. Check the folder, or start a campaign with `fieldcraft run`."
+                f"There is no ledger at {path}. Go to the folder in which the campaign was begun, name its stores with "
+                "--home or FIELDCRAFT_HOME, or begin a campaign with 'fieldcraft run'."
             )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LedgerError(
-                f"The folder {path.parent} cannot be made ({error}). Name a folder you may write."
+                f"The folder {path.parent} cannot be made ({error.strerror or error}). Name a folder you may write."
             ) from error
     _require_whole_log(path)
     engine = _engine(path, create) if create and not path.exists() else _shared(path)

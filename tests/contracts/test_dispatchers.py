@@ -221,7 +221,8 @@ def test_a_job_over_its_wall_time_is_killed_with_all_it_started_or_no_limit_is_a
     assert handle is not None and len(processes) == 2
     outcome = ended(short, handle)
     assert isinstance(outcome, Failed) and outcome.kind == "unknown"
-    assert outcome.reason == f"ran over dispatcher.wall_time_s of {limit:g} s and was killed with all it had started"
+    told = f"ran over dispatcher.wall_time_s of {limit:g} s and was killed with all it had started"
+    assert outcome.reason == f"{told}; begin a campaign with a longer one"
     assert gone(processes)
 
 

@@ -1,42 +1,63 @@
-"""The notebooks and the Python of docs/python.md run as they stand; a killed notebook goes on with the same designs."""
+"""The notebooks run as they stand in a Jupyter kernel, killed or not, and so does the Python of docs/python.md."""
 
+import json
 import os
 import re
+import secrets
 import signal
-import subprocess
-from math import exp
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import warm_start
+from jupyter_client import BlockingKernelClient
+from jupyter_client.connect import write_connection_file
 
 import fieldcraft as fc
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNEL = """
-import ast, asyncio, json, os, signal, sys
-
-async def kernel(file, last):
-    names = {"__name__": "__main__"}
-    cells = [cell for cell in json.load(open(file))["cells"] if cell["cell_type"] == "code"]
-    for number, cell in enumerate(cells):
-        if number == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        tree = ast.parse("".join(cell["source"]))
-        shown = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, file, "exec"), names)
-        value = shown and eval(compile(shown, file, "eval"), names)
-        print(value._repr_html_() if hasattr(value, "_repr_html_") else value)
-
-asyncio.run(kernel(sys.argv[1], int(sys.argv[2])))
-"""
+PATIENCE_S = 120
 
 
-def kernel(notebook: str, home: Path, last: int = -1) -> "subprocess.CompletedProcess[str]":
-    """The cells in order, in an event loop as Jupyter has one; killed before cell ``last``."""
-    file = ROOT / "docs" / f"{notebook}.ipynb"
-    environment = {**os.environ, "FIELDCRAFT_HOME": str(home), "FIELDCRAFT_MLFLOW": "off"}
-    return warm_start.run(["-c", KERNEL, str(file), str(last)], environment, 240)
+class Kernel:
+    """A kernel of Jupyter's, and what its cells have shown."""
+
+    def __init__(self, client: BlockingKernelClient, process: warm_start.Warm) -> None:
+        self.client, self.process, self.shown = client, process, ""
+
+    def run(self, cell: str) -> None:
+        """Run a cell to its end; an error of the cell fails the test."""
+        answer = self.client.execute_interactive(cell, timeout=PATIENCE_S, output_hook=self._hear)
+        assert answer["content"]["status"] == "ok", "\n".join(answer["content"]["traceback"])
+
+    def _hear(self, message: Mapping) -> None:
+        content = message["content"]
+        self.shown += content.get("text", "") + "".join(content.get("data", {}).values())
+
+
+@contextmanager
+def kernel(home: Path, **environment: str) -> Iterator[Kernel]:
+    """A kernel of its own process, which is killed at the end of the block."""
+    file = home.parent / f"{secrets.token_hex(4)}.json"
+    write_connection_file(str(file), key=secrets.token_hex(16).encode())
+    shared = {**os.environ, "FIELDCRAFT_HOME": str(home), "FIELDCRAFT_MLFLOW": "off", "IPYTHONDIR": str(home.parent)}
+    process = warm_start.begun(["-m", "ipykernel_launcher", "-f", str(file)], {**shared, **environment})
+    client = BlockingKernelClient(connection_file=str(file))
+    client.load_connection_file()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=PATIENCE_S)
+        yield Kernel(client, process)
+    finally:
+        client.stop_channels()
+        process.kill()
+        process.communicate(30)
+
+
+def cells(notebook: str) -> list[str]:
+    found = json.loads((ROOT / "docs" / f"{notebook}.ipynb").read_text())["cells"]
+    return ["".join(cell["source"]) for cell in found if cell["cell_type"] == "code"]
 
 
 def oven(home: Path) -> object:
@@ -44,22 +65,30 @@ def oven(home: Path) -> object:
 
 
 def test_the_notebook_of_a_laboratory_runs_as_it_stands(tmp_path):
-    done = kernel("laboratory", tmp_path / "home")
-    assert done.returncode == 0, done.stderr
-    assert '<img alt="results and the best so far by trial"' in done.stdout
+    with kernel(tmp_path / "home") as begun:
+        for cell in cells("laboratory"):
+            begun.run(cell)
+    assert '<img alt="results and the best so far by trial"' in begun.shown
 
 
-def test_a_notebook_that_was_killed_and_run_again_comes_to_the_same_trials(tmp_path):
+def test_a_notebook_whose_kernel_is_killed_and_run_again_comes_to_the_same_trials(tmp_path, prefect_api, monkeypatch):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    done = kernel("function", whole)
-    assert done.returncode == 0, done.stderr
-    assert '<img alt="results and the best so far by trial"' in done.stdout
-    assert kernel("function", killed, last=2).returncode == -signal.SIGKILL
-    begun = fc.campaign("oven", home=killed)
-    begun.run(lambda design: 1.0 + design["hours"], trials=2)
-    for trial, row in begun.trials.iterrows():  # what the function says
-        begun.tell(trial, 50.0 * exp(-(((row.heat - 140.0) / 60.0) ** 2) - ((row.hours - 4.0) / 3.0) ** 2))
-    assert kernel("function", killed).returncode == 0
+    monkeypatch.setenv("FIELDCRAFT_HOME", str(whole))
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    exec("\n".join(cells("function")), {})
+    with kernel(killed) as begun:
+        for cell in cells("function")[:2]:
+            begun.run(cell)
+        begun.run("campaign.run(strength, trials=3)")
+        begun.client.execute("import os; campaign.run(lambda design: os.kill(os.getpid(), 9))")
+        assert begun.process.wait(PATIENCE_S) == -signal.SIGKILL
+    assert begun.shown.count("These passes do not show in Prefect") == 1
+    assert fc.campaign("oven", home=killed).trials.state.tolist() == ["COMPLETED"] * 3 + ["RUNNING"]
+    with kernel(killed, **prefect_api) as again:  # in the kernel's event loop, through Prefect
+        for cell in cells("function"):
+            again.run(cell)
+    assert "do not show in Prefect" not in again.shown
+    assert '<img alt="results and the best so far by trial"' in again.shown
     assert oven(killed) == oven(whole)
 
 

@@ -67,6 +67,26 @@ def test_a_starter_is_not_written_over_anything(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["rod.yaml"]
 
 
+def test_the_commands_after_a_starter_are_those_for_its_folder_whatever_its_name(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FIELDCRAFT_PLUGINS", raising=False)
+    assert main(["init", "my rod"]) == 0
+    assert "\ncd 'my rod'\n" in capsys.readouterr().out
+    monkeypatch.chdir("my rod")
+    assert main(["check", "rod.yaml"]) == 2
+    there = tmp_path / "my rod" / "mine"
+    told = (
+        f"No kind 'rod' in problems. {there}/problems/rod.py is there, and FIELDCRAFT_PLUGINS is not set in this shell"
+    )
+    complaint = capsys.readouterr().err
+    assert f"{told}: export FIELDCRAFT_PLUGINS='{there}'\n" in complaint
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path))
+    assert main(["check", "rod.yaml"]) == 2
+    assert f"lists other directories alone: export FIELDCRAFT_PLUGINS='{tmp_path}:{there}'" in capsys.readouterr().err
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(there))
+    assert main(["check", "rod.yaml"]) == 0
+
+
 def test_every_ready_campaign_and_study_is_listed_with_what_it_is_and_printed_as_it_stands(capsys):
     assert main(["examples", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)

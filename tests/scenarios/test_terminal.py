@@ -14,6 +14,7 @@ import warm_start
 
 from fieldcraft.flows.cli import _options, _parser, main
 from fieldcraft.flows.commands.terminal import LiveLine
+from fieldcraft.flows.views.display import Display
 from fieldcraft.storage.records import TrialState
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,8 +38,8 @@ def commands():
     return found
 
 
-def on_a_terminal(words, environment):
-    """What a process writes to a terminal of its own."""
+def on_a_terminal(words, environment, status=0):
+    """What a process writes to a terminal of its own, which ends with this status."""
     ours, theirs = pty.openpty()
     process = warm_start.Warm(words, [theirs] * 3, {**os.environ, "TERM": "xterm", **environment}, os.getcwd())
     os.close(theirs)
@@ -49,7 +50,7 @@ def on_a_terminal(words, environment):
     except OSError:  # it has ended, and closed the terminal
         pass
     os.close(ours)
-    assert process.wait(60) == 0, written
+    assert process.wait(60) == status, written
     return written.decode()
 
 
@@ -132,6 +133,48 @@ def test_a_run_on_a_terminal_has_a_live_line_and_colours_unless_there_shall_be_n
     assert "trial 4 of 4" in plain and "best value" in plain
     assert bool(re.search(r"\x1b\[[0-9;]*3[0-9]m", seen)) is not bool(colours)
     assert "Campaign 'seen' ended by budget: 4 of 4 trials" in plain
+    assert ("\x1b[1mCampaign 'seen'\x1b[0m \x1b[32mended\x1b[0m by budget" in seen) is not bool(colours)
+    home, file = str(tmp_path), str(tmp_path / "seen.yaml")
+    painted = {
+        ("status", "seen"): ["\x1b[1mseen:\x1b[0m", "\x1b[32mfinished\x1b[0m", "4 \x1b[32mcompleted\x1b[0m"],
+        ("show", "seen-0001"): ["\x1b[1m  history\x1b[0m", "\x1b[33mPROPOSED\x1b[0m"],
+        ("trace", "seen-0001"): ["\x1b[1macquisition\x1b[0m"],
+        ("check", file): ["\x1b[1mbudget:\x1b[0m", " \x1b[32mvalid\x1b[0m: "],
+        ("status", "sean"): ["\x1b[1;31mfieldcraft:\x1b[0m No campaign 'sean'"],
+        ("status", "seen", "--json"): ["{"],
+    }
+    for command, wanted in painted.items():
+        words = ["-m", "fieldcraft.flows.cli", *command, "--home", home]
+        piped = warm_start.run(words, {**os.environ, **environment, "TERM": "xterm"}, 60)
+        seen = on_a_terminal(words, environment, piped.returncode).replace("\r\n", "\n")
+        assert "\x1b" not in piped.stdout + piped.stderr
+        lines = [
+            line for line in re.sub(r"\x1b\[[0-9;]*m", "", seen).splitlines(True) if not line.startswith("reading")
+        ]
+        assert no_times("".join(lines)) == no_times(piped.stdout + piped.stderr), command
+        assert all((part in seen) is not bool(colours) for part in wanted) or "--json" in command, command
+        assert ("\x1b[" in seen) is not (bool(colours) or "--json" in command)
+
+
+def no_times(text):
+    return re.sub(r"[0-9.]+ s\b", "", text)
+
+
+@pytest.mark.parametrize(
+    ("event", "painted"),
+    [("failed", "\x1b[31mfailed\x1b[0m: no licence"), ("held", "\x1b[33mheld\x1b[0m: no licence")],
+)
+def test_what_became_of_a_trial_has_its_colour_on_a_terminal_alone(event, painted, monkeypatch, capsys):
+    trial = SimpleNamespace(id="seen-0001", iteration=0)
+    line = Display(Known, False)
+    line(event, {"trial": trial, "reason": "no licence"})
+    plain = capsys.readouterr().out
+    assert plain.endswith(f"iteration   0  harvest    seen-0001  {event}: no licence\n")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    line(event, {"trial": trial, "reason": "no licence"})
+    assert capsys.readouterr().out.endswith(f"seen-0001  {painted}\n")
 
 
 def test_a_run_into_a_file_has_plain_lines_alone(tmp_path, prefect_api):

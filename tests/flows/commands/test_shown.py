@@ -38,7 +38,12 @@ SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
 
 def hidden(text: str) -> list[str]:
     """The characters of a text that do more than stand there."""
-    return [c for c in text if c != "\n" and (unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") or c in UNSEEN)]
+    unseen = {
+        *UNSEEN,
+        *map(chr, range(0xE0100, 0xE01F0)),
+        *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\uffa0",
+    }
+    return [c for c in text if c != "\n" and (unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") or c in unseen)]
 
 
 def words(data: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""The dialogues of docs/laboratory.md and docs/recovery.md are held here: their commands are typed, in their order.
+"""The dialogues of docs/people.md, laboratory.md and recovery.md are held here: their commands are typed, in order.
 
 What is said must be what the page shows, to the digit; ``...``, times, dates, digests and names of people and machines
 may be others.
@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
-from bench import OVEN
 from shown import text_of
 
 from fieldcraft.flows.cli import main
@@ -96,10 +95,7 @@ def prefect(tmp_path: Path) -> Iterator[None]:
         os.environ.update(kept)
 
 
-def test_the_laboratorys_dialogue_is_as_its_page_shows_it(prefect, tmp_path, monkeypatch):
-    (tmp_path / "mine" / "problems").mkdir(parents=True)
-    (tmp_path / "mine" / "problems" / "oven.py").write_text(OVEN)
-    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "mine"))
+def test_the_dialogues_with_people_and_the_laboratory_are_as_their_pages_show_them(prefect, tmp_path, monkeypatch):
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
     monkeypatch.chdir(tmp_path)
     campaign, imported, before, first, rows, taken, again, mistakes = blocks("docs/laboratory.md")
@@ -119,6 +115,9 @@ def test_the_laboratorys_dialogue_is_as_its_page_shows_it(prefect, tmp_path, mon
     hold(again, home)
     answer(["fieldcraft", "iterate", "oven"], home)
     hold(mistakes, home)
+    glue, said, *_ = blocks("docs/people.md")
+    (tmp_path / "glue.yaml").write_text(glue)
+    hold(said, home)
 
 
 def test_the_dialogues_of_the_page_on_recovery_are_as_it_shows_them(finished, tmp_path, monkeypatch):

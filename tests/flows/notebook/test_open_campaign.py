@@ -5,8 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections import Counter
 from contextlib import contextmanager
 
+import httpx
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +21,7 @@ import fieldcraft as fc
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.errors import InputError, Unfinished
 from fieldcraft.flows.identity import Refused
+from fieldcraft.flows.notebook import passes
 from fieldcraft.flows.people.decisions import Overtaken
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import TrialState
@@ -43,6 +47,18 @@ while campaign.finished is None:
     for trial, row in campaign.ask().iterrows():
         campaign.tell(trial, row.x)
         print(trial, flush=True)
+"""
+SHOWN = """
+import asyncio, sys, fieldcraft as fc
+
+async def cell():  # as a notebook's
+    sobol = {"start": {"n": 3}}
+    known = {"problem": {"kind": "branin"}, "simulator": {"kind": "function"}, "dispatcher": {"kind": "inline"}}
+    fc.campaign("shown", **known, minimize="value", algorithm=sobol, budget=3, home=sys.argv[1]).run()
+    told = fc.campaign("told", space={"x": (0.0, 1.0)}, minimize="y", algorithm=sobol, budget=3, home=sys.argv[1])
+    told.run(lambda design: design["x"], trials=1)
+
+asyncio.run(cell())
 """
 PASSES = """
 import sys, time
@@ -307,6 +323,35 @@ def test_a_campaign_with_a_simulator_runs_and_refuses_to_be_asked(tmp_path, caps
     assert "formula-0004" in capsys.readouterr().out
     assert (campaign.trials.state == "COMPLETED").all()
     assert "4 of 4" in campaign._repr_html_()
+
+
+def test_a_run_shows_in_the_prefect_that_is_named_as_that_of_the_command_does(tmp_path, prefect_api):
+    environment = {**os.environ, **prefect_api, "FIELDCRAFT_MLFLOW": "off"}
+    done = warm_start.run(["-c", SHOWN, str(tmp_path)], environment, 120)
+    assert done.returncode == 0, done.stderr
+    assert "do not show" not in done.stdout
+    user, _, password = prefect_api["PREFECT_API_AUTH_STRING"].partition(":")
+    with httpx.Client(base_url=f"{prefect_api['PREFECT_API_URL']}/", auth=(user, password)) as prefect:
+        for name in ("shown", "told"):
+            asked = {"flow_runs": {"name": {"any_": [name]}}}
+            (run,) = prefect.post("flow_runs/filter", json=asked).json()
+            flow = prefect.get(f"flows/{run['flow_id']}").json()
+            assert (run["state_type"], flow["name"]) == ("COMPLETED", "run")
+            deadline, steps = time.monotonic() + 30, Counter[str]()  # the server writes tasks down once a second
+            while not (steps["harvest"] > 1 and steps["acquire"]) and time.monotonic() < deadline:
+                tasks = prefect.post("task_runs/filter", json=asked).json()
+                steps = Counter(task["name"].rpartition("-")[0] for task in tasks)
+            assert steps["harvest"] > 1 and steps["acquire"], steps
+
+
+def test_without_a_prefect_a_run_says_once_that_it_does_not_show_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    passes._say_so.cache_clear()
+    campaign = fc.campaign("bowl", space={"x": (0.0, 1.0)}, minimize="y", algorithm=SOBOL, budget=3, home=tmp_path)
+    campaign.run(lambda design: design["x"], trials=1)
+    campaign.run(lambda design: design["x"])
+    told = "These passes do not show in Prefect: PREFECT_API_URL names no server.\n"
+    assert capsys.readouterr().out == told
 
 
 def test_a_person_who_is_waited_for_is_named(rod):

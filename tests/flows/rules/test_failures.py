@@ -72,8 +72,14 @@ def test_a_failure_of_which_nothing_is_known_is_recorded_and_a_person_can_have_i
     assert at.trials()[:2] == [("FAILED", "unknown")] * 2
     assert moves(at, 1)[-1].reason == "RuntimeError: who knows"
     assert moves(at, 2)[-1].reason == "evaluate: output 'value' is nan"
-    assert main(["retry", "b-0001", "--comment", "the cable was loose"]) == 0
-    assert "b-0001: sent again by the next pass" in capsys.readouterr().out
+    log = at.settings.work / "b" / "b-0001-1" / "log.txt"
+    assert main(["show", "b-0001"]) == 0
+    assert f"\n  log      {log}\n" in capsys.readouterr().out
+    assert "RuntimeError: who knows" in log.read_text()
+    assert main(["retry", "b-0001", "b-0003", "--comment", "the cable was loose"]) == 2  # the third runs
+    said = capsys.readouterr()
+    assert said.out == "b-0001: sent again by the next pass\n"
+    assert said.err.startswith("fieldcraft: b-0003 ")
     first, fresh = at.ledger.approvals("b-0001")
     assert (first.voided, fresh.comment, fresh.policy) == (
         "replaced by a later approval",

@@ -216,6 +216,21 @@ def test_a_finished_campaign_asks_nothing_of_anybody(tmp_path):
     assert "  next " not in text
 
 
+def test_a_campaign_whose_trials_all_failed_says_why_and_what_to_do(tmp_path):
+    ledger, _ = campaign(tmp_path)
+    for trial in propose(ledger, 2):
+        sent = run(ledger, trial)
+        ledger.move(sent.id, TrialState.FAILED, sent.expect, "fieldcraft", HOSTILE, failure="unknown")
+    data, text = status(ledger)
+    assert data["fruitless"].startswith("all 2 trials failed: fine")
+    assert "\n  failed   all 2 trials failed: fine" in text
+    mended = "mend what failed ('fieldcraft show small-0001' says more)"
+    assert next_steps(data) == [f"{mended}, then 'fieldcraft retry small-0001 small-0002'"]
+    ledger.finish("small", "budget", "fieldcraft")
+    data, text = status(ledger)
+    assert text.endswith(f"next     {mended}, and begin a campaign of another name: this one sends nothing more")
+
+
 def edited(ledger: Ledger) -> Trial:
     """A trial with two revisions, a priority, an expiring approval, and a result that was corrected."""
     (trial,) = propose(ledger)
