@@ -134,6 +134,8 @@ def forged(scene: dict[str, Any], rng: random.Random) -> Iterator[tuple[str, Bro
             yield "viewer", vera, post({**right, "csrf": vera.csrf})
         if path.startswith("/laboratory") or (path.endswith("/act") and fields["verb"] in ("cancel", "abandon")):
             yield "approver", carla, post({**right, "csrf": carla.csrf})
+        if path.endswith("/act"):
+            yield "replayed", ana, post({**right, "choice": card(scene["stale"])})
         if path.endswith(("/decide", "/edit")):
             trial = rng.choice((scene["decided"], scene["stale"]))
             yield "replayed", ana, post({**right, "choice": card(trial)})
