@@ -15,12 +15,15 @@ from fieldcraft.flows.desk.entering import Visitor
 from fieldcraft.flows.desk.rendering import page
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.notices.deliver import current, text_of
+from fieldcraft.flows.notices.links import card_of, page_of
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.text import clock
 from fieldcraft.flows.views.compare import NOT_COMPARABLE, compare, figures, milestones
+from fieldcraft.storage.records import Notice
 
 router = APIRouter()
 _MOST = 1000  # notices
+_CARDS = 8  # that a notice leads to
 _PAGE = "study.html"
 _examining = threading.Lock()  # one examination at a time: it reads every field
 
@@ -74,7 +77,16 @@ def notices(request: Request, visit: Visitor) -> Response:
     board: Board = request.app.state.board
     ledger = board.ledger
     waiting = current(ledger, ledger.notices(None, limit=_MOST))
-    return page(request, "notices.html", visit, {"notices": [(notice, text_of(notice)) for notice in waiting]})
+    shown = [(notice, text_of(notice), _links(notice)) for notice in waiting]
+    return page(request, "notices.html", visit, {"notices": shown})
+
+
+def _links(notice: Notice) -> list[tuple[str, str]]:
+    """Pages that a notice leads to, each with its name: the cards or the trial, else the campaign."""
+    if notice.event == "approval waiting" and (trials := notice.payload.get("trials", ())):
+        more = [] if len(trials) <= _CARDS else [(page_of(notice), f"and {len(trials) - _CARDS} more")]
+        return [(card_of(notice.campaign, trial), trial) for trial in trials[:_CARDS]] + more
+    return [(page_of(notice), str(notice.payload.get("trial", notice.campaign)))]
 
 
 @router.get("/doctor")

@@ -122,4 +122,5 @@ main.addEventListener("keydown", (event) => {
   if (preset) preset.click();
   else KEYS[event.key](card, cards());
 });
-cards()[0]?.focus({ preventScroll: true });
+const named = document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest(".card"); // where a notice leads
+(named || cards()[0])?.focus({ preventScroll: true });

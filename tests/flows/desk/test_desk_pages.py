@@ -10,7 +10,7 @@ from desk_site import COOKIE, HOST, PORT, desk
 from test_desk_decisions import card
 from waiting import SPEC
 
-from fieldcraft.flows.desk.board import AWAY, Board, Poller
+from fieldcraft.flows.desk.board import AWAY, MOST_OF_ONE, Board, Poller
 from fieldcraft.flows.desk.pages import looking
 from fieldcraft.flows.desk.parts.cards import nearest
 from fieldcraft.flows.desk.parts.trials_table import ROWS, Wanted, table_of
@@ -133,7 +133,7 @@ def test_the_poller_tells_when_the_ledger_is_away_and_back(priced):
     poller, ledger = Poller(Board(priced.settings)), priced.settings.ledger
 
     async def told() -> list[set[str]]:
-        changes = poller.changes()
+        changes = poller.changes("ana")
         assert await anext(changes) == set() and poller.ready
         ledger.rename(ledger.with_suffix(".away"))
         names = [await anext(changes)]
@@ -151,7 +151,7 @@ def test_a_stream_begins_with_a_word_after_which_no_commit_is_missed(priced):
     poller = Poller(Board(priced.settings))
 
     async def told() -> list[set[str]]:
-        first, second = poller.changes(), poller.changes()
+        first, second = poller.changes("ana"), poller.changes("ana")
         names = [await anext(first), await anext(second)]  # the second finds the ledger read already
         await asyncio.to_thread(priced.ledger.prioritise, "priced-0001", 3, "ana", "at once")
         names += [await anext(first), await anext(second)]
@@ -160,6 +160,34 @@ def test_a_stream_begins_with_a_word_after_which_no_commit_is_missed(priced):
         return names
 
     assert asyncio.run(told()) == [set(), set(), {"priced"}, {"priced"}]
+
+
+def test_notices_lead_to_the_cards_and_the_trial_that_they_tell_of(priced, browsers):
+    ledger, (first, *_) = priced.ledger, priced.trials()
+    assert [notice.event for notice in ledger.notices()] == ["approval waiting"]
+    browser = browsers(priced.settings, "vera")
+    for trial in priced.trials():
+        assert f'href="/queue/priced#t-{trial.id}"' in browser.get("/notices").text
+        assert f'id="t-{trial.id}"' in browser.get("/queue/priced").text
+    ledger.notify("priced", "submission unknown", "held", {"trial": first.id, "reason": "who knows"})
+    ledger.notify("priced", "budget nearly spent", "budget", {"limits": []})
+    text = browser.get("/notices").text
+    assert f'href="/campaign/priced/trial/{first.id}"' in text and 'href="/campaign/priced"' in text
+
+
+def test_a_person_with_many_pages_takes_no_stream_of_anybody_elses(priced):
+    poller = Poller(Board(priced.settings))
+
+    async def told() -> tuple[bool, bool, int]:
+        streams = [poller.changes("ana") for _ in range(MOST_OF_ONE + 3)]  # all begun before one is read
+        begun = [await anext(stream, None) for stream in streams]
+        full = poller.full("ana"), poller.full("olga")
+        for stream in streams:
+            await stream.aclose()
+        assert not poller.full("ana")
+        return *full, sum(names is not None for names in begun)
+
+    assert asyncio.run(told()) == (True, False, MOST_OF_ONE)
 
 
 def test_one_examination_at_a_time_and_nobody_waits_for_it(priced, browsers):
