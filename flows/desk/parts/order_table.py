@@ -1,4 +1,4 @@
-"""The open work orders as a table: the one that a pass writes into the folder of orders, as a laboratory fills it in."""
+"""The open work orders as the table that a pass writes into the folder of orders, for a laboratory to fill in."""
 
 import io
 from collections.abc import Mapping, Sequence
