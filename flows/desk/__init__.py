@@ -10,5 +10,6 @@ rendering    pages from templates
 pages        the routes
 parts        what pages show, as data
 app          the application
+connections  connections of browsers, with an end to every wait
 serving      its server
 """

@@ -73,7 +73,14 @@ def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -
 
 
 def _told(request: Request, error: Exception) -> Response:
-    """The answer to a request that could not be done: JSON to the desk's script, a page to anybody else."""
+    """The answer to a request that could not be done, with the headers that belong to the error."""
+    answer = _answer(request, error)
+    answer.headers.update((isinstance(error, HTTPException) and error.headers) or {})
+    return answer
+
+
+def _answer(request: Request, error: Exception) -> Response:
+    """JSON to the desk's script, a page to anybody else."""
     status, title = _status(error)
     text = "; ".join(f"{fault['msg']}" for fault in error.errors()) if isinstance(error, RequestValidationError) else ""
     text = text or (str(error.detail) if isinstance(error, HTTPException) else str(error))
