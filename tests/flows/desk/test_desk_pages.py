@@ -1,10 +1,14 @@
 """Pages of the desk: what they show of a campaign, and the stream that tells them of commits."""
 
 import asyncio
+import json
 import math
 import re
+import shutil
 import time
+from pathlib import Path
 
+import plotly.graph_objects as go
 import pytest
 from desk_site import COOKIE, HOST, PORT, desk
 from test_desk_decisions import card
@@ -19,6 +23,8 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.storage.records import TrialState, TrialSummary
+
+STUDIES = Path(__file__).resolve().parents[3] / "studies" / "results"
 
 
 def test_campaigns_at_a_glance(priced, oven, browsers):
@@ -71,7 +77,8 @@ def test_studies_notices_and_findings_are_shown(priced, browsers):
     (folder / "study").write_text("quick")
     (folder / "study.html").write_text("<p>curves</p>")
     assert "download the page of quick" in browser.get("/studies").said
-    answer = browser.get("/studies/quick")
+    assert browser.get("/studies/quick").status == 404, "its results are not there"
+    answer = browser.get("/studies/quick/page")
     assert answer.text == "<p>curves</p>" and answer.headers["content-disposition"].startswith("attachment")
     for name in ("other", "..", "%2e%2e"):
         assert browser.get(f"/studies/{name}").status == 404
@@ -80,6 +87,36 @@ def test_studies_notices_and_findings_are_shown(priced, browsers):
     (priced.settings.home / "fields" / ".staging" / "half-written.4000000-1").mkdir(parents=True)
     said = browser.get("/doctor?look=1").said
     assert examine(priced.settings)[0].text in said and "All is well." not in said
+
+
+@pytest.mark.parametrize("name", ["brusselator", "constrained", "certified", "methods"])
+def test_a_study_is_shown_with_its_tables_and_curves_and_the_data_behind_them(priced, browsers, name):
+    browser, told = browsers(priced.settings, "vera"), json.loads((STUDIES / f"{name}.json").read_text())
+    folder = priced.settings.home / "studies" / name
+    folder.mkdir(parents=True)
+    (folder / "study").write_text(name)
+    shutil.copy(STUDIES / f"{name}.json", folder / "study.json")
+    assert f'href="/studies/{name}"' in browser.get("/studies").text
+    said = browser.get(f"/studies/{name}").said
+    for algorithm, ranks in (told["ranks"] or {}).items():
+        assert f"{algorithm} {ranks['mean']:.2f} {ranks['best']} {ranks['last']}" in said
+    assert f"{sum(cell['state'] == 'finished' for cell in told['cells'])} of {len(told['cells'])}" in said
+    for number, problem in list(enumerate(told["problems"]))[:2]:
+        charts = json.loads(browser.get(f"/studies/{name}/figures/{number}").text)["charts"]
+        assert len(charts) == (4 if "metric" in problem else 1)
+        data = json.loads(browser.get(f"/studies/{name}/figures/{number}/{charts[0]['place']}").text)
+        means = {
+            (row["algorithm"], n): mean for row in problem["rows"] for n, mean in enumerate(row["curve"]["mean"], 1)
+        }
+        assert data["head"][0] == "algorithm" and data["rows"]
+        for algorithm, _, n, mean, _ in data["rows"]:
+            assert mean == pytest.approx(means[algorithm, n], rel=1e-5)
+        assert len(data["rows"]) == sum(mean is not None for mean in means.values())
+        for chart in charts:
+            go.Figure({"data": chart["data"], "layout": chart["layout"]})  # plotly's own check
+    assert browser.get(f"/studies/{name}/figures/99").status == 404
+    (folder / "study.json").write_text('{"study": "old"}')
+    assert "written by another version" in browser.get(f"/studies/{name}").said
 
 
 def test_one_poller_tells_all_streams_of_a_commit_within_a_second_and_stops_after_them(priced, browsers):
