@@ -158,6 +158,18 @@ def test_decisions_by_the_keyboard_take_two_keys_each_and_lead_to_the_next_card(
     assert site.ledger.trial("glue-0009").design["heat"] == 55.5
 
 
+def test_a_notice_leads_to_its_card_and_an_opened_rejection_takes_one_key_more(site, enter):
+    page = enter("ana")
+    page.goto("/notices")
+    page.get_by_role("link", name="glue-0008").last.click()
+    expect(page.locator("#card-glue-0008-1")).to_be_focused()
+    page.locator("#card-glue-0008-1 .reject summary").click()
+    page.keyboard.press("4")
+    expect(page.locator("#card-glue-0008-1")).to_have_count(0)
+    expect(page.locator("#card-glue-0009-1")).to_be_focused()
+    assert site.ledger.history("glue", "glue-0008")[-1].reason == "Not safe"
+
+
 def test_a_batch_is_chosen_and_approved_by_the_keyboard(site, enter):
     page = enter("ana")
     page.goto("/queue")

@@ -67,7 +67,7 @@ def study(request: Request, visit: Visitor, name: str) -> Response:
     """A study: ranks, and a table and curves for each problem."""
     file = _file(request, name, _RESULTS)
     with _of_this_version(name):
-        values = _shown(_results(file))
+        values = _shown(_results(file), file.stat().st_mtime)
     return page(request, "study.html", visit, {"name": name, "stored": (file.parent / _PAGE).is_file(), **values})
 
 
@@ -118,12 +118,12 @@ def _of_this_version(name: str) -> Iterator[None]:
         ) from None
 
 
-def _shown(data: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(data: Mapping[str, Any], at: float) -> dict[str, Any]:
     """Tables of a study for its template."""
     numbered = [(number, each) for number, each in enumerate(data["problems"]) if each["rows"]]
     apart = [each["problem"] for _, each in numbered if each["oracle"]]
     return {
-        "lead": lead(data),
+        "lead": lead(data, at),
         "cards": cards(data),
         "ranks": rank_lines(data) if data["ranks"] else None,
         "about_ranks": about_ranks(data) if data["ranks"] else "",

@@ -34,7 +34,7 @@ def study_page(data: Mapping[str, Any]) -> str:
     return page(
         f"{data['study']}: study",
         element("h1", data["study"]),
-        element("p", lead(data), class_="lead"),
+        element("p", lead(data, time.time()), class_="lead"),
         facts(cards(data)),
         _ranks_section(data) if data["ranks"] else None,
         *(_problem_section(data, each) for each in data["problems"] if each["rows"] and not each["oracle"]),
@@ -53,13 +53,13 @@ _APART = (
 )
 
 
-def lead(data: Mapping[str, Any]) -> str:
-    """What is compared, and by what."""
+def lead(data: Mapping[str, Any], at: float) -> str:
+    """Number of problems and algorithms, and what compares them, as of a time in seconds since the epoch."""
     problems, algorithms = len(data["problems"]), len(data["spec"]["algorithms"])
     return (
         f"{counted(problems, 'problem')}, {counted(algorithms, 'algorithm')}, compared by {compared_by(data)} at "
         "equal budgets. In each seed all begin with the same designs, but for those that are a sequence of their own. "
-        f"As of {clock(time.time())}."
+        f"As of {clock(at)}."
     )
 
 
