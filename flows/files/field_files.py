@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.files.field_probe import require_bounded
+from fieldcraft.flows.files.field_probe import opened_field, require_bounded
 from fieldcraft.flows.files.tables import number, read_table
 from fieldcraft.flows.text import quoted
 from fieldcraft.physics.parametric.readings import NOISE, PLACE
@@ -112,18 +112,6 @@ def _exists(file: Path) -> bool:
         return file.is_file() or file.is_dir()  # a named pipe would be waited for
     except (OSError, ValueError):  # a name that is too long, or holds NUL
         return False
-
-
-def opened_field(file: Path, **options: Any) -> "xr.Dataset":
-    """A field whose values are not read yet; ``options`` as of ``xarray.open_dataset``."""
-    import xarray as xr
-
-    opened: xr.Dataset = (
-        xr.open_zarr(file, consolidated=False, decode_times=False, **options)
-        if file.is_dir()
-        else xr.open_dataset(file, decode_times=False, **options)
-    )
-    return opened
 
 
 def _require_whole(file: Path) -> None:

@@ -12,9 +12,13 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import without_secrets
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 _SPARE = 512 * 2**20  # bytes beside the field: what libraries take to read it
 _LONGEST_S = 600.0
@@ -42,11 +46,21 @@ def require_bounded(file: Path, most: int) -> None:
         )
 
 
+def opened_field(file: Path, **options: Any) -> "xr.Dataset":
+    """A field whose values are not read yet; ``options`` as of ``xarray.open_dataset``."""
+    import xarray as xr
+
+    opened: xr.Dataset = (
+        xr.open_zarr(file, consolidated=False, decode_times=False, **options)
+        if file.is_dir()
+        else xr.open_dataset(file, decode_times=False, **options)
+    )
+    return opened
+
+
 def _read(file: Path, most: int) -> None:
     import h5netcdf
     import xarray as xr
-
-    from fieldcraft.flows.files.field_files import opened_field
 
     assert xr and h5netcdf  # loaded before the memory is bounded
     with open("/proc/self/statm") as held:
