@@ -59,10 +59,10 @@ def opened_field(file: Path, **options: Any) -> "xr.Dataset":
 
 
 def _read(file: Path, most: int) -> None:
-    import h5netcdf
+    import h5py
     import xarray as xr
 
-    assert xr and h5netcdf  # loaded before the memory is bounded
+    assert xr and h5py  # loaded before the memory is bounded
     with open("/proc/self/statm") as held:
         taken = int(held.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + most + _SPARE,) * 2)

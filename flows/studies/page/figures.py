@@ -67,7 +67,7 @@ def _known(curve: Mapping[str, Any]) -> list[tuple[int, float, float]]:
 
 
 def _curve(row: Mapping[str, Any], known: Sequence[tuple[int, float, float]], place: int, wide: bool) -> Curve:
-    at, means, errors = ([each[part] for each in known] for part in range(3))
+    at, means, errors = [each[0] for each in known], [each[1] for each in known], [each[2] for each in known]
     most = [(1 - _LEAST) * mean if wide else math.inf for mean in means]
     bands = [min(error, limit) for error, limit in zip(errors, most, strict=True)]
     return Curve(f"{row['algorithm']} (n = {row['n']})", at, means, bands, place)

@@ -181,7 +181,7 @@ def test_nobody_unknown_sees_a_page_or_a_stream(priced):
     assert len(routes("GET")) >= 15
     for route in routes("GET"):
         path = route.replace("{name}", "priced").replace("{trial_id}", "priced-0001").replace("{word}", "priced-0001")
-        path = path.replace("{group}", "cost").replace("{place}", "0")
+        path = path.replace("{group}", "cost").replace("{place}", "0").replace("{number}", "0")
         answer = browser.get(path, cookie=f"{COOKIE}=nobody")
         assert (answer.status, answer.headers["location"]) == (303, f"/sign-in?to={path}"), path
         assert not answer.text
