@@ -48,7 +48,7 @@ approval: human
 dispatcher: {kind: lab}
 budget: {trials: 20000}
 """
-TOKEN = "fc_of-this-benchmark"
+TOKEN = "fc_of-viewer-{}-of-this-benchmark"  # a person may hold no more than some streams
 
 
 def campaign(home: Path, trials: int) -> None:
@@ -108,8 +108,9 @@ def main() -> None:
         free.close()
         campaign(home, options.trials)
         people = Path(folder) / "people.yaml"
-        digest = hashlib.sha256(TOKEN.encode()).hexdigest()
-        people.write_text(json.dumps({"tokens": [{"name": "ana", "role": "operator", "sha256": digest}]}))
+        digests = [hashlib.sha256(TOKEN.format(n).encode()).hexdigest() for n in range(options.viewers + 1)]
+        entries = [{"name": f"viewer {n}", "role": "viewer", "sha256": digest} for n, digest in enumerate(digests)]
+        people.write_text(json.dumps({"tokens": entries}))
         people.chmod(0o600)
         environment = {**os.environ, "FIELDCRAFT_MLFLOW": "off", "FIELDCRAFT_PEOPLE": str(people)}
         words = [sys.executable, "-m", "fieldcraft.flows.cli", "desk", "--port", str(port), "--home", str(home)]
@@ -124,19 +125,18 @@ def measure(server: "subprocess.Popen[str]", options: argparse.Namespace, addres
     """Run the viewers and print what they saw."""
     assert server.stdout is not None and "desk is at" in server.stdout.readline()
     own = {"Origin": address, "Sec-Fetch-Site": "same-origin"}
-    for _ in range(100):
-        try:
-            signed = httpx.post(f"{address}/sign-in", data={"token": TOKEN}, headers=own)
-            break
-        except httpx.ConnectError:
-            time.sleep(0.1)
-    cookie = dict(signed.cookies)
+
+    def signed_in(number: int) -> dict[str, str]:
+        with httpx.Client(transport=httpx.HTTPTransport(retries=7), headers=own) as client:
+            return dict(client.post(f"{address}/sign-in", data={"token": TOKEN.format(number)}).cookies)
+
+    cookie = signed_in(options.viewers)
     process, warm = psutil.Process(server.pid), Viewer(address, cookie)
     with httpx.Client(base_url=address, cookies=cookie, timeout=60) as client:
         warm.load(client)
         warm.load(client)
     first, before = warm.pages, process.memory_info().rss / 2**20
-    viewers = [Viewer(address, cookie) for _ in range(options.viewers)]
+    viewers = [Viewer(address, signed_in(number)) for number in range(options.viewers)]
     for viewer in viewers:
         viewer.start()
     time.sleep(5)

@@ -45,6 +45,10 @@ class Refused(FieldcraftError):
     """The current user may not do this, or is not known; nothing was changed."""
 
 
+class Faulty(Refused):
+    """The file of people is there and cannot be trusted: it is not as it must be, or others may write it."""
+
+
 @dataclass(frozen=True)
 class Person:
     """The current user.
@@ -127,8 +131,8 @@ class _Token(_Standing):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-class _People(_Part):
-    """The operator's file of people."""
+class People(_Part):
+    """The operator's file of people, as it was read."""
 
     users: Mapping[_Name, _Standing] = {}
     tokens: Sequence[_Token] = ()
@@ -174,8 +178,14 @@ def bearer(settings: Settings, token: str, right: Right) -> Person:
     return bearer_of_digest(settings, digest_of_token(token), right)
 
 
-def bearer_of_digest(settings: Settings, digest: str, right: Right) -> Person:
+def bearer_of_digest(settings: Settings, digest: str, right: Right, known: People | None = None) -> Person:
     """The owner of the token with this SHA-256, for who has checked the token and keeps no more than its digest.
+
+    Args:
+        settings: Settings, with the file of people.
+        digest: SHA-256 of the token.
+        right: Right that the owner must have.
+        known: The people, where the file was read already.
 
     Raises:
         Refused: as ``bearer``.
@@ -185,7 +195,7 @@ def bearer_of_digest(settings: Settings, digest: str, right: Right) -> Person:
             "A token was given, but no file says whose it is: set FIELDCRAFT_PEOPLE (docs/security.md), or unset "
             "FIELDCRAFT_TOKEN to act as the operating system's user. Nothing was changed."
         )
-    person = _read(settings.people).bearer(digest)
+    person = (known or read_people(settings.people)).bearer(digest)
     if person is None:
         raise Refused(
             f"The token given is not known to {settings.people}: check it for a missing character, or ask an operator "
@@ -234,10 +244,16 @@ def token_entry(name: str, role: str, cost_limit: float | None, token: str) -> d
 
 def _user(settings: Settings) -> Person:
     name = operating_system_user()
-    return Person(name, "operator") if settings.people is None else _read(settings.people).user(name)
+    return Person(name, "operator") if settings.people is None else read_people(settings.people).user(name)
 
 
-def _read(path: Path) -> _People:
+def read_people(path: Path) -> People:
+    """The people of a file.
+
+    Raises:
+        Faulty: the file is not as it must be, or others may write it.
+        Refused: it is not there, or cannot be read.
+    """
     if not os.access(path, os.R_OK):
         raise Refused(f"{path}: cannot be read. Check FIELDCRAFT_PEOPLE and your rights to it. Nothing was changed.")
     try:
@@ -245,24 +261,24 @@ def _read(path: Path) -> _People:
     except InputError as error:
         raise _unreadable(path, str(error)) from None
     if path.stat().st_mode & _WRITABLE_BY_OTHERS:
-        raise Refused(
+        raise Faulty(
             f"{path} can be written by others, who could give themselves any role: 'chmod go-w {path}' and look "
             "through it. Nothing was changed."
         )
     try:
-        return _People.model_validate(data)
+        return People.model_validate(data)
     except ValidationError as error:
-        raise Refused(f"{path}: {_explained(error)} Nothing was changed.") from None
+        raise Faulty(f"{path}: {_explained(error)} Nothing was changed.") from None
 
 
-def _unreadable(path: Path, problem: str) -> Refused:
+def _unreadable(path: Path, problem: str) -> Faulty:
     """The error for a file of people that is not valid YAML, without the parser's message.
 
     That message quotes the file, and so perhaps a token that was pasted into it.
     """
     line = re.search(r"\bline (\d{1,6})\b", problem.removeprefix(str(path)))
     place = f"from line {line[1]} on it" if line else "it"
-    return Refused(
+    return Faulty(
         f"{path}: {place} is not as a file of people must be: YAML with users and tokens, no tag, no anchor and no key "
         "twice (docs/security.md). Nothing was changed."
     )

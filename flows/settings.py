@@ -23,6 +23,7 @@ FIELDCRAFT_DASK      Dask cluster for the dispatcher "dask": tcp://HOST:PORT, tl
 FIELDCRAFT_NOTIFY_URL      webhook for notices that need a person
 FIELDCRAFT_NOTIFY_COMMAND  program with arguments, run for each such notice with its JSON on standard input
 FIELDCRAFT_WEBHOOK_TOKEN   bearer token sent to both webhooks
+FIELDCRAFT_DESK_URL  address of the desk, for links in notices: https://HOST:PORT (default: none are sent)
 """
 
 import math
@@ -62,6 +63,7 @@ class Settings:
         notify_url: Webhook for notices.
         notify_command: Program and arguments for notices.
         webhook_token: Bearer token for both webhooks.
+        desk_url: Address of the desk, for links in notices, without a slash at its end.
         programs: External programs that campaigns may run.
         records: Folder of recorded results that campaigns may read.
         dask: Address or scheduler file of a Dask cluster; None for one of this machine.
@@ -82,6 +84,7 @@ class Settings:
     notify_url: str | None = field(default=None, repr=False)
     notify_command: tuple[str, ...] = ()
     webhook_token: str | None = field(default=None, repr=False)
+    desk_url: str | None = None
     programs: tuple[Path, ...] = ()
     records: Path | None = None
     dask: str | None = None
@@ -167,6 +170,7 @@ def settings_from(environment: Mapping[str, str] = os.environ, home: Path | None
         notify_url=_webhook(environment, "FIELDCRAFT_NOTIFY_URL"),
         notify_command=_words(environment, "FIELDCRAFT_NOTIFY_COMMAND"),
         webhook_token=_webhook_token(environment),
+        desk_url=_desk(environment.get("FIELDCRAFT_DESK_URL")),
         programs=_programs(environment),
         records=_path(records, "FIELDCRAFT_RECORDS") if records else None,
         dask=_dask(environment.get("FIELDCRAFT_DASK")),
@@ -259,6 +263,15 @@ def _webhook(environment: Mapping[str, str], name: str) -> str | None:
     if parts.username is not None:
         raise InputError(f"{name} holds a user name or password: take it out; FIELDCRAFT_WEBHOOK_TOKEN is for that.")
     return url
+
+
+def _desk(given: str | None) -> str | None:
+    if given and not re.fullmatch(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[1-9][0-9]{0,4})?/?", given):
+        raise InputError(
+            f"FIELDCRAFT_DESK_URL is {quoted(without_password(given))}, which is no desk: give https://HOST:PORT, as "
+            "people type it into a browser."
+        )
+    return given.rstrip("/") if given else None
 
 
 def _dask(given: str | None) -> str | None:

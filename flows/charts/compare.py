@@ -17,12 +17,15 @@ class Curve:
         at: Numbers of trials, shape (n,).
         values: Values there, shape (n,).
         error: Half the width of a band around it, shape (n,); None for none.
+        place: Place among all curves of its kind, by which it has the same colour in every picture; None for the
+            place in this one.
     """
 
     name: str
     at: Sequence[int]
     values: Sequence[float]
     error: Sequence[float] | None = None
+    place: int | None = None
 
 
 def curves(title: str, label: str, lines: Sequence[Curve], optimum: float | None = None, steps: bool = True) -> Chart:
@@ -35,7 +38,9 @@ def curves(title: str, label: str, lines: Sequence[Curve], optimum: float | None
         optimum: The true optimum where it is one for all.
         steps: True where a curve keeps a value until the next one.
     """
-    data = [trace for place, curve in enumerate(lines) for trace in _curve(place, curve, "hv" if steps else "linear")]
+    places = [place if curve.place is None else curve.place for place, curve in enumerate(lines)]
+    shape = "hv" if steps else "linear"
+    data = [trace for place, curve in zip(places, lines, strict=True) for trace in _curve(place, curve, shape)]
     values = [value for curve in lines for value in curve.values]
     layout = {
         "xaxis": whole(max((n for curve in lines for n in curve.at), default=1), "completed trials"),

@@ -14,7 +14,7 @@ from fieldcraft.flows.desk import figures
 from fieldcraft.flows.desk.board import Board, Poller
 from fieldcraft.flows.desk.entering import Entrance, SignInFirst, found
 from fieldcraft.flows.desk.guard import Guard
-from fieldcraft.flows.desk.pages import campaign, laboratory, looking, overview, queue, sign_in
+from fieldcraft.flows.desk.pages import campaign, laboratory, looking, overview, queue, sign_in, study
 from fieldcraft.flows.desk.place import Place
 from fieldcraft.flows.desk.rendering import HERE, page
 from fieldcraft.flows.desk.sessions import Attempts, Sessions
@@ -32,7 +32,7 @@ from fieldcraft.storage.ledger import (
     UnknownTrial,
 )
 
-GROUPS = (sign_in, overview, figures, campaign, queue, laboratory, looking)
+GROUPS = (sign_in, overview, figures, campaign, queue, laboratory, looking, study)
 
 
 def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -> Guard:
@@ -73,7 +73,14 @@ def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -
 
 
 def _told(request: Request, error: Exception) -> Response:
-    """The answer to a request that could not be done: JSON to the desk's script, a page to anybody else."""
+    """The answer to a request that could not be done, with the headers that belong to the error."""
+    answer = _answer(request, error)
+    answer.headers.update((isinstance(error, HTTPException) and error.headers) or {})
+    return answer
+
+
+def _answer(request: Request, error: Exception) -> Response:
+    """JSON to the desk's script, a page to anybody else."""
     status, title = _status(error)
     text = "; ".join(f"{fault['msg']}" for fault in error.errors()) if isinstance(error, RequestValidationError) else ""
     text = text or (str(error.detail) if isinstance(error, HTTPException) else str(error))

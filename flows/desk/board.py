@@ -25,6 +25,7 @@ _FRESH_S = 10.0  # some of a standing changes without a commit: a process ends, 
 _DRAWN = 40
 _KEPT = 100_000  # trials in the standings that are kept, some 1 kB each
 MOST_STREAMS = 300
+MOST_OF_ONE = 30  # streams of one person at once, so that nobody can take those of others
 AWAY = ":away"  # no campaign can bear that name
 
 
@@ -128,21 +129,24 @@ class Poller:
 
     def __init__(self, board: Board) -> None:
         self._board, self.stopping, self.ready = board, lambda: False, False
-        self._streams: set[asyncio.Queue[set[str] | None]] = set()
+        self._streams: dict[asyncio.Queue[set[str] | None], Hashable] = {}
         self._task: asyncio.Task[None] | None = None
 
-    @property
-    def full(self) -> bool:
-        """True if no more streams are served."""
-        return len(self._streams) >= MOST_STREAMS
+    def full(self, person: Hashable) -> bool:
+        """True if no more streams are served, to anybody or to this person."""
+        own = sum(each == person for each in self._streams.values())
+        return own >= MOST_OF_ONE or len(self._streams) >= MOST_STREAMS
 
-    async def changes(self) -> AsyncIterator[set[str]]:
+    async def changes(self, person: Hashable) -> AsyncIterator[set[str]]:
         """Names of the campaigns that changed, ``AWAY`` when the ledger goes away or comes back.
 
-        The first is an empty set: no commit after it is missed. Others follow now and then.
+        The first is an empty set: no commit after it is missed. Others follow now and then. There is none at all where
+        no more streams are served (``full``).
         """
+        if self.full(person):  # others may have begun since that was asked
+            return
         stream: asyncio.Queue[set[str] | None] = asyncio.Queue()
-        self._streams.add(stream)
+        self._streams[stream] = person
         if self._task is None or self._task.done():
             self.ready = False
             self._task = asyncio.create_task(self._poll())
@@ -152,7 +156,7 @@ class Poller:
             while (names := await stream.get()) is not None:
                 yield names
         finally:
-            self._streams.discard(stream)
+            del self._streams[stream]
 
     async def _poll(self) -> None:
         try:

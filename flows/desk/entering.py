@@ -15,18 +15,10 @@ from fastapi import Depends, Request
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
+from fieldcraft.flows.desk.known_people import KnownPeople
 from fieldcraft.flows.desk.sessions import Session, Sessions
 from fieldcraft.flows.errors import FieldcraftError
-from fieldcraft.flows.identity import (
-    Person,
-    Refused,
-    Right,
-    acting,
-    bearer,
-    bearer_of_digest,
-    digest_of_token,
-    fresh_token,
-)
+from fieldcraft.flows.identity import Faulty, Person, Refused, acting, digest_of_token, fresh_token
 from fieldcraft.flows.settings import Settings
 
 LIVE = "fieldcraft-live"  # header of a page that renews itself
@@ -48,6 +40,7 @@ class Entrance:
 
     def __init__(self, settings: Settings, printed: Callable[[str], None]) -> None:
         self.settings = replace(settings, token=None)
+        self.known = KnownPeople(self.settings)
         self._printed, self._lock, self._once = printed, threading.Lock(), ""
         if settings.people is None:
             self._renew()
@@ -65,7 +58,7 @@ class Entrance:
         """
         token = token.strip()[:_LONGEST_TOKEN]
         if self.settings.people is not None:
-            self._unnamed(bearer, token)
+            self._owner(digest_of_token(token))
             return digest_of_token(token)
         with self._lock:
             if not hmac.compare_digest(self._once, digest_of_token(token)):
@@ -77,18 +70,20 @@ class Entrance:
         """The person of a session, as the file of people has them now.
 
         Raises:
-            Refused: their token was taken out of it.
+            identity.Faulty: the file has a fault, and is not known to have them any more.
+        Refused: their token was taken out of it.
         """
         if session.person is None:
             return acting(self.settings, "read")
-        return self._unnamed(bearer_of_digest, session.person)
+        return self._owner(session.person)
 
-    def _unnamed(self, find: Callable[[Settings, str, Right], Person], known_by: str) -> Person:
+    def _owner(self, digest: str) -> Person:
         """The person; an error does not tell strangers where the file of people lies."""
         try:
-            return find(self.settings, known_by, "read")
+            return self.known.owner(digest)
         except Refused as refused:
-            raise Refused(str(refused).replace(str(self.settings.people), "the file of people")) from None
+            told = str(refused).replace(str(self.settings.people), "the file of people")
+            raise type(refused)(told) from None
 
 
 @dataclass(frozen=True)
@@ -128,7 +123,8 @@ def found(request: Request, *, renew: bool) -> Visit:
     try:
         return Visit(entrance.person(session), session)
     except Refused as refused:
-        sessions.end(secret)
+        if not isinstance(refused, Faulty):  # once that is mended they may be in the file again
+            sessions.end(secret)
         raise SignInFirst(f"You were signed out: {refused}") from None
 
 

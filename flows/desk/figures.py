@@ -80,7 +80,7 @@ def serve_scripts(app: FastAPI) -> None:
     app.mount("/static/charts", StaticFiles(directory=STATIC))
 
 
-def _answer(request: Request, groups: Groups, event: int) -> Response:
+def answer(request: Request, groups: Groups, event: int) -> Response:
     """Charts without their tables, which are asked for one by one; nothing where the browser has them."""
     tag = f'"{event}"'
     if request.headers.get("if-none-match") == tag:
@@ -93,7 +93,8 @@ def _answer(request: Request, groups: Groups, event: int) -> Response:
     return Response(json.dumps({"charts": charts}), media_type="application/json", headers={"ETag": tag})
 
 
-def _rows(groups: Groups, group: str, place: int) -> Response:
+def rows_of(groups: Groups, group: str, place: int) -> Response:
+    """The table behind one of the charts."""
     charts = groups.get(group, [])
     if not 0 <= place < len(charts):
         raise HTTPException(404, "There is no such picture.")
@@ -113,13 +114,13 @@ def _campaign(request: Request, name: str) -> tuple[Groups, int]:
 @router.get("/campaign/{name}/figures")
 def campaign(request: Request, visit: Visitor, name: str) -> Response:
     """All charts of a campaign."""
-    return _answer(request, *_campaign(request, name))
+    return answer(request, *_campaign(request, name))
 
 
 @router.get("/campaign/{name}/figures/{group}/{place}")
 def campaign_rows(request: Request, visit: Visitor, name: str, group: str, place: int) -> Response:
     """The table behind one of them."""
-    return _rows(_campaign(request, name)[0], group, place)
+    return rows_of(_campaign(request, name)[0], group, place)
 
 
 def _groups(board: Board, standing: Standing, wired: Campaign | None) -> Groups:
@@ -181,13 +182,13 @@ def _proofs(record: CampaignRecord, trials: Sequence[Trial]) -> list[Chart]:
 def field(request: Request, visit: Visitor, name: str, trial_id: str) -> Response:
     """Charts of a trial's field, and of its prediction where the problem states the equation."""
     trial = _trial(request, name, trial_id)
-    return _answer(request, _field_of(request, trial), trial.version)
+    return answer(request, _field_of(request, trial), trial.version)
 
 
 @router.get("/campaign/{name}/field/{trial_id}/{group}/{place}")
 def field_rows(request: Request, visit: Visitor, name: str, trial_id: str, group: str, place: int) -> Response:
     """The table behind one of them."""
-    return _rows(_field_of(request, _trial(request, name, trial_id)), group, place)
+    return rows_of(_field_of(request, _trial(request, name, trial_id)), group, place)
 
 
 def _trial(request: Request, name: str, trial_id: str) -> Trial:
@@ -228,13 +229,13 @@ def proposal(request: Request, visit: Visitor, name: str, trial_id: str) -> Resp
     """A proposal among the trials seen, the field expected of it, and the fields of the nearest trials."""
     trial = _trial(request, name, trial_id)
     groups, event = _proposal(request, trial)
-    return _answer(request, groups, event)
+    return answer(request, groups, event)
 
 
 @router.get("/queue/{name}/figures/{trial_id}/{group}/{place}")
 def proposal_rows(request: Request, visit: Visitor, name: str, trial_id: str, group: str, place: int) -> Response:
     """The table behind one of them."""
-    return _rows(_proposal(request, _trial(request, name, trial_id))[0], group, place)
+    return rows_of(_proposal(request, _trial(request, name, trial_id))[0], group, place)
 
 
 def _proposal(request: Request, trial: Trial) -> tuple[Groups, int]:
@@ -275,13 +276,13 @@ def _near(board: Board, standing: Standing, wired: Campaign | None, design: Mapp
 def compared(request: Request, visit: Visitor, a: str, b: str) -> Response:
     """Curves of two campaigns."""
     groups, event = _compared(request, a, b)
-    return _answer(request, groups, event)
+    return answer(request, groups, event)
 
 
 @router.get("/compare/figures/{group}/{place}")
 def compared_rows(request: Request, visit: Visitor, a: str, b: str, group: str, place: int) -> Response:
     """The table behind them."""
-    return _rows(_compared(request, a, b)[0], group, place)
+    return rows_of(_compared(request, a, b)[0], group, place)
 
 
 def _compared(request: Request, a: str, b: str) -> tuple[Groups, int]:

@@ -5,6 +5,8 @@ header Host has to name the desk (against DNS rebinding), and a request that cha
 Sec-Fetch-Site, that a page of the desk sent it. Both come from the browser; no page can set them.
 """
 
+import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +19,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from fieldcraft.flows.desk.place import Place
 
-FORM_BYTES = 100_000
-UPLOAD_BYTES = 300_000_000
+FORM_BYTES, FORM_S = 100_000, 20.0
+UPLOAD_BYTES, UPLOAD_S = 300_000_000, 900.0
+PIECE_S = 20.0  # for the next piece of a body
 UPLOADS = "/laboratory/upload"  # the paths below it take files, in forms of several parts
 _READS, _CHANGES = frozenset({"GET", "HEAD"}), frozenset({"POST"})
+_SLOW = "This came too slowly, and was not waited for. Nothing was changed."
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -67,10 +71,10 @@ class Guard:
         headers = Headers(scope=scope)
         kind = headers.get("content-type", "").lower()
         files = scope["path"].startswith(f"{UPLOADS}/") and kind.startswith("multipart/form-data")
-        most = UPLOAD_BYTES if files else FORM_BYTES
+        most, within = (UPLOAD_BYTES, UPLOAD_S) if files else (FORM_BYTES, FORM_S)
         refused = self._refused(scope["method"], headers, most)
         if refused is None:
-            await self.app(scope, _counted(receive, most), _with_headers(send, scope["path"]))
+            await self.app(scope, _taken(receive, most, within), _with_headers(send, scope["path"]))
             return
         status, reason = refused
         answer = PlainTextResponse(f"{reason} Nothing was changed.\n", status)
@@ -95,21 +99,32 @@ class Guard:
         elif site and site[0] not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate":
             return 403, "Another page than the desk's asked for this."
         length = headers.get("content-length", "0")
+        if method in _READS and (length != "0" or "transfer-encoding" in headers):
+            return 413, "A request that changes nothing sends nothing but its head."
         if not length.isdecimal() or int(length) > most:
             return 413, f"That is too large: at most {most:,} bytes are taken."
         return None
 
 
-def _counted(receive: Receive, most: int) -> Receive:
-    """``receive`` with the bytes counted, since a request may be longer than it says."""
-    taken = 0
+def _taken(receive: Receive, most: int, within: float) -> Receive:
+    """``receive`` with the bytes counted, since a request may be longer than it says, and for so many seconds at most.
+
+    What is received once the body is whole is the browser's leave, which may be long in coming.
+    """
+    taken, whole, due = 0, False, time.monotonic() + within
 
     async def counted() -> Message:
-        nonlocal taken
-        message = await receive()
+        nonlocal taken, whole
+        if whole:
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), min(PIECE_S, due - time.monotonic()))
+        except TimeoutError:
+            raise HTTPException(408, _SLOW, {"Connection": "close"}) from None
         taken += len(message.get("body", b""))
         if taken > most:
             raise HTTPException(413, f"That is too large: at most {most:,} bytes are taken. Nothing was changed.")
+        whole = not message.get("more_body", False)
         return message
 
     return counted

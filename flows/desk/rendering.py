@@ -76,5 +76,6 @@ def page(
         "rights": RIGHTS[visit.person.role] if visit else frozenset(),
         "csrf": visit.session.csrf if visit else "",
         "said": said,
+        "people_fault": request.app.state.entrance.known.fault if visit and visit.person.role == "operator" else "",
     }
     return HTMLResponse(_PAGES.get_template(name).render({**shared, **(values or {})}), status)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import uvicorn
 
 from fieldcraft.flows.desk.app import make_app
+from fieldcraft.flows.desk.connections import PatientProtocol
 from fieldcraft.flows.desk.place import Place
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
@@ -36,6 +37,7 @@ def server_of(settings: Settings, place: Place, printed: Callable[[str], None]) 
     server = uvicorn.Server(
         uvicorn.Config(
             guarded,
+            http=PatientProtocol,
             log_level="warning",
             access_log=False,
             server_header=False,

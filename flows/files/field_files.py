@@ -5,11 +5,13 @@ passes. So it must be self-contained: through a link, or a part in another file,
 process may read.
 """
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.field_probe import opened_field, require_bounded
 from fieldcraft.flows.files.tables import number, read_table
 from fieldcraft.flows.text import quoted
 from fieldcraft.physics.parametric.readings import NOISE, PLACE
@@ -17,6 +19,9 @@ from fieldcraft.physics.parametric.readings import NOISE, PLACE
 if TYPE_CHECKING:
     import xarray as xr
 
+_DEFLATE = 1032  # the most bytes that one of it may become, as zlib's authors state
+_ZSTD = 2**15  # likewise: a block of 4 bytes stands for 128 KiB at most (RFC 8878, 3.1.1.2); of _KNOWN the most
+_KNOWN = frozenset({"blosc", "gzip", "lz4", "zlib", "zstd"})
 
 COLUMN = "field"
 """Column of a table that names a line's field."""
@@ -65,9 +70,11 @@ def read_field(file: Path) -> "xr.Dataset":
         return _readings(file)
     try:
         _require_whole(file)
-        with _opened(file, create_default_indexes=False) as found:  # an index would be read at once
-            _require_numbers(file, found)
-        with _opened(file) as opened:
+        with opened_field(file, create_default_indexes=False) as found:  # an index would be read at once
+            most = _require_numbers(file, found)
+            if _swells(file, found):
+                require_bounded(file, most)
+        with opened_field(file) as opened:
             dataset = opened.load()
     except InputError:
         raise
@@ -107,17 +114,6 @@ def _exists(file: Path) -> bool:
         return False
 
 
-def _opened(file: Path, **options: Any) -> "xr.Dataset":
-    import xarray as xr
-
-    opened: xr.Dataset = (
-        xr.open_zarr(file, consolidated=False, decode_times=False, **options)
-        if file.is_dir()
-        else xr.open_dataset(file, decode_times=False, **options)
-    )
-    return opened
-
-
 def _require_whole(file: Path) -> None:
     """Accept a file or folder that is self-contained.
 
@@ -151,8 +147,8 @@ def _reads_elsewhere(name: str, item: Any) -> str | None:
     return name if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual) else None
 
 
-def _require_numbers(file: Path, dataset: "xr.Dataset") -> None:
-    """Accept a dataset of numbers that fits into memory; its values are not read.
+def _require_numbers(file: Path, dataset: "xr.Dataset") -> int:
+    """Bytes of memory that a dataset of numbers takes, with those to decode it; its values are not read.
 
     Raises:
         InputError: a variable holds objects, or the whole would take more than half of this machine's memory.
@@ -160,11 +156,36 @@ def _require_numbers(file: Path, dataset: "xr.Dataset") -> None:
     for name, variable in dataset.variables.items():
         if variable.dtype.kind == "O":
             raise InputError(f"{file}: {str(name)[:200]!r} holds objects, and fields hold numbers only. Take it out.")
-    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    if dataset.nbytes > most:  # what is compressed, or never written, may be a few bytes on the disk
-        raise InputError(
-            f"{file}: takes {dataset.nbytes} bytes of memory, of {most} that it may. Give a coarser field."
-        )
+    most = _half_the_memory()
+    # What is compressed, or never written, may be a few bytes on the disk; a piece is decoded whole, however little of
+    # it counts.
+    takes = dataset.nbytes + sum(_piece(variable) for variable in dataset.variables.values())
+    if takes > most:
+        raise InputError(f"{file}: takes {takes} bytes of memory, of {most} that it may. Give a coarser field.")
+    return int(takes)
+
+
+def _half_the_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def _piece(variable: "xr.Variable") -> int:
+    """Bytes of one piece (chunk or shard) of a stored variable; 0 where it is not stored in pieces."""
+    pieces = (variable.encoding.get(name) for name in ("shards", "chunks", "chunksizes"))
+    shape = next((piece for piece in pieces if piece), None)
+    return math.prod(shape) * variable.dtype.itemsize if shape else 0
+
+
+def _swells(file: Path, dataset: "xr.Dataset") -> bool:
+    """True if what is compressed in a file may become more than the memory that it may take."""
+    stored, most = [variable.encoding for variable in dataset.variables.values()], _half_the_memory()
+    if not file.is_dir():
+        packed = any(each.get("chunksizes") for each in stored)  # what is contiguous is not compressed
+        return packed and file.stat().st_size * _DEFLATE > most
+    codecs = [codec for each in stored for name in ("compressors", "filters") for codec in each.get(name) or ()]
+    known = all(type(codec).__name__.lower().removesuffix("codec") in _KNOWN for codec in codecs)
+    held = sum(part.stat().st_size for part in file.rglob("*"))
+    return bool(codecs) and (not known or held * _ZSTD > most)
 
 
 def _plain(dataset: "xr.Dataset") -> "xr.Dataset":

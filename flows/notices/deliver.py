@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.webhooks import NotDelivered, post
+from fieldcraft.flows.notices.links import page_of
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import one_line
 from fieldcraft.storage.ledger import Ledger, LedgerError
@@ -97,7 +98,7 @@ def tell_all(settings: Settings, ledger: Ledger, notices: Sequence[Notice], pati
     for notice in standing:
         if deadline - time.monotonic() < _LEAST_S and len(dead) < len(ways):
             break
-        problem = _tell_one(ways, dead, message_of(campaigns[notice.campaign], notice), deadline)
+        problem = _tell_one(ways, dead, message_of(campaigns[notice.campaign], notice, settings.desk_url), deadline)
         ledger.told(notice.id, not problem)
         if problem:
             problems[notice.id] = problem
@@ -213,13 +214,16 @@ def is_due(notice: Notice, now: float) -> bool:
     return not notice.tries or due_at(notice) <= now
 
 
-def message_of(campaign: CampaignRecord, notice: Notice) -> dict[str, Any]:
+def message_of(campaign: CampaignRecord, notice: Notice, desk: str | None = None) -> dict[str, Any]:
     """The message of a notice, as JSON; ``key`` is an idempotency key.
+
+    Where the address of the ``desk`` is known, ``url`` is the page that the notice is about.
 
     A ledger that was restored from a copy may give the same number to another notice, so the key also contains the time
     of the notice.
     """
     identity = digest_of([campaign.name, campaign.digest, campaign.created, notice.key, notice.created])[:16]
+    url = None if desk is None else f"{desk}{page_of(notice)}"
     return {
         "key": f"fieldcraft-{identity}-{notice.id}",
         "id": notice.id,
@@ -227,7 +231,8 @@ def message_of(campaign: CampaignRecord, notice: Notice) -> dict[str, Any]:
         "event": notice.event,
         "payload": shown(notice.payload),
         "created": notice.created,
-        "text": text_of(notice),
+        "text": text_of(notice) + ("" if url is None else f", or {url}"),
+        **({} if url is None else {"url": url}),
     }
 
 

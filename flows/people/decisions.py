@@ -147,16 +147,22 @@ def prioritise(ledger: Ledger, person: Person, trial: str, priority: int, reason
     Args:
         ledger: Ledger of the trial.
         person: The person who sets it.
-        trial: Id or label; the revision and digest in a label are not checked.
+        trial: Id, or label, which binds the priority to the version that was seen.
         priority: New priority, from -1,000,000 to 1,000,000; a new trial has 0.
         reason: Reason of the change.
 
     Raises:
+        Overtaken: it was edited since it was seen.
         InputError: the priority or the reason is invalid.
     """
     if abs(priority) > _HIGHEST:
         raise InputError(f"A priority of {priority} is out of reach: give one from {-_HIGHEST} to {_HIGHEST}.")
-    return ledger.prioritise(Choice.of(trial).trial, priority, person.name, remark(reason, "reason"))
+    reason, choice = remark(reason, "reason"), Choice.of(trial)
+    seen = ledger.trial(choice.trial)
+    require_seen(ledger, choice, seen)
+    revision = None if choice.digest is None else seen.revision
+    with one_winner(ledger, [seen]):
+        return ledger.prioritise(seen.id, priority, person.name, reason, revision)
 
 
 def batch(ledger: Ledger, word: str, states: Collection[TrialState]) -> list[Choice]:

@@ -99,7 +99,8 @@ def _asked(ledger: Ledger, trial: Trial) -> dict[str, Any]:
     if trial.revision == 1:
         return {"edited": None, **void}
     event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.action == "edit")
-    return {"edited": {"by": event.by, "at": event.created, "reason": event.reason}, **void}
+    was = event.details.get("was", {})
+    return {"edited": {"by": event.by, "at": event.created, "reason": event.reason, "was": was}, **void}
 
 
 def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:

@@ -205,12 +205,13 @@ class Ledger(Queries, Protocol):
             InvalidRecord: NaN, or other variables than the trial's.
         """
 
-    def prioritise(self, trial_id: str, priority: int, by: str, reason: str) -> Trial:
+    def prioritise(self, trial_id: str, priority: int, by: str, reason: str, revision: int | None = None) -> Trial:
         """Set a trial's priority: of the approved trials those of greater priority are sent first.
 
         The priority is not part of what is approved, so the version stays.
 
         Raises:
+            StaleTrial: ``revision`` was seen, and the trial was edited since.
             ForbiddenMove: The trial is settled.
         """
 

@@ -225,9 +225,9 @@ class SqlLedger(SqlQueries, Ledger):
             return designs.edit(connection, trial_id, expect, design, cost, by, reason)
 
     @override
-    def prioritise(self, trial_id: str, priority: int, by: str, reason: str) -> Trial:
+    def prioritise(self, trial_id: str, priority: int, by: str, reason: str, revision: int | None = None) -> Trial:
         with self._transaction("prioritise") as connection:
-            return designs.prioritise(connection, trial_id, priority, by, reason)
+            return designs.prioritise(connection, trial_id, priority, by, reason, revision)
 
     @override
     def move(

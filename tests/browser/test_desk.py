@@ -33,7 +33,9 @@ PAGES = {
     "result": "/laboratory/glue/result/glue-0009",
     "correction": "/laboratory/glue/result/glue-0003",
     "compare": "/compare?a=glue&b=resin",
+    "audit": "/campaign/glue/audit",
     "studies": "/studies",
+    "study": "/studies/constrained",
     "notices": "/notices",
     "doctor": "/doctor?look=1",
     "nothing": "/campaign/nothing",
@@ -97,12 +99,24 @@ def states(site: Glue) -> dict[str, str]:
 def test_every_page_can_be_read_by_everybody_at_any_width(site, enter):
     site.approve("glue-0009")
     site.make_pass()
+    folder = site.settings.home / "studies" / "constrained"
+    folder.mkdir(parents=True)
+    (folder / "study").write_text("constrained")
+    shutil.copy(DOCS.parent / "studies" / "results" / "constrained.json", folder / "study.json")
     page, axe, found = enter("ana"), Axe(), []
-    for name, path in PAGES.items():
+    for name, path in [*PAGES.items(), ("sign-in", "/sign-in"), ("sign-in, refused", "/sign-in#refused")]:
         for width, scheme in ((WIDE, "light"), (PHONE, "dark")):
             page.set_viewport_size(width)
             page.emulate_media(color_scheme=scheme)
+            if path == "/sign-in":
+                page.context.clear_cookies()
             page.goto(path)
+            if path == "/sign-in#refused":
+                page.get_by_label("Token").fill("fc_nobody")
+                page.keyboard.press("Enter")
+                expect(page.get_by_role("alert")).to_be_visible()
+            if name == "study":
+                expect(page.locator(".chart[data-drawn]").first).to_be_attached()
             violations = axe.run(page).response["violations"]
             found += [(name, scheme, each["id"], each["nodes"][0]["html"]) for each in violations]
             if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
@@ -142,6 +156,18 @@ def test_decisions_by_the_keyboard_take_two_keys_each_and_lead_to_the_next_card(
     page.keyboard.press("Enter")
     expect(page.locator("#card-glue-0009-2")).to_be_visible()
     assert site.ledger.trial("glue-0009").design["heat"] == 55.5
+
+
+def test_a_notice_leads_to_its_card_and_an_opened_rejection_takes_one_key_more(site, enter):
+    page = enter("ana")
+    page.goto("/notices")
+    page.get_by_role("link", name="glue-0008").last.click()
+    expect(page.locator("#card-glue-0008-1")).to_be_focused()
+    page.locator("#card-glue-0008-1 .reject summary").click()
+    page.keyboard.press("4")
+    expect(page.locator("#card-glue-0008-1")).to_have_count(0)
+    expect(page.locator("#card-glue-0009-1")).to_be_focused()
+    assert site.ledger.history("glue", "glue-0008")[-1].reason == "Not safe"
 
 
 def test_a_batch_is_chosen_and_approved_by_the_keyboard(site, enter):

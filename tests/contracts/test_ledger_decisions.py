@@ -201,6 +201,15 @@ def test_a_priority_is_set_without_touching_the_approval(ledger):
     assert ledger.check() == []
 
 
+def test_a_priority_for_a_revision_is_refused_once_the_trial_was_edited(ledger):
+    trial = trial_in(ledger, S.PROPOSED)
+    edited = edit(ledger, trial)
+    with pytest.raises(StaleTrial, match="was edited: it has revision 2, and 1 was seen"):
+        ledger.prioritise(trial.id, 5, "ann", "", revision=1)
+    assert ledger.trial(trial.id) == edited
+    assert ledger.prioritise(trial.id, 5, "ann", "", revision=2).priority == 5
+
+
 @pytest.mark.parametrize("state", [S.COMPLETED, S.FAILED, S.ABANDONED, S.REJECTED])
 def test_a_settled_trial_has_no_priority_any_more(ledger, state):
     trial = trial_in(ledger, state)

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.desk.board import Board
 from fieldcraft.flows.desk.entering import Visitor
 from fieldcraft.flows.desk.pages.overview import glance
@@ -18,6 +19,7 @@ from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.records import TrialState
 
 router = APIRouter()
+_MEASURED = frozenset({TrialState.RUNNING, TrialState.HELD, TrialState.COMPLETED})  # whose results people enter
 _EVENTS = 30  # of the history that a page shows
 
 
@@ -66,5 +68,6 @@ def trial(request: Request, visit: Visitor, name: str, trial_id: str) -> Respons
         "data": show_data(ledger, one),
         "text": show_text(ledger, one),
         "lineage": trace_text(lineage),
+        "laboratory": by_people(record) and one.state in _MEASURED,
     }
     return page(request, "trial.html", visit, values)

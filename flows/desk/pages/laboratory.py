@@ -14,6 +14,7 @@ from fieldcraft.flows.desk.board import Board, Standing
 from fieldcraft.flows.desk.entering import Form, Visit, Visitor, text
 from fieldcraft.flows.desk.guard import UPLOADS
 from fieldcraft.flows.desk.parts.barcode import barcode
+from fieldcraft.flows.desk.parts.order_table import order_table
 from fieldcraft.flows.desk.rendering import page
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import number
@@ -67,6 +68,18 @@ def orders(request: Request, visit: Visitor, name: str, key: str = "") -> Respon
     chosen = [order for order in bench["orders"] if order["order"] and key in ("", order["order"])]
     sheets = [{**order, "code": barcode(order["order"])} for order in chosen]
     return page(request, "orders.html", visit, {**bench, "sheets": sheets})
+
+
+@router.get("/laboratory/{name}/orders.csv")
+def table(request: Request, visit: Visitor, name: str) -> Response:
+    """Work orders as the table that is uploaded again once it is filled in."""
+    board: Board = request.app.state.board
+    bench = _bench(board, board.standing(name))
+    chosen = [order for order in bench["orders"] if order["order"]]
+    if not chosen:
+        raise InputError(f"The laboratory has no open order of {name[:100]}, so there is no table to fill in.")
+    kept = {"Content-Disposition": f'attachment; filename="{bench["name"]}-orders.csv"'}
+    return Response(order_table(bench["record"], chosen), media_type="text/csv", headers=kept)
 
 
 @router.get("/find")

@@ -98,13 +98,13 @@ def _waits(waiting: Mapping[str, Any]) -> list[tuple[str, str]]:
 async def live(request: Request) -> Response:
     """Stream of the names of campaigns that have changed, until the session ends; a person need not do anything."""
     poller: Poller = request.app.state.poller
-    found(request, renew=False)
-    if poller.full:
+    person = found(request, renew=False).person.name
+    if poller.full(person):
         raise HTTPException(503, "Too many pages are open: this one does not follow by itself.")
 
     async def told() -> AsyncIterator[str]:
         yield "retry: 2000\n\n"
-        async for names in poller.changes():
+        async for names in poller.changes(person):
             try:
                 found(request, renew=False)
             except FieldcraftError:

@@ -113,7 +113,7 @@ def act(request: Request, visit: Visitor, form: Form, name: str) -> Response:
         trial = stop(ledger, settings, person, choice.word, reason)
         what = f"it is {trial.state} now"
     elif verb == "prioritise":
-        trial = decisions.prioritise(ledger, person, choice.trial, _priority(text(form, "priority")), reason)
+        trial = decisions.prioritise(ledger, person, choice.word, _priority(text(form, "priority")), reason)
         what = f"priority {trial.priority}"
     else:
         raise InputError(f"{verb[:80]!r} is nothing that can be done here. Nothing was changed.")

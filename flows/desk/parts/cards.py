@@ -77,7 +77,7 @@ def cards_of(
             "choice": f"{entry['trial']}@{entry['revision']}-{entry['digest']}",
             "strips": [_strip(entry, name, space, seen, best) for name in entry["design"]],
             "nearest": nearest(standing, space, entry["design"], seen),
-            "why": _why(trials[entry["trial"]]),
+            "why": _edited(entry) if entry["edited"] else _why(trials[entry["trial"]]),
             "asked": trials[entry["trial"]].created,
             "cost_text": quantity(float(entry["cost"]), spec.budget.unit),
             "left": _left(standing, spec, float(entry["cost"])),
@@ -161,6 +161,21 @@ def _coordinates(space: SearchSpace, designs: Sequence[Mapping[str, Level]]) -> 
     """Designs as coordinates, shape (n, variables): a share of the range, a level's place; NaN where it has neither."""
     shares = [[_share(variable, design.get(variable.name)) for variable in space.variables] for design in designs]
     return np.array(shares, dtype=float).reshape(len(designs), len(space.variables))
+
+
+def _edited(entry: Mapping[str, Any]) -> list[str]:
+    """Reason of a design that a person made of a proposal: who, what and why."""
+    edited, units = entry["edited"], entry["units"]
+    changed = ", ".join(
+        f"{name} from {quantity(edited['was'][name], units[name])} to {quantity(value, units[name])}"
+        for name, value in entry["design"].items()
+        if name in edited["was"] and edited["was"][name] != value
+    )
+    why = edited["reason"] or "no reason was given"
+    return [
+        f"{edited['by']} changed {changed or 'it'}: {why}.".replace("..", "."),
+        f"No model asked for this design. What asked for {entry['trial']} before the edit holds for it no more.",
+    ]
 
 
 def _why(trial: Trial) -> list[str]:

@@ -41,7 +41,7 @@ async function send(form, button) {
     ? cards().filter((card) => card.querySelector("input[name=choice]:checked") && card.dataset.campaign === form.id.slice(6))
     : [form.closest(".card")];
   const body = new URLSearchParams(new FormData(form, button));
-  const buttons = form.querySelectorAll("button"), move = form.contains(document.activeElement);
+  const buttons = form.querySelectorAll("button"), move = (form.closest(".card") || form).contains(document.activeElement);
   chosenCards.forEach((card) => card.classList.add("busy"));
   buttons.forEach((each) => { each.disabled = true; });
   try {
@@ -122,4 +122,6 @@ main.addEventListener("keydown", (event) => {
   if (preset) preset.click();
   else KEYS[event.key](card, cards());
 });
-cards()[0]?.focus({ preventScroll: true });
+const named = document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest(".card"); // where a notice leads
+if (named) addEventListener("load", () => setTimeout(() => named.focus())); // the browser's own jump takes the focus away
+else cards()[0]?.focus({ preventScroll: true });

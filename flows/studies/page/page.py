@@ -34,8 +34,8 @@ def study_page(data: Mapping[str, Any]) -> str:
     return page(
         f"{data['study']}: study",
         element("h1", data["study"]),
-        element("p", _lead(data), class_="lead"),
-        facts(_cards(data)),
+        element("p", lead(data, time.time()), class_="lead"),
+        facts(cards(data)),
         _ranks_section(data) if data["ranks"] else None,
         *(_problem_section(data, each) for each in data["problems"] if each["rows"] and not each["oracle"]),
         *map(note, unmeasured(data)),
@@ -53,22 +53,24 @@ _APART = (
 )
 
 
-def _lead(data: Mapping[str, Any]) -> str:
+def lead(data: Mapping[str, Any], at: float) -> str:
+    """Number of problems and algorithms, and what compares them, as of a time in seconds since the epoch."""
     problems, algorithms = len(data["problems"]), len(data["spec"]["algorithms"])
     return (
         f"{counted(problems, 'problem')}, {counted(algorithms, 'algorithm')}, compared by {compared_by(data)} at "
         "equal budgets. In each seed all begin with the same designs, but for those that are a sequence of their own. "
-        f"As of {clock(time.time())}."
+        f"As of {clock(at)}."
     )
 
 
-def _cards(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def cards(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Figures at the top of the page: title, value, remark."""
     cells = data["cells"]
     states = {state: sum(cell["state"] == state for cell in cells) for state in ("finished", "failed")}
     left = len(cells) - sum(states.values())
     rest = [f"{states['failed']} failed"] * bool(states["failed"]) + [f"{left} not reached"] * bool(left)
     limit = data["limit_core_hours"]
-    cards = [
+    found = [
         ("campaigns finished", f"{states['finished']} of {len(cells)}", ", ".join(rest)),
         ("core-hours", f"{data['cpu_seconds'] / 3600:.2f}", f"limit {limit:g}" if limit else ""),
         ("reference of the tests", data["reference"], f"{counted(data['tests'], 'test')} in one family"),
@@ -76,14 +78,15 @@ def _cards(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if data["ranks"]:
         least = min(rank["mean"] for rank in data["ranks"].values())
         best = [name for name, rank in data["ranks"].items() if rank["mean"] == least]
-        cards.append(("best mean rank", ", ".join(best), f"{least:.2f}"))
-    return cards
+        found.append(("best mean rank", ", ".join(best), f"{least:.2f}"))
+    return found
 
 
-def _ranks_section(data: Mapping[str, Any]) -> Markup:
+def rank_lines(data: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Head and lines of the table of mean ranks."""
     ranks = data["ranks"]
     problems = list(next(iter(ranks.values()))["ranks"])
-    rows: list[list[Content]] = [
+    lines = [
         [
             name,
             f"{of['mean']:.2f}",
@@ -93,13 +96,24 @@ def _ranks_section(data: Mapping[str, Any]) -> Markup:
         ]
         for name, of in ranks.items()
     ]
-    head = ["algorithm", "mean rank", "times best", "times last", *problems]
-    said = note(
-        f"Ranks by mean {compared_by(data)} among the {len(ranks)} algorithms that ran on all {len(problems)} "
+    return ["algorithm", "mean rank", "times best", "times last", *problems], lines
+
+
+def about_ranks(data: Mapping[str, Any]) -> str:
+    """Meaning of the ranks."""
+    ranks = data["ranks"]
+    problems = len(next(iter(ranks.values()))["ranks"])
+    return (
+        f"Ranks by mean {compared_by(data)} among the {len(ranks)} algorithms that ran on all {problems} "
         "problems, over the seeds that all algorithms of a problem finished; 1 is best."
     )
-    place = list(ranks).index(data["reference"]) if data["reference"] in ranks else -1
-    return section("Mean ranks", said, table(head, rows, range(1, len(head)), marked=(place,)))
+
+
+def _ranks_section(data: Mapping[str, Any]) -> Markup:
+    head, rows = rank_lines(data)
+    place = list(data["ranks"]).index(data["reference"]) if data["reference"] in data["ranks"] else -1
+    found = table(head, rows, range(1, len(head)), marked=(place,))
+    return section("Mean ranks", note(about_ranks(data)), found)
 
 
 def _problem_section(data: Mapping[str, Any], each: Mapping[str, Any]) -> Markup:

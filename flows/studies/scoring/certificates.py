@@ -89,7 +89,7 @@ def proof_lines(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     Args:
         rows: Rows of a problem, each with its ``algorithm`` and its ``proof``.
     """
-    told = [(row["algorithm"], row["proof"]) for row in rows if row["proof"] is not None]
+    told = [(row["algorithm"], row["proof"]) for row in rows if row.get("proof") is not None]
     if all(proof["certified"] is None for _, proof in told):
         return []
     return [

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import BindParameter, Connection, bindparam, func, select, update
 
-from fieldcraft.storage.ledger.errors import ForbiddenMove, InvalidRecord
+from fieldcraft.storage.ledger.errors import ForbiddenMove, InvalidRecord, StaleTrial
 from fieldcraft.storage.ledgers.operations.compare_and_swap import expected, swap, void
 from fieldcraft.storage.ledgers.operations.results import GivenResult, append, new_result
 from fieldcraft.storage.ledgers.tables import schema
@@ -138,10 +138,18 @@ def edit(
     return after
 
 
-def prioritise(connection: Connection, trial_id: str, priority: int, by: str, reason: str) -> Trial:
+def prioritise(
+    connection: Connection, trial_id: str, priority: int, by: str, reason: str, revision: int | None
+) -> Trial:
     """Set a trial's place in the order of sending; see ``Ledger.prioritise``."""
     table = schema.trials
     before = get_trial(connection, trial_id)
+    if revision not in (None, before.revision):
+        raise StaleTrial(
+            f"{trial_id} was edited: it has revision {before.revision}, and {revision} was seen. Nothing was changed; "
+            "read it again and decide again.",
+            now=before.expect,
+        )
     if before.state in SETTLED:
         raise ForbiddenMove(f"{trial_id} is {before.state}: it is sent no more, so its priority says nothing.")
     after = checked(Trial, trial_id, **(before.model_dump() | {"priority": priority}))

@@ -1,5 +1,6 @@
 """The command ``desk``: it says where it is, serves until it is interrupted, and refuses what would not be safe."""
 
+import contextlib
 import json
 import os
 import signal
@@ -70,4 +71,8 @@ def test_behind_tls_the_session_is_of_its_host_and_never_sent_in_the_clear(price
                 cookie.startswith(f"__Host-fieldcraft-desk-{port}=") and "Secure" in cookie and "Domain" not in cookie
             )
             assert "vera" in client.get("/").text
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:  # no TLS: it is hung up on at once
+            plain.sendall(b"GET /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                assert b"HTTP/1.1 200" not in plain.recv(65536)
         desk.send_signal(signal.SIGINT)

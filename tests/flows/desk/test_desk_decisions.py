@@ -109,6 +109,17 @@ def test_a_card_shows_all_that_a_decision_needs(priced, browsers):
         assert said in answer.said, said
 
 
+def test_a_card_of_an_edited_design_gives_the_persons_reason_and_not_the_models(priced, browsers):
+    first, browser = priced.trials()[0], browsers(priced.settings, "ana")
+    asked = "One of the first designs"
+    assert browser.get("/queue/priced").said.count(asked) == 3
+    decisions.edit(priced.ledger, priced.settings, Person("ben", "operator"), Choice(first.id), {"t": "33"}, "cooler")
+    said = browser.get("/queue/priced").said
+    assert f"ben changed t from {first.design['t']:.6g} degC to 33 degC: cooler." in said
+    assert "No model asked for this design." in said and "Nothing is predicted for this design" in said
+    assert said.count(asked) == 2
+
+
 def test_a_stale_card_says_so_and_who_changed_it(priced, browsers):
     ben, first = Person("ben", "operator"), priced.trials()[0]
     decisions.edit(priced.ledger, priced.settings, ben, Choice(first.id), {"t": "33"}, "cooler")

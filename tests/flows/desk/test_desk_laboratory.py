@@ -9,6 +9,9 @@ from desk_site import SENT, TOKENS, parts
 from test_desk_decisions import rows
 
 from fieldcraft.flows.desk.parts.barcode import _WIDTHS, barcode, values_of
+from fieldcraft.flows.desk.parts.order_table import order_table
+from fieldcraft.flows.files.tables import unguarded
+from fieldcraft.flows.text import printable
 from fieldcraft.storage.records import TrialState
 
 UPLOAD = "/laboratory/upload/oven"
@@ -71,6 +74,50 @@ def test_a_table_with_the_fields_that_it_names_is_recorded_whole(oven, browsers,
     assert by_command.run("record", "--csv", tmp_path / "filled.csv")[0] == 0
     assert at_desk.ledger.trial("oven-0001").field == by_command.ledger.trial("oven-0001").field is not None
     assert placeless(rows(at_desk.ledger, "oven")) == placeless(rows(by_command.ledger, "oven"))
+
+
+def test_the_table_of_the_open_orders_is_the_folders_and_is_uploaded_again_once_filled_in(oven, browsers):
+    site = oven("desk")
+    browser = browsers(site.settings, "ana")
+    answer = browser.get("/laboratory/oven/orders.csv")
+    assert (
+        answer.headers["content-type"].startswith("text/csv") and "attachment" in answer.headers["content-disposition"]
+    )
+    assert "/laboratory/oven/orders.csv" in browser.get("/laboratory").text
+    lines = list(csv.reader(answer.text.removeprefix("\ufeff").splitlines()))
+    assert lines == list(csv.reader((site.orders / "batch-0000.csv").read_text().splitlines()))
+    place = lines[0].index("strength [MPa]")
+    lines[2][place : place + 2] = ["51.25", "-2"]
+    filled = "\ufeff" + "".join(f"{';'.join(line)}\r\n" for line in lines)  # as a spreadsheet saves it
+    assert browser.post(f"{UPLOAD}/table", {}, files={"filled.csv": filled.encode()}).status == 303
+    trial = site.ledger.trial("oven-0002")
+    assert (trial.outputs, trial.ran) == ({"strength": 51.25, "porosity": -2.0}, None)
+    assert "oven-0002" not in browser.get("/laboratory/oven/orders.csv").text
+    for number in (1, 3):
+        fields = {"trial": f"oven-000{number}", **WHOLE}
+        assert browser.post(f"{UPLOAD}/record", fields, files={}).status == 303
+    assert browser.get("/laboratory/oven/orders.csv").status == 422
+    assert "orders.csv" not in browser.get("/laboratory/oven").text
+
+
+def test_no_cell_of_the_table_is_a_formula_and_numbers_stay_numbers(oven):
+    record = oven("desk").ledger.campaign("oven")
+    evil = ["=1+1", "+cmd", "-cmd", "@sum", "\tx", "\rx", " =1"]
+    orders = [{"order": f"k-{n}", "trial": f"t-{n}", "design": {"T": -1.5, "gas": text}} for n, text in enumerate(evil)]
+    rows = list(csv.reader(order_table(record, orders).splitlines()[1:]))
+    assert [row[2] for row in rows] == ["-1.5"] * len(evil)
+    assert all(row[3].startswith(("'", "\\t", "\\r")) for row in rows), rows
+    assert {unguarded(row[3]) for row in rows} == {printable(text) for text in evil}
+
+
+def test_a_completed_trial_of_a_laboratory_leads_to_its_correction(oven, browsers):
+    site = oven("desk")
+    ana, vera = browsers(site.settings, "ana"), browsers(site.settings, "vera")
+    path, form = "/campaign/oven/trial/oven-0001", 'href="/laboratory/oven/result/oven-0001"'
+    assert form in ana.get(path).text and "Enter its result" in ana.get(path).said
+    assert ana.post(f"{UPLOAD}/record", {"trial": "oven-0001", **WHOLE}, files={}).status == 303
+    assert form in ana.get(path).text and "Correct or retract its result" in ana.get(path).said
+    assert form not in vera.get(path).text
 
 
 def placeless(text: str) -> str:

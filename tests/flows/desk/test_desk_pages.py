@@ -1,16 +1,20 @@
 """Pages of the desk: what they show of a campaign, and the stream that tells them of commits."""
 
 import asyncio
+import json
 import math
 import re
+import shutil
 import time
+from pathlib import Path
 
+import plotly.graph_objects as go
 import pytest
 from desk_site import COOKIE, HOST, PORT, desk
 from test_desk_decisions import card
 from waiting import SPEC
 
-from fieldcraft.flows.desk.board import AWAY, Board, Poller
+from fieldcraft.flows.desk.board import AWAY, MOST_OF_ONE, Board, Poller
 from fieldcraft.flows.desk.pages import looking
 from fieldcraft.flows.desk.parts.cards import nearest
 from fieldcraft.flows.desk.parts.trials_table import ROWS, Wanted, table_of
@@ -19,6 +23,8 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.storage.records import TrialState, TrialSummary
+
+STUDIES = Path(__file__).resolve().parents[3] / "studies" / "results"
 
 
 def test_campaigns_at_a_glance(priced, oven, browsers):
@@ -71,7 +77,8 @@ def test_studies_notices_and_findings_are_shown(priced, browsers):
     (folder / "study").write_text("quick")
     (folder / "study.html").write_text("<p>curves</p>")
     assert "download the page of quick" in browser.get("/studies").said
-    answer = browser.get("/studies/quick")
+    assert browser.get("/studies/quick").status == 404, "its results are not there"
+    answer = browser.get("/studies/quick/page")
     assert answer.text == "<p>curves</p>" and answer.headers["content-disposition"].startswith("attachment")
     for name in ("other", "..", "%2e%2e"):
         assert browser.get(f"/studies/{name}").status == 404
@@ -80,6 +87,36 @@ def test_studies_notices_and_findings_are_shown(priced, browsers):
     (priced.settings.home / "fields" / ".staging" / "half-written.4000000-1").mkdir(parents=True)
     said = browser.get("/doctor?look=1").said
     assert examine(priced.settings)[0].text in said and "All is well." not in said
+
+
+@pytest.mark.parametrize("name", ["brusselator", "constrained", "certified", "methods"])
+def test_a_study_is_shown_with_its_tables_and_curves_and_the_data_behind_them(priced, browsers, name):
+    browser, told = browsers(priced.settings, "vera"), json.loads((STUDIES / f"{name}.json").read_text())
+    folder = priced.settings.home / "studies" / name
+    folder.mkdir(parents=True)
+    (folder / "study").write_text(name)
+    shutil.copy(STUDIES / f"{name}.json", folder / "study.json")
+    assert f'href="/studies/{name}"' in browser.get("/studies").text
+    said = browser.get(f"/studies/{name}").said
+    for algorithm, ranks in (told["ranks"] or {}).items():
+        assert f"{algorithm} {ranks['mean']:.2f} {ranks['best']} {ranks['last']}" in said
+    assert f"{sum(cell['state'] == 'finished' for cell in told['cells'])} of {len(told['cells'])}" in said
+    for number, problem in list(enumerate(told["problems"]))[:2]:
+        charts = json.loads(browser.get(f"/studies/{name}/figures/{number}").text)["charts"]
+        assert len(charts) == (4 if "metric" in problem else 1)
+        data = json.loads(browser.get(f"/studies/{name}/figures/{number}/{charts[0]['place']}").text)
+        means = {
+            (row["algorithm"], n): mean for row in problem["rows"] for n, mean in enumerate(row["curve"]["mean"], 1)
+        }
+        assert data["head"][0] == "algorithm" and data["rows"]
+        for algorithm, _, n, mean, _ in data["rows"]:
+            assert mean == pytest.approx(means[algorithm, n], rel=1e-5)
+        assert len(data["rows"]) == sum(mean is not None for mean in means.values())
+        for chart in charts:
+            go.Figure({"data": chart["data"], "layout": chart["layout"]})  # plotly's own check
+    assert browser.get(f"/studies/{name}/figures/99").status == 404
+    (folder / "study.json").write_text('{"study": "old"}')
+    assert "written by another version" in browser.get(f"/studies/{name}").said
 
 
 def test_one_poller_tells_all_streams_of_a_commit_within_a_second_and_stops_after_them(priced, browsers):
@@ -133,7 +170,7 @@ def test_the_poller_tells_when_the_ledger_is_away_and_back(priced):
     poller, ledger = Poller(Board(priced.settings)), priced.settings.ledger
 
     async def told() -> list[set[str]]:
-        changes = poller.changes()
+        changes = poller.changes("ana")
         assert await anext(changes) == set() and poller.ready
         ledger.rename(ledger.with_suffix(".away"))
         names = [await anext(changes)]
@@ -151,7 +188,7 @@ def test_a_stream_begins_with_a_word_after_which_no_commit_is_missed(priced):
     poller = Poller(Board(priced.settings))
 
     async def told() -> list[set[str]]:
-        first, second = poller.changes(), poller.changes()
+        first, second = poller.changes("ana"), poller.changes("ana")
         names = [await anext(first), await anext(second)]  # the second finds the ledger read already
         await asyncio.to_thread(priced.ledger.prioritise, "priced-0001", 3, "ana", "at once")
         names += [await anext(first), await anext(second)]
@@ -160,6 +197,34 @@ def test_a_stream_begins_with_a_word_after_which_no_commit_is_missed(priced):
         return names
 
     assert asyncio.run(told()) == [set(), set(), {"priced"}, {"priced"}]
+
+
+def test_notices_lead_to_the_cards_and_the_trial_that_they_tell_of(priced, browsers):
+    ledger, (first, *_) = priced.ledger, priced.trials()
+    assert [notice.event for notice in ledger.notices()] == ["approval waiting"]
+    browser = browsers(priced.settings, "vera")
+    for trial in priced.trials():
+        assert f'href="/queue/priced#t-{trial.id}"' in browser.get("/notices").text
+        assert f'id="t-{trial.id}"' in browser.get("/queue/priced").text
+    ledger.notify("priced", "submission unknown", "held", {"trial": first.id, "reason": "who knows"})
+    ledger.notify("priced", "budget nearly spent", "budget", {"limits": []})
+    text = browser.get("/notices").text
+    assert f'href="/campaign/priced/trial/{first.id}"' in text and 'href="/campaign/priced"' in text
+
+
+def test_a_person_with_many_pages_takes_no_stream_of_anybody_elses(priced):
+    poller = Poller(Board(priced.settings))
+
+    async def told() -> tuple[bool, bool, int]:
+        streams = [poller.changes("ana") for _ in range(MOST_OF_ONE + 3)]  # all begun before one is read
+        begun = [await anext(stream, None) for stream in streams]
+        full = poller.full("ana"), poller.full("olga")
+        for stream in streams:
+            await stream.aclose()
+        assert not poller.full("ana")
+        return *full, sum(names is not None for names in begun)
+
+    assert asyncio.run(told()) == (True, False, MOST_OF_ONE)
 
 
 def test_one_examination_at_a_time_and_nobody_waits_for_it(priced, browsers):

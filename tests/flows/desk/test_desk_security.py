@@ -1,5 +1,6 @@
 """Requests that must not be accepted: forged, stale, cross-origin, replayed and unauthorised, 10,000 of them."""
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from fieldcraft.flows.desk.guard import FORM_BYTES
 from fieldcraft.flows.desk.place import PORT, Place, place_of
 from fieldcraft.flows.desk.sessions import IDLE_S, LONGEST_S, TRIES, WINDOW_S, Attempts, Sessions
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.identity import digest_of_token
 from fieldcraft.flows.settings import settings_from
 
 JSON = {"accept": "application/json"}
@@ -134,6 +136,8 @@ def forged(scene: dict[str, Any], rng: random.Random) -> Iterator[tuple[str, Bro
             yield "viewer", vera, post({**right, "csrf": vera.csrf})
         if path.startswith("/laboratory") or (path.endswith("/act") and fields["verb"] in ("cancel", "abandon")):
             yield "approver", carla, post({**right, "csrf": carla.csrf})
+        if path.endswith("/act"):
+            yield "replayed", ana, post({**right, "choice": card(scene["stale"])})
         if path.endswith(("/decide", "/edit")):
             trial = rng.choice((scene["decided"], scene["stale"]))
             yield "replayed", ana, post({**right, "choice": card(trial)})
@@ -177,7 +181,7 @@ def test_nobody_unknown_sees_a_page_or_a_stream(priced):
     assert len(routes("GET")) >= 15
     for route in routes("GET"):
         path = route.replace("{name}", "priced").replace("{trial_id}", "priced-0001").replace("{word}", "priced-0001")
-        path = path.replace("{group}", "cost").replace("{place}", "0")
+        path = path.replace("{group}", "cost").replace("{place}", "0").replace("{number}", "0")
         answer = browser.get(path, cookie=f"{COOKIE}=nobody")
         assert (answer.status, answer.headers["location"]) == (303, f"/sign-in?to={path}"), path
         assert not answer.text
@@ -234,6 +238,46 @@ def test_a_token_taken_out_of_the_file_ends_its_sessions_at_once(priced, browser
     assert browser.get("/").status == 303
     people(file)
     assert browser.get("/").status == 303
+
+
+def test_a_slip_in_the_file_signs_nobody_out_and_lets_nobody_in(priced, browsers, caplog):
+    app, file = desk(priced.settings), priced.settings.people
+    ana, carla = browsers(priced.settings, "ana", app), browsers(priced.settings, "carla", app)
+    good, digest = file.read_text(), digest_of_token("fc_of-somebody-new")
+    new = json.dumps({"name": "new", "role": "operator", "sha256": digest})
+    for slip in (good.replace("viewer", "veiwer"), good[:-1], good.replace("operator", "viewer", 1) + "x"):
+        file.write_text(slip.replace('{"name"', f'{new}, {{"name"', 1))
+        for _ in range(2):
+            assert "operator" in ana.get("/").said and "The file of people has a fault" in ana.get("/doctor").said
+        assert carla.get("/").status == 200 and "has a fault" not in carla.get("/").said
+        assert Browser(app).sign_in(TOKENS["vera"])
+        refused = Browser(app).post("/sign-in", {"token": "fc_of-somebody-new"})
+        assert refused.status == 403 and str(file.parent) not in refused.text
+        file.write_text(good)
+        assert "has a fault" not in ana.get("/doctor").said
+    told = [record.getMessage() for record in caplog.records if record.name == "fieldcraft.desk"]
+    assert len(told) == 6 and str(file) in told[0] and "again" in told[1]
+
+
+def test_a_person_taken_out_is_out_at_once_also_by_an_edit_that_has_a_slip(priced, browsers):
+    app, file = desk(priced.settings), priced.settings.people
+    ana, carla = browsers(priced.settings, "ana", app), browsers(priced.settings, "carla", app)
+    people, good = json.loads(file.read_text()), file.read_text()
+    less = {"tokens": [each for each in people["tokens"] if each["name"] != "carla"]}
+    file.write_text(json.dumps(less).replace("viewer", "veiwer"))
+    assert carla.get("/").status == 303 and ana.get("/").status == 200
+    assert Browser(app).post("/sign-in", {"token": TOKENS["carla"]}).status == 403
+    file.write_text(good)
+    assert carla.get("/").status == 200, "it was the same session all the time"
+    file.write_text(json.dumps(less))  # seen by the desk before the slip that follows
+    assert ana.get("/").status == 200
+    file.write_text(good.replace("viewer", "veiwer"))
+    assert carla.get("/").status == 303, "she was not among those read last"
+    file.unlink()
+    assert ana.get("/").status == 303, "without a file nobody is known"
+    file.write_text(good)
+    file.chmod(0o600)
+    assert ana.get("/").status == 303, "and those sessions are over"
 
 
 def test_a_session_ends_when_idle_and_after_a_day_in_any_case():

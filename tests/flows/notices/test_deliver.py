@@ -75,6 +75,15 @@ def test_a_notice_is_posted_once_with_its_id_its_key_and_the_token(ledger, webho
     assert ledger.notices() == ()
 
 
+def test_a_notice_links_to_the_desk_where_its_address_is_set_and_nowhere_else(ledger, webhook, tmp_path):
+    notice = notify(ledger)
+    assert "url" not in message_of(ledger.campaign("heat"), notice)
+    assert deliver(at(webhook, tmp_path, FIELDCRAFT_DESK_URL="https://desk.lab.example:8477/"), ledger) == 1
+    body = webhook.got[0][2]
+    assert body["url"] == "https://desk.lab.example:8477/queue/heat"
+    assert body["text"].endswith(": fieldcraft queue heat, or https://desk.lab.example:8477/queue/heat")
+
+
 def test_no_token_is_sent_where_none_is_set(ledger, webhook, tmp_path):
     notify(ledger)
     assert deliver(settings(tmp_path, FIELDCRAFT_NOTIFY_URL=webhook.url), ledger) == 1

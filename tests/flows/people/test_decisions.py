@@ -272,8 +272,11 @@ def test_a_label_names_revision_and_digest(begin):
 def test_a_label_stands_for_its_trial_wherever_one_is_named(begin, say):
     waiting = begin()
     seen = label(waiting.ledger.trial(FIRST))
-    edit(waiting.ledger, waiting.settings, BEN, Choice(FIRST), {"t": "30"})
     assert say(waiting, "prioritise", seen, "2") == (0, f"{FIRST}: priority 2")
+    edit(waiting.ledger, waiting.settings, BEN, Choice(FIRST), {"t": "30"})
+    status, told = say(waiting, "prioritise", seen, "3")
+    assert status == 2 and f"{FIRST} is not what you saw" in told and "was edited by ben" in told
+    assert waiting.ledger.trial(FIRST).priority == 2
     for word in ("show", "trace"):
         assert FIRST in say(waiting, word, seen)[1]
     assert f"{FIRST} is PROPOSED and cannot be cancelled" in say(waiting, "cancel", seen, "--reason", "no")[1]
