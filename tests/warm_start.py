@@ -4,7 +4,8 @@
 the words, environment, folder and open files that it is given, which ends as any other Python does. It costs 0.1 s of
 CPU time, where a fresh interpreter takes 2 s for the server of simulations and 4 s for a pass. Prefect and MLflow read
 the environment as they are imported, so each process imports them itself, but for the flow runs of one site
-(``scenarios/prefect_site.py``): its server is begun in its environment.
+(``scenarios/prefect_site.py``) and what begins in the environment of the fixture ``prefect_api``: their servers are
+begun in it.
 """
 
 import atexit
@@ -40,8 +41,11 @@ IMPORTED = (
     "fieldcraft.models.surrogates.exact_gp",
     "fieldcraft.storage.fields",
     "fieldcraft.storage.ledgers.sqlite",
+    "botorch.optim.batched_lbfgs_b",
     "dask.array",
     "pandas",
+    "rich.live",
+    "scipy.optimize",
     "zarr",
 )
 _AT_ONCE = 1 << 16  # bytes
