@@ -49,7 +49,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def prefect_api(request, tmp_path_factory):
-    """The environment of a user who has a Prefect server of his own; what begins in it need not import Prefect."""
+    """The environment of a user who has a Prefect server of his own; what begins in it need not import."""
     import prefect_api
     import warm_start
 
@@ -59,5 +59,5 @@ def prefect_api(request, tmp_path_factory):
             environment = {**shared, "PREFECT_HOME": str(folder)}
         else:
             environment = at.enter_context(prefect_api.serving(folder))
-        warm = at.enter_context(warm_start.serving({**os.environ, **environment}, "fieldcraft.flows.campaign"))
-        yield {**environment, warm_start.NAMED: warm}
+        more = ("fieldcraft.flows.campaign", "mlflow.store.tracking.sqlalchemy_store")
+        yield {**environment, warm_start.NAMED: at.enter_context(warm_start.serving({**os.environ, **environment}, *more))}

@@ -29,6 +29,7 @@ from typing import Any
 
 from fieldcraft.flows.jobs import forks
 from fieldcraft.flows.machinery.collecting import as_usual, seldom
+from fieldcraft.flows.views import export
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORTED = (
@@ -113,6 +114,26 @@ class Command(Warm):
         """Send it a signal; no error where it has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
+
+
+class Exporter(Warm):
+    """What ``views.export.begun`` begins, from here."""
+
+    def __init__(self, words: list[str]) -> None:
+        """Begin ``python WORDS`` in the environment and folder of this process."""
+        given, pipe = os.pipe()
+        self.stdin, self.stderr = os.fdopen(pipe, "w"), os.fdopen(os.memfd_create("complaints"), "w+")
+        with open(os.devnull, "w") as nothing:
+            super().__init__(words, [given, nothing.fileno(), self.stderr.fileno()], os.environ, os.getcwd())
+        os.close(given)
+
+    def communicate(self, timeout: float | None = None) -> tuple[None, str]:
+        """All that it complained of, once it has been told to end and has."""
+        self.stdin.close()
+        self.wait(timeout)
+        self.stderr.seek(0)
+        with self.stderr:
+            return None, self.stderr.read()
 
 
 def begun(
@@ -259,6 +280,7 @@ def _run(request: dict[str, Any]) -> int:
     os.environ.clear()
     os.environ.update({**request["environment"], NAMED: mine})
     forks.begun = server  # type: ignore[assignment]
+    export.begun = Exporter  # type: ignore[assignment]
     os.chdir(request["folder"])
     kind, what, *words = request["words"]
     try:
