@@ -60,4 +60,7 @@ def prefect_api(request, tmp_path_factory):
         else:
             environment = at.enter_context(prefect_api.serving(folder))
         more = ("fieldcraft.flows.campaign", "mlflow.store.tracking.sqlalchemy_store")
-        yield {**environment, warm_start.NAMED: at.enter_context(warm_start.serving({**os.environ, **environment}, *more))}
+        yield {
+            **environment,
+            warm_start.NAMED: at.enter_context(warm_start.serving({**os.environ, **environment}, *more)),
+        }
