@@ -37,7 +37,7 @@ gpu: $(READY)
 	$(BIN)/python benchmarks/training.py
 
 chaos: $(READY)
-	FIELDCRAFT_CHAOS=long $(BIN)/python -m pytest -n 2 tests/chaos tests/contracts/test_ledger_approvals.py
+	FIELDCRAFT_CHAOS=long $(BIN)/python -m pytest -n 2 tests/chaos tests/contracts/test_ledger_approvals.py tests/flows/desk/test_desk_security.py
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -49,12 +49,18 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def prefect_api(request, tmp_path_factory):
-    """The environment of a user who has a Prefect server of his own."""
+    """The environment of a user who has a Prefect server of his own; what begins in it need not import."""
     import prefect_api
+    import warm_start
 
     folder = tmp_path_factory.mktemp("prefect")
-    if shared := getattr(request.config, "workerinput", {}).get("prefect"):
-        yield {**shared, "PREFECT_HOME": str(folder)}
-        return
-    with prefect_api.serving(folder) as environment:
-        yield environment
+    with contextlib.ExitStack() as at:
+        if shared := getattr(request.config, "workerinput", {}).get("prefect"):
+            environment = {**shared, "PREFECT_HOME": str(folder)}
+        else:
+            environment = at.enter_context(prefect_api.serving(folder))
+        more = ("fieldcraft.flows.campaign", "mlflow.store.tracking.sqlalchemy_store")
+        yield {
+            **environment,
+            warm_start.NAMED: at.enter_context(warm_start.serving({**os.environ, **environment}, *more)),
+        }

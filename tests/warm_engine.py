@@ -10,8 +10,7 @@ import sys
 link = socket.socket(socket.AF_UNIX)
 link.connect(f"\0{os.environ['WARM_START']}")
 request = {"words": ["-m", "prefect.engine", *sys.argv[1:]], "environment": dict(os.environ), "folder": os.getcwd()}
-socket.send_fds(link, [b"-"], [0, 1, 2])
-link.sendall(json.dumps(request).encode() + b"\n")
+socket.send_fds(link, [json.dumps(request).encode() + b"\n"], [0, 1, 2])
 answers = link.makefile("r")
 child = int(answers.readline())
 for number in (signal.SIGTERM, signal.SIGINT):

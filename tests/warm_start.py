@@ -4,7 +4,8 @@
 the words, environment, folder and open files that it is given, which ends as any other Python does. It costs 0.1 s of
 CPU time, where a fresh interpreter takes 2 s for the server of simulations and 4 s for a pass. Prefect and MLflow read
 the environment as they are imported, so each process imports them itself, but for the flow runs of one site
-(``scenarios/prefect_site.py``): its server is begun in its environment.
+(``scenarios/prefect_site.py``) and what begins in the environment of the fixture ``prefect_api``: their servers are
+begun in it.
 """
 
 import atexit
@@ -28,6 +29,7 @@ from typing import Any
 
 from fieldcraft.flows.jobs import forks
 from fieldcraft.flows.machinery.collecting import as_usual, seldom
+from fieldcraft.flows.views import export
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORTED = (
@@ -40,10 +42,14 @@ IMPORTED = (
     "fieldcraft.models.surrogates.exact_gp",
     "fieldcraft.storage.fields",
     "fieldcraft.storage.ledgers.sqlite",
+    "botorch.optim.batched_lbfgs_b",
     "dask.array",
     "pandas",
+    "rich.live",
+    "scipy.optimize",
     "zarr",
 )
+_AT_ONCE = 1 << 16  # bytes
 NAMED = "WARM_START"  # in the environment of what was begun here: the socket, to begin more
 
 
@@ -55,8 +61,7 @@ class Warm:
         self.link = socket.socket(socket.AF_UNIX)
         self.link.connect(f"\0{environment.get(NAMED) or os.environ.get(NAMED) or served()}")
         request = {"words": words, "environment": dict(environment), "folder": folder}
-        socket.send_fds(self.link, [b"-"], files)
-        self.link.sendall(json.dumps(request).encode() + b"\n")
+        socket.send_fds(self.link, [json.dumps(request).encode() + b"\n"], files)
         self.answers = self.link.makefile("r")
         self.pid = int(self.answers.readline())
         self.returncode: int | None = None
@@ -109,6 +114,26 @@ class Command(Warm):
         """Send it a signal; no error where it has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
+
+
+class Exporter(Warm):
+    """What ``views.export.begun`` begins, from here."""
+
+    def __init__(self, words: list[str]) -> None:
+        """Begin ``python WORDS`` in the environment and folder of this process."""
+        given, pipe = os.pipe()
+        self.stdin, self.stderr = os.fdopen(pipe, "w"), os.fdopen(os.memfd_create("complaints"), "w+")
+        with open(os.devnull, "w") as nothing:
+            super().__init__(words, [given, nothing.fileno(), self.stderr.fileno()], os.environ, os.getcwd())
+        os.close(given)
+
+    def communicate(self, timeout: float | None = None) -> tuple[None, str]:
+        """All that it complained of, once it has been told to end and has."""
+        self.stdin.close()
+        self.wait(timeout)
+        self.stderr.seek(0)
+        with self.stderr:
+            return None, self.stderr.read()
 
 
 def begun(
@@ -188,47 +213,65 @@ def _serve() -> dict[str, Any] | None:
         for module in (*IMPORTED, *sys.argv[1:]):
             importlib.import_module(module)
         as_usual()
+        links: list[socket.socket] = []  # of those that have yet to say what they want
+        begun: dict[int, tuple[int, socket.socket]] = {}  # by a file that is ready once it has ended: it, who waits
         while True:
-            ready, _, _ = select.select([0, server], [], [])
+            ready, _, _ = select.select([0, server, *links, *begun], [], [])
+            for file in begun.keys() & set(ready):
+                _ended(file, *begun.pop(file))
             if 0 in ready:
                 return None
-            link, _ = server.accept()
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            if os.fork() == 0:
-                server.close()
-                return _forked(link)
+            if server in ready:
+                links.append(server.accept()[0])
+            for link in set(links) & set(ready):
+                links.remove(link)
+                if (request := _forked(link, begun)) is not None:
+                    for other in (server, *links):
+                        other.close()
+                    return request
+
+
+def _forked(link: socket.socket, begun: dict[int, tuple[int, socket.socket]]) -> dict[str, Any] | None:
+    """Fork the process that is asked for and tell its number; in that process, what it is to run."""
+    text, files, _, _ = socket.recv_fds(link, _AT_ONCE, 3)
+    while not text.endswith(b"\n"):
+        if not (more := link.recv(_AT_ONCE)):  # whoever asked has ended
+            for file in files:
+                os.close(file)
             link.close()
-
-
-def _forked(link: socket.socket) -> dict[str, Any] | None:
-    """Fork the process that is asked for and tell its end; in that process, what it is to run."""
-    _, files, _, _ = socket.recv_fds(link, 1, 3)
-    with link.makefile("r") as lines:
-        request: dict[str, Any] = json.loads(lines.readline())
-    begun, begin = os.pipe()
+            return None
+        text += more
+    request: dict[str, Any] = json.loads(text)
+    told, tell = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(begin)
-        os.read(begun, 1)  # its number is told before it does anything
-        os.close(begun)
+        os.close(tell)
+        os.read(told, 1)  # its number is told before it does anything
+        os.close(told)
+        for file, (_, other) in begun.items():
+            os.close(file)
+            other.close()
         link.close()
         os.setsid()
         for number, file in enumerate(files):
             os.dup2(file, number)
             os.close(file)
         return request
-    os.setsid()
-    for file in (*files, 0, 1, 2):
+    for file in (*files, told):
         os.close(file)
+    begun[os.pidfd_open(child)] = child, link
     with contextlib.suppress(OSError):  # whoever asked has ended
         link.sendall(f"{child}\n".encode())
-    os.close(begin)
+    os.close(tell)
+    return None
+
+
+def _ended(file: int, child: int, link: socket.socket) -> None:
+    """Tell the end of a process to whoever began it."""
+    os.close(file)
     _, status = os.waitpid(child, 0)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), link:
         link.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
-    os._exit(0)
 
 
 def _run(request: dict[str, Any]) -> int:
@@ -237,6 +280,7 @@ def _run(request: dict[str, Any]) -> int:
     os.environ.clear()
     os.environ.update({**request["environment"], NAMED: mine})
     forks.begun = server  # type: ignore[assignment]
+    export.begun = Exporter  # type: ignore[assignment]
     os.chdir(request["folder"])
     kind, what, *words = request["words"]
     try:

@@ -156,6 +156,18 @@ def export_mlflow(settings: Settings, name: str | None) -> int:
     return tracker(settings).export(open_ledger(settings.ledger), name)
 
 
+def begun(words: list[str]) -> "subprocess.Popen[str]":
+    """The process ``python WORDS``, which reads from a pipe and whose complaints are read from another."""
+    return subprocess.Popen(
+        [sys.executable, "-P", *words],
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 class BackgroundExport:
     """Export to MLflow in a process beside a run; the run waits for it only at its end.
 
@@ -170,14 +182,7 @@ class BackgroundExport:
     def __enter__(self) -> Self:
         if self.settings.mlflow == "off":
             return self
-        self.child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fieldcraft.flows.exporter", str(self.settings.home), self.name],
-            start_new_session=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.child = begun(["-m", "fieldcraft.flows.exporter", str(self.settings.home), self.name])
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

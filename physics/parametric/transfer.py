@@ -15,12 +15,14 @@ from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.parametric.grid import Grid
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+    from scipy.sparse import csr_array, csr_matrix
     from scipy.sparse.linalg import SuperLU
 
 Array = NDArray[np.float64]
 # Cells at most of a grid on which fields are read, and of one on which many fields are kept.
 _READ, _KEPT = 40_000, 10_000
+# Numbers at most of a matrix of means that is kept with all its zeros: that of 12,500 cells on 10,000 would take 1 GB.
+_WHOLE = 4_000_000
 # Weight of first differences where a field is continued: third differences alone may leave corners free.
 _FLAT = 1e-4
 # A share of a cell below this one is rounding.
@@ -99,13 +101,14 @@ def fewer(cells: tuple[int, ...], most: int = _KEPT) -> tuple[int, ...]:
     return tuple(kept)
 
 
-def _along(values: Array, matrix: Array, axis: int) -> Array:
+def _along(values: Array, matrix: "Array | csr_array", axis: int) -> Array:
     """A matrix (asked, given) times values (..., given, ...) along an axis, their order in memory kept."""
-    before, after = values.shape[:axis], values.shape[axis + 1 :]
+    before, after, asked = values.shape[:axis], values.shape[axis + 1 :], matrix.shape[0]
     if not after:
-        return np.asarray((values.reshape(-1, values.shape[axis]) @ matrix.T).reshape(*before, len(matrix)))
+        return np.asarray((values.reshape(-1, values.shape[axis]) @ matrix.T).reshape(*before, asked))
     parts = values.reshape(math.prod(before), values.shape[axis], math.prod(after))
-    return np.asarray((matrix @ parts).reshape(*before, len(matrix), *after))
+    found = matrix @ parts if isinstance(matrix, np.ndarray) else np.stack([matrix @ part for part in parts])
+    return np.asarray(found.reshape(*before, asked, *after))
 
 
 def _continued(values: Array, known: NDArray[np.bool_], repeats: tuple[bool, ...]) -> Array:
@@ -159,11 +162,19 @@ def _interpolating(given: int, wanted: Array, around: bool) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _overlaps(given: int, asked: int) -> Array:
-    """Share of each asked cell that each given cell covers, shape (asked, given)."""
+def _overlaps(given: int, asked: int) -> "Array | csr_array":
+    """Share of each asked cell that each given cell covers, shape (asked, given); sparse where it is large."""
+    from scipy.sparse import csr_array
+
     old, new = np.linspace(0, 1, given + 1), np.linspace(0, 1, asked + 1)
-    shared = np.minimum(old[1:], new[1:, None]) - np.maximum(old[:-1], new[:-1, None])
-    return np.asarray(np.maximum(shared, 0) * asked)
+    first = np.maximum(np.searchsorted(old, new[:-1]) - 1, 0)
+    rows = np.repeat(np.arange(asked), reach := given // asked + 3)
+    columns = np.minimum(first[:, None] + np.arange(reach), given - 1)
+    columns, kept = columns.ravel(), (np.diff(columns, prepend=-1) > 0).ravel()
+    rows, columns = rows[kept], columns[kept]
+    shared = np.minimum(old[columns + 1], new[rows + 1]) - np.maximum(old[columns], new[rows])
+    found = csr_array((np.maximum(shared, 0) * asked, (rows, columns)), (asked, given))
+    return found if asked * given > _WHOLE else np.asarray(found.toarray())
 
 
 def _centres(cells: int) -> Array:

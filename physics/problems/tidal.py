@@ -114,6 +114,9 @@ class Tidal(Problem):
 
     def release(self, design: Design, x: Array, y: Array, t: float) -> Array:
         """S in g/(m^3 s) of 100 kg at places x (n,) and y (m,) in m and one time in s, shape (n, m)."""
+        since = t - 3600 * float(design["time"])
+        if not 0 < since < _DURATION:
+            return np.full((len(x), len(y)), 0.0 * since)
         points = np.stack([*(each.ravel() for each in np.meshgrid(x, y, indexing="ij")), np.full(x.size * y.size, t)])
         return np.asarray(_source(design, points.T)).reshape(len(x), len(y))
 

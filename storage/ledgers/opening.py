@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Engine, insert, inspect, select, update
 from fieldcraft.storage.failpoints import commit_point
 from fieldcraft.storage.ledger.errors import NewerSchema, NoLedger, NotALedger, OldSchema
 from fieldcraft.storage.ledgers.operations.leases import is_work, lives
+from fieldcraft.storage.ledgers.statements import making
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.upgrades import STEPS
 from fieldcraft.storage.records import Lease
@@ -61,7 +62,8 @@ def make_tables(engine: Engine) -> None:
     with engine.connect().execution_options(write=True) as connection:
         if inspect(connection).get_table_names():
             return  # another process was faster
-        schema.metadata.create_all(connection, checkfirst=False)
+        for statement in making(connection.dialect):
+            connection.exec_driver_sql(statement)
         values = {"format": schema.FORMAT, "schema_version": schema.SCHEMA_VERSION, "created": time.time()}
         connection.execute(insert(schema.store).values(values))
         commit_point("ledger.schema.before")

@@ -21,6 +21,8 @@ from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from fieldcraft.storage.ledger.errors import (
@@ -33,6 +35,7 @@ from fieldcraft.storage.ledger.errors import (
 )
 from fieldcraft.storage.ledgers.opening import make_tables, settle_schema
 from fieldcraft.storage.ledgers.sql import SqlLedger
+from fieldcraft.storage.ledgers.statements import OPTIONS, Alike
 
 BUSY_SECONDS = 30.0  # how long a writer waits for its turn
 IDLE_SECONDS = 20.0  # how long one may leave the server waiting in the middle of a transaction
@@ -60,6 +63,15 @@ def _forget_connections() -> None:
 
 os.register_at_fork(after_in_child=_forget_connections)
 atexit.register(_close_idle)
+
+
+class PostgresDialect(Alike, PGDialect_psycopg):
+    """SQLAlchemy's own, whose statements are compiled once for all databases."""
+
+    supports_statement_cache = True
+
+
+registry.register("postgresql.fieldcraft", __name__, PostgresDialect.__name__)
 
 
 class PostgresLedger(SqlLedger):
@@ -155,9 +167,10 @@ def _engine(url: URL) -> Engine:
             "pip install 'psycopg[binary]'."
         )
     engine = create_engine(
-        _open_url(url, "postgresql+psycopg", dict(url.query) | {"options": _options(url)}),
+        _open_url(url, "postgresql+fieldcraft", dict(url.query) | {"options": _options(url)}),
         connect_args={"password": url.password} | _PATIENCE,
         json_serializer=_json,
+        execution_options=OPTIONS,
         max_overflow=-1,
         pool_pre_ping=True,  # a server that was restarted is connected to again
         use_native_hstore=False,

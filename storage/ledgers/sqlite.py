@@ -20,11 +20,14 @@ from urllib.parse import quote
 from weakref import WeakSet, WeakValueDictionary
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from fieldcraft.storage.ledger.errors import LedgerBusy, LedgerError, NetworkFileSystem, NoLedger, NotALedger
 from fieldcraft.storage.ledgers.opening import make_tables, settle_schema
 from fieldcraft.storage.ledgers.sql import SqlLedger
+from fieldcraft.storage.ledgers.statements import OPTIONS, Alike
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.wal import hidden
 
@@ -56,6 +59,15 @@ def close_idle() -> None:
 
 os.register_at_fork(before=close_idle)
 atexit.register(close_idle)
+
+
+class SqliteDialect(Alike, SQLiteDialect_pysqlite):
+    """SQLAlchemy's own, whose statements are compiled once for all files."""
+
+    supports_statement_cache = True
+
+
+registry.register("sqlite.fieldcraft", __name__, SqliteDialect.__name__)
 
 
 class SqliteLedger(SqlLedger):
@@ -192,7 +204,8 @@ def _engine(path: Path, create: bool) -> Engine:
         connection.execute("PRAGMA synchronous=FULL")
         return connection
 
-    engine = create_engine(f"sqlite:///{path}", creator=connect, poolclass=QueuePool, json_serializer=_json)
+    url, kept = f"sqlite+fieldcraft:///{path}", {"poolclass": QueuePool, "execution_options": OPTIONS}
+    engine = create_engine(url, creator=connect, json_serializer=_json, **kept)
     event.listen(engine, "begin", _begin)
     _engines.add(engine)
     return engine

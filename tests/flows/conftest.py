@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,19 @@ from fieldcraft.flows.jobs import forks
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(scope="session")
+def _folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("folders")
+
+
 @pytest.fixture(autouse=True)
-def _alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _alone(_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of the user's reaches a test, and children find this checkout from an empty working directory."""
     for name in [name for name in os.environ if name.startswith(("FIELDCRAFT_", "PREFECT_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.chdir(tmp_path_factory.mktemp("cwd"))
+    monkeypatch.chdir(tempfile.mkdtemp(dir=_folders))
 
 
 @pytest.fixture(autouse=True)

@@ -127,7 +127,7 @@ def until(look: Callable[[], Any], what: str) -> Any:
     while time.monotonic() < deadline:
         if found := look():
             return found
-        time.sleep(0.1)
+        time.sleep(0.3)  # each look costs the server more than it costs here
     raise AssertionError(f"Waited {PATIENCE_S:.0f} s for {what}.")
 
 

@@ -22,6 +22,7 @@ from prefect_site import until
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.storage.ledger import LeaseHeld, Ledger
+from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.open_ledger import open_ledger
 
 HERE = Path(__file__).resolve().parent
@@ -60,6 +61,7 @@ def designs(home: Path) -> list:
 
 def checksums(home: Path) -> str:
     """Checksums of the stores, taken by another process: to close a ledger's file here would drop SQLite's locks."""
+    close_idle()  # else the log might be folded in, and be gone, as it is read
     files = sorted(str(path) for path in home.rglob("*") if path.is_file() and "prefect" not in path.parts)
     return subprocess.run(["cksum", *files], check=True, capture_output=True, text=True).stdout
 

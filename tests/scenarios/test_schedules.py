@@ -1,13 +1,13 @@
 """prefect.yaml deployed by Prefect's own command to a real server, and run by a real worker."""
 
 import os
-import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import warm_start
 from prefect_site import ROOT, Site, site, until, worker
 
 from fieldcraft.flows.settings import Settings, settings_from
@@ -109,9 +109,8 @@ def test_a_schedule_alone_brings_a_campaign_to_its_end(prefect):
 def test_a_hundred_ticks_of_one_instant_make_one_pass(tmp_path):
     at = settings_from({}, home=tmp_path / "runs")
     ledger = campaign(at, "burst")
-    words = [sys.executable, str(Path(__file__).with_name("ticks.py")), str(at.home), "burst", "100"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200)
+    words = ["-m", "scenarios.ticks", str(at.home), "burst", "100"]
+    done = warm_start.run(words, {**os.environ, "PYTHONPATH": str(ROOT)}, 200)
     assert done.returncode == 0, done.stderr
     assert Counter(done.stdout.split()) == {"2": 1, "null": 99}
     assert len(ledger.trials("burst")) == 2

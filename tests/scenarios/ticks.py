@@ -1,4 +1,4 @@
-"""Ticks that are due at one instant, each in a process of its own: ``python ticks.py HOME CAMPAIGN COUNT``.
+"""Ticks that are due at one instant, each in a process of its own: ``python -m scenarios.ticks HOME CAMPAIGN COUNT``.
 
 Prints a line for each: how many designs its pass proposed, or ``null`` where it made none.
 """

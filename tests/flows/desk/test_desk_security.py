@@ -1,4 +1,4 @@
-"""Requests that must not be accepted: forged, stale, cross-origin, replayed and unauthorised, 10,000 of them."""
+"""Requests that must not be accepted: forged, stale, cross-origin, replayed and unauthorised, thousands of them."""
 
 import json
 import random
@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 from desk_site import COOKIE, FORM, HOST, ORIGIN, SENT, TOKENS, Browser, desk, people
+from length import LONG
 from test_desk_decisions import card, rows
 
 from fieldcraft.flows.desk.app import GROUPS
@@ -39,7 +40,7 @@ HOSTS = (
     f"[::1]:{PORT}",
     "",
 )
-COUNT = 10_000
+COUNT = 10_000 if LONG else 2_000
 
 
 def form(fields: dict[str, str], **changed: str | None) -> list[tuple[str, str]]:
@@ -153,7 +154,7 @@ def forged(scene: dict[str, Any], rng: random.Random) -> Iterator[tuple[str, Bro
             yield "digest", ana, post({**right, "choice": f"{scene['open'].id}@{seen}"})
 
 
-def test_none_of_10000_wrong_requests_is_accepted(priced, scene):
+def test_none_of_thousands_of_wrong_requests_is_accepted(priced, scene):
     before, sessions = rows(priced.ledger, "priced"), len(scene["app"].app.state.sessions._by_digest)
     rng, counted, accepted = random.Random(1), dict[str, int](), list[Any]()
     for kind, browser, request in forged(scene, rng):
@@ -166,7 +167,7 @@ def test_none_of_10000_wrong_requests_is_accepted(priced, scene):
     assert not accepted, accepted[:3]
     assert rows(priced.ledger, "priced") == before
     assert len(scene["app"].app.state.sessions._by_digest) == sessions
-    assert len(counted) == 12 and min(counted.values()) > 50, counted
+    assert len(counted) == 12 and min(counted.values()) > COUNT // 200, counted
 
 
 def test_the_same_request_with_nothing_wrong_is_accepted(priced, scene):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 from bench import OVEN_CAMPAIGN, Bench, bench
 from rig import Rig, eventually, rig
 from small import SMALL, contents
@@ -490,10 +491,9 @@ def has_campaign(home: Path) -> bool:
 
 
 def test_backups_taken_while_a_campaign_runs_are_consistent(tmp_path):
-    (tmp_path / "small.yaml").write_text(SMALL.replace("trials: 3", "trials: 4"))
+    (tmp_path / "small.yaml").write_text(SMALL.replace("trials: 3", "trials: 8"))
     environment = {**os.environ, "FIELDCRAFT_HOME": str(tmp_path / "home"), "EXPORT_LATER": "1"}
-    driver = Path(__file__).parents[2] / "scenarios" / "driver.py"
-    running = subprocess.Popen([sys.executable, str(driver), str(tmp_path / "small.yaml")], env=environment)
+    running = warm_start.begun(["-m", "scenarios.driver", str(tmp_path / "small.yaml")], environment)
     taken: list[set[TrialState]] = []
     try:
         eventually(lambda: has_campaign(tmp_path / "home"))
@@ -504,7 +504,8 @@ def test_backups_taken_while_a_campaign_runs_are_consistent(tmp_path):
             trials = open_ledger(at(new).ledger).trials("small")
             assert {f.kind for f in examine(at(new))} <= {"trial"}, examine(at(new))
             taken.append({trial.state for trial in trials})
-        assert running.wait(timeout=120) == 0
+        assert running.communicate(timeout=120) == ("", "")
+        assert running.returncode == 0
     finally:
         running.kill()
     assert len(taken) > 2

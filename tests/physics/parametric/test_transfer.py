@@ -5,6 +5,7 @@ import pytest
 
 from fieldcraft.physics.domain import Axis, Domain
 from fieldcraft.physics.operators import LinearEquation
+from fieldcraft.physics.parametric import transfer
 from fieldcraft.physics.parametric.finite_differences import solved
 from fieldcraft.physics.parametric.statement import Field, ParametricEquation, no_flux
 from fieldcraft.physics.parametric.transfer import carried, fewer, finer
@@ -57,6 +58,20 @@ def test_averages_keep_the_integral_and_know_that_of_a_line():
     assert found.shape == (2, 4, 10)
     np.testing.assert_allclose(found.mean(axis=(1, 2)), field.mean(axis=(1, 2)), atol=1e-14)
     np.testing.assert_allclose(carried(centres(12)[None], (4,), (False,))[0], centres(4), atol=1e-15)
+
+
+def test_means_over_a_long_axis_are_those_over_a_short_one_without_a_matrix_of_all_its_cells(monkeypatch):
+    field = np.random.default_rng(2).standard_normal((2, 9, 25))
+    short = carried(field, (4, 11), (False, False))
+    monkeypatch.setattr(transfer, "_WHOLE", 0)
+    transfer._overlaps.cache_clear()
+    try:
+        np.testing.assert_allclose(carried(field, (4, 11), (False, False)), short, rtol=1e-13)
+        assert transfer._overlaps(25, 11).nnz < 11 * 5
+    finally:
+        transfer._overlaps.cache_clear()
+    (found,) = carried(centres(40_000)[None], (10_000,), (False,))  # 3.2 GB with all its zeros
+    np.testing.assert_allclose(found, centres(10_000), atol=1e-12)
 
 
 def test_the_same_cells_are_the_same_field():
