@@ -71,6 +71,8 @@ class Posterior(Protocol):
 class MomentsWithSlopes:
     """Moments at n points, with their gradients by the points.
 
+    Those of c posteriors that are evaluated together have an axis for them in front.
+
     Args:
         mean: Shape (n,).
         variance: Shape (n,), >= 0.

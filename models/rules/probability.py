@@ -82,13 +82,13 @@ class _Weighted:
 
 def _sloped(posterior: ConstrainedPosterior, X: Tensor) -> tuple[Tensor, Tensor]:
     """``log_feasible`` (n,) and its gradient (n, d) at X (n, d), in closed form where all constraints have one."""
-    slopes = posterior.slopes
-    if slopes is None:
+    if posterior.constraints and posterior.slopes is None:
         return automatic(posterior.log_feasible, X)
     total, gradient = X.new_zeros(len(X)), torch.zeros_like(X)
     if posterior.hidden is not None:
         total, gradient = automatic(posterior.hidden.log_probability, X)
-    for each, zero in zip(slopes, posterior.zeros.tolist(), strict=True):
-        values, own = chained(LogProbability(zero), each(X), LEAST_SD)
-        total, gradient = total + torch.from_numpy(values), gradient + torch.from_numpy(own)
+    if posterior.slopes is not None:
+        levels = posterior.zeros.numpy()[:, None]
+        values, own = chained(LogProbability(levels), posterior.slopes(X), LEAST_SD)
+        total, gradient = total + torch.from_numpy(values.sum(0)), gradient + torch.from_numpy(own.sum(0))
     return total, gradient

@@ -12,7 +12,7 @@ from scipy.special import erf
 from torch import Tensor
 
 from fieldcraft.models.linear.conditioning import Factor, Primal, leave_one_out
-from fieldcraft.models.linear.shallow_slopes import Curves, HiddenLayer, Mean, ShallowSlopes
+from fieldcraft.models.linear.shallow_slopes import Curves, Direction, HiddenLayer, ShallowSlopes
 from fieldcraft.models.linear.wide_sine import WideProcess
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Array, Observations
@@ -175,8 +175,8 @@ class TangentProcess:
         return ShallowSlopes(
             layer=_hidden(network, kernel.theta),
             scales=kernel.scales.numpy(),
-            output=float(kernel.output),
-            constant=float(kernel.constant),
+            output=np.asarray(kernel.output, dtype=np.float64),
+            constant=np.asarray(kernel.constant, dtype=np.float64),
             least=LEAST_LENGTH if kernel.normalised else None,
             read=(
                 first.inputs[:, 0].numpy(),
@@ -184,9 +184,9 @@ class TangentProcess:
                 first.sensitivities[:, 0].numpy(),
             ),
             lower=np.ascontiguousarray(side.lower.numpy()),
-            mean=_along(network, weights) if trained is None else _value(network, weights),
-            shift=float(kernel.root_constant * weights[-1]),
-            widening=factor**2,
+            mean=_direction(network, weights) if trained is None else _hidden(network, weights[:-1]),
+            shift=(kernel.root_constant * weights[-1]).numpy(),
+            widening=np.asarray(factor**2),
         )
 
     def log_predictive(self) -> Tensor:
@@ -213,17 +213,11 @@ def _hidden(network: Perceptron, theta: Tensor) -> HiddenLayer:
     return HiddenLayer(inner, outer, factors, _CURVES[network.activation])
 
 
-def _along(network: Perceptron, direction: Tensor) -> Mean:
+def _direction(network: Perceptron, direction: Tensor) -> Direction:
     """<phi, v> for v (p + 1,), without its constant."""
     m, columns = network.shapes[0]
     inner, outer = np.split(direction.numpy()[:-1], [m * columns])
-    return lambda at: at.along(inner.reshape(m, columns), outer)
-
-
-def _value(network: Perceptron, weights: Tensor) -> Mean:
-    """The network at weights (theta, a), without a."""
-    layer = _hidden(network, weights[:-1])
-    return lambda at: layer.value(at.u)
+    return Direction(inner.reshape(m, columns), outer)
 
 
 def _sine(z: Array) -> tuple[Array, Array, Array]:
