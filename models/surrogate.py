@@ -1,6 +1,6 @@
 """Protocols of a surrogate and of its posterior."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -308,5 +308,34 @@ class Surrogate(Protocol):
 
         Raises:
             ValueError: the state belongs to other data or to another surrogate.
+        """
+        ...
+
+
+@runtime_checkable
+class FitsTogether(Surrogate, Protocol):
+    """A surrogate that fits several outputs of the same trials in less time together than one after the other."""
+
+    def at_once(self, data: Observations) -> int:
+        """Largest number of outputs, >= 1, that it fits together if they are of the trials of ``data``."""
+        ...
+
+    def fit_together(
+        self,
+        data: Sequence[Observations],
+        rngs: Sequence[np.random.Generator],
+        start: Mapping[str, Tensor] | None,
+        report: Report,
+    ) -> Sequence[Posterior]:
+        """Fit each output with the randomness of its own: to rounding, the posteriors that ``fit`` gives one by one.
+
+        Args:
+            data: Observations of each output, at the same designs.
+            rngs: The only source of randomness of each output.
+            start: Checkpoint of an interrupted fit of the same data with the same rngs, continued bit for bit; or None.
+            report: Called with the progress of all outputs.
+
+        Raises:
+            ValueError: as from ``fit``.
         """
         ...
