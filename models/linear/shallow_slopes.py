@@ -11,8 +11,10 @@ nothing is as large as points times results times neurons.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import torch
 from scipy.linalg.blas import dtrsm
 from torch import Tensor
 
@@ -117,11 +119,9 @@ class ShallowSlopes:
 
     def __call__(self, X: Tensor) -> MomentsWithSlopes:
         """Moments at X (k, d) (see ``MomentsWithSlopes``)."""
-        u = np.ones((len(X), len(self.scales) + 1))
-        u[:, :-1] = X.detach().numpy() / self.scales
-        at = Point.of(self.layer, u)
+        at = Point.of(self.layer, _inputs(X, self.scales))
         length, by_length = at.length()
-        s, by_s = self._divided(length, by_length)
+        s, by_s = _divided(self.output, self.least, length, by_length)
         inner, by_inner = self.mean(at)
         by_mean = s[:, None] * by_inner + inner[:, None] * by_s
         variance, by_variance = self._variance(at, s, by_s, length, by_length)
@@ -132,14 +132,6 @@ class ShallowSlopes:
             by_mean[:, :-1] / self.scales,
             self.widening * by_variance[:, :-1] / self.scales,
         )
-
-    def _divided(self, length: Array, by_length: Array) -> tuple[Array, Array]:
-        """s (k,) and its gradient (k, d + 1)."""
-        root = self.output**0.5
-        if self.least is None:
-            return np.full_like(length, root), np.zeros_like(by_length)
-        s = root / np.sqrt(np.maximum(length, self.least))
-        return s, np.where(length > self.least, -0.5 * s / length, 0.0)[:, None] * by_length
 
     def _variance(self, at: Point, s: Array, by_s: Array, length: Array, by_length: Array) -> tuple[Array, Array]:
         """The variance (k,), not cut off at zero, and its gradient by u (k, d + 1)."""
@@ -154,6 +146,75 @@ class ShallowSlopes:
         variance = s**2 * length + self.constant - _squares(half.T)
         by_prior = (s**2)[:, None] * by_length + (2 * s * length)[:, None] * by_s
         return variance, by_prior - 2 * (s[:, None] * by_seen + seen[:, None] * by_s)
+
+
+@dataclass(frozen=True, eq=False)
+class ShallowDraw:
+    """x -> s <phi(x), v> + shift, for a direction v = (V, v') in weight space.
+
+    Args:
+        layer: The network at its initial weights.
+        scales: l, shape (d,).
+        output: s_f^2.
+        least: As in ``ShallowSlopes``.
+        direction: V and v', shapes (m, d + 1) and (m,).
+        shift: A constant.
+    """
+
+    layer: HiddenLayer
+    scales: Array
+    output: float
+    least: float | None
+    direction: tuple[Array, Array]
+    shift: float
+
+    def value_and_grad(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (k,) and gradients (k, d) at X (k, d)."""
+        at = Point.of(self.layer, _inputs(X, self.scales))
+        s, by_s = _divided(self.output, self.least, *at.length())
+        value, by_value = at.along(*self.direction)
+        gradient = s[:, None] * by_value + value[:, None] * by_s
+        return torch.from_numpy(s * value + self.shift), torch.from_numpy(gradient[:, :-1] / self.scales)
+
+    def coarse(self, X: Tensor) -> Tensor:
+        """Nearly the values (k,) at X (k, d): in single precision, which takes half the time."""
+        weights, outer, inner, last = self._single
+        g, h = self.layer.factors
+        u = _inputs(X, self.scales).astype(np.float32)
+        a, b, _ = self.layer.curves(u @ weights.T)
+        b *= outer
+        value = g * np.einsum("ij,ij->i", b, u @ inner.T) + h * (a @ last)
+        length = g**2 * _squares(u) * _squares(b) + h**2 * _squares(a)
+        s = _factor(self.output, self.least, length)
+        return torch.from_numpy((s * value + self.shift).astype(np.float64))
+
+    @cached_property
+    def _single(self) -> tuple[Array, Array, Array, Array]:
+        weights, outer, inner, last = (
+            each.astype(np.float32) for each in (self.layer.weights, self.layer.outer, *self.direction)
+        )
+        return weights, outer, inner, last
+
+
+def _inputs(X: Tensor, scales: Array) -> Array:
+    """u = (x / l, 1) at X (k, d), shape (k, d + 1)."""
+    u = np.ones((len(X), len(scales) + 1))
+    u[:, :-1] = X.detach().numpy() / scales
+    return u
+
+
+def _factor(output: float, least: float | None, length: Array) -> Array:
+    """s (k,) from |phi|^2."""
+    root = output**0.5
+    return np.full_like(length, root) if least is None else root / np.sqrt(np.maximum(length, least))
+
+
+def _divided(output: float, least: float | None, length: Array, by_length: Array) -> tuple[Array, Array]:
+    """s (k,) and its gradient (k, d + 1), from |phi|^2 and its own."""
+    s = _factor(output, least, length)
+    if least is None:
+        return s, np.zeros_like(by_length)
+    return s, np.where(length > least, -0.5 * s / length, 0.0)[:, None] * by_length
 
 
 def _squares(rows: Array) -> Array:
