@@ -13,6 +13,25 @@ from fieldcraft.models.snapshots import Snapshots
 Function = Callable[[Tensor], Tensor]
 """A function of encoded points, (n, d) -> (n,), differentiable in its argument."""
 
+
+@runtime_checkable
+class SlopedFunction(Protocol):
+    """A function that knows its gradient in closed form, which is faster than the automatic one."""
+
+    @property
+    def coarse(self) -> Function:
+        """A function of nearly the same values at less cost, for a first look at many points; with no gradient."""
+        ...
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Values (n,) at X (n, d), differentiable in X."""
+        ...
+
+    def value_and_grad(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (n,) and gradients (n, d) at X (n, d)."""
+        ...
+
+
 Report = Callable[[int, Mapping[str, float], Callable[[], dict[str, Tensor]]], None]
 """Called now and then during a fit with (step, metrics, checkpoint); ``checkpoint()`` builds the state on demand."""
 

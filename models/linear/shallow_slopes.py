@@ -13,9 +13,11 @@ Everything may have an axis in front for c processes that are carried together: 
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.linalg.blas import dtrsm
 from torch import Tensor
 
@@ -159,11 +161,9 @@ class ShallowSlopes:
     def __call__(self, X: Tensor) -> MomentsWithSlopes:
         """Moments at X (k, d) (see ``MomentsWithSlopes``), each with the axis of the processes in front."""
         scales = self.scales[..., None, :]
-        u = np.ones((*self.scales.shape[:-1], len(X), self.scales.shape[-1] + 1))
-        u[..., :-1] = X.detach().numpy() / scales
-        at = Point.of(self.layer, u)
+        at = Point.of(self.layer, _inputs(X, self.scales))
         length, by_length = at.length()
-        s, by_s = self._divided(length, by_length)
+        s, by_s = _divided(self.output, self.least, length, by_length)
         inner, by_inner = self.mean.along(at)
         by_mean = s[..., None] * by_inner + inner[..., None] * by_s
         variance, by_variance = self._variance(at, s, by_s, length, by_length)
@@ -174,14 +174,6 @@ class ShallowSlopes:
             by_mean[..., :-1] / scales,
             self.widening[..., None, None] * by_variance[..., :-1] / scales,
         )
-
-    def _divided(self, length: Array, by_length: Array) -> tuple[Array, Array]:
-        """s (..., k) and its gradient (..., k, d + 1)."""
-        root = np.sqrt(self.output)[..., None]
-        if self.least is None:
-            return root + np.zeros_like(length), np.zeros_like(by_length)
-        s = root / np.sqrt(np.maximum(length, self.least))
-        return s, np.where(length > self.least, -0.5 * s / length, 0.0)[..., None] * by_length
 
     def _variance(self, at: Point, s: Array, by_s: Array, length: Array, by_length: Array) -> tuple[Array, Array]:
         """The variance (..., k), not cut off at zero, and its gradient by u (..., k, d + 1)."""
@@ -195,6 +187,76 @@ class ShallowSlopes:
         variance = s**2 * length + constant - _squares(half)
         by_prior = (s**2)[..., None] * by_length + (2 * s * length)[..., None] * by_s
         return variance, by_prior - 2 * (s[..., None] * by_seen + seen[..., None] * by_s)
+
+
+@dataclass(frozen=True, eq=False)
+class ShallowDraw:
+    """x -> s <phi(x), v> + shift, for a direction v in weight space.
+
+    Args:
+        layer: The network at its initial weights.
+        scales: l, shape (d,).
+        output: s_f^2, shape ().
+        least: As in ``ShallowSlopes``.
+        direction: v.
+        shift: A constant.
+    """
+
+    layer: HiddenLayer
+    scales: Array
+    output: Array
+    least: float | None
+    direction: Direction
+    shift: float
+
+    def value_and_grad(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (k,) and gradients (k, d) at X (k, d)."""
+        at = Point.of(self.layer, _inputs(X, self.scales))
+        s, by_s = _divided(self.output, self.least, *at.length())
+        value, by_value = self.direction.along(at)
+        gradient = s[:, None] * by_value + value[:, None] * by_s
+        return torch.from_numpy(s * value + self.shift), torch.from_numpy(gradient[:, :-1] / self.scales)
+
+    def coarse(self, X: Tensor) -> Tensor:
+        """Nearly the values (k,) at X (k, d): in single precision, which takes half the time."""
+        weights, outer, inner, last = self._single
+        g, h = self.layer.factors
+        u: Any = _inputs(X, self.scales).astype(np.float32)
+        a, b, _ = self.layer.curves(u @ weights.T)
+        b *= outer
+        value = g * _products(b, u @ inner.T) + h * (a @ last)
+        length = g**2 * _squares(u) * _squares(b) + h**2 * _squares(a)
+        s = _factor(self.output, self.least, length)
+        return torch.from_numpy((s * value + self.shift).astype(np.float64))
+
+    @cached_property
+    def _single(self) -> tuple[Any, Any, Any, Any]:
+        own, along = self.layer, self.direction
+        weights, outer, inner, last = (
+            each.astype(np.float32) for each in (own.weights, own.outer, along.inner, along.outer)
+        )
+        return weights, outer, inner, last
+
+
+def _inputs(X: Tensor, scales: Array) -> Array:
+    """u = (x / l, 1) at X (k, d), shape (..., k, d + 1)."""
+    u = np.ones((*scales.shape[:-1], len(X), scales.shape[-1] + 1))
+    u[..., :-1] = X.detach().numpy() / scales[..., None, :]
+    return u
+
+
+def _factor(output: Array, least: float | None, length: Array) -> Array:
+    """s (..., k) from |phi|^2."""
+    root = np.sqrt(output)[..., None]
+    return np.full_like(length, root) if least is None else root / np.sqrt(np.maximum(length, least))
+
+
+def _divided(output: Array, least: float | None, length: Array, by_length: Array) -> tuple[Array, Array]:
+    """s (..., k) and its gradient (..., k, d + 1), from |phi|^2 and its own."""
+    s = _factor(output, least, length)
+    if least is None:
+        return s, np.zeros_like(by_length)
+    return s, np.where(length > least, -0.5 * s / length, 0.0)[..., None] * by_length
 
 
 def _solved(lower: Array, right: Array) -> tuple[Array, Array]:

@@ -148,6 +148,11 @@ class State:
         """The state of some of the networks."""
         return replace(self, **{name: getattr(self, name)[rows] for name in PARTS})
 
+    def result(self) -> dict[str, Tensor]:
+        """Weights, loss and counts as in ``tensors``: what counts once the training has ended."""
+        counts = torch.tensor([self.step, self.restarts, self.round])
+        return {"theta": self.theta.detach().cpu(), "loss": self.loss.detach().cpu(), "counts": counts}
+
     def tensors(self) -> dict[str, Tensor]:
         """The state as tensors on the CPU."""
         parts = {name: getattr(self, name).detach().cpu() for name in PARTS}

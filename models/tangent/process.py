@@ -4,6 +4,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeGuard
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from scipy.special import erf
 from torch import Tensor
 
 from fieldcraft.models.linear.conditioning import Factor, Primal, leave_one_out
-from fieldcraft.models.linear.shallow_slopes import Curves, Direction, HiddenLayer, ShallowSlopes
+from fieldcraft.models.linear.shallow_slopes import Curves, Direction, HiddenLayer, ShallowDraw, ShallowSlopes
 from fieldcraft.models.linear.wide_sine import WideProcess
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Array, Observations
@@ -23,6 +24,7 @@ from fieldcraft.models.tangent.features import (
     Layer,
     Passes,
     Perceptron,
+    TangentFeatures,
     combine,
     explicit,
     project,
@@ -119,7 +121,18 @@ class TangentProcess:
 
     def function(self, direction: Tensor) -> Function:
         """x -> <row(x), v>, one pass of the network a candidate whatever n, differentiable."""
-        return in_blocks(lambda X: self.kernel.along(X, direction))
+        kernel, network = self.kernel, self.kernel.network
+        if not (is_shallow(network) and kernel.theta.shape == (network.size,)):
+            return in_blocks(lambda X: kernel.along(X, direction))
+        drawn = ShallowDraw(
+            layer=_hidden(network, kernel.theta),
+            scales=kernel.scales.numpy(),
+            output=np.asarray(kernel.output, dtype=np.float64),
+            least=LEAST_LENGTH if kernel.normalised else None,
+            direction=_direction(network, direction),
+            shift=float(kernel.root_constant * direction[-1]),
+        )
+        return _Along(kernel, direction, drawn)
 
     def fantasize(self, X: Tensor) -> "TangentProcess":
         """Posterior conditioned on results at X (k, d) equal to the mean, in O(k n^2).
@@ -166,9 +179,7 @@ class TangentProcess:
                 for the process's own mean.
         """
         kernel, side, network = self.kernel, self.regression.side, self.kernel.network
-        if not (isinstance(network, Perceptron) and (network.depth, network.b_std) == (1, 0.0)):
-            return None
-        if not isinstance(side, Factor):
+        if not (is_shallow(network) and isinstance(side, Factor)):
             return None
         first, second, *_ = self.regression.rows.layers
         weights = self.mean_direction if trained is None else trained
@@ -201,6 +212,30 @@ class TangentProcess:
     def _diagonal(self) -> Tensor:
         rows = _squared(self.regression.rows)
         return self.noise + combine(rows, torch.ones_like(self.y))
+
+
+@dataclass(frozen=True, eq=False)
+class _Along:
+    """x -> <row(x), v> of one hidden layer (see ``SlopedFunction``)."""
+
+    kernel: TangentKernel
+    direction: Tensor
+    drawn: ShallowDraw
+
+    def __call__(self, X: Tensor) -> Tensor:
+        return in_blocks(lambda points: self.kernel.along(points, self.direction))(X)
+
+    @property
+    def coarse(self) -> Function:
+        return self.drawn.coarse
+
+    def value_and_grad(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        return self.drawn.value_and_grad(X)
+
+
+def is_shallow(network: TangentFeatures) -> TypeGuard[Perceptron]:
+    """True for a dense network of one hidden layer without biases."""
+    return isinstance(network, Perceptron) and (network.depth, network.b_std) == (1, 0.0)
 
 
 def _hidden(network: Perceptron, theta: Tensor) -> HiddenLayer:

@@ -119,12 +119,10 @@ class TrainedTangent(TangentSettings):
         targets = torch.tensor(np.repeat([own.targets for own in data], each, axis=0))
         noise = torch.tensor([found.noise for found, _ in kernels], dtype=torch.float64).repeat_interleave(each)
         X = torch.tensor(data[0].X)
-        done = trained(Family.joined(families), X, targets, noise, self._schedule, start, report)
-        state = State.of(done, done["theta"])
+        state = trained(Family.joined(families), X, targets, noise, self._schedule, start, report)
         posteriors = []
         for own, (found, reached), b, some in zip(data, kernels, begun, rows, strict=True):
-            ended = {**state.some(some).tensors(), "linear": done["linear"][some]}
-            posteriors.append(self.restore(own, {**_kept(own, found, reached, b), **ended}))
+            posteriors.append(self.restore(own, {**_kept(own, found, reached, b), **_ended(state.some(some))}))
         return posteriors
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> TangentBelief:
@@ -156,7 +154,7 @@ class TrainedTangent(TangentSettings):
         report: Report,
     ) -> dict[str, Tensor]:
         X, y = torch.tensor(data.X), torch.tensor(data.targets)
-        return trained(
+        state = trained(
             family,
             X,
             y,
@@ -165,6 +163,7 @@ class TrainedTangent(TangentSettings):
             start if start is not None and "counts" in start else None,
             lambda step, metrics, checkpoint: report(step, metrics, lambda: {**kept, **checkpoint()}),
         )
+        return _ended(state)
 
     @property
     def _schedule(self) -> Schedule:
@@ -199,6 +198,11 @@ def _kept(data: Observations, found: Hyperparameters, reached: float, begun: Sta
     """The part of a fit's state that is known before the training."""
     number = torch.tensor([reached], dtype=torch.float64)
     return {**stamped(data), **found.tensors(), "log_posterior": number, **begun.tensors()}
+
+
+def _ended(state: State) -> dict[str, Tensor]:
+    """The part of a fit's state that the training gives: ``linear`` is 1 for a network that is the linear model's."""
+    return {**state.result(), "linear": state.lost.float().cpu()}
 
 
 def _achieved(state: Mapping[str, Tensor]) -> dict[str, float]:

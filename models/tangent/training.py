@@ -55,7 +55,7 @@ class Start:
         return cls(**{name: torch.cat([getattr(each, name) for each in parts]) for name in _PARTS})
 
     def some(self, rows: slice) -> "Start":
-        """That of some of the trainings."""
+        """The randomness of some of the trainings."""
         return Start(**{name: getattr(self, name)[rows] for name in _PARTS})
 
     def to(self, device: torch.device) -> "Start":
@@ -206,7 +206,7 @@ def trained(
     schedule: Schedule,
     start: Mapping[str, Tensor] | None,
     report: Report,
-) -> dict[str, Tensor]:
+) -> State:
     """Train all networks together, or go on from the checkpoint ``start``.
 
     Args:
@@ -219,8 +219,8 @@ def trained(
         report: See Surrogate.fit.
 
     Returns:
-        ``models.networks.least_squares.State`` as tensors, and ``linear``, shape (k,): 1 for a network whose training
-        diverged for good and whose weights are those of the closed form, which is finite.
+        The state at the end. The weights of a network that is ``lost``, whose training diverged for good, are those of
+        the closed form, which is finite.
 
     Raises:
         ValueError: a training diverged for good and the closed form has no factor at this noise.
@@ -237,4 +237,4 @@ def trained(
         weights, loss = problem.closed_form()
         theta = torch.where(lost[:, None], weights, state.theta)
         state = replace(state, theta=theta, loss=torch.where(lost, loss, state.loss))
-    return {**kept, **state.tensors(), "linear": lost.float().cpu()}
+    return state
