@@ -104,6 +104,10 @@ class MomentsWithSlopes:
     by_mean: Array
     by_variance: Array
 
+    def of(self, which: int | slice) -> "MomentsWithSlopes":
+        """The moments of one of the posteriors, or of some."""
+        return MomentsWithSlopes(self.mean[which], self.variance[which], self.by_mean[which], self.by_variance[which])
+
 
 Slopes = Callable[[Tensor], MomentsWithSlopes]
 """Function from points (n, d) to the moments of a posterior and their gradients."""

@@ -151,6 +151,11 @@ class ConstrainedPosterior:
         """
         return jointly_sloped(self.constraints)
 
+    @cached_property
+    def all_slopes(self) -> Slopes | None:
+        """As ``slopes``, for the objective and then the constraints."""
+        return jointly_sloped((self.objective, *self.constraints))
+
     @property
     def columns(self) -> int:
         """Number of ways to be infeasible: the constraints, and failing if designs have failed."""
