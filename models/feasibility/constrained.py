@@ -153,7 +153,7 @@ class ConstrainedPosterior:
 
     @cached_property
     def all_slopes(self) -> Slopes | None:
-        """As ``slopes``, for the objective and then the constraints."""
+        """The same as ``slopes``, for the objective and then the constraints."""
         return jointly_sloped((self.objective, *self.constraints))
 
     @property

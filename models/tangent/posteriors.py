@@ -132,8 +132,19 @@ class FirstLook(TangentBelief):
 
     @property
     def form(self) -> Hashable:
-        """None: it is evaluated alone."""
-        return None
+        """See ``Stackable``."""
+        return self.limit.gain, self.limit.inputs.shape
+
+    def together(self, others: "Sequence[FirstLook]") -> Moments:
+        """See ``Stackable``."""
+        limit = WideProcess.stacked([self.limit, *(each.limit for each in others)])
+        factor = column(each.factor for each in (self, *others))
+
+        def moments(X: Tensor) -> tuple[Tensor, Tensor]:
+            mean, variance = limit.mean_var(X)
+            return mean, factor**2 * variance
+
+        return moments
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from fieldcraft.models.maximizers._batch_slot import BatchSlot
 from fieldcraft.models.numerics.batching import Stackable, jointly, jointly_sloped
 from fieldcraft.models.observations import ImageColumns, Observations
 from fieldcraft.models.rules.bound import Bound
-from fieldcraft.models.surrogate import no_report, slopes_of
+from fieldcraft.models.surrogate import coarse, no_report, slopes_of
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 from fieldcraft.models.surrogates.sampled_network import SampledNetwork
@@ -95,6 +95,13 @@ def test_posteriors_of_different_forms_keep_their_order():
     posteriors = [fitted(own, READINGS[i % 3], seed=i) for i, own in enumerate(surrogates)]
     assert len({own.form for own in posteriors if isinstance(own, Stackable)}) == 3
     assert_the_same(posteriors)
+
+
+def test_first_looks_asked_together_say_what_each_says_alone():
+    wide = TangentNetwork(width=256, nu=0.7, refinements=1)
+    looks = [coarse(fitted(wide, y, seed=i)) for i, y in enumerate(READINGS)]
+    assert len({own.form for own in looks}) == 1 and len({float(own.limit.sizes[0]) for own in looks}) == 3
+    assert_the_same(looks, torch.tensor(RNG.uniform(-1, 1, (300, 2))))
 
 
 SLOPED = (
