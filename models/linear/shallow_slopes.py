@@ -180,7 +180,7 @@ class ShallowDraw:
         """Nearly the values (k,) at X (k, d): in single precision, which takes half the time."""
         weights, outer, inner, last = self._single
         g, h = self.layer.factors
-        u = _inputs(X, self.scales).astype(np.float32)
+        u: Array = np.asarray(_inputs(X, self.scales), dtype=np.float32)
         a, b, _ = self.layer.curves(u @ weights.T)
         b *= outer
         value = g * np.einsum("ij,ij->i", b, u @ inner.T) + h * (a @ last)
@@ -189,11 +189,9 @@ class ShallowDraw:
         return torch.from_numpy((s * value + self.shift).astype(np.float64))
 
     @cached_property
-    def _single(self) -> tuple[Array, Array, Array, Array]:
-        weights, outer, inner, last = (
-            each.astype(np.float32) for each in (self.layer.weights, self.layer.outer, *self.direction)
-        )
-        return weights, outer, inner, last
+    def _single(self) -> tuple[Array, ...]:
+        parts = self.layer.weights, self.layer.outer, *self.direction
+        return tuple(np.asarray(each, dtype=np.float32) for each in parts)
 
 
 def _inputs(X: Tensor, scales: Array) -> Array:
