@@ -114,7 +114,8 @@ class AdditiveKernel:
     @cached_property
     def _rates(self) -> Array:
         """sqrt(5) / l_i and, last, sqrt(5) / l_0, shape (d + 1, 1, 1)."""
-        return ROOT * np.exp(-self.scales.numpy())[:, None, None]
+        rates: Array = ROOT * np.exp(-self.scales.numpy())
+        return rates[:, None, None]
 
     def blocks(self, A: Array, B: Array, arrays: int) -> list[slice]:
         """Rows of A (a, d) in blocks so many of whose arrays with B (b, d) stay in the cache."""

@@ -221,7 +221,7 @@ class ShallowDraw:
         """Nearly the values (k,) at X (k, d): in single precision, which takes half the time."""
         weights, outer, inner, last = self._single
         g, h = self.layer.factors
-        u: Any = _inputs(X, self.scales).astype(np.float32)
+        u: Array = np.asarray(_inputs(X, self.scales), dtype=np.float32)
         a, b, _ = self.layer.curves(u @ weights.T)
         b *= outer
         value = g * _products(b, u @ inner.T) + h * (a @ last)
@@ -230,12 +230,9 @@ class ShallowDraw:
         return torch.from_numpy((s * value + self.shift).astype(np.float64))
 
     @cached_property
-    def _single(self) -> tuple[Any, Any, Any, Any]:
-        own, along = self.layer, self.direction
-        weights, outer, inner, last = (
-            each.astype(np.float32) for each in (own.weights, own.outer, along.inner, along.outer)
-        )
-        return weights, outer, inner, last
+    def _single(self) -> tuple[Array, ...]:
+        parts = self.layer.weights, self.layer.outer, self.direction.inner, self.direction.outer
+        return tuple(np.asarray(each, dtype=np.float32) for each in parts)
 
 
 def _inputs(X: Tensor, scales: Array) -> Array:

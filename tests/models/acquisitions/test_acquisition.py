@@ -12,6 +12,7 @@ from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.acquisitions.thompson import Thompson
 from fieldcraft.models.acquisitions.ucb import UCB
 from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.gradients import automatic
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
