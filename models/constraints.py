@@ -3,7 +3,7 @@
 Several objectives are fitted here too, each by a surrogate of its own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,10 +20,10 @@ from fieldcraft.models.observations import Observations
 from fieldcraft.models.pareto.posterior import SeveralObjectives
 from fieldcraft.models.rules.bound import Bound
 from fieldcraft.models.rules.probability import Probability
-from fieldcraft.models.surrogate import Posterior, Report, Surrogate
+from fieldcraft.models.surrogate import FitsTogether, Posterior, Report, Surrogate
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
-_OBJECTIVE, _HIDDEN, _RUNNING = "objective", "hidden", "running."
+_OBJECTIVE, _HIDDEN, _RUNNING, _TOGETHER = "objective", "hidden", "running.", "together"
 _CLASSIFIER = FeasibilityGP()
 
 
@@ -60,12 +60,19 @@ class Constraints:
         """
         parts = self._parts(objective, data)
         seeds = rng.integers(2**63 - 1, size=len(parts) + 1).tolist()
+        rngs = {name: np.random.default_rng(seed) for name, seed in zip(parts, seeds, strict=False)}
         fits = _Fits(data) if start is None else _Fits.of(data, start, parts)
-        for (name, (surrogate, own)), seed in zip(parts.items(), seeds, strict=False):
-            if name not in fits.done:
-                found = surrogate.fit(own, np.random.default_rng(seed), fits.begun(name), fits.relayed(name, report))
-                fits = replace(fits, done={**fits.done, name: found}, running=None)
-                report(len(fits.done), {}, fits.state)
+        for batch in _batches(parts, fits):
+            surrogate, own = parts[batch[0]]
+            begun, told = fits.begun(batch), fits.relayed(batch, report)
+            if len(batch) > 1 and isinstance(surrogate, FitsTogether):
+                each, streams = [parts[name][1] for name in batch], [rngs[name] for name in batch]
+                found = dict(zip(batch, surrogate.fit_together(each, streams, begun, told), strict=True))
+                metrics = {name: posterior.metrics for name, posterior in found.items()}
+            else:
+                found, metrics = {batch[0]: surrogate.fit(own, rngs[batch[0]], begun, told)}, {}
+            fits = replace(fits, done={**fits.done, **found}, running=None)
+            report(len(fits.done), _by_part(metrics), fits.state)
         if len(data.failed):
             hidden = _CLASSIFIER.fit(*_outcomes(data), np.random.default_rng(seeds[-1]))
             fits = replace(fits, hidden=hidden)
@@ -103,7 +110,7 @@ class Constraints:
 
 @dataclass(frozen=True, eq=False)
 class _Fits:
-    """Parts that are fitted so far, and the interrupted fit of the next part."""
+    """Parts that are fitted so far, and the interrupted fit of the next part or of several together."""
 
     data: Observations
     done: Mapping[str, Posterior] = field(default_factory=dict)
@@ -117,18 +124,26 @@ class _Fits:
         refuse_other_data(data, state)
         stored = {name: part(state, f"{name}.") for name in parts}
         done = {name: surrogate.restore(own, stored[name]) for name, (surrogate, own) in parts.items() if stored[name]}
-        running = next(((name, begun) for name in parts if (begun := part(state, f"{_RUNNING}{name}."))), None)
+        names = {key.removeprefix(_RUNNING).partition(".")[0] for key in state if key.startswith(_RUNNING)}
+        running = next(((name, part(state, f"{_RUNNING}{name}.")) for name in names), None)
         return cls(data, done, running=running)
 
-    def begun(self, name: str) -> Mapping[str, Tensor] | None:
-        return self.running[1] if self.running is not None and self.running[0] == name else None
+    def begun(self, batch: Sequence[str]) -> Mapping[str, Tensor] | None:
+        return self.running[1] if self.running is not None and self.running[0] == _label(batch) else None
 
-    def relayed(self, name: str, report: Report) -> Report:
-        """A report for one part's fit: metrics get its name, except the objective's; checkpoints hold all parts."""
+    def relayed(self, batch: Sequence[str], report: Report) -> Report:
+        """A report for the fit of one part or of several: metrics get its name; checkpoints hold all parts.
+
+        Metrics of the objective, and those of several parts together, get none.
+        """
+        name = batch[0] if len(batch) == 1 else _OBJECTIVE
 
         def relay(step: int, metrics: Mapping[str, float], checkpoint: Callable[[], dict[str, Tensor]]) -> None:
-            told = {metric if name == _OBJECTIVE else f"{name}.{metric}": value for metric, value in metrics.items()}
-            report(step, told, lambda: replace(self, running=(name, checkpoint())).state())
+            report(
+                step,
+                _by_part({name: metrics}),
+                lambda: replace(self, running=(_label(batch), checkpoint())).state(),
+            )
 
         return relay
 
@@ -146,6 +161,38 @@ class _Fits:
         m, parts = max(len(self.data.aims), 1), tuple(self.done.values())
         objective = SeveralObjectives(parts[:m], self.data.aims) if self.data.aims else parts[0]
         return ConstrainedPosterior(objective, parts[m:], self.hidden, self.state())
+
+
+def _batches(parts: Mapping[str, tuple[Surrogate, Observations]], fits: _Fits) -> list[list[str]]:
+    """Names of the parts that are still to be fitted, in order; those that one surrogate fits together are together.
+
+    A part whose own fit was interrupted, as by a version that fitted all one by one, is alone.
+    """
+    batches: list[list[str]] = []
+    for name, (surrogate, own) in parts.items():
+        if name in fits.done:
+            continue
+        last = batches[-1] if batches and fits.begun(batches[-1]) is None else []
+        fitting = surrogate.at_once(own) if isinstance(surrogate, FitsTogether) else 1
+        if last and len(last) < fitting and parts[last[0]][0] == surrogate and fits.begun([name]) is None:
+            last.append(name)
+        else:
+            batches.append([name])
+    return batches
+
+
+def _label(batch: Sequence[str]) -> str:
+    """Name of the fit of a batch in a checkpoint."""
+    return batch[0] if len(batch) == 1 else f"{_TOGETHER}-{len(batch)}-{batch[0]}"
+
+
+def _by_part(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Metrics of several parts in one; all but the objective's get the name of their part."""
+    return {
+        metric if name == _OBJECTIVE else f"{name}.{metric}": value
+        for name, own in metrics.items()
+        for metric, value in own.items()
+    }
 
 
 def _further(objective: Surrogate, data: Observations) -> dict[str, tuple[Surrogate, Observations]]:

@@ -1,6 +1,6 @@
 """Protocols of a surrogate and of its posterior."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -12,6 +12,25 @@ from fieldcraft.models.snapshots import Snapshots
 
 Function = Callable[[Tensor], Tensor]
 """A function of encoded points, (n, d) -> (n,), differentiable in its argument."""
+
+
+@runtime_checkable
+class SlopedFunction(Protocol):
+    """A function that knows its gradient in closed form, which is faster than the automatic one."""
+
+    @property
+    def coarse(self) -> Function:
+        """A function of nearly the same values at less cost, for a first look at many points; with no gradient."""
+        ...
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Values (n,) at X (n, d), differentiable in X."""
+        ...
+
+    def value_and_grad(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (n,) and gradients (n, d) at X (n, d)."""
+        ...
+
 
 Report = Callable[[int, Mapping[str, float], Callable[[], dict[str, Tensor]]], None]
 """Called now and then during a fit with (step, metrics, checkpoint); ``checkpoint()`` builds the state on demand."""
@@ -71,6 +90,8 @@ class Posterior(Protocol):
 class MomentsWithSlopes:
     """Moments at n points, with their gradients by the points.
 
+    Those of c posteriors that are evaluated together have an axis for them in front.
+
     Args:
         mean: Shape (n,).
         variance: Shape (n,), >= 0.
@@ -82,6 +103,10 @@ class MomentsWithSlopes:
     variance: Array
     by_mean: Array
     by_variance: Array
+
+    def of(self, which: int | slice) -> "MomentsWithSlopes":
+        """The moments of one of the posteriors, or of some."""
+        return MomentsWithSlopes(self.mean[which], self.variance[which], self.by_mean[which], self.by_variance[which])
 
 
 Slopes = Callable[[Tensor], MomentsWithSlopes]
@@ -306,5 +331,34 @@ class Surrogate(Protocol):
 
         Raises:
             ValueError: the state belongs to other data or to another surrogate.
+        """
+        ...
+
+
+@runtime_checkable
+class FitsTogether(Surrogate, Protocol):
+    """A surrogate that fits several outputs of the same trials in less time together than one after the other."""
+
+    def at_once(self, data: Observations) -> int:
+        """Largest number of outputs, >= 1, that it fits together if they are of the trials of ``data``."""
+        ...
+
+    def fit_together(
+        self,
+        data: Sequence[Observations],
+        rngs: Sequence[np.random.Generator],
+        start: Mapping[str, Tensor] | None,
+        report: Report,
+    ) -> Sequence[Posterior]:
+        """Fit each output with the randomness of its own: to rounding, the posteriors that ``fit`` gives one by one.
+
+        Args:
+            data: Observations of each output, at the same designs.
+            rngs: The only source of randomness of each output.
+            start: Checkpoint of an interrupted fit of the same data with the same rngs, continued bit for bit; or None.
+            report: Called with the progress of all outputs.
+
+        Raises:
+            ValueError: as from ``fit``.
         """
         ...

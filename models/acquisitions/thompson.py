@@ -6,7 +6,8 @@ import numpy as np
 from torch import Tensor
 
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.surrogate import Function, Posterior
+from fieldcraft.models.scoring.gradients import automatic
+from fieldcraft.models.surrogate import Function, Posterior, SlopedFunction
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,17 @@ class _DrawScore:
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Minus the value of draw ``slot`` at X (n, d), shape (n,), in targets."""
         return -self.draws[slot](X)
+
+    def value_and_grad(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (n,) and gradients (n, d) at X (n, d); in closed form if the draw has one."""
+        draw = self.draws[slot]
+        values, gradients = draw.value_and_grad(X) if isinstance(draw, SlopedFunction) else automatic(draw, X)
+        return -values, -gradients
+
+    def screened(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Nearly ``value`` at X (n, d), shape (n,), at less cost where the draw has a coarse form."""
+        draw = self.draws[slot]
+        return -(draw.coarse if isinstance(draw, SlopedFunction) else draw)(X)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.feasibility.classifier import FeasibilityPosterior, log_success
-from fieldcraft.models.numerics.batching import Moments, jointly
+from fieldcraft.models.numerics.batching import Moments, jointly, jointly_sloped
 from fieldcraft.models.observations import Scaling
-from fieldcraft.models.surrogate import Function, Posterior, Slopes, coarse, means, slopes_of
+from fieldcraft.models.surrogate import Function, Posterior, Slopes, coarse, means
 
 LEAST_SD = 1e-9
 """Standard deviations of a constraint below this, in those of its results, count as this."""
@@ -144,10 +144,17 @@ class ConstrainedPosterior:
         return replace(self, constraints=tuple(coarse(each) for each in self.constraints))
 
     @cached_property
-    def slopes(self) -> tuple[Slopes, ...] | None:
-        """The moments of each constraint with their gradients in closed form; None if one does not know them."""
-        known = [slopes for each in self.constraints if (slopes := slopes_of(each)) is not None]
-        return tuple(known) if len(known) == len(self.constraints) else None
+    def slopes(self) -> Slopes | None:
+        """The moments of the constraints with their gradients in closed form, (c, n) and (c, n, d).
+
+        None if there is no constraint, or if one does not know them.
+        """
+        return jointly_sloped(self.constraints)
+
+    @cached_property
+    def all_slopes(self) -> Slopes | None:
+        """The same as ``slopes``, for the objective and then the constraints."""
+        return jointly_sloped((self.objective, *self.constraints))
 
     @property
     def columns(self) -> int:

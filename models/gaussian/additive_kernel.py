@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.spatial.distance import cdist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -28,7 +29,7 @@ ROOT = math.sqrt(5.0)
 # Random Fourier features of the prior of one coordinate, and of the interaction.
 _FEATURES, _FULL_FEATURES = 128, 512
 # Numbers of a block of distances.
-_BLOCK = 2**16
+_BLOCK = 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,37 +66,61 @@ class AdditiveKernel:
         found: Tensor = _Covariance.apply(A, B, self)  # type: ignore[no-untyped-call]
         return found
 
-    def with_slopes(self, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
-        """k at A (a, d) and B (b, d), shape (a, b), and its derivatives by the coordinates of A, shape (d, a, b)."""
-        apart, s, decay = self._distances(A, B)
-        return self._sum(s, decay), self._pull(apart, s, decay)
+    def values(self, A: Array, B: Array) -> Array:
+        """k at A (a, d) and B (b, d), shape (a, b)."""
+        found = np.ones((len(A), len(B)))
+        thirds = self.sizes.numpy() - math.log(3)
+        rates, left, right = self._rates.ravel(), *((points * self._rates[:-1, 0, 0]).T for points in (A, B))
+        for rows in self.blocks(A, B, 1):
+            s, decay = np.empty_like(found[rows]), np.empty_like(found[rows])
+            for i, size in enumerate(thirds):
+                if i < len(left):
+                    np.abs(np.subtract.outer(left[i, rows], right[i], out=s), out=s)
+                else:
+                    np.multiply(cdist(A[rows], B), rates[-1], out=s)
+                np.exp(np.subtract(size, s, out=decay), out=decay)
+                # 1 + s + s^2/3 = ((s + 3/2)^2 + 3/4) / 3
+                s += 1.5
+                s *= s
+                s += 0.75
+                s *= decay
+                found[rows] += s
+        return found
 
-    def _distances(self, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x_i - x'_i, shape (d, a, b); s_i = sqrt(5) |x_i - x'_i| / l_i and last s_0, and e^-s, shape (d + 1, a, b)."""
-        apart = A.mT[:, :, None] - B.mT[:, None, :]
-        s = torch.cat([apart.abs(), torch.linalg.vector_norm(apart, dim=0, keepdim=True)])
+    def with_slopes(self, A: Array, B: Array) -> tuple[Array, Array]:
+        """k at A (a, d) and B (b, d), shape (a, b), and its derivatives by the coordinates of A, shape (d, a, b).
+
+        dk/dx_i = -5/3 (x_i - x'_i) (a_i^2 (1 + s_i) e^-s_i / l_i^2 + b^2 (1 + s_0) e^-s_0 / l_0^2)
+        """
+        apart = A.T[:, :, None] - B.T[:, None, :]
+        s = np.empty((len(apart) + 1, len(A), len(B)))
+        np.abs(apart, out=s[:-1])
+        s[-1] = cdist(A, B)
         s *= self._rates
-        return apart, s, s.neg().exp_()
-
-    def _sum(self, s: Tensor, decay: Tensor) -> Tensor:
-        parts = s.square().div_(3).add_(s).add_(1).mul_(decay)
-        total: Tensor = torch.tensordot(self.sizes.exp(), parts, dims=1)
-        return total.add_(1)
-
-    def _pull(self, apart: Tensor, s: Tensor, decay: Tensor) -> Tensor:
-        """dk/dx_i = -5/3 (x_i - x'_i) (a_i^2 (1 + s_i) e^-s_i / l_i^2 + b^2 (1 + s_0) e^-s_0 / l_0^2), (d, a, b)."""
-        pull = (s + 1).mul_(decay).mul_(-self.sizes.exp()[:, None, None] * self._rates.square() / 3)
-        pull[:-1] += pull[-1]
-        return pull[:-1].mul_(apart)
+        decay = self.sizes.numpy()[:, None, None] - s
+        np.exp(decay, out=decay)
+        slopes = s + 1
+        slopes *= decay
+        parts = s
+        parts *= s
+        parts *= decay
+        parts *= 1 / 3
+        parts += slopes
+        slopes *= self._rates**2 / -3
+        slopes[:-1] += slopes[-1]
+        slopes[:-1] *= apart
+        return 1 + parts.sum(axis=0), slopes[:-1]
 
     @cached_property
-    def _rates(self) -> Tensor:
+    def _rates(self) -> Array:
         """sqrt(5) / l_i and, last, sqrt(5) / l_0, shape (d + 1, 1, 1)."""
-        return (ROOT * (-self.scales).exp())[:, None, None]
+        rates: Array = ROOT * np.exp(-self.scales.numpy())
+        return rates[:, None, None]
 
-    def blocks(self, A: Tensor, B: Tensor) -> tuple[Tensor, ...]:
-        """The rows of A (a, d) in blocks whose arrays with B (b, d) stay in the cache."""
-        return tuple(torch.split(A, max(1, _BLOCK // max(1, len(self.sizes) * len(B)))))
+    def blocks(self, A: Array, B: Array, arrays: int) -> list[slice]:
+        """Rows of A (a, d) in blocks so many of whose arrays with B (b, d) stay in the cache."""
+        rows = max(1, _BLOCK // max(1, arrays * len(B)))
+        return [slice(first, first + rows) for first in range(0, len(A), rows)]
 
     def prior(self, rng: np.random.Generator) -> Function:
         """One function from the prior: a constant and random Fourier features of every part."""
@@ -133,20 +158,18 @@ class _Covariance(torch.autograd.Function):
     def forward(ctx: Any, A: Tensor, B: Tensor, kernel: AdditiveKernel) -> Tensor:
         ctx.save_for_backward(A, B)
         ctx.kernel = kernel
-        return torch.cat([kernel._sum(*kernel._distances(rows, B)[1:]) for rows in kernel.blocks(A, B)])
+        return torch.from_numpy(kernel.values(A.detach().numpy(), B.detach().numpy()))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by_value: Tensor) -> tuple[Tensor, Tensor, None]:
-        A, B = ctx.saved_tensors
-        by_A, by_B, first = torch.empty_like(A), torch.zeros_like(B), 0
-        for rows in ctx.kernel.blocks(A, B):
-            here = slice(first, first + len(rows))
-            pull = ctx.kernel._pull(*ctx.kernel._distances(rows, B)).mul_(by_value[here])
-            by_A[here] = pull.sum(2).mT
-            by_B -= pull.sum(1).mT
-            first += len(rows)
-        return by_A, by_B, None
+        a, b = (points.detach().numpy() for points in ctx.saved_tensors)
+        weights, by_a, by_b = by_value.numpy(), np.empty_like(a), np.zeros_like(b)
+        for rows in ctx.kernel.blocks(a, b, len(ctx.kernel.sizes)):
+            pull = ctx.kernel.with_slopes(a[rows], b)[1] * weights[rows]
+            by_a[rows] = pull.sum(axis=2).T
+            by_b -= pull.sum(axis=1).T
+        return torch.from_numpy(by_a), torch.from_numpy(by_b), None
 
 
 def factor(kernel: AdditiveKernel, X: Tensor) -> Factor:

@@ -15,7 +15,7 @@ from fieldcraft.models.feasibility.constrained import about_objective
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pulled, scaled_squares
 from fieldcraft.models.gaussian.fit import NOISE, Found
 from fieldcraft.models.linear.conditioning import Factor, leave_one_out
-from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel
+from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel, Waves
 from fieldcraft.models.numerics.milestones import telling
 from fieldcraft.models.observations import Array, Scaling
 from fieldcraft.models.surrogate import Function, MomentsWithSlopes, Posterior
@@ -144,16 +144,25 @@ class ExactPosterior:
         With s_i = |(x - x_i) / l|^2, a = S^-1 (t - c) and b = S^-1 k(x): d mean = sum_i a_i k'(s_i) d s_i and
         d variance = -2 sum_i b_i k'(s_i) d s_i.
         """
-        scales, trained, weights = self.length_scales.numpy(), self._scaled, self._weights.numpy()
-        x = X.detach().numpy() / scales
-        cross, slopes = CORRELATIONS[self.fit.kernel](scaled_squares(x, trained))
+        scales, weights = self.length_scales.numpy(), self._weights.numpy()
+        x, cross, slopes = self._sloped(X)
         half = self.factor.half_solve(torch.from_numpy(cross).mT)
         solved: Tensor = torch.linalg.solve_triangular(self.factor.lower.mT, half, upper=True)
         variance = 1 - (half.numpy() ** 2).sum(axis=0)
-        by_variance = pulled(slopes * solved.numpy().T, x, trained) * (-2 / scales)
+        by_variance = pulled(slopes * solved.numpy().T, x, self._scaled) * (-2 / scales)
         by_variance[variance < 0] = 0
-        by_mean = pulled(slopes * weights, x, trained) / scales
+        by_mean = pulled(slopes * weights, x, self._scaled) / scales
         return MomentsWithSlopes(self.constant + cross @ weights, np.maximum(variance, 0), by_mean, by_variance)
+
+    def kernel_slopes(self, X: Tensor, weights: Array) -> tuple[Array, Array]:
+        """k(x, trials) @ weights (n,) at X (m, d), shape (m,), and its gradient (m, d)."""
+        x, cross, slopes = self._sloped(X)
+        return cross @ weights, pulled(slopes * weights, x, self._scaled) / self.length_scales.numpy()
+
+    def _sloped(self, X: Tensor) -> tuple[Array, Array, Array]:
+        """X (m, d) over the length scales, and k with the trials and its slope by s, each (m, n)."""
+        x = X.detach().numpy() / self.length_scales.numpy()
+        return x, *CORRELATIONS[self.fit.kernel](scaled_squares(x, self._scaled))
 
     @cached_property
     def coarse(self) -> "ExactPosterior":
@@ -304,7 +313,33 @@ def _path(posterior: ExactPosterior, rng: np.random.Generator) -> Function:
     prior = phi.combined(theta)
     with torch.no_grad():
         weights = posterior.factor.solve(fit.targets - constant - prior(fit.X) - error)
-    return lambda X: constant + prior(X) + posterior.kernel(X, fit.X) @ weights
+    return _Path(posterior, prior, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class _Path:
+    """x -> c + g(x) + k(x, X) w (see ``SlopedFunction``)."""
+
+    posterior: ExactPosterior
+    prior: Waves
+    weights: Tensor
+
+    def __call__(self, X: Tensor) -> Tensor:
+        return self._updated(X, self.prior(X))
+
+    @property
+    def coarse(self) -> Function:
+        return lambda X: self._updated(X, self.prior.coarse(X))
+
+    def value_and_grad(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        (prior, slopes), (update, moved) = (
+            self.prior.value_and_grad(X),
+            self.posterior.kernel_slopes(X, self.weights.numpy()),
+        )
+        return self.posterior.constant + prior + torch.from_numpy(update), slopes + torch.from_numpy(moved)
+
+    def _updated(self, X: Tensor, prior: Tensor) -> Tensor:
+        return self.posterior.constant + prior + self.posterior.kernel(X, self.posterior.fit.X) @ self.weights
 
 
 def build(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None) -> "SingleTaskGP":

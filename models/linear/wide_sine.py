@@ -12,6 +12,7 @@ k(x, x') / sqrt(k(x, x) k(x', x')).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,18 +93,18 @@ class WideProcess:
     """The process of this kernel, conditioned on results: for a first look at many points.
 
     Args:
-        inputs: g x / l where results were read, shape (n, d).
-        scales: l / g, shape (d,).
+        inputs: g x / l where results were read, shape (..., n, d).
+        scales: l / g, shape (..., 1, d).
         gain: g.
-        sizes: s^2 and the variance of the constant.
+        sizes: s^2 and the variance of the constant, shapes (..., 1, 1).
         factor: Factor of the covariance of the results, noise included.
-        weights: Its solution for the results, shape (n,).
+        weights: Its solution for the results, shape (..., 1, n).
     """
 
     inputs: Tensor
     scales: Tensor
     gain: float
-    sizes: tuple[float, float]
+    sizes: tuple[Tensor, Tensor]
     factor: Factor
     weights: Tensor
 
@@ -123,23 +124,38 @@ class WideProcess:
             ValueError: the covariance has no factor.
         """
         factor = Factor.of(sizes[0] * correlations(inputs, inputs, gain) + sizes[1], noise)
-        return cls(inputs, scales, gain, sizes, factor, factor.solve(y))
+        output, constant = (torch.tensor([[size]], dtype=torch.float64) for size in sizes)
+        return cls(inputs, scales[None], gain, (output, constant), factor, factor.solve(y)[None])
+
+    @classmethod
+    def stacked(cls, parts: "Sequence[WideProcess]") -> "WideProcess":
+        """One process for c processes of one gain with equally many results, whose moments are (c, n)."""
+        output, constant = (torch.stack(each) for each in zip(*(part.sizes for part in parts), strict=True))
+        return cls(
+            inputs=torch.stack([each.inputs for each in parts]),
+            scales=torch.stack([each.scales for each in parts]),
+            gain=parts[0].gain,
+            sizes=(output, constant),
+            factor=Factor(torch.stack([each.factor.lower for each in parts])),
+            weights=torch.stack([each.weights for each in parts]),
+        )
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (n,) and variance (n,) at X (n, d)."""
-        cross = self.sizes[0] * correlations(self.inputs, X / self.scales, self.gain) + self.sizes[1]
-        prior = torch.full((len(X),), sum(self.sizes), dtype=X.dtype)
-        return self.weights @ cross, self.factor.variance(prior, cross)
+        """Mean (..., n) and variance (..., n) at X (n, d)."""
+        output, constant = self.sizes
+        cross = output * correlations(self.inputs, X / self.scales, self.gain) + constant
+        prior = (output + constant)[..., 0].expand(*cross.shape[:-2], len(X))
+        return (self.weights @ cross)[..., 0, :], self.factor.variance(prior, cross)
 
 
 def correlations(A: Tensor, B: Tensor, gain: float) -> Tensor:
-    """rho between points g x / l, shapes (a, d) and (b, d); shape (a, b)."""
+    """rho between points g x / l, shapes (..., a, d) and (..., b, d); shape (..., a, b)."""
     c = A @ B.mT + gain**2
-    q, p = (each.square().sum(1) + gain**2 for each in (A, B))
-    middle = 0.5 * (q[:, None] + p)
+    q, p = A.square().sum(-1)[..., :, None] + gain**2, B.square().sum(-1)[..., None, :] + gain**2
+    middle = 0.5 * (q + p)
     near, far = (c - middle).exp_(), (-c - middle).exp_()
     k = c.add(1).mul_(near).add_(c.sub(1).mul_(far)).mul_(0.5)
-    return k * _root(q)[:, None] * _root(p)
+    return k * _root(q) * _root(p)
 
 
 def _root(q: Tensor) -> Tensor:

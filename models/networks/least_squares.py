@@ -28,15 +28,19 @@ class Jacobian(Protocol):
 
 
 class LeastSquares(Protocol):
-    """k losses of the form sum of rows^2 + ridge ||theta - anchor||^2.
+    """k losses of the form sum of rows^2 + ridge ||theta - anchor||^2, the ridge a number or one for each, shape (k,).
 
     ``capturable`` is True if ``slope`` is the same operations of the device at every theta, without a number from the
     host: a GPU may then replay them.
     """
 
-    ridge: float
     anchor: Tensor
     capturable: bool
+
+    @property
+    def ridge(self) -> float | Tensor:
+        """The ridge."""
+        ...
 
     def rows(self, theta: Tensor) -> Tensor:
         """Rows at theta (k, p), shape (k, N)."""
@@ -139,6 +143,15 @@ class State:
         infinite = torch.full(theta.shape[:1], torch.inf, dtype=theta.dtype, device=theta.device)
         none = torch.zeros_like(infinite)
         return cls(theta, zero, zero, torch.ones_like(infinite), infinite, none, infinite, none)
+
+    def some(self, rows: slice) -> "State":
+        """The state of some of the networks."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in PARTS})
+
+    def result(self) -> dict[str, Tensor]:
+        """Weights, loss and counts as in ``tensors``: what counts once the training has ended."""
+        counts = torch.tensor([self.step, self.restarts, self.round])
+        return {"theta": self.theta.detach().cpu(), "loss": self.loss.detach().cpu(), "counts": counts}
 
     def tensors(self) -> dict[str, Tensor]:
         """The state as tensors on the CPU."""

@@ -46,7 +46,8 @@ class _Model:
     def at(cls, problem: LeastSquares, theta: Tensor) -> "_Model":
         rows, jacobian = problem.linearised(theta)
         away = theta - problem.anchor
-        image = jacobian.along(away) if problem.ridge else torch.zeros_like(rows)
+        ridged = isinstance(problem.ridge, Tensor) or problem.ridge > 0
+        image = jacobian.along(away) if ridged else torch.zeros_like(rows)
         return cls(theta, rows, jacobian, jacobian.gram(), away, image, _losses(problem, theta, rows))
 
 
@@ -62,6 +63,8 @@ class Steps:
         self.problem, self.schedule = problem, schedule
         self._fresh = State.begin(problem.anchor)
         self._on_cpu = problem.anchor.device.type == "cpu"
+        ridge = torch.as_tensor(problem.ridge, dtype=problem.anchor.dtype, device=problem.anchor.device)
+        self._ridges = ridge.expand(len(problem.anchor))[:, None]
         self._model: _Model | None = None
         self._replay: _Replay | None = None
 
@@ -104,7 +107,7 @@ class Steps:
         problem, theta = self.problem, state.theta
         squares, half = problem.slope(theta)
         away = theta - problem.anchor
-        slope = 2 * (half + problem.ridge * away)
+        slope = 2 * (half + self._ridges * away)
         first = _FIRST_DECAY * state.first + (1 - _FIRST_DECAY) * slope
         second = _SECOND_DECAY * state.second + (1 - _SECOND_DECAY) * slope.square()
         moved = theta - size[0] * first / ((size[1] * second).sqrt() + _TINY)
@@ -116,8 +119,8 @@ class Steps:
         """One damped Gauss-Newton step of each network, taken where it lowers that network's loss."""
         problem, theta = self.problem, state.theta
         model = self._model if self._model is not None and self._model.theta is theta else _Model.at(problem, theta)
-        total = (problem.ridge + state.damping)[:, None]
-        share = problem.ridge / total
+        total = self._ridges + state.damping[:, None]
+        share = self._ridges / total
         gram = model.gram.clone()
         gram.diagonal(dim1=-2, dim2=-1).add_(total)
         factor, failed = torch.linalg.cholesky_ex(gram)
@@ -158,6 +161,9 @@ class Steps:
         moving, parts = before.moving, {}
         for name in PARTS:
             was, now, fresh = (getattr(state, name) for state in (before, after, self._fresh))
+            if now is was and not self.schedule.steps:  # Adam's means, which stay at zero
+                parts[name] = was
+                continue
             axes = (-1, *[1] * (was.ndim - 1))
             parts[name] = torch.where(moving.reshape(axes), torch.where(sound.reshape(axes), now, fresh), was)
         parts["failures"] = before.failures + (moving & ~sound)

@@ -11,8 +11,10 @@ from fieldcraft.models.capability import Capability
 from fieldcraft.models.feasibility.constrained import LEAST_SD, ConstrainedPosterior
 from fieldcraft.models.feasibility.pending import Believing
 from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.analytic import AnalyticScore
 from fieldcraft.models.scoring.criteria import LogProbability
 from fieldcraft.models.scoring.gradients import automatic, chained, with_gradients
+from fieldcraft.models.surrogate import MomentsWithSlopes
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,16 @@ class _Weighted:
 
     def value_and_grad(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Scores (n,) and their gradients (n, d) at X (n, d)."""
-        log_feasible, slopes = _sloped(self.believing.given(chosen), X)
-        if self.score is None:
-            return log_feasible, slopes
-        own, gradients = with_gradients(self.score, X, slot, chosen)
+        beliefs = self.believing.given(chosen)
+        if isinstance(self.score, AnalyticScore) and beliefs.all_slopes is not None:
+            at = beliefs.all_slopes(X)
+            own, gradients = self.score.at_moments(at.of(0), chosen)
+            log_feasible, slopes = _sloped(beliefs, X, at.of(slice(1, None)))
+        else:
+            log_feasible, slopes = _sloped(beliefs, X)
+            if self.score is None:
+                return log_feasible, slopes
+            own, gradients = with_gradients(self.score, X, slot, chosen)
         if self.scale == "log":
             return own + log_feasible, gradients + slopes
         chance = log_feasible.exp()
@@ -80,15 +88,22 @@ class _Weighted:
         return own + log_feasible if self.scale == "log" else own * log_feasible.exp()
 
 
-def _sloped(posterior: ConstrainedPosterior, X: Tensor) -> tuple[Tensor, Tensor]:
-    """``log_feasible`` (n,) and its gradient (n, d) at X (n, d), in closed form where all constraints have one."""
-    slopes = posterior.slopes
-    if slopes is None:
-        return automatic(posterior.log_feasible, X)
+def _sloped(posterior: ConstrainedPosterior, X: Tensor, at: MomentsWithSlopes | None = None) -> tuple[Tensor, Tensor]:
+    """``log_feasible`` (n,) and its gradient (n, d) at X (n, d), in closed form where all constraints have one.
+
+    Args:
+        posterior: Beliefs about the constraints.
+        X: Encoded points.
+        at: The constraints' moments at X, if they are known already.
+    """
+    if at is None and posterior.constraints:
+        if posterior.slopes is None:
+            return automatic(posterior.log_feasible, X)
+        at = posterior.slopes(X)
     total, gradient = X.new_zeros(len(X)), torch.zeros_like(X)
     if posterior.hidden is not None:
         total, gradient = automatic(posterior.hidden.log_probability, X)
-    for each, zero in zip(slopes, posterior.zeros.tolist(), strict=True):
-        values, own = chained(LogProbability(zero), each(X), LEAST_SD)
-        total, gradient = total + torch.from_numpy(values), gradient + torch.from_numpy(own)
+    if at is not None:
+        values, own = chained(LogProbability(posterior.zeros.numpy()[:, None]), at, LEAST_SD)
+        total, gradient = total + torch.from_numpy(values.sum(0)), gradient + torch.from_numpy(own.sum(0))
     return total, gradient

@@ -10,7 +10,7 @@ from torch import Tensor
 from fieldcraft.models.feasibility.constrained import about_objective
 from fieldcraft.models.scoring.criteria import LEAST_SD, Criterion, evaluated
 from fieldcraft.models.scoring.gradients import automatic, chained
-from fieldcraft.models.surrogate import Moments, Posterior, Slopes, coarse, slopes_of
+from fieldcraft.models.surrogate import Moments, MomentsWithSlopes, Posterior, Slopes, coarse, slopes_of
 
 
 def worth_at(criterion: Criterion, beliefs: Moments, X: Tensor) -> Tensor:
@@ -50,8 +50,11 @@ class AnalyticScore:
         criterion, beliefs, slopes = self._for(chosen)
         if slopes is None:
             return automatic(partial(worth_at, criterion, beliefs), X)
-        values, gradients = chained(criterion, slopes(X))
-        return torch.from_numpy(values), torch.from_numpy(gradients)
+        return _chained(criterion, slopes(X))
+
+    def at_moments(self, at: MomentsWithSlopes, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """``value_and_grad`` where the moments of ``fantasized`` are known already."""
+        return _chained(self._for(chosen)[0], at)
 
     def screened(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Nearly ``value`` at X (n, d), shape (n,), at less cost where the posterior has a coarse form."""
@@ -82,3 +85,8 @@ class AnalyticScore:
             beliefs = self.fantasized(chosen)
             self._built[key] = self.acquisition(torch.cat([self.pending, chosen.detach()])), beliefs, slopes_of(beliefs)
         return self._built[key]
+
+
+def _chained(criterion: Criterion, at: MomentsWithSlopes) -> tuple[Tensor, Tensor]:
+    values, gradients = chained(criterion, at)
+    return torch.from_numpy(values), torch.from_numpy(gradients)

@@ -54,9 +54,9 @@ class LogImprovement:
 
 @dataclass(frozen=True)
 class LogProbability:
-    """log P[f < level]."""
+    """log P[f < level], for one level or for as many as there are means."""
 
-    level: float
+    level: float | Array
 
     def __call__(self, mean: Array, sd: Array) -> Valued:
         """See Criterion."""

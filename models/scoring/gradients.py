@@ -41,8 +41,11 @@ def automatic(function: Callable[[Tensor], Tensor], X: Tensor) -> tuple[Tensor, 
 
 
 def chained(criterion: Criterion, at: MomentsWithSlopes, least_sd: float = LEAST_SD) -> tuple[Array, Array]:
-    """Values (n,) and gradients (n, d) of a criterion at moments with their gradients; sd counts as >= ``least_sd``."""
+    """Values (n,) and gradients (n, d) of a criterion at moments with their gradients; sd counts as >= ``least_sd``.
+
+    Moments of c posteriors give (c, n) and (c, n, d).
+    """
     sd = np.sqrt(np.maximum(at.variance, least_sd**2))
     values, by_mean, by_sd = criterion(at.mean, sd)
     by_variance = np.where(at.variance > least_sd**2, by_sd / (2 * sd), 0.0)
-    return values, by_mean[:, None] * at.by_mean + by_variance[:, None] * at.by_variance
+    return values, by_mean[..., None] * at.by_mean + by_variance[..., None] * at.by_variance

@@ -77,14 +77,15 @@ class _AdditivePosterior(SummedPosterior):
 
     def moment_slopes(self, X: Tensor) -> MomentsWithSlopes:
         """Mean and variance at X (n, d) with their gradients, in closed form (see MomentsWithSlopes)."""
-        values, slopes = self.kernel.with_slopes(X.detach(), self.X)
-        half = self.factor.half_solve(values.mT)
+        values, slopes = self.kernel.with_slopes(X.detach().numpy(), self.X.numpy())
+        half = self.factor.half_solve(torch.from_numpy(values).mT)
         solved: Tensor = torch.linalg.solve_triangular(self.factor.lower.mT, half, upper=True)
-        variance = self.kernel.variance - half.square().sum(0)
-        by_variance = -2 * torch.einsum("iab,ba->ai", slopes, solved)
+        variance = self.kernel.variance - (half.numpy() ** 2).sum(axis=0)
+        by_variance = -2 * np.einsum("iab,ab->ai", slopes, solved.mT.numpy())
         by_variance[variance < 0] = 0
-        mean, by_mean = self.constant + values @ self._weights, (slopes @ self._weights).mT
-        return MomentsWithSlopes(*(each.numpy() for each in (mean, variance.clamp_min(0), by_mean, by_variance)))
+        weights = self._weights.numpy()
+        mean, by_mean = self.constant + values @ weights, (slopes @ weights).T
+        return MomentsWithSlopes(mean, np.maximum(variance, 0), by_mean, by_variance)
 
 
 def _posterior(kernel: AdditiveKernel, data: Observations, density: float) -> _AdditivePosterior:

@@ -105,6 +105,10 @@ class TangentNetwork(TrainedTangent):
         """Number of the last step as in ``TrainedTangent.length``; one pass takes one step a result."""
         return len(data) if self.train == "one_pass" else super().length(data)
 
+    def at_once(self, data: Observations) -> int:
+        """See ``FitsTogether``; one pass takes the networks one by one."""
+        return super().at_once(data) if self.train == "full" else 1
+
     def fit_kernel(self, data: Observations, shape: Shape) -> tuple[Hyperparameters, float]:
         """Hyper-parameters as in ``TangentSettings.fit_kernel``, with the theory's lambda if a bound is given."""
         found, reached = super().fit_kernel(data, shape)

@@ -76,21 +76,20 @@ class Convolution(TangentFeatures):
         inputs, _ = self._forwards(weights, X)
         return (inputs[-1] @ weights[-1].mT)[..., 0]
 
-    def single_passes(self, theta: Tensor, X: Tensor) -> Passes:
-        """The tangent rows at X for weights (..., p)."""
+    def single_valued(self, theta: Tensor, X: Tensor) -> tuple[Tensor, Passes]:
+        """h and the tangent rows at X for weights (..., p)."""
         weights = self._weights(theta)
         (patches, dense, last), (bend, slope) = self._forwards(weights, X)
         second = weights[2] * slope
         spread = (second @ weights[1])[..., : self.pixels * self.channels]
         first = spread.reshape(*spread.shape[:-1], self.pixels, self.channels) * bend
         factors = [self.w_std / math.sqrt(columns) for _, columns in self.fans]
-        return Passes(
-            (
-                Layer(patches, first, factors[0]),
-                Layer(dense[..., None, :], second[..., None, :], factors[1]),
-                Layer(last[..., None, :], torch.ones_like(last[..., :1, None]), factors[2]),
-            )
+        rows = (
+            Layer(patches, first, factors[0]),
+            Layer(dense[..., None, :], second[..., None, :], factors[1]),
+            Layer(last[..., None, :], torch.ones_like(last[..., :1, None]), factors[2]),
         )
+        return (last @ weights[2].mT)[..., 0], Passes(rows)
 
     def _forwards(self, weights: list[Tensor], X: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Inputs of each layer, patches (..., n, pixels, 10) first, and psi' at the two hidden layers."""

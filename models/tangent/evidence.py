@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fieldcraft.models.linear.conditioning import marginal_slope
+from fieldcraft.models.linear.spectrum import Spectrum
 from fieldcraft.models.linear.wide_sine import WideSine
 from fieldcraft.models.numerics.length_scales import TANGENT_SD
 from fieldcraft.models.numerics.milestones import ByDigest, beginning, thinned
@@ -147,21 +148,16 @@ class WideEvidence(Evidence):
         with torch.no_grad():
             kernel = TangentKernel(self.network, self.theta, torch.from_numpy(np.exp(v[self.groups])), 1.0, 0.0, True)
             rows = kernel.rows(self.X)
-            correlation = gram(rows, rows)
+            spectrum = Spectrum.of(gram(rows, rows).numpy(), self.y.numpy())
         deviations = (v - self.middle) / self._spread
         fixed_part = 0.5 * float(deviations[:first] @ deviations[:first])
 
         def at(sizes: Array) -> tuple[float, Array]:
-            output = math.exp(sizes[0])
-            noise = math.exp(sizes[1]) if self.noise is None else self.noise
-            try:
-                likelihood, by_gram = marginal_slope(output * correlation + 1.0, noise, self.y)
-            except ValueError:
-                return math.inf, np.zeros_like(sizes)
-            own = [output * float((by_gram * correlation).sum()), noise * float(by_gram.trace())][: len(sizes)]
+            noise = sizes[1] if self.noise is None else math.log(self.noise)
+            likelihood, slope = spectrum.log_likelihood(float(sizes[0]), float(noise))
             deviation = (sizes - self.middle[first:]) / self._spread[first:]
-            value = fixed_part + 0.5 * float(deviation @ deviation) - float(likelihood)
-            return value, deviation / self._spread[first:] - np.array(own)
+            value = fixed_part + 0.5 * float(deviation @ deviation) - likelihood
+            return value, deviation / self._spread[first:] - slope[: len(sizes)]
 
         options = {"maxiter": _MOST, "ftol": _ACCURACY}
         found = minimize(at, v[first:], jac=True, method="L-BFGS-B", bounds=self.bounds[first:], options=options)

@@ -102,8 +102,8 @@ class TangentFeatures(ABC):
         """``value`` for weights (..., p) of no pair."""
 
     @abstractmethod
-    def single_passes(self, theta: Tensor, X: Tensor) -> Passes:
-        """``passes`` for weights (..., p) of no pair."""
+    def single_valued(self, theta: Tensor, X: Tensor) -> tuple[Tensor, Passes]:
+        """``valued`` for weights (..., p) of no pair."""
 
     @property
     def size(self) -> int:
@@ -133,14 +133,13 @@ class TangentFeatures(ABC):
         return ROOT_HALF * (value - self.single_value(second[0], X)) if second else value
 
     def passes(self, theta: Tensor, X: Tensor) -> Passes:
-        """The tangent rows at X, differentiable in both.
+        """The tangent rows at X, differentiable in both (see ``value``)."""
+        return self.valued(theta, X)[1]
 
-        Raises:
-            ValueError: theta has neither p nor 2p weights.
-        """
-        first, *second = self._networks(theta)
-        rows = self.single_passes(first, X)
-        return paired(rows, self.single_passes(second[0], X)) if second else rows
+    def valued(self, theta: Tensor, X: Tensor) -> tuple[Tensor, Passes]:
+        """``value`` and ``passes`` at X, from one pass forwards."""
+        (value, rows), *second = (self.single_valued(weights, X) for weights in self._networks(theta))
+        return (ROOT_HALF * (value - second[0][0]), paired(rows, second[0][1])) if second else (value, rows)
 
     def features(self, theta: Tensor, X: Tensor) -> Tensor:
         """phi(x) as explicit rows, shape (..., n, p)."""
@@ -349,15 +348,16 @@ class Perceptron(TangentFeatures):
             a = activated(_linear(a, matrix, bias), self.activation)
         return _linear(a, *last)[..., 0]
 
-    def single_passes(self, theta: Tensor, X: Tensor) -> Passes:
-        """The tangent rows at X for weights (..., p)."""
+    def single_valued(self, theta: Tensor, X: Tensor) -> tuple[Tensor, Passes]:
+        """h and the tangent rows at X for weights (..., p)."""
         weights = self._weights(theta)
         inputs, slopes = [with_constant(X)], []
         for matrix, bias in weights[:-1]:
             a, slope = activate(_linear(inputs[-1], matrix, bias), self.activation)
             inputs.append(a)
             slopes.append(slope)
-        return Passes(self._layers(inputs, self._backwards(weights, slopes, inputs[-1])))
+        rows = Passes(self._layers(inputs, self._backwards(weights, slopes, inputs[-1])))
+        return _linear(inputs[-1], *weights[-1])[..., 0], rows
 
     def _layers(self, inputs: Sequence[Tensor], sensitivities: Sequence[Tensor]) -> tuple[Layer, ...]:
         factors = [self.w_std / math.sqrt(columns) for _, columns in self.shapes]

@@ -62,15 +62,15 @@ class Mirrored(TangentFeatures):
             a = torch.relu(a @ matrix.mT)
         return self._signed(a)
 
-    def single_passes(self, theta: Tensor, X: Tensor) -> Passes:
-        """The tangent rows at X for weights (..., p)."""
+    def single_valued(self, theta: Tensor, X: Tensor) -> tuple[Tensor, Passes]:
+        """a and the tangent rows at X for weights (..., p)."""
         weights = self._weights(theta)
         inputs, slopes = [with_constant(X)], []
         for matrix in weights:
             a, slope = activate(inputs[-1] @ matrix.mT, "relu")
             inputs.append(a)
             slopes.append(slope)
-        return Passes(self._layers(inputs[:-1], self._backwards(weights, slopes)))
+        return self._signed(inputs[-1]), Passes(self._layers(inputs[:-1], self._backwards(weights, slopes)))
 
     @property
     def _half(self) -> int:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fieldcraft.models.linear.shallow_slopes import ShallowSlopes
 from fieldcraft.models.linear.wide_sine import WideProcess
 from fieldcraft.models.numerics.batching import Moments
 from fieldcraft.models.numerics.milestones import telling
@@ -51,7 +52,7 @@ class TangentBelief:
         return mean, self.factor**2 * variance
 
     @cached_property
-    def moment_slopes(self) -> Slopes | None:
+    def moment_slopes(self) -> ShallowSlopes | None:
         """See ``Differentiable``."""
         return self.process.slopes(self.factor)
 
@@ -86,6 +87,11 @@ class TangentBelief:
             return mean, factor**2 * variance
 
         return moments
+
+    def slopes_together(self, others: Sequence[Self]) -> Slopes:
+        """See ``StackableSlopes``."""
+        known = [each.moment_slopes for each in (self, *others)]
+        return ShallowSlopes.stacked([each for each in known if each is not None])
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q coherent draws, each one pass of the network a candidate."""
@@ -126,8 +132,19 @@ class FirstLook(TangentBelief):
 
     @property
     def form(self) -> Hashable:
-        """None: it is evaluated alone."""
-        return None
+        """See ``Stackable``."""
+        return self.limit.gain, self.limit.inputs.shape
+
+    def together(self, others: "Sequence[FirstLook]") -> Moments:
+        """See ``Stackable``."""
+        limit = WideProcess.stacked([self.limit, *(each.limit for each in others)])
+        factor = column(each.factor for each in (self, *others))
+
+        def moments(X: Tensor) -> tuple[Tensor, Tensor]:
+            mean, variance = limit.mean_var(X)
+            return mean, factor**2 * variance
+
+        return moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +231,7 @@ class TrainedMean(TangentBelief):
         return self._moments(self.process, self.mean, self.factor, X)
 
     @cached_property
-    def moment_slopes(self) -> Slopes | None:
+    def moment_slopes(self) -> ShallowSlopes | None:
         """See ``Differentiable``; None with the diagonal variance, and with a mean that is no trained network."""
         if self.variance == "diagonal" or not isinstance(self.mean, Trained):
             return None

@@ -4,6 +4,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeGuard
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from scipy.special import erf
 from torch import Tensor
 
 from fieldcraft.models.linear.conditioning import Factor, Primal, leave_one_out
-from fieldcraft.models.linear.shallow_slopes import Curves, HiddenLayer, Mean, ShallowSlopes
+from fieldcraft.models.linear.shallow_slopes import Curves, Direction, HiddenLayer, ShallowDraw, ShallowSlopes
 from fieldcraft.models.linear.wide_sine import WideProcess
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Array, Observations
@@ -23,6 +24,7 @@ from fieldcraft.models.tangent.features import (
     Layer,
     Passes,
     Perceptron,
+    TangentFeatures,
     combine,
     explicit,
     project,
@@ -119,7 +121,18 @@ class TangentProcess:
 
     def function(self, direction: Tensor) -> Function:
         """x -> <row(x), v>, one pass of the network a candidate whatever n, differentiable."""
-        return in_blocks(lambda X: self.kernel.along(X, direction))
+        kernel, network = self.kernel, self.kernel.network
+        if not (is_shallow(network) and kernel.theta.shape == (network.size,)):
+            return in_blocks(lambda X: kernel.along(X, direction))
+        drawn = ShallowDraw(
+            layer=_hidden(network, kernel.theta),
+            scales=kernel.scales.numpy(),
+            output=np.asarray(kernel.output, dtype=np.float64),
+            least=LEAST_LENGTH if kernel.normalised else None,
+            direction=_direction(network, direction),
+            shift=float(kernel.root_constant * direction[-1]),
+        )
+        return _Along(kernel, direction, drawn)
 
     def fantasize(self, X: Tensor) -> "TangentProcess":
         """Posterior conditioned on results at X (k, d) equal to the mean, in O(k n^2).
@@ -166,17 +179,15 @@ class TangentProcess:
                 for the process's own mean.
         """
         kernel, side, network = self.kernel, self.regression.side, self.kernel.network
-        if not (isinstance(network, Perceptron) and (network.depth, network.b_std) == (1, 0.0)):
-            return None
-        if not isinstance(side, Factor):
+        if not (is_shallow(network) and isinstance(side, Factor)):
             return None
         first, second, *_ = self.regression.rows.layers
         weights = self.mean_direction if trained is None else trained
         return ShallowSlopes(
             layer=_hidden(network, kernel.theta),
             scales=kernel.scales.numpy(),
-            output=float(kernel.output),
-            constant=float(kernel.constant),
+            output=np.asarray(kernel.output, dtype=np.float64),
+            constant=np.asarray(kernel.constant, dtype=np.float64),
             least=LEAST_LENGTH if kernel.normalised else None,
             read=(
                 first.inputs[:, 0].numpy(),
@@ -184,9 +195,9 @@ class TangentProcess:
                 first.sensitivities[:, 0].numpy(),
             ),
             lower=np.ascontiguousarray(side.lower.numpy()),
-            mean=_along(network, weights) if trained is None else _value(network, weights),
-            shift=float(kernel.root_constant * weights[-1]),
-            widening=factor**2,
+            mean=_direction(network, weights) if trained is None else _hidden(network, weights[:-1]),
+            shift=(kernel.root_constant * weights[-1]).numpy(),
+            widening=np.asarray(factor**2),
         )
 
     def log_predictive(self) -> Tensor:
@@ -203,6 +214,30 @@ class TangentProcess:
         return self.noise + combine(rows, torch.ones_like(self.y))
 
 
+@dataclass(frozen=True, eq=False)
+class _Along:
+    """x -> <row(x), v> of one hidden layer (see ``SlopedFunction``)."""
+
+    kernel: TangentKernel
+    direction: Tensor
+    drawn: ShallowDraw
+
+    def __call__(self, X: Tensor) -> Tensor:
+        return in_blocks(lambda points: self.kernel.along(points, self.direction))(X)
+
+    @property
+    def coarse(self) -> Function:
+        return self.drawn.coarse
+
+    def value_and_grad(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        return self.drawn.value_and_grad(X)
+
+
+def is_shallow(network: TangentFeatures) -> TypeGuard[Perceptron]:
+    """True for a dense network of one hidden layer without biases."""
+    return isinstance(network, Perceptron) and (network.depth, network.b_std) == (1, 0.0)
+
+
 def _hidden(network: Perceptron, theta: Tensor) -> HiddenLayer:
     """The hidden layer of a network at theta (p,), or of both networks of a pair at (2p,)."""
     (m, columns), factors = network.shapes[0], (network.gain, network.w_std / math.sqrt(network.width))
@@ -213,17 +248,11 @@ def _hidden(network: Perceptron, theta: Tensor) -> HiddenLayer:
     return HiddenLayer(inner, outer, factors, _CURVES[network.activation])
 
 
-def _along(network: Perceptron, direction: Tensor) -> Mean:
+def _direction(network: Perceptron, direction: Tensor) -> Direction:
     """<phi, v> for v (p + 1,), without its constant."""
     m, columns = network.shapes[0]
     inner, outer = np.split(direction.numpy()[:-1], [m * columns])
-    return lambda at: at.along(inner.reshape(m, columns), outer)
-
-
-def _value(network: Perceptron, weights: Tensor) -> Mean:
-    """The network at weights (theta, a), without a."""
-    layer = _hidden(network, weights[:-1])
-    return lambda at: layer.value(at.u)
+    return Direction(inner.reshape(m, columns), outer)
 
 
 def _sine(z: Array) -> tuple[Array, Array, Array]:

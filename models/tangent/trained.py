@@ -1,14 +1,14 @@
 """Fit of the tangent surrogates with trained networks: its course, its checkpoints and its restoration."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fieldcraft.models.networks.least_squares import Schedule
+from fieldcraft.models.networks.least_squares import Schedule, State
 from fieldcraft.models.numerics.checks import refuse_non_positive
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.randomness import torch_generator
@@ -19,6 +19,9 @@ from fieldcraft.models.tangent.kernel import Hyperparameters
 from fieldcraft.models.tangent.posteriors import TangentBelief, TangentPosterior
 from fieldcraft.models.tangent.settings import TangentSettings
 from fieldcraft.models.tangent.training import Family, Start, trained
+
+# Neurons, times trials, of networks that are trained together: beyond it their arrays leave the cache.
+_MOST = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +86,44 @@ class TrainedTangent(TangentSettings):
         shape = self.shape(data)
         found, reached = self.fit_kernel(data, shape)
         begun = self.begin(data, shape, found.noise, torch_generator(rng)) if start is None else Start.of(start)
-        number = torch.tensor([reached], dtype=torch.float64)
-        kept = {**stamped(data), **found.tensors(), "log_posterior": number, **begun.tensors()}
+        kept = _kept(data, found, reached, begun)
         if len(data) <= self.n_exact:
             kept |= self._train(data, Family(self.kernel(shape, begun.theta, found), begun), found, kept, start, report)
         posterior = self.restore(data, kept)
         report(self.length(data), posterior.metrics, posterior.state)
         return posterior
+
+    def at_once(self, data: Observations) -> int:
+        """See ``FitsTogether``."""
+        if len(data) > self.n_exact:
+            return 1
+        return max(1, _MOST // (len(data) * self.shape(data).width * self.trainings))
+
+    def fit_together(
+        self,
+        data: Sequence[Observations],
+        rngs: Sequence[np.random.Generator],
+        start: Mapping[str, Tensor] | None,
+        report: Report,
+    ) -> list[TangentBelief]:
+        """Train the networks of all outputs together, or continue from ``start`` (see ``FitsTogether`` and ``fit``)."""
+        shape, each = self.shape(data[0]), self.trainings
+        kernels = [self.fit_kernel(own, shape) for own in data]
+        rows = [slice(each * i, each * (i + 1)) for i in range(len(data))]
+        if start is None:
+            told = zip(data, kernels, rngs, strict=True)
+            begun = [self.begin(own, shape, found.noise, torch_generator(rng)) for own, (found, _), rng in told]
+        else:
+            begun = [Start.of(start).some(own) for own in rows]
+        families = [Family(self.kernel(shape, b.theta, found), b) for b, (found, _) in zip(begun, kernels, strict=True)]
+        targets = torch.tensor(np.repeat([own.targets for own in data], each, axis=0))
+        noise = torch.tensor([found.noise for found, _ in kernels], dtype=torch.float64).repeat_interleave(each)
+        X = torch.tensor(data[0].X)
+        state = trained(Family.joined(families), X, targets, noise, self._schedule, start, report)
+        posteriors = []
+        for own, (found, reached), b, some in zip(data, kernels, begun, rows, strict=True):
+            posteriors.append(self.restore(own, {**_kept(own, found, reached, b), **_ended(state.some(some))}))
+        return posteriors
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> TangentBelief:
         """The posterior whose state this was (see Surrogate.restore)."""
@@ -119,17 +153,21 @@ class TrainedTangent(TangentSettings):
         start: Mapping[str, Tensor] | None,
         report: Report,
     ) -> dict[str, Tensor]:
-        schedule = Schedule(self.steps, self.rate, 1.0, self.refinements)
         X, y = torch.tensor(data.X), torch.tensor(data.targets)
-        return trained(
+        state = trained(
             family,
             X,
             y,
             found.noise,
-            schedule,
+            self._schedule,
             start if start is not None and "counts" in start else None,
             lambda step, metrics, checkpoint: report(step, metrics, lambda: {**kept, **checkpoint()}),
         )
+        return _ended(state)
+
+    @property
+    def _schedule(self) -> Schedule:
+        return Schedule(self.steps, self.rate, 1.0, self.refinements)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +192,17 @@ class Members:
         alone, own = self.family.member(i), self.weights[i : i + 1]
         values = alone.linear if self.linear[i] else alone.values
         return lambda X: values(own, X)[0]
+
+
+def _kept(data: Observations, found: Hyperparameters, reached: float, begun: Start) -> dict[str, Tensor]:
+    """The part of a fit's state that is known before the training."""
+    number = torch.tensor([reached], dtype=torch.float64)
+    return {**stamped(data), **found.tensors(), "log_posterior": number, **begun.tensors()}
+
+
+def _ended(state: State) -> dict[str, Tensor]:
+    """The part of a fit's state that the training gives: ``linear`` is 1 for a network that is the linear model's."""
+    return {**state.result(), "linear": state.lost.float().cpu()}
 
 
 def _achieved(state: Mapping[str, Tensor]) -> dict[str, float]:

@@ -9,7 +9,7 @@ and eps ~ N(0, noise), a wide network's minimiser is a posterior draw (STO-BNTS:
 a_0 = 0 and eps = 0 it is the posterior mean (Neural-BO: Phan-Trong et al., 2023).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -49,6 +49,15 @@ class Start:
         """Start restored from its ``tensors``."""
         return cls(**{name: tensors[f"start_{name}"] for name in _PARTS})
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Start]") -> "Start":
+        """The randomness of all trainings of several starts."""
+        return cls(**{name: torch.cat([getattr(each, name) for each in parts]) for name in _PARTS})
+
+    def some(self, rows: slice) -> "Start":
+        """The randomness of some of the trainings."""
+        return Start(**{name: getattr(self, name)[rows] for name in _PARTS})
+
     def to(self, device: torch.device) -> "Start":
         """Copy on another device."""
         return Start(**{name: getattr(self, name).to(device) for name in _PARTS})
@@ -68,6 +77,12 @@ class Family:
 
     kernel: TangentKernel
     start: Start
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Family]") -> "Family":
+        """The networks of several families of one shape, each with the kernel of its own."""
+        kernels = [replace(each.kernel, theta=theta) for each in parts for theta in each.kernel.theta]
+        return cls(TangentKernel.stacked(kernels), Start.joined([each.start for each in parts]))
 
     @property
     def anchor(self) -> Tensor:
@@ -89,6 +104,14 @@ class Family:
     def moved(self, weights: Tensor, X: Tensor, factors: Tensor, added: Tensor) -> Tensor:
         """Values as from ``values``, with the results of ``fixed`` already known."""
         inner = self.kernel.network.value(weights[:, :-1], X / self.kernel.scales)
+        return self._outer(inner, weights, factors, added)
+
+    def moved_with_rows(self, weights: Tensor, X: Tensor, factors: Tensor, added: Tensor) -> tuple[Tensor, Passes]:
+        """``moved``, and the rows of f by its weights."""
+        inner, passes = self.kernel.network.valued(weights[:, :-1], X / self.kernel.scales)
+        return self._outer(inner, weights, factors, added), self.kernel.joined(passes, factors)
+
+    def _outer(self, inner: Tensor, weights: Tensor, factors: Tensor, added: Tensor) -> Tensor:
         return factors * inner + added + self.kernel.root_constant * weights[:, -1:]
 
     def linear(self, weights: Tensor, X: Tensor) -> Tensor:
@@ -97,8 +120,8 @@ class Family:
 
     def member(self, i: int) -> "Family":
         """Network i alone."""
-        alone = Start(**{name: getattr(self.start, name)[i : i + 1] for name in _PARTS})
-        return Family(replace(self.kernel, theta=self.kernel.theta[i : i + 1]), alone)
+        rows = slice(i, i + 1)
+        return Family(replace(self.kernel, theta=self.kernel.theta[rows]), self.start.some(rows))
 
     def to(self, device: torch.device) -> "Family":
         """Copy on another device."""
@@ -123,26 +146,39 @@ class _Rows:
 
 
 class TangentLoss:
-    """The loss of ``Family`` over results (see ``models.networks.least_squares``)."""
+    """The loss of ``Family`` over results (see ``models.networks.least_squares``).
+
+    A step that is taken asks for the rows at its end, and the next one for their derivatives there. On the CPU both
+    come from one pass, which is kept until the next question.
+    """
 
     capturable = False  # its kernel brings numbers from the host
 
-    def __init__(self, family: Family, X: Tensor, y: Tensor, noise: float) -> None:
-        """Lay out the rows for encoded X (n, d) and targets y (n,), on the family's device."""
+    def __init__(self, family: Family, X: Tensor, y: Tensor, noise: float | Tensor) -> None:
+        """Lay out the rows for encoded X (n, d), targets (n,) or (k, n) and noise, a number or (k,), on one device."""
         self.family, self.X, self.ridge = family, X, noise
         self.anchor = family.anchor
         self._targets = y + family.start.perturbation
         self._factors, self._added = family.fixed(X)
+        self._kept: tuple[Tensor, tuple[Tensor, Passes]] | None = None
 
     def rows(self, theta: Tensor) -> Tensor:
         """f - y - eps, shape (k, n)."""
-        return self.family.moved(theta, self.X, self._factors, self._added) - self._targets
+        if theta.is_cuda:
+            return self.family.moved(theta, self.X, self._factors, self._added) - self._targets
+        passed = self._passed(theta)
+        self._kept = theta, passed
+        return passed[0]
 
     def linearised(self, theta: Tensor) -> tuple[Tensor, _Rows]:
         """Rows and their derivatives."""
-        kernel = self.family.kernel
-        passes = kernel.network.passes(theta[:, :-1], self.X / kernel.scales)
-        return self.rows(theta), _Rows(kernel.joined(passes, self._factors))
+        known = self._kept is not None and torch.equal(self._kept[0], theta)
+        rows, passes = self._kept[1] if self._kept is not None and known else self._passed(theta)
+        return rows, _Rows(passes)
+
+    def _passed(self, theta: Tensor) -> tuple[Tensor, Passes]:
+        values, passes = self.family.moved_with_rows(theta, self.X, self._factors, self._added)
+        return values - self._targets, passes
 
     def slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Sum of the squared rows (k,), and half its gradient (k, p + 1)."""
@@ -156,7 +192,8 @@ class TangentLoss:
             ValueError: the Gram matrix has no factor at this noise.
         """
         rows, jacobian = self.linearised(self.anchor)
-        solved = Factor.of(jacobian.gram(), self.ridge).solve(rows)
+        ridge = self.ridge[:, None] if isinstance(self.ridge, Tensor) else self.ridge
+        solved = Factor.of(jacobian.gram(), ridge).solve(rows)
         # Of the ridge regression's rows, ridge * solved is left, and the weights have moved by J^T solved.
         return self.anchor - jacobian.combined(solved), self.ridge * (rows * solved).sum(-1)
 
@@ -165,22 +202,33 @@ def trained(
     family: Family,
     X: Tensor,
     y: Tensor,
-    noise: float,
+    noise: float | Tensor,
     schedule: Schedule,
     start: Mapping[str, Tensor] | None,
     report: Report,
-) -> dict[str, Tensor]:
+) -> State:
     """Train all networks together, or go on from the checkpoint ``start``.
 
+    Args:
+        family: The networks.
+        X: Where the results were read, encoded, shape (n, d).
+        y: Targets, shape (n,), or (k, n) for those of each network.
+        noise: Ridge, a number, or (k,) for that of each network.
+        schedule: Numbers and sizes of the steps.
+        start: Checkpoint of an interrupted training, or None.
+        report: See Surrogate.fit.
+
     Returns:
-        ``models.networks.least_squares.State`` as tensors, and ``linear``, shape (k,): 1 for a network whose training
-        diverged for good and whose weights are those of the closed form, which is finite.
+        The state at the end. The weights of a network that is ``lost``, whose training diverged for good, are those of
+        the closed form, which is finite.
 
     Raises:
         ValueError: a training diverged for good and the closed form has no factor at this noise.
     """
     place = device()
-    problem = TangentLoss(family.to(place), X.to(place), y.to(place), noise)
+    problem = TangentLoss(
+        family.to(place), X.to(place), y.to(place), noise.to(place) if isinstance(noise, Tensor) else noise
+    )
     kept = family.start.tensors()
     begun = State.begin(problem.anchor) if start is None else State.of(start, problem.anchor)
     state = attempt(problem, begun, schedule, report, lambda state: {**kept, **state.tensors()})
@@ -189,4 +237,4 @@ def trained(
         weights, loss = problem.closed_form()
         theta = torch.where(lost[:, None], weights, state.theta)
         state = replace(state, theta=theta, loss=torch.where(lost, loss, state.loss))
-    return {**kept, **state.tensors(), "linear": lost.float().cpu()}
+    return state

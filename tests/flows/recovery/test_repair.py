@@ -20,6 +20,8 @@ from fieldcraft.flows.recovery.backup import back_up
 from fieldcraft.flows.recovery.doctor import examine
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.steps.leases import trainer_held
+from fieldcraft.flows.wiring.tensors import as_ever_stored
+from fieldcraft.storage.field_store.content import Content
 from fieldcraft.storage.fields import FieldDamaged, FieldError, FieldStore, fields_at, save_group
 from fieldcraft.storage.ledger import LeaseHeld, LeaseLost, Ledger
 from fieldcraft.storage.open_ledger import open_ledger
@@ -61,7 +63,7 @@ def ledger_of(home: Path) -> Ledger:
 
 def flip(store: FieldStore, ref: FieldRef) -> None:
     """Change one bit of a field's numbers, and no length."""
-    chunk = next(path for path in store.path(ref).rglob("c*") if path.is_file())
+    chunk = next(path for path in store.path(ref).rglob("*") if path.is_file() and "c" in path.parts[-2:])
     chunk.write_bytes(bytes([chunk.read_bytes()[0] ^ 1, *chunk.read_bytes()[1:]]))
     with pytest.raises(FieldDamaged, match="checksum"):
         store.verify(ref)
@@ -190,6 +192,20 @@ def recorded_otherwise(home: Path, digest: str) -> None:
         f" AND {of_last.format('payload')}",
     ):
         alter(home, statement)
+
+
+def test_a_model_of_an_earlier_version_is_trained_again_to_the_digest_that_the_ledger_recorded(home):
+    store = fields_at(home / "fields")
+    last = max(product.iteration for product in ledger_of(home).products("small"))
+    product = ledger_of(home).product("small", last, "train")
+    *_, earlier = as_ever_stored(store.read(product.reference))
+    ref = FieldRef(digest=Content.of(earlier).digest, size=product.reference.size)
+    recorded_otherwise(home, ref.digest)
+    shown = repair(home, status=1)["actions"]
+    number = next(action["number"] for action in shown if action["kind"] == "field")
+    # The model as it is stored now is left, which nothing refers to.
+    assert main(["repair", "--do", str(number), "--reason", "a bad block", "--home", str(home)]) == 1
+    store.verify(ref)
 
 
 def test_a_model_that_comes_out_otherwise_is_not_stored_and_the_attempt_is_recorded(home, capsys):

@@ -12,6 +12,7 @@ from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.acquisitions.thompson import Thompson
 from fieldcraft.models.acquisitions.ucb import UCB
 from fieldcraft.models.observations import Observations
+from fieldcraft.models.scoring.gradients import automatic
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
@@ -156,6 +157,17 @@ def test_thompson_chooses_each_point_as_often_as_it_is_the_minimiser(posterior):
     frequency = np.bincount(chosen, minlength=len(points)) / q
     assert p.max() < 0.95  # otherwise the comparison says nothing
     assert np.all(np.abs(frequency - p) < 4.5 * np.sqrt(p * (1 - p) / q) + 2 / q)
+
+
+@pytest.mark.parametrize("draw", ["pathwise", "joint"])
+def test_thompsons_slopes_and_first_look_are_those_of_its_draw(draw):
+    posterior = ExactGP(draw=draw, restarts=0).fit(DATA, np.random.default_rng(0), None, no_report)
+    score = Thompson().score(posterior, DATA, NONE, 2, np.random.default_rng(4))
+    for slot in range(2):
+        expected = automatic(lambda X, slot=slot: score.value(X, slot, NONE), POINTS)
+        for found, known in zip(score.value_and_grad(POINTS, slot, NONE), expected, strict=True):
+            torch.testing.assert_close(found, known, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(score.screened(POINTS, slot, NONE), expected[0], rtol=0, atol=2e-5)
 
 
 def test_thompson_follows_another_function_in_every_place(posterior):

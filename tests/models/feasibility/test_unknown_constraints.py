@@ -15,13 +15,17 @@ from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.constraints import Constraints
 from fieldcraft.models.maximizers.certified import Certified
 from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.numerics.digests import stamped
+from fieldcraft.models.numerics.states import named
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.rules.bound import Bound
 from fieldcraft.models.rules.probability import Probability
 from fieldcraft.models.scoring.incumbent import best_belief, incumbent
+from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.sampled_network import SampledNetwork
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
 from fieldcraft.physics.space import Continuous, Integer, SearchSpace
 
 SPACE = SearchSpace((Continuous("x", -1.0, 1.0), Continuous("y", -1.0, 1.0)))
@@ -264,6 +268,39 @@ def test_a_fit_interrupted_anywhere_goes_on_bit_for_bit():
         again = rule.fit(few, rng(), state).state()
         assert again.keys() == whole.keys()
         assert all(torch.equal(again[name], whole[name]) for name in whole)
+
+
+@pytest.mark.parametrize("surrogate", [TangentNetwork(width=9), SampledNetwork(networks=2, width=9, refinements=6)])
+def test_outputs_that_are_fitted_together_are_those_fitted_one_by_one(surrogate, grid):
+    few, started = observed(8), rng().integers(2**63 - 1, size=4).tolist()
+    assert surrogate.at_once(few) >= 3
+    together = algorithm(LogEI(), surrogate=surrogate).fit(few, rng())
+    parts = (few.objective, few.constraint(0), few.constraint(1))
+    for found, own, seed in zip((together.objective, *together.constraints), parts, started[:3], strict=True):
+        alone = surrogate.fit(own, rng(seed), None, no_report)
+        assert found.kept.keys() == alone.kept.keys() and found.metrics == pytest.approx(alone.metrics, rel=1e-9)
+        for name, value in alone.kept.items():
+            torch.testing.assert_close(found.kept[name], value, rtol=1e-8, atol=1e-10)
+        for a, b in zip(
+            (*found.mean_var(grid), found.draw(1, rng())[0](grid)),
+            (*alone.mean_var(grid), alone.draw(1, rng())[0](grid)),
+            strict=True,
+        ):
+            torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
+
+
+def test_a_fit_that_was_interrupted_while_the_objective_was_fitted_alone_goes_on(grid):
+    few, kept, surrogate = observed(8), [], TangentNetwork(width=9)
+    seed, *_ = rng().integers(2**63 - 1, size=4).tolist()
+    surrogate.fit(few.objective, rng(seed), None, lambda step, metrics, checkpoint: kept.append(checkpoint()))
+    state = {**stamped(few), **named("running.objective.", kept[4])}
+    rule = algorithm(LogEI(), surrogate=surrogate)
+    found, expected = rule.fit(few, rng(), state), rule.fit(few, rng())
+    assert torch.equal(found.objective.kept["theta"], kept[-1]["theta"])
+    for a, b in zip(
+        (*found.mean_var(grid), *found.excess(grid)), (*expected.mean_var(grid), *expected.excess(grid)), strict=True
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
 
 
 def test_the_objective_learns_what_it_would_without_constraints(data):

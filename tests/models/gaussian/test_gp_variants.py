@@ -11,7 +11,8 @@ from fieldcraft.models.linear.feature_posterior import FeaturePosterior
 from fieldcraft.models.linear.fourier_features import FourierFeatures
 from fieldcraft.models.linear.linear_model import LinearModel
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.surrogate import LeaveOneOut, no_report
+from fieldcraft.models.scoring.gradients import automatic
+from fieldcraft.models.surrogate import LeaveOneOut, SlopedFunction, no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 RNG = np.random.default_rng(21)
@@ -172,6 +173,19 @@ def test_a_linear_model_is_the_same_on_either_side_and_equals_the_formula(n, p):
     torch.testing.assert_close(model.variance(new), (new @ covariance @ new.mT).diagonal(), rtol=0, atol=1e-10)
     draws = torch.stack([model.drawn(y, rng) for _ in range(4000)])
     assert_moments(draws, mean, covariance)
+
+
+@pytest.mark.parametrize("kernel", ["matern12", "matern32", "matern52", "rbf"])
+def test_a_path_has_the_slopes_of_the_graph_and_nearly_the_same_values_at_a_first_look(kernel):
+    (path,) = fit(kernel=kernel).draw(1, np.random.default_rng(4))
+    assert isinstance(path, SlopedFunction)
+    (values, gradients), expected = path.value_and_grad(Z), automatic(path, Z)
+    assert expected[1].abs().max() > 0.1
+    torch.testing.assert_close(values, expected[0], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gradients, expected[1], rtol=1e-10, atol=1e-10)
+    found = path.coarse(Z)
+    assert found.dtype == torch.float64 and not torch.equal(found, values)
+    torch.testing.assert_close(found, values, rtol=0, atol=2e-5)
 
 
 def test_a_combination_of_features_is_one_cosine_a_frequency():

@@ -7,11 +7,12 @@ import torch
 from fieldcraft.models.acquisition import ViolationScore
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.maximizers._batch_slot import BatchSlot
-from fieldcraft.models.numerics.batching import Stackable, jointly
+from fieldcraft.models.numerics.batching import Stackable, jointly, jointly_sloped
 from fieldcraft.models.observations import ImageColumns, Observations
 from fieldcraft.models.rules.bound import Bound
-from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogate import coarse, no_report, slopes_of
 from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 from fieldcraft.models.surrogates.sampled_network import SampledNetwork
 from fieldcraft.models.surrogates.tangent_network import TangentNetwork
 from fieldcraft.physics.space import Continuous, SearchSpace
@@ -94,6 +95,40 @@ def test_posteriors_of_different_forms_keep_their_order():
     posteriors = [fitted(own, READINGS[i % 3], seed=i) for i, own in enumerate(surrogates)]
     assert len({own.form for own in posteriors if isinstance(own, Stackable)}) == 3
     assert_the_same(posteriors)
+
+
+def test_first_looks_asked_together_say_what_each_says_alone():
+    wide = TangentNetwork(width=256, nu=0.7, refinements=1)
+    looks = [coarse(fitted(wide, y, seed=i)) for i, y in enumerate(READINGS)]
+    assert len({own.form for own in looks}) == 1 and len({float(own.limit.sizes[0]) for own in looks}) == 3
+    assert_the_same(looks, torch.tensor(RNG.uniform(-1, 1, (300, 2))))
+
+
+SLOPED = (
+    NARROW,
+    SampledLinear(width=12),
+    ExactGP(restarts=0),
+    TangentNetwork(width=12, nu=0.7, refinements=2),
+    SampledLinear(width=12),
+    TangentNetwork(width=9, activation="tanh", init="gaussian", hyperparameters="fixed", normalised=False),
+)
+
+
+def test_moments_with_their_slopes_asked_together_are_those_asked_alone():
+    for many in (SLOPED, (NARROW,) * 3, (SLOPED[-1],) * 2, SLOPED[2:3]):
+        posteriors = [fitted(own, READINGS[i % 3], seed=i) for i, own in enumerate(many)]
+        for each in (posteriors, [own.fantasize(Z[:2]) for own in posteriors]):
+            together, apart = jointly_sloped(each)(Z), [slopes_of(own)(Z) for own in each]
+            for name in ("mean", "variance", "by_mean", "by_variance"):
+                expected = np.stack([getattr(own, name) for own in apart])
+                assert np.abs(expected).max() > 1e-3
+                np.testing.assert_allclose(getattr(together, name), expected, rtol=1e-11, atol=1e-13)
+
+
+def test_slopes_are_not_asked_together_where_one_does_not_know_its_own():
+    deep = fitted(TangentNetwork(width=8, depth=2, refinements=1), READINGS[0])
+    assert jointly_sloped([fitted(NARROW, READINGS[0]), deep]) is None
+    assert jointly_sloped([]) is None
 
 
 def test_a_network_that_a_linear_model_stands_in_for_is_asked_alone():

@@ -110,8 +110,8 @@ def test_the_closed_form_stands_in_for_the_lost_networks_alone():
     broken.start.perturbation[1] = 1e200
     state = trained(broken, POINTS, TARGETS, noise, schedule, None, no_report)
     sound = trained(family, POINTS, TARGETS, noise, schedule, None, no_report)
-    assert state["linear"].tolist() == [0, 1, 0]
-    assert state["counts"].tolist()[1:] == [3, 3]
-    assert torch.equal(state["theta"][::2], sound["theta"][::2])
+    assert state.lost.tolist() == [False, True, False]
+    assert (state.restarts, state.round) == (3, 3)
+    assert torch.equal(state.theta[::2], sound.theta[::2])
     weights, _ = TangentLoss(broken, POINTS, TARGETS, noise).closed_form()
-    assert torch.equal(state["theta"][1], weights[1])
+    assert torch.equal(state.theta[1], weights[1])

@@ -6,7 +6,7 @@ import torch
 
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.gradients import automatic
-from fieldcraft.models.surrogate import coarse, no_report, slopes_of
+from fieldcraft.models.surrogate import SlopedFunction, coarse, no_report, slopes_of
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 from fieldcraft.models.surrogates.tangent_network import TangentNetwork
 from fieldcraft.models.tangent.posteriors import FirstLook
@@ -49,6 +49,26 @@ def test_slopes_are_those_of_finite_differences():
         np.testing.assert_allclose(found.by_mean[:, i], (after.mean - before.mean) / (2 * h), rtol=1e-6, atol=1e-8)
         rise = (after.variance - before.variance) / (2 * h)
         np.testing.assert_allclose(found.by_variance[:, i], rise, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("surrogate", KINDS[:2], ids=["sine", "erf"])
+def test_draws_have_the_slopes_of_the_graph_and_nearly_the_same_values_at_a_first_look(surrogate):
+    (draw,) = fitted(surrogate).draw(1, np.random.default_rng(2))
+    assert isinstance(draw, SlopedFunction)
+    values, gradients = draw.value_and_grad(POINTS)
+    expected = automatic(draw, POINTS)
+    assert np.abs(expected[1].numpy()).max() > 0.1
+    torch.testing.assert_close(values, expected[0], rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(gradients, expected[1], rtol=1e-8, atol=1e-9)
+    found = draw.coarse(POINTS)
+    assert found.dtype == torch.float64 and not torch.equal(found, values)
+    torch.testing.assert_close(found, values, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("options", [{"depth": 2}, {"b_std": 0.1}], ids=["depth", "bias"])
+def test_draws_of_other_networks_are_left_to_the_graph(options):
+    (draw,) = fitted(SampledLinear(width=8, **options)).draw(1, np.random.default_rng(2))
+    assert not isinstance(draw, SlopedFunction)
 
 
 @pytest.mark.parametrize(
