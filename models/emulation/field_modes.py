@@ -111,7 +111,7 @@ def believed(
 
 
 def _remainder(data: Observations, snapshots: Snapshots, basis: Basis) -> Remainder | None:
-    """What the modes do not tell of the results; None where these may be noisy, or there is no emulator.
+    """Remainder of the results beside the modes; None where these may be noisy, or there is no emulator.
 
     The modes of whole fields are used where they represent nearly everything. The results left out then tell how much
     the first few fields missed, and not what is missed now: a process of that size held a search on the spill model
