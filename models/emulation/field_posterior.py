@@ -8,7 +8,8 @@ J+ and J- read one standard deviation s_k ahead and behind in c_k, a_k = (J+ - J
     mean = J + sum_k b_k + shift,    variance = sum_k (a_k^2 + 2 b_k^2) + rest.
 
 It is exact where J is a sum of quadratic functions of the coefficients. Shift and rest are what the errors of the
-results left out one by one ask for (``models.emulation.left_out``): what no mode represents has no coefficient.
+results left out one by one ask for (``models.emulation.left_out``): what no mode represents has no coefficient. Beside
+runs without noise both give way to what these know (``models.emulation.remainder``).
 """
 
 import math
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.emulation.calibration import Calibrated
+from fieldcraft.models.emulation.remainder import Remainder
 from fieldcraft.models.emulation.slopes import differentiable, with_slopes
 from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.observations import Array, Scaling
@@ -131,10 +133,11 @@ class FieldPosterior:
         basis: Modes and the processes of their coefficients.
         scaling: Map between targets and results.
         shift: Mean error of the results left out, in targets.
-        rest: Variance of what no mode represents, in targets.
+        rest: Variance of what no mode represents, in targets, far from the runs.
         densities: log density of each target given the others, shape (n,).
         missed: Root mean square error of the results left out, in targets.
         kept: Its state.
+        remainder: What the modes do not tell of the results; None where noise leaves it unknown.
         calibrated: Coefficients of the emulator that were fitted to the fields; None if it has none.
         residuals: Median share that the fields leave of the stated equation: by the stated coefficients, and by the
             fitted ones if these are others; empty where nothing tells.
@@ -149,6 +152,7 @@ class FieldPosterior:
     densities: Tensor
     missed: float
     kept: Mapping[str, Tensor]
+    remainder: Remainder | None = None
     calibrated: Calibrated | None = None
     residuals: tuple[float, ...] = ()
     projected: float | None = None
@@ -229,7 +233,12 @@ class FieldPosterior:
     def fantasize(self, X: Tensor) -> "FieldPosterior":
         """The posterior as if fields of the mean coefficients had been seen at X (k, d)."""
         processes = tuple(each.fantasize(X.detach()) for each in self.basis.processes)
-        return replace(self, basis=replace(self.basis, processes=processes))
+        later = replace(self, basis=replace(self.basis, processes=processes))
+        if self.remainder is None:
+            return later
+        points = X.detach().numpy()
+        told, _ = later._told(points)
+        return replace(later, remainder=self.remainder.grown(X.detach(), self._moments(points)[:, 0] - told))
 
     def log_predictive(self) -> Tensor:
         """log density of each target given the others, at this basis and these hyper-parameters, shape (n,)."""
@@ -241,8 +250,19 @@ class FieldPosterior:
 
     def _moments(self, X: Array) -> Array:
         """Mean and variance in targets at X (n, d), shape (n, 2)."""
-        mean, variance = in_targets(self.scaling, *followed(self.snapshots, self.basis, X, *self.basis.coefficients(X)))
-        return np.stack([mean + self.shift, variance + self.rest], axis=1)
+        mean, variance = self._told(X)
+        remainder, left = self._remainder(X)
+        return np.stack([mean + remainder, variance + left * self.rest], axis=1)
+
+    def _told(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance in targets at X (n, d) by the modes alone, each (n,)."""
+        return in_targets(self.scaling, *followed(self.snapshots, self.basis, X, *self.basis.coefficients(X)))
+
+    def _remainder(self, X: Array) -> tuple[Array, Array]:
+        """Mean at X (n, d) of what they do not tell, in targets, and the share of its variance that is left; (n,)."""
+        if self.remainder is None:
+            return np.full(len(X), self.shift), np.ones(len(X))
+        return self.remainder.at(X, self.shift)
 
     def _function(self, paths: list[Function]) -> Function:
         def at(X: Array) -> Array:
@@ -255,7 +275,7 @@ class FieldPosterior:
             coefficients = np.stack(drawn, axis=1) if drawn else np.empty((len(X), 0))
             certain = coefficients, np.zeros_like(coefficients)
             mean, _ = in_targets(self.scaling, *followed(self.snapshots, self.basis, X, *certain))
-            return mean + self.shift
+            return mean + self._remainder(X)[0]
 
         return lambda X: differentiable(at, X)
 

@@ -10,10 +10,12 @@ with a variance in proportion to 1 / P_ii (Rasmussen and Williams, 2006, section
 of the fields alone: modes and means are weighted sums of the fields.
 
 Of an error e_i with the variance v_i by the coefficients it is believed that e_i ~ N(shift, v_i + r), with r for what
-no mode represents. The prior of r is wide, log r ~ N(2 log 0.03, 3^2) in squared targets; what is believed of a new
-design has its mean given the errors, and few errors leave much room. The density by which a surrogate is chosen lets
-the processes be too sure by a factor too, N(shift, a v_i + r) with log a ~ N(0, 1.4^2): without it, one result that is
-far out makes r as large as its own error, and tells against what is predicted of all others.
+no mode represents; where the other runs know a part of that (``models.emulation.remainder``), e_i ~ N(m_i, v_i + c_i r)
+with the mean m_i and the share c_i that they leave. The prior of r is wide, log r ~ N(2 log 0.03, 3^2) in squared
+targets; what is believed of a new design has its mean given the errors, and few errors leave much room. The density by
+which a surrogate is chosen lets the processes be too sure by a factor too, N(m_i, a v_i + c_i r) with
+log a ~ N(0, 1.4^2): without it, one result that is far out makes r as large as its own error, and tells against what is
+predicted of all others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fieldcraft.models.emulation.field_posterior import densities, in_targets, through
+from fieldcraft.models.emulation.remainder import Remainder
 from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.snapshots import Snapshots
@@ -53,10 +56,19 @@ class Doubt:
     densities: Tensor
 
     @classmethod
-    def of(cls, errors: Array, variances: Array, noise: float = 0.0) -> "Doubt":
-        """The doubt that errors (n,) of results left out ask for, with their stated variances (n,)."""
+    def of(cls, errors: Array, variances: Array, noise: float = 0.0, remainder: Remainder | None = None) -> "Doubt":
+        """The doubt that errors (n,) of results left out ask for, with their stated variances (n,).
+
+        Args:
+            errors: Targets less what the modes of the others tell.
+            variances: Variance of the latter.
+            noise: Variance of a result.
+            remainder: What is known of these errors at the runs; None where nothing is.
+        """
         shift = float(np.median(errors))
-        told = densities(errors - shift, np.exp(_FACTORS)[:, None, None] * variances + np.exp(_RESTS)[:, None] + noise)
+        near, shares = (0.0, np.ones(len(errors))) if remainder is None else remainder.left_out(shift)
+        rests = np.exp(_RESTS)[:, None] * shares + noise
+        told = densities(errors - shift - near, np.exp(_FACTORS)[:, None, None] * variances + rests)
         prior = -0.5 * ((_FACTORS / _SURE) ** 2)[:, None] - 0.5 * ((_RESTS - 2 * np.log(_SIZE)) / _WIDE) ** 2
         joint = torch.from_numpy(prior) + told.sum(2)
         sure = torch.softmax(joint[len(_FACTORS) // 2], dim=0).numpy()

@@ -178,15 +178,15 @@ def _differences(data: Observations, predictions: Array, slopes: Array | None) -
 def _size(rho: float, spread: float, difference: Observations, data: Observations) -> float:
     """Standard deviation of the difference in targets: for a rho of 0 that of the results.
 
-    Few differences may all be small by chance. Their variance has an inverse chi-square prior, and a line that was
-    fitted to them takes a degree of freedom.
+    Few differences may all be small by chance. Their variance has an inverse chi-square prior, for a rho of 0 one that
+    says nothing, and a line that was fitted to them takes a degree of freedom. The mean of the variance is believed,
+    which few results leave larger than their own: (n - 1) / (n - 3) of it for a rho of 0.
     """
     own = 0.0 if difference.constant else difference.scaling.sd / data.scaling.sd
+    seen, free = (len(data) - 1) * own**2, len(data) - 1 - (spread > 0)
     if rho == 0:
-        return own or 1.0
-    n = len(data)
-    free = n - 1 - (spread > 0)
-    return math.sqrt((_PRIOR_COUNT * _PRIOR_SHARE**2 + (n - 1) * own**2) / (_PRIOR_COUNT + free))
+        return math.sqrt(seen / max(1.0, free - 2)) or 1.0
+    return math.sqrt((_PRIOR_COUNT * _PRIOR_SHARE**2 + seen) / max(1.0, _PRIOR_COUNT + free - 2))
 
 
 def _posterior(

@@ -209,6 +209,20 @@ def test_the_table_of_emulators_is_that_of_the_stored_benchmark():
     assert found is not None and all(agrees(*pair) for pair in zip(found.groups(), alone, strict=True))
 
 
+def test_the_table_of_intervals_that_hold_is_that_of_the_stored_benchmark():
+    cases = {case["case"]: case for case in results("benchmarks/results/emulated")["cases"]}
+    learners = {"emulated_field": ("of fields: 6", "12", "30"), "emulated_gp": ("outputs alone: 6", "of 12", "of 30")}
+    for row in table("docs/fields.md", "emulator | of fields: 6"):
+        case = cases[EMULATED[row["emulator"]]]
+        for learner, columns in learners.items():
+            for column, n in zip(columns, (6, 12, 30), strict=True):
+                found = case.get(f"{learner} of {n}")
+                assert row[column] == "" if found is None else agrees(row[column], median(found["held"]))
+    basis = [median(row["held"] for row in results("benchmarks/results/reduced")[f"of {n}"]) for n in (5, 8, 12, 20)]
+    said = re.search(r"after 5, 8, 12 and 20 results: (\S+), (\S+), (\S+) and (\S+) by", text_of("docs/fields.md"))
+    assert said is not None and all(agrees(*pair) for pair in zip(said.groups(), basis, strict=True))
+
+
 def test_the_table_of_calibrated_coefficients_is_that_of_the_stored_benchmark():
     cases = {case["case"]: case for case in results("benchmarks/results/emulated")["cases"]}
     rows = table("docs/fields.md", "emulator of chips | stated values")

@@ -105,6 +105,18 @@ def test_few_results_are_enough(n):
     assert torch.isfinite(posterior.log_predictive()).all()
 
 
+@pytest.mark.parametrize(("n", "k", "count"), [(8, 0, 0), (8, 1, 2), (14, 1, 2), (14, 2, 2)])
+def test_the_variance_of_a_difference_is_the_mean_of_what_is_believed_of_it(n, k, count):
+    """By quadrature: s^2 ~ inverse chi-square(count, 0.05^2), the sum of squares / s^2 ~ chi-square(free)."""
+    known = data(lambda X: wild(X) + bias(X), X=X[:n])
+    predictions, free = wild(X[:n]) + bias(X[:n]), n - 1 - (k == 2)
+    line = [0.0, 1.0, np.polyfit(predictions, known.y, 1)[0]][k]
+    seen = (n - 1) * np.var(known.y - line * predictions, ddof=1) / known.scaling.sd**2
+    v = np.exp(np.linspace(-25, 25, 200_001))
+    density = np.exp(-(count / 2) * np.log(v) - count * 0.05**2 / (2 * v) - (free / 2) * np.log(v) - seen / (2 * v))
+    assert fit(known).multiples[k].unit ** 2 == pytest.approx(np.sum(v * density) / np.sum(density), rel=1e-6)
+
+
 def test_moments_are_those_of_the_draws():
     posterior = fit(data(lambda X: 0.5 * wild(X) + 2 * bias(X), X=X[:6]))
     points = torch.tensor(Z[:5])
