@@ -43,10 +43,21 @@ def sine_coefficients(edges: tuple[Edge, ...], length: float, modes: int) -> Arr
     y = length * (1 - np.cos(t)) / 2
     measure = np.tile(weights, panels) * width / 2 * np.sin(t)
     weighted = np.stack([edge(y) for edge in edges]) * measure
-    frequency = np.arange(1, modes + 1) * math.pi / length
-    # In blocks, for the whole table of sines would take gigabytes.
-    blocks = [slice(start, start + 1024) for start in range(0, len(y), 1024)]
-    return np.asarray(sum(weighted[:, block] @ np.sin(np.outer(y[block], frequency)) for block in blocks))
+    return _sine_sums(weighted, math.pi * y / length, modes)
+
+
+def _sine_sums(values: Array, angles: Array, modes: int) -> Array:
+    """Sums over k of values[:, k] sin(n angles[k]), shape (len(values), modes), for n = 1 to ``modes``.
+
+    With n = q b + r, sin(n a) = sin(q b a) cos(r a) + cos(q b a) sin(r a): two products of matrices with about
+    ``sqrt(modes)`` sines an angle, where a table of all of them would take ``modes`` (and gigabytes).
+    """
+    step = math.isqrt(modes) + 1
+    fine = np.outer(angles, np.arange(1, step + 1))
+    coarse = np.outer(step * np.arange(-(-modes // step)), angles)
+    of_coarse, of_fine = (np.sin(coarse), np.cos(coarse)), (np.cos(fine), np.sin(fine))
+    sums = [sum((row * one) @ other for one, other in zip(of_coarse, of_fine, strict=True)) for row in values]
+    return np.reshape(sums, (len(values), -1))[:, :modes]
 
 
 @dataclass(frozen=True)
