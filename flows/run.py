@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
@@ -36,8 +35,15 @@ PASSES = 500  # in one flow of Prefect's, which keeps what it knows of its tasks
 _OPEN = OUT | {TrialState.PROPOSED}  # what somebody else has to act on
 
 
-def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = False) -> Ran:
+def run(file: Path, settings: Settings, listener: Listener, server: Server, break_lease: bool = False) -> Ran:
     """Run the campaign of a file to its end, from its present state in the ledger.
+
+    Args:
+        file: The campaign file.
+        settings: Places of the stores.
+        listener: Listener to the run's events.
+        server: Prefect server that has not begun.
+        break_lease: True to take over from a process that is gone for good.
 
     Raises:
         InputError: the file is wrong, or differs from the campaign's stored specification.
@@ -48,7 +54,7 @@ def run(file: Path, settings: Settings, listener: Listener, break_lease: bool = 
     """
     began = time.monotonic()
     page = read_page(file)
-    with listening(listener), closing(Server(settings.home / "prefect")) as server:
+    with listening(listener):
         campaign = campaign_on(page, settings)
         ledger = open_ledger(settings.ledger, create=True)
         known = created(ledger, campaign, file)

@@ -104,13 +104,16 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _ran(options: argparse.Namespace, settings: Settings, began: float) -> int:
-    from fieldcraft.flows.commands.terminal import on_terminal
-    from fieldcraft.flows.run import run
-    from fieldcraft.flows.views.display import Display
-    from fieldcraft.flows.views.summary import summary_data, summary_text
+    from fieldcraft.flows.machinery.prefect_server import Server
 
-    with on_terminal(Display(lambda: open_ledger(settings.ledger), options.json, began), options.json) as listener:
-        ran = run(options.file, settings, listener, options.break_lease)
+    with closing(Server(settings.home / "prefect")) as server:  # first: it imports for longer than all that follows
+        from fieldcraft.flows.commands.terminal import on_terminal
+        from fieldcraft.flows.run import run
+        from fieldcraft.flows.views.display import Display
+        from fieldcraft.flows.views.summary import summary_data, summary_text
+
+        with on_terminal(Display(lambda: open_ledger(settings.ledger), options.json, began), options.json) as listener:
+            ran = run(options.file, settings, listener, server, options.break_lease)
     data = summary_data(ran, settings)
     show(options.json, {"event": "summary", **data}, lambda: summary_text(data, options.file))
     return 1 if data["fruitless"] else 0

@@ -85,21 +85,17 @@ class Server:
         os.environ["PREFECT_SERVER_API_AUTH_STRING"] = os.environ["PREFECT_API_AUTH_STRING"] = (
             f"fieldcraft:{secrets.token_urlsafe(24)}"
         )
-        self.child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fieldcraft.flows.machinery.prefect_server"],
-            env={**os.environ, **LOCAL},
-            start_new_session=True,  # Ctrl-C is for the campaign; the pipe ends the server after it
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert self.child.stdout is not None  # piped above
-        port = self.child.stdout.readline().decode().strip()
-        if not port:
-            problem = self._ended("before it had a port of 127.0.0.1")
-            self.close()
-            raise problem
-        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
+        with bound() as listener:
+            os.environ["PREFECT_API_URL"] = api_of(listener)
+            self.child = subprocess.Popen(
+                command_of(listener),
+                env={**os.environ, **LOCAL},
+                pass_fds=[listener.fileno()],
+                start_new_session=True,  # Ctrl-C is for the campaign; the pipe ends the server after it
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
 
     def begin(self) -> None:
         """Tell the child to write its database and serve.
@@ -211,6 +207,23 @@ class Server:
                 os.environ[name] = value
 
 
+def bound() -> socket.socket:
+    """A socket with a free port of 127.0.0.1, at which a server is to listen."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    return listener
+
+
+def command_of(listener: socket.socket) -> list[str]:
+    """The command of a server at a socket, which is to be inherited."""
+    return [sys.executable, "-P", "-m", "fieldcraft.flows.machinery.prefect_server", str(listener.fileno())]
+
+
+def api_of(listener: socket.socket) -> str:
+    """URL of the API of the server at a socket."""
+    return f"http://127.0.0.1:{listener.getsockname()[1]}/api"
+
+
 def silence(error: Exception) -> str | None:
     """The reason why Prefect's client gave up on the API, in one line; None for an error of another kind."""
     import httpx
@@ -269,11 +282,8 @@ def migrated(database: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _serve() -> None:
+def _serve(listener: socket.socket) -> None:
     seldom()
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    print(listener.getsockname()[1], flush=True)
     import uvicorn
     from prefect.server.api.server import create_app
 
@@ -301,4 +311,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(socket.socket(fileno=int(sys.argv[1])))
