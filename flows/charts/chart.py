@@ -88,6 +88,10 @@ def numbers(values: ArrayLike) -> list[Any]:
     return [plain(float(v)) for v in found] if found.ndim == 1 else [numbers(row) for row in found]
 
 
+# An axis of orders of magnitude: 10^-3, not 1m.
+LOG: dict[str, Any] = {"type": "log", "exponentformat": "power"}
+
+
 def axis(label: str, **options: Any) -> dict[str, Any]:
     """An axis with its title, which makes room for itself."""
     return {"title": {"text": literal(label)}, "automargin": True, **options}

@@ -10,6 +10,7 @@ from fieldcraft.flows.analysis.emulated_fields import Beside
 from fieldcraft.flows.charts.chart import (
     BLUE,
     DIFFERENCES,
+    LOG,
     RED,
     VALUES,
     Cell,
@@ -82,7 +83,7 @@ def heat(
             labelled(name, units.get(name, "")),
             showgrid=False,
             constrain="domain",
-            **({"type": "log", "range": _span(np.log10(at))} if name in log else {"range": _span(at)}),
+            **({**LOG, "range": _span(np.log10(at))} if name in log else {"range": _span(at)}),
         )
         for side, (name, at) in zip("xy", small.items(), strict=True)
     }

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.flows.analysis.best import objective_of
-from fieldcraft.flows.charts.chart import MOST, Cell, axis, labelled, literal, plain
+from fieldcraft.flows.charts.chart import LOG, MOST, Cell, axis, labelled, literal, plain
 from fieldcraft.flows.text import level_text, one_line
 from fieldcraft.storage.records import CampaignRecord, Level, Trial, TrialState, TrialSummary
 
@@ -60,7 +60,7 @@ def drawn(campaign: CampaignRecord, trials: Sequence[T]) -> list[T]:
 
 def variable_axis(campaign: CampaignRecord, name: str) -> dict[str, Any]:
     """An axis of one variable, logarithmic where the variable is."""
-    kind = {"type": "log"} if name in logarithmic(campaign) else {}
+    kind = LOG if name in logarithmic(campaign) else {}
     return axis(labelled(name, campaign.environment["units"][name]), **kind)
 
 
