@@ -20,7 +20,8 @@ from fieldcraft.models.tangent.posteriors import TangentBelief, TangentPosterior
 from fieldcraft.models.tangent.settings import TangentSettings
 from fieldcraft.models.tangent.training import Family, Start, trained
 
-# Neurons, times trials, of networks that are trained together: beyond it their arrays leave the cache.
+# Numbers of each array of networks that are trained together: trials times neurons, or their Gram matrices. More leave
+# the cache, and the memory that a fit may take is counted for one output.
 _MOST = 2**18
 
 
@@ -97,7 +98,7 @@ class TrainedTangent(TangentSettings):
         """See ``FitsTogether``."""
         if len(data) > self.n_exact:
             return 1
-        return max(1, _MOST // (len(data) * self.shape(data).width * self.trainings))
+        return max(1, _MOST // (len(data) * max(self.shape(data).width, len(data)) * self.trainings))
 
     def fit_together(
         self,

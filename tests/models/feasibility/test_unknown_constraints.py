@@ -289,6 +289,12 @@ def test_outputs_that_are_fitted_together_are_those_fitted_one_by_one(surrogate,
             torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize(("n", "width", "most"), [(8, 64, 512), (8, 4096, 8), (256, 2, 4), (2000, 2, 1)])
+def test_outputs_are_fitted_together_while_their_rows_and_matrices_are_small(n, width, most):
+    assert TangentNetwork(width=width).at_once(observed(n)) == most
+    assert SampledNetwork(networks=4, width=width).at_once(observed(n)) == max(1, most // 4)
+
+
 def test_a_fit_that_was_interrupted_while_the_objective_was_fitted_alone_goes_on(grid):
     few, kept, surrogate = observed(8), [], TangentNetwork(width=9)
     seed, *_ = rng().integers(2**63 - 1, size=4).tolist()
