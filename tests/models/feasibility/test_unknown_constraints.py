@@ -270,7 +270,9 @@ def test_a_fit_interrupted_anywhere_goes_on_bit_for_bit():
         assert all(torch.equal(again[name], whole[name]) for name in whole)
 
 
-@pytest.mark.parametrize("surrogate", [TangentNetwork(width=9), SampledNetwork(networks=2, width=9, refinements=6)])
+@pytest.mark.parametrize(
+    "surrogate", [TangentNetwork(width=9), SampledNetwork(networks=2, width=9, steps=5, refinements=6)]
+)
 def test_outputs_that_are_fitted_together_are_those_fitted_one_by_one(surrogate, grid):
     few, started = observed(8), rng().integers(2**63 - 1, size=4).tolist()
     assert surrogate.at_once(few) >= 3
