@@ -11,7 +11,7 @@ nothing is as large as points times results times neurons.
 Everything may have an axis in front for c processes that are carried together: (c, k, m) where one has (k, m).
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -43,11 +43,6 @@ class HiddenLayer:
     outer: Array
     factors: tuple[float, float]
     curves: Curves
-
-    @property
-    def form(self) -> Hashable:
-        """Key that is equal for layers that can be stacked."""
-        return self.weights.shape, self.factors, self.curves
 
     def at(self, u: Array) -> tuple[Array, Array, Array]:
         """psi, psi' and psi'' of the neurons at u (..., k, d + 1), each (..., k, m)."""
@@ -103,11 +98,6 @@ class Direction:
     inner: Array
     outer: Array
 
-    @property
-    def form(self) -> Hashable:
-        """Key that is equal for directions that can be stacked."""
-        return self.inner.shape
-
     def along(self, at: Point) -> tuple[Array, Array]:
         """Its value, shape (..., k), and its gradient by u (..., k, d + 1)."""
         g, h = at.layer.factors
@@ -147,14 +137,9 @@ class ShallowSlopes:
     shift: Array
     widening: Array
 
-    @property
-    def form(self) -> Hashable:
-        """Key that is equal for processes that can be ``stacked``."""
-        return self.layer.form, type(self.mean), self.mean.form, self.least, len(self.lower)
-
     @classmethod
     def stacked(cls, parts: "Sequence[ShallowSlopes]") -> "ShallowSlopes":
-        """One for c processes of one ``form``, whose moments are (c, n) and (c, n, d)."""
+        """One for c processes of one network's shape with equally many results; moments are (c, n) and (c, n, d)."""
         found: ShallowSlopes = _stacked(parts)
         return found
 

@@ -68,8 +68,9 @@ def every_point(space: SearchSpace, limit: int) -> Array | None:
     counts = [n for n in levels if n is not None]
     if math.prod(counts) > limit:
         return None
-    cube = (np.array(list(product(*(range(n) for n in counts)))) + 0.5) / np.array(counts)
-    X = np.concatenate([_values(v, cube[:, [i]]) for i, v in enumerate(space.variables)], axis=1)
+    numbers = np.array(list(product(*(range(n) for n in counts))))
+    columns = zip(space.variables, counts, numbers.T, strict=True)
+    X = np.concatenate([_numbered(variable, n, column) for variable, n, column in columns], axis=1)
     return space.repair(X[is_feasible(space, X)])
 
 
@@ -140,10 +141,16 @@ def _values(variable: Variable, u: Array) -> Array:
         return 2 * u - 1
     if isinstance(variable, Integer) and variable.log:
         return variable.snap(2 * u - 1)
-    index = np.minimum((u[:, 0] * levels).astype(int), levels - 1)
+    return _numbered(variable, levels, np.minimum((u[:, 0] * levels).astype(int), levels - 1))
+
+
+def _numbered(variable: Variable, levels: int, numbers: NDArray[np.int64]) -> Array:
+    """Encoded values (n, width) of a discrete variable, by their numbers from 0, shape (n,)."""
     if isinstance(variable, Categorical):
-        return np.asarray(np.eye(levels)[index])
-    return np.asarray((2 * index - (levels - 1))[:, None] / max(levels - 1, 1))
+        return np.asarray(np.eye(levels)[numbers])
+    if isinstance(variable, Integer) and variable.log:
+        return variable.coordinates((variable.low + numbers[:, None]).astype(np.float64))
+    return np.asarray((2 * numbers - (levels - 1))[:, None] / max(levels - 1, 1))
 
 
 def _feasible_points(space: SearchSpace, cubes: Iterator[Array], rng: np.random.Generator) -> Iterator[Array]:

@@ -25,7 +25,8 @@ MOST_COMBINATIONS = 100_000  # of discrete values, all of which BayBE writes out
 class BayBE:
     """A BayBE campaign with its defaults, given all measurements: its Gaussian process and log expected improvement.
 
-    It receives linear constraints and equalities between continuous variables.
+    It receives linear constraints and equalities between continuous variables. Of whole numbers it knows no logarithmic
+    scale: it is told their values on a linear one.
 
     Raises:
         ValueError: BayBE is not installed.

@@ -14,13 +14,15 @@ from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import Function, Report
+from fieldcraft.models.tangent.convolution import Convolution
 from fieldcraft.models.tangent.features import TangentFeatures
 from fieldcraft.models.tangent.kernel import Hyperparameters
 from fieldcraft.models.tangent.posteriors import TangentBelief, TangentPosterior
 from fieldcraft.models.tangent.settings import TangentSettings
 from fieldcraft.models.tangent.training import Family, Start, trained
 
-# Neurons, times trials, of networks that are trained together: beyond it their arrays leave the cache.
+# Numbers of each array of networks that are trained together: trials times neurons, or their Gram matrices. More leave
+# the cache, and the memory that a fit may take is counted for one output.
 _MOST = 2**18
 
 
@@ -97,7 +99,9 @@ class TrainedTangent(TangentSettings):
         """See ``FitsTogether``."""
         if len(data) > self.n_exact:
             return 1
-        return max(1, _MOST // (len(data) * self.shape(data).width * self.trainings))
+        shape = self.shape(data)
+        patches = shape.pixels * shape.channels if isinstance(shape, Convolution) else 0
+        return max(1, _MOST // (len(data) * max(shape.width, patches, len(data)) * self.trainings))
 
     def fit_together(
         self,

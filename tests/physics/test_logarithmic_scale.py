@@ -9,7 +9,7 @@ from scipy.stats import kstest
 from fieldcraft.models.maximizers.certified import Certified
 from fieldcraft.models.maximizers.pk_miqp import PKMIQP
 from fieldcraft.models.numerics.neighbours import neighbours
-from fieldcraft.models.numerics.point_sets import sobol_points, take
+from fieldcraft.models.numerics.point_sets import every_point, sobol_points, take
 from fieldcraft.models.rivals._coordinates import coordinates, encoded, told
 from fieldcraft.physics.domain import Axis, Domain, same_axes
 from fieldcraft.physics.space import (
@@ -94,6 +94,14 @@ def test_neighbours_are_whole_numbers_one_two_and_four_away():
     (x,) = WHOLE.encode([{"width": 11, "depth": 3.0}])
     found = sorted(design["width"] for design in WHOLE.decode(neighbours(WHOLE, x)))
     assert found == [9, 10, 12, 13, 15, 19, 27, 43, 75, 139, 267, 523, 1035, 2059]
+
+
+@pytest.mark.parametrize("low", [1, 8])
+def test_every_whole_number_is_counted_once(low):
+    space = SearchSpace((Integer("width", low, 19, log=True), Categorical("kind", ("a", "b"))))
+    found = space.decode(every_point(space, 2 * (20 - low)))
+    expected = [{"width": width, "kind": kind} for width in range(low, 20) for kind in ("a", "b")]
+    assert found == expected
 
 
 def test_rivals_are_told_the_whole_number_and_its_scale():

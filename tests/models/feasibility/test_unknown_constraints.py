@@ -26,7 +26,7 @@ from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.sampled_network import SampledNetwork
 from fieldcraft.models.surrogates.tangent_network import TangentNetwork
-from fieldcraft.physics.space import Continuous, Integer, SearchSpace
+from fieldcraft.physics.space import Continuous, ImageColumns, Integer, SearchSpace
 
 SPACE = SearchSpace((Continuous("x", -1.0, 1.0), Continuous("y", -1.0, 1.0)))
 GP = ExactGP(restarts=0)
@@ -270,7 +270,9 @@ def test_a_fit_interrupted_anywhere_goes_on_bit_for_bit():
         assert all(torch.equal(again[name], whole[name]) for name in whole)
 
 
-@pytest.mark.parametrize("surrogate", [TangentNetwork(width=9), SampledNetwork(networks=2, width=9, refinements=6)])
+@pytest.mark.parametrize(
+    "surrogate", [TangentNetwork(width=9), SampledNetwork(networks=2, width=9, steps=5, refinements=6)]
+)
 def test_outputs_that_are_fitted_together_are_those_fitted_one_by_one(surrogate, grid):
     few, started = observed(8), rng().integers(2**63 - 1, size=4).tolist()
     assert surrogate.at_once(few) >= 3
@@ -287,6 +289,20 @@ def test_outputs_that_are_fitted_together_are_those_fitted_one_by_one(surrogate,
             strict=True,
         ):
             torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(("n", "width", "most"), [(8, 64, 512), (8, 4096, 8), (256, 2, 4), (2000, 2, 1)])
+def test_outputs_are_fitted_together_while_their_rows_and_matrices_are_small(n, width, most):
+    assert TangentNetwork(width=width).at_once(observed(n)) == most
+    assert SampledNetwork(networks=4, width=width).at_once(observed(n)) == max(1, most // 4)
+
+
+def test_networks_over_images_are_trained_together_while_their_channels_are_few():
+    X = rng().uniform(-1, 1, (16, 32 * 32))
+    images = (ImageColumns(0, (32, 32)),)
+    for channels, most in ((4, 4), (16, 1)):
+        data = Observations(X, X[:, 0], maximize=False, images=images)
+        assert TangentNetwork(width=64, channels=channels).at_once(data) == most
 
 
 def test_a_fit_that_was_interrupted_while_the_objective_was_fitted_alone_goes_on(grid):

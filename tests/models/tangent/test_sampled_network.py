@@ -115,3 +115,14 @@ def test_the_closed_form_stands_in_for_the_lost_networks_alone():
     assert torch.equal(state.theta[::2], sound.theta[::2])
     weights, _ = TangentLoss(broken, POINTS, TARGETS, noise).closed_form()
     assert torch.equal(state.theta[1], weights[1])
+
+
+def test_the_closed_forms_of_several_outputs_have_the_noise_of_their_own():
+    family, readings = family_of(fit(refinements=1)), (TARGETS, -2 * TARGETS)
+    noise = torch.tensor([0.1, 0.4], dtype=torch.float64).repeat_interleave(3)
+    together = TangentLoss(
+        Family.joined([family, family]), POINTS, torch.stack(readings).repeat_interleave(3, 0), noise
+    )
+    alone = [TangentLoss(family, POINTS, y, own).closed_form() for y, own in zip(readings, (0.1, 0.4), strict=True)]
+    for found, each in zip(together.closed_form(), zip(*alone, strict=True), strict=True):
+        torch.testing.assert_close(found, torch.cat(each), rtol=1e-9, atol=1e-11)
