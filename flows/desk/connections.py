@@ -1,8 +1,8 @@
 """Connections of browsers, with an end to every wait: uvicorn itself waits for ever for a request that does not come.
 
-A connection that has not agreed on its keys for TLS in ``HEAD_S``, or has not sent a whole head in as long, or takes less
-than ``TAKE_BYTES`` of its answer in ``TAKE_S``, is closed; one beyond ``MOST``, or ``MOST_OF_ONE`` of one address, is
-closed at once. The time for a request's body is the guard's.
+A connection that has not agreed on its keys for TLS, or not sent a whole head, in ``HEAD_S``, or takes less than
+``TAKE_BYTES`` of its answer in ``TAKE_S``, is closed; one beyond ``MOST``, or ``MOST_OF_ONE`` of one address, is closed
+at once. The time for a request's body is the guard's.
 """
 
 import asyncio
