@@ -83,8 +83,10 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
     @override
     async def create_server(self, *args: Any, **options: Any) -> asyncio.Server:
-        patience = {"ssl_handshake_timeout": HEAD_S} if options.get("ssl") else {}
-        return await super().create_server(*args, **patience, **options)
+        if options.get("ssl"):
+            options["ssl_handshake_timeout"] = HEAD_S
+        server: asyncio.Server = await super().create_server(*args, **options)
+        return server
 
 
 def make_room() -> None:
