@@ -90,7 +90,7 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
 
 def make_room() -> None:
-    """Let this process open as many files as the connections need: a usual limit is 1024."""
+    """Raise the number of files that this process may open to what the connections need: a usual limit is 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _OPEN if hard == resource.RLIM_INFINITY else min(hard, _OPEN)
     if soft != resource.RLIM_INFINITY and soft < most:

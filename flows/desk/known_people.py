@@ -77,7 +77,7 @@ class KnownPeople:
 
 
 def _text(path: Path) -> str:
-    """What the file holds; empty where it cannot be read."""
+    """Text of the file; empty where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
