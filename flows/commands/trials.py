@@ -1,12 +1,14 @@
 """Commands about trials that failed, are held or run: retry, abandon, cancel."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fieldcraft.flows.commands.shared import Add, open_ledger, show
 from fieldcraft.flows.settings import Settings
 
 if TYPE_CHECKING:
+    from fieldcraft.storage.ledger import Ledger
     from fieldcraft.storage.records import Trial
 
 TITLE = "When a trial fails, or should stop"
@@ -30,6 +32,7 @@ def _retry(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.people import interventions
 
     person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
+    person.require_cost({trial.id: trial.cost for trial in _named(ledger, options.trials)})  # one decision
     for trial in options.trials:
         sent = interventions.retry(ledger, settings, person, trial, options.comment)
         _tell(options, "sent again by the next pass", sent)
@@ -41,6 +44,7 @@ def _abandon(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.people import interventions
 
     person, ledger = acting(settings, "operate"), open_ledger(settings.ledger)
+    _named(ledger, options.trials)
     for trial in options.trials:
         _tell(options, "abandoned", interventions.abandon(ledger, settings, person, trial, options.reason))
     return 0
@@ -53,6 +57,13 @@ def _cancel(options: argparse.Namespace, settings: Settings) -> int:
     person, ledger = acting(settings, "operate"), open_ledger(settings.ledger)
     _tell(options, "cancelled", interventions.cancel(ledger, settings, person, options.trial, options.reason))
     return 0
+
+
+def _named(ledger: "Ledger", names: Sequence[str]) -> list["Trial"]:
+    """The trials of ids or labels; nothing is done to any of them where one is not there."""
+    from fieldcraft.flows.rules.trial_labels import Choice
+
+    return [ledger.trial(Choice.of(name).trial) for name in names]
 
 
 def _tell(options: argparse.Namespace, what: str, trial: "Trial") -> None:

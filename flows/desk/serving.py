@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import uvicorn
 
+from fieldcraft.flows.desk import connections
 from fieldcraft.flows.desk.app import make_app
-from fieldcraft.flows.desk.connections import PatientProtocol
 from fieldcraft.flows.desk.place import Place
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
@@ -25,6 +25,7 @@ def serve(settings: Settings, place: Place, tell: Callable[[str | None], None]) 
     Raises:
         InputError: the port is taken, or the address is not this machine's.
     """
+    connections.make_room()
     listening = _bound(place)
     if settings.people is not None:
         tell(None)
@@ -37,7 +38,8 @@ def server_of(settings: Settings, place: Place, printed: Callable[[str], None]) 
     server = uvicorn.Server(
         uvicorn.Config(
             guarded,
-            http=PatientProtocol,
+            http=connections.PatientProtocol,
+            loop=f"{connections.__name__}:{connections.PatientLoop.__name__}",
             log_level="warning",
             access_log=False,
             server_header=False,

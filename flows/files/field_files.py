@@ -7,6 +7,7 @@ process may read.
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _DEFLATE = 1032  # the most bytes that one of it may become, as zlib's authors state
 _ZSTD = 2**15  # likewise: a block of 4 bytes stands for 128 KiB at most (RFC 8878, 3.1.1.2); of _KNOWN the most
 _KNOWN = frozenset({"blosc", "gzip", "lz4", "zlib", "zstd"})
+_WHOLE = frozenset({"BytesCodec", "NoneType"})  # serializers of zarr that compress nothing; zarr 2 has none
 
 COLUMN = "field"
 """Column of a table that names a line's field."""
@@ -181,11 +183,32 @@ def _swells(file: Path, dataset: "xr.Dataset") -> bool:
     stored, most = [variable.encoding for variable in dataset.variables.values()], _half_the_memory()
     if not file.is_dir():
         packed = any(each.get("chunksizes") for each in stored)  # what is contiguous is not compressed
-        return packed and file.stat().st_size * _DEFLATE > most
-    codecs = [codec for each in stored for name in ("compressors", "filters") for codec in each.get(name) or ()]
-    known = all(type(codec).__name__.lower().removesuffix("codec") in _KNOWN for codec in codecs)
+        return packed and (file.stat().st_size * _DEFLATE > most or _packed_twice(file))
+    if not all(_packed_once(each) for each in stored):
+        return True
     held = sum(part.stat().st_size for part in file.rglob("*"))
-    return bool(codecs) and (not known or held * _ZSTD > most)
+    return any(each.get("compressors") or each.get("filters") for each in stored) and held * _ZSTD > most
+
+
+def _packed_twice(file: Path) -> bool:
+    """True if a dataset of a netCDF 4 was compressed, and what came of it again: each time it may swell."""
+    import h5py
+
+    def packed(name: str, item: Any) -> str | None:
+        made = item.id.get_create_plist() if isinstance(item, h5py.Dataset) else None
+        kinds = [made.get_filter(place)[0] for place in range(made.get_nfilters())] if made else []
+        plain = {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}  # which leave the size as it is
+        return name if sum(kind not in plain for kind in kinds) > 1 else None
+
+    with h5py.File(file, "r") as opened:
+        return opened.visititems(packed) is not None
+
+
+def _packed_once(stored: Mapping[Any, Any]) -> bool:
+    """True if a variable of zarr is compressed at most once, by what is known; a shard within a shard may hide more."""
+    codecs = [codec for name in ("compressors", "filters") for codec in stored.get(name) or ()]
+    known = all(type(codec).__name__.lower().removesuffix("codec") in _KNOWN for codec in codecs)
+    return known and len(codecs) < 2 and type(stored.get("serializer")).__name__ in _WHOLE
 
 
 def _plain(dataset: "xr.Dataset") -> "xr.Dataset":

@@ -31,7 +31,7 @@ def require_bounded(file: Path, most: int) -> None:
         InputError: it takes more, or cannot be read.
     """
     environment = {**without_secrets(os.environ), "MALLOC_ARENA_MAX": "1"}  # each reserves what it may never take
-    words = [sys.executable, "-m", __name__, str(file), str(most)]
+    words = [sys.executable, "-P", "-m", __name__, str(file), str(most)]  # no module of the present folder
     try:
         done = subprocess.run(
             words, capture_output=True, text=True, errors="replace", env=environment, timeout=_LONGEST_S
@@ -66,6 +66,7 @@ def _read(file: Path, most: int) -> None:
     with open("/proc/self/statm") as held:
         taken = int(held.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + most + _SPARE,) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(_LONGEST_S),) * 2)  # also where nobody waits for it any more
     with opened_field(file) as opened:
         opened.load()
 

@@ -5,7 +5,7 @@ the same trials at once. Passes that it makes are those of ``fieldcraft run``; `
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
@@ -258,7 +258,9 @@ class OpenCampaign:
             with listening(Display(lambda: self._ledger, False)):
                 shown(self.name, self._settings, lambda call: self._run(trials, call))
 
-    def _simulated(self, simulate: Callable[[dict[str, Any]], Any], most: int | None, call: Caller) -> Iterator[None]:
+    def _simulated(
+        self, simulate: Callable[[dict[str, Any]], Any], most: int | None, call: Caller
+    ) -> Generator[None, None, None]:
         done = 0
         while most is None or done < most:
             asked = self._asked(1, call)
@@ -286,7 +288,7 @@ class OpenCampaign:
         outputs = site.campaign.problem.evaluate(site.ledger.trial(trial).design, found)
         self.tell(trial, outputs, field=found)
 
-    def _run(self, most: int | None, call: Caller) -> Iterator[None]:
+    def _run(self, most: int | None, call: Caller) -> Generator[None, None, None]:
         done, ledger = 0, self._ledger
         campaign = site_for(self._settings, self.name).campaign
         with pass_lease(self._ledger, self.name) as lease:

@@ -5,7 +5,7 @@ A notebook starts no server of its own.
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from itertools import islice
@@ -38,7 +38,7 @@ def pass_lease(ledger: Ledger, name: str) -> Iterator[Lease]:
         yield lease
 
 
-def shown(name: str, settings: Settings, passes: Callable[[Caller], Iterator[None]]) -> None:
+def shown(name: str, settings: Settings, passes: Callable[[Caller], Generator[None, None, None]]) -> None:
     """Make passes inside a flow run named after their campaign; without Prefect where no server is named.
 
     Args:
@@ -58,8 +58,8 @@ def shown(name: str, settings: Settings, passes: Callable[[Caller], Iterator[Non
         from fieldcraft.flows.campaign import in_one_flow, through_prefect
 
         server.ready()
-        made = passes(through_prefect)
-        with server.answering(), without_heartbeats(), one_client():
+        made = passes(through_prefect)  # closed also by what is raised between two passes: it holds the pass lease
+        with closing(made), server.answering(), without_heartbeats(), one_client():
             while in_one_flow(name, lambda: sum(1 for _ in islice(made, PASSES))) == PASSES:
                 pass
 

@@ -132,7 +132,7 @@ def load(group: str, kind: str, plugins: Sequence[Path] = (), also: Collection[s
 
 def _unlisted(group: str, kind: str) -> Path | None:
     """A directory in the present one that holds a file of this kind, but is not searched."""
-    if not _KIND.fullmatch(kind[:QUOTED]):
+    if len(kind) > QUOTED or not _KIND.fullmatch(kind):
         return None
     return next((file.absolute().parents[1] for file in sorted(Path().glob(f"*/{group}/{kind}.py"))), None)
 

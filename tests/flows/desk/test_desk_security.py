@@ -14,10 +14,11 @@ from test_desk_decisions import card, rows
 
 from fieldcraft.flows.desk.app import GROUPS
 from fieldcraft.flows.desk.guard import FORM_BYTES
+from fieldcraft.flows.desk.known_people import KnownPeople
 from fieldcraft.flows.desk.place import PORT, Place, place_of
 from fieldcraft.flows.desk.sessions import IDLE_S, LONGEST_S, TRIES, WINDOW_S, Attempts, Sessions
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.identity import digest_of_token
+from fieldcraft.flows.identity import Faulty, digest_of_token
 from fieldcraft.flows.settings import settings_from
 
 JSON = {"accept": "application/json"}
@@ -249,12 +250,12 @@ def test_a_slip_in_the_file_signs_nobody_out_and_lets_nobody_in(priced, browsers
     ana, carla = browsers(priced.settings, "ana", app), browsers(priced.settings, "carla", app)
     good, digest = file.read_text(), digest_of_token("fc_of-somebody-new")
     new = json.dumps({"name": "new", "role": "operator", "sha256": digest})
-    for slip in (good.replace("viewer", "veiwer"), good[:-1], good.replace("operator", "viewer", 1) + "x"):
+    for slip in (good.replace("viewer", "veiwer"), good[:-1], good + "x"):
         file.write_text(slip.replace('{"name"', f'{new}, {{"name"', 1))
         for _ in range(2):
             assert "operator" in ana.get("/").said and "The file of people has a fault" in ana.get("/doctor").said
         assert carla.get("/").status == 200 and "has a fault" not in carla.get("/").said
-        assert Browser(app).sign_in(TOKENS["vera"])
+        assert Browser(app).post("/sign-in", {"token": TOKENS["vera"]}).status == (403 if "veiwer" in slip else 303)
         refused = Browser(app).post("/sign-in", {"token": "fc_of-somebody-new"})
         assert refused.status == 403 and str(file.parent) not in refused.text
         file.write_text(good)
@@ -282,6 +283,39 @@ def test_a_person_taken_out_is_out_at_once_also_by_an_edit_that_has_a_slip(price
     file.write_text(good)
     file.chmod(0o600)
     assert ana.get("/").status == 303, "and those sessions are over"
+
+
+ONE, TWO = digest_of_token("fc_one"), digest_of_token("fc_two")
+FLOW = f"tokens:\n  - {{name: one, role: operator, sha256: {ONE}}}\n  - {{name: two, role: viewer, sha256: {TWO}}}\n"
+BLOCK = f"tokens:\n- name: one\n  sha256: {ONE}\n  role: operator\n- name: two\n  sha256: {TWO}\n  role: viewer\n"
+ENTRY = f"- name: one\n  sha256: {ONE}\n  role: operator\n"
+CHANGED = {
+    "demoted": (FLOW, "role: operator", "role: viewer"),
+    "demoted in a block": (BLOCK, "role: operator", "role: viewer"),
+    "a comment": (FLOW, "  - {name: one", "  # - {name: one"),
+    "a comment in a block": (BLOCK, ENTRY, "".join(f"# {line}\n" for line in ENTRY.splitlines())),
+    "an indented comment in a block": (BLOCK, ENTRY, "".join(f"  # {line}\n" for line in ENTRY.splitlines())),
+    "kept in a comment, and changed": (FLOW, "role: operator", f"role: viewer}} # {{role: operator, sha256: {ONE}"),
+}
+
+
+@pytest.mark.parametrize(("good", "entry", "now"), CHANGED.values(), ids=CHANGED)
+def test_whoever_is_demoted_or_made_a_comment_keeps_no_right_by_a_slip(tmp_path, good, entry, now):
+    file = tmp_path / "people.yaml"
+    file.write_text(good)
+    known = KnownPeople(settings_from({"FIELDCRAFT_PEOPLE": str(file)}, tmp_path))
+    for fault in (good + "x", good.replace("viewer", "veiwer"), "slip: 1\n" + good):
+        file.write_text(fault)
+        assert known.owner(ONE).role == "operator" and known.fault
+        file.write_text(fault.replace(entry, now, 1))
+        with pytest.raises(Faulty):
+            known.owner(ONE)
+    file.write_text(good)
+    file.chmod(0o666)
+    assert known.owner(ONE).role == "operator"
+    file.write_text(good.replace(entry, now, 1))
+    with pytest.raises(Faulty):
+        known.owner(ONE)
 
 
 def test_a_session_ends_when_idle_and_after_a_day_in_any_case():

@@ -1,11 +1,16 @@
 """Clients that send half a request and wait: each is given its time, and then its place is free again."""
 
+import asyncio
+import resource
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+import uvicorn
+from certificates import certificate
 from desk_site import TOKENS
 from waiting import Waiting
 
@@ -80,6 +85,66 @@ def test_whoever_takes_no_answer_is_not_waited_for(connect):
     time.sleep(SHORT_S * 3)  # nothing is read meanwhile: the buffers hold less than the file
     took, answer = closed(connection)
     assert took < 5 and 0 < len(answer) < 4_800_000
+
+
+async def _large(scope, receive, send):
+    """An application with one answer, of 24 MB, that is handed on at once."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"24000000")]})
+    await send({"type": "http.response.body", "body": bytes(24_000_000)})
+
+
+def test_whoever_takes_a_large_answer_slowly_is_waited_for(monkeypatch):
+    monkeypatch.setattr(connections, "TAKE_S", SHORT_S)
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(_large, http=connections.PatientProtocol, log_config=None, lifespan="off", ws="none")
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        slow.connect(listening.getsockname())
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: desk\r\nConnection: close\r\n\r\n")
+        got, began, piece = 0, time.monotonic(), b"first"
+        while piece and got < 23_000_000:
+            piece = slow.recv(2**20)
+            got += len(piece)
+            time.sleep(max(0.0, began + got / 24_000_000 * SHORT_S * 4 - time.monotonic()))
+        while piece:
+            piece = slow.recv(2**20)
+            got += len(piece)
+    server.should_exit = True
+    thread.join()
+    assert got > 24_000_000
+
+
+def test_a_connection_that_agrees_on_no_keys_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_S", SHORT_S)
+    keys = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    keys.load_cert_chain(certificate(tmp_path))
+
+    async def waited() -> float:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0, ssl=keys)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        began = time.monotonic()
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        server.close()
+        return time.monotonic() - began
+
+    with asyncio.Runner(loop_factory=connections.PatientLoop) as runner:
+        assert runner.run(waited()) > SHORT_S / 2
+
+
+def test_the_desk_may_open_as_many_connections_as_it_takes():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+        connections.make_room()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(2 * connections.MOST, before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_a_stream_outlives_the_time_for_a_head_and_an_address_holds_only_so_many(connect):

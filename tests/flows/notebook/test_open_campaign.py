@@ -50,6 +50,13 @@ while campaign.finished is None:
 """
 SHOWN = """
 import asyncio, sys, fieldcraft as fc
+from fieldcraft.flows import campaign as flows
+from fieldcraft.flows.notebook import passes
+from fieldcraft.flows.steps.leases import held
+
+def interrupted(name, function, within=flows.in_one_flow):
+    within(name, function)
+    raise KeyboardInterrupt
 
 async def cell():  # as a notebook's
     sobol = {"start": {"n": 3}}
@@ -57,6 +64,13 @@ async def cell():  # as a notebook's
     fc.campaign("shown", **known, minimize="value", algorithm=sobol, budget=3, home=sys.argv[1]).run()
     told = fc.campaign("told", space={"x": (0.0, 1.0)}, minimize="y", algorithm=sobol, budget=3, home=sys.argv[1])
     told.run(lambda design: design["x"], trials=1)
+    left = fc.campaign("left", **known, minimize="value", algorithm=sobol, budget=3, home=sys.argv[1])
+    flows.in_one_flow, passes.PASSES = interrupted, 1
+    try:
+        left.run()
+    except KeyboardInterrupt as kept:  # as a notebook keeps the last error, with all that its frames hold
+        with held(left._ledger, "left"):
+            print("the lease is free")
 
 asyncio.run(cell())
 """
@@ -329,7 +343,7 @@ def test_a_run_shows_in_the_prefect_that_is_named_as_that_of_the_command_does(tm
     environment = {**os.environ, **prefect_api, "FIELDCRAFT_MLFLOW": "off"}
     done = warm_start.run(["-c", SHOWN, str(tmp_path)], environment, 120)
     assert done.returncode == 0, done.stderr
-    assert "do not show" not in done.stdout
+    assert "do not show" not in done.stdout and done.stdout.endswith("the lease is free\n")
     user, _, password = prefect_api["PREFECT_API_AUTH_STRING"].partition(":")
     with httpx.Client(base_url=f"{prefect_api['PREFECT_API_URL']}/", auth=(user, password)) as prefect:
         for name in ("shown", "told"):

@@ -427,6 +427,27 @@ def test_the_bearer_of_a_token_is_written_down_and_the_token_nowhere(begin, say,
     assert token.encode() not in kept
 
 
+def test_a_cost_limit_holds_for_all_that_one_command_sends_again(begin, say, monkeypatch, tmp_path):
+    waiting, people = begin(), tmp_path / "people.yaml"
+    done = approve(waiting.ledger, waiting.settings, ANA, choices(waiting, 1, 2))
+    for trial in done:
+        staged = waiting.ledger.move(trial.id, TrialState.STAGED, trial.expect, "a pass", "", code=waiting.code)
+        waiting.ledger.move(trial.id, TrialState.FAILED, staged.expect, "a pass", "it broke", failure="unknown")
+    names, costs, token = [trial.id for trial in done], [trial.cost for trial in done], "fc_carlas"
+    entry = {"name": "carla", "role": "approver", "cost_limit": sum(costs) - 0.01, "sha256": digest_of_token(token)}
+    people.write_text(json.dumps({"tokens": [entry]}))
+    people.chmod(0o600)
+    monkeypatch.setenv("FIELDCRAFT_PEOPLE", str(people))
+    monkeypatch.setenv("FIELDCRAFT_TOKEN", token)
+    before = rows(waiting)
+    code, said = say(waiting, "retry", *names)
+    assert (code, f"These 2 trials cost {sum(costs):g} together" in said) == (2, True)
+    code, said = say(waiting, "retry", names[0], "priced-9999")
+    assert (code, "priced-9999" in said) == (2, True)
+    assert rows(waiting) == before
+    assert say(waiting, "retry", names[0])[0] == 0
+
+
 # -- priorities
 
 

@@ -8,11 +8,14 @@ import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
+from zarr.codecs import BytesCodec, ShardingCodec, ZstdCodec
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files import field_files
@@ -74,6 +77,51 @@ def test_a_compressed_field_that_is_as_large_as_it_says_passes_the_trial(tmp_pat
     monkeypatch.setattr(field_files, "_half_the_memory", lambda: 2**21)
     monkeypatch.setattr(field_files, "require_bounded", lambda *words: tried.append(words) or require_bounded(*words))
     assert read_field(tmp_path / "map.nc").identical(values) and len(tried) == 1
+
+
+def packed_twice(file: Path) -> Path:
+    """A file of 4 kB whose piece of 8 MB was compressed twice, which is more than one pass of deflate can do."""
+    with h5py.File(file, "w") as made:
+        kept = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        kept.set_chunk((2**20,))
+        for _ in range(2):
+            kept.set_filter(h5py.h5z.FILTER_DEFLATE, h5py.h5z.FLAG_MANDATORY, (9,))
+        space = h5py.h5s.create_simple((2**20,))
+        h5py.Dataset(h5py.h5d.create(made.id, b"u", h5py.h5t.IEEE_F64LE, space, kept))[:] = 0
+    return file
+
+
+def zarr_packed(folder: Path, **options: Any) -> Path:
+    """A folder of zarr 3 of 2^17 ones, stored with these options."""
+    usual = {"shape": (2**17,), "dtype": "f8", "dimension_names": ["x"], "chunks": (2**17,)}
+    zarr.open_group(folder, mode="w", zarr_format=3).create_array("u", **usual, **options)[:] = 1
+    return folder
+
+
+SHARDS = ShardingCodec(
+    chunk_shape=(2**14,), codecs=[ShardingCodec(chunk_shape=(2**10,), codecs=[BytesCodec(), ZstdCodec()])]
+)
+PACKED: dict[str, Callable[[Path], Path]] = {
+    "netCDF": lambda folder: packed_twice(folder / "map.nc"),
+    "zarr": lambda folder: zarr_packed(folder / "map.zarr", compressors=[ZstdCodec(), ZstdCodec()]),
+    "a shard within another": lambda folder: zarr_packed(folder / "map.zarr", compressors=None, serializer=SHARDS),
+}
+
+
+@pytest.mark.parametrize("make", PACKED.values(), ids=PACKED)
+def test_what_is_compressed_twice_or_where_it_is_not_seen_is_always_tried(tmp_path, monkeypatch, make):
+    file, tried = make(tmp_path), []
+    monkeypatch.setattr(field_files, "_half_the_memory", lambda: 2**40)
+    monkeypatch.setattr(field_files, "require_bounded", lambda *words: tried.append(words))
+    assert read_field(file).u.size and len(tried) == 1
+
+
+def test_the_trial_loads_no_module_that_lies_in_the_present_folder(tmp_path, monkeypatch):
+    (tmp_path / "xarray.py").write_text("open('ran', 'w').close()")
+    xr.Dataset({"u": ("x", np.arange(4.0))}).to_netcdf(tmp_path / "map.nc", engine="h5netcdf")
+    monkeypatch.chdir(tmp_path)
+    require_bounded(Path("map.nc"), 10_000)
+    assert not Path("ran").exists()
 
 
 def test_a_piece_larger_than_the_memory_is_refused_however_little_of_it_counts(tmp_path, monkeypatch):
