@@ -24,12 +24,16 @@ def serve(settings: Settings, place: Place, tell: Callable[[str | None], None]) 
 
     Raises:
         InputError: the port is taken, or the address is not this machine's.
+        KeyboardInterrupt: it was interrupted.
     """
     connections.make_room()
     listening = _bound(place)
     if settings.people is not None:
         tell(None)
-    server_of(settings, place, tell).run(sockets=[listening])
+    server = server_of(settings, place, tell)
+    server.run(sockets=[listening])
+    if server.started:  # a shell has SIGINT ignored by what it puts behind "&", and uvicorn then ends without a word
+        raise KeyboardInterrupt
 
 
 def server_of(settings: Settings, place: Place, printed: Callable[[str], None]) -> uvicorn.Server:

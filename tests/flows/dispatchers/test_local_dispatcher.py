@@ -263,7 +263,7 @@ def test_a_simulation_killed_by_a_signal_without_a_name_is_lost_with_all_it_star
     os.kill(worker[0], signal.SIGRTMIN + 1)
     until(lambda: not is_alive(handle["pid"], handle["started"]))
     assert local.look(handle) == Lost(f"the simulation was killed by signal {signal.SIGRTMIN + 1}")
-    assert not is_alive(*child)
+    until(lambda: not is_alive(*child))
 
 
 def test_a_child_that_dies_before_it_begins_is_barred_and_has_failed_in_passing(work, local, monkeypatch):
