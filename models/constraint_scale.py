@@ -37,21 +37,25 @@ def bent(data: Observations, bilog: Bilog | None) -> Observations:
     return data if bilog is None else data.reading(bilog.bent(data.y))
 
 
+def gain(data: Observations, bilog: Bilog) -> float:
+    """Log density of a constraint's results under the transform less that on their own scale, in nats."""
+    return _log_density(bent(data, bilog)) + float(np.log(bilog.slope(data.y)).sum()) - _log_density(data)
+
+
 @lru_cache(maxsize=64)
 def _chosen(trials: ByDigest) -> Bilog | None:
     data = trials.data
     sizes = np.abs(data.y)
     if data.constant or sizes.max() < _SPREAD * np.median(sizes):
         return None
-    bilog, told = Bilog.of(data.y), data.among(thinned(len(data), _MOST))
-    gained = log_evidence(bent(told, bilog)) + float(np.log(bilog.slope(told.y)).sum()) - log_evidence(told)
-    return bilog if gained > 0 else None
+    bilog = Bilog.of(data.y)
+    return bilog if gain(data.among(thinned(len(data), _MOST)), bilog) > 0 else None
 
 
-def log_evidence(data: Observations) -> float:
-    """log p of the results, in their unit, by an exact process at its likeliest hyper-parameters; -inf if none is fit.
+def _log_density(data: Observations) -> float:
+    """log p of the results, in their unit, by an exact process at its likeliest hyper-parameters, times their priors.
 
-    The priors of the hyper-parameters are part of it.
+    -inf if none can be fitted.
     """
     try:
         found = Question("matern52", False, 1, _MOST, ByDigest.of(data)).answer()
