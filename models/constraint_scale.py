@@ -8,6 +8,7 @@ from fieldcraft.models.feasibility.bilog import Bilog
 from fieldcraft.models.gaussian.fit import Question
 from fieldcraft.models.numerics.milestones import ByDigest, milestone, thinned
 from fieldcraft.models.observations import Observations
+from fieldcraft.models.selection.contest import MARGIN
 
 # Results whose largest magnitude is less than so many medians are not bent: a logarithm would hardly differ.
 _SPREAD = 10.0
@@ -20,9 +21,10 @@ def chosen(data: Observations) -> Bilog | None:
 
     The results of two scales are compared by log p(t) - n log sd + sum_i log b'(c_i), with t the standardised targets
     of b(c), sd their scale and p(t) the density at the hyper-parameters that maximise it times their priors (the change
-    of variables: Snelson, Rasmussen and Ghahramani, 2003). Results that span less than a decade beyond their median
-    magnitude are left as they are, and so are those that an emulator or stored fields predict in their unit. The choice
-    is that of the last milestone (see ``milestone``), so that it depends on the trials alone.
+    of variables: Snelson, Rasmussen and Ghahramani, 2003). The transform must be likelier by ``MARGIN``. Results whose
+    largest magnitude is below ten medians are left as they are, and so are those that an emulator or stored fields
+    predict in their unit. The choice is that of the last milestone (see ``milestone``), so that it depends on the
+    trials alone.
 
     Args:
         data: Observations of one constraint (``Observations.constraint``).
@@ -49,7 +51,7 @@ def _chosen(trials: ByDigest) -> Bilog | None:
     if data.constant or sizes.max() < _SPREAD * np.median(sizes):
         return None
     bilog = Bilog.of(data.y)
-    return bilog if gain(data.among(thinned(len(data), _MOST)), bilog) > 0 else None
+    return bilog if gain(data.among(thinned(len(data), _MOST)), bilog) > MARGIN else None
 
 
 def _log_density(data: Observations) -> float:

@@ -133,6 +133,12 @@ def test_a_plane_read_mostly_at_its_edge_is_left_as_it_is():
     assert chosen(edge) is None
 
 
+def test_a_few_nats_are_not_enough():
+    few = told(BOX.sample(6, rng(4))).constraint(0)
+    assert 0 < gain(few, Bilog.of(few.y)) < 3
+    assert chosen(few) is None
+
+
 def test_results_that_an_emulator_predicts_in_their_unit_are_left_as_they_are(data):
     assert chosen(replace(data.constraint(0), emulators=(Emulator(lambda X: X[:, 0]),))) is None
 
