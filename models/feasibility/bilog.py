@@ -9,10 +9,12 @@ from scipy.special import ndtr
 
 from fieldcraft.models.observations import Array
 
-# A scale is at least this share of the largest result, so that no moment overflows when it is mapped back.
+# A scale is at least this share of the largest result.
 _LEAST_SHARE = 1e-6
 # Below this deviation, in scales, the transform is a straight line to eight digits; closed forms would cancel.
 _STRAIGHT = 1e-4
+# A larger deviation, in scales, counts as this in moments: their squares must remain float64.
+_WIDEST = 15.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Bilog:
 
         With u = b / s ~ N(m, t^2), E[exp(k u); u > 0] = exp(k m + k^2 t^2 / 2) Phi(m / t + k t), and the same of -u.
         """
-        m, t = mean / self.scale, sd / self.scale
+        m, t = mean / self.scale, min(sd / self.scale, _WIDEST)
         if t < _STRAIGHT:
             center = float(self.straight(mean))
             return center, sd / float(self.slope(center))

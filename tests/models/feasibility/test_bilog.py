@@ -95,6 +95,11 @@ def test_moments_do_not_jump_where_the_closed_form_gives_way_to_a_straight_line(
     assert below[0] == pytest.approx(float(bilog.straight(3.0)), rel=1e-6)
 
 
+@pytest.mark.parametrize("mean", [-60.0, 0.0, 60.0])
+def test_moments_of_a_belief_that_spans_hundreds_of_decades_are_finite(mean):
+    assert np.isfinite(Bilog(1.0).moments(mean, 1000.0)).all()
+
+
 def test_the_evidence_is_a_density_of_the_results_themselves(data):
     """The marginal density of the process, times the Jacobian of b and of the standardisation, by brute force."""
     own = data.constraint(0)
