@@ -1,17 +1,21 @@
 """Treatment of unknown constraints: a surrogate for each, and the rule by which they enter a score.
 
-Several objectives are fitted here too, each by a surrogate of its own.
+Several objectives are fitted here too, each by a surrogate of its own. A constraint whose results span decades is
+learnt on a logarithmic scale where the evidence is for it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Acquisition, Score
 from fieldcraft.models.capability import Capability, provided, required, scale_of
 from fieldcraft.models.constraint_rule import Rule
+from fieldcraft.models.constraint_scale import bent, chosen
+from fieldcraft.models.feasibility.bilog import Bilog
 from fieldcraft.models.feasibility.classifier import FeasibilityGP, FeasibilityPosterior
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
@@ -24,6 +28,7 @@ from fieldcraft.models.surrogate import FitsTogether, Posterior, Report, Surroga
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 _OBJECTIVE, _HIDDEN, _RUNNING, _TOGETHER = "objective", "hidden", "running.", "together"
+_BILOGS = "bilogs"
 _CLASSIFIER = FeasibilityGP()
 
 
@@ -58,10 +63,11 @@ class Constraints:
         Raises:
             ValueError: one of them cannot be fitted, or ``start`` is of other data.
         """
-        parts = self._parts(objective, data)
+        bilogs = _chosen(data) if start is None else _stored(data, start)
+        parts = self._parts(objective, data, bilogs)
         seeds = rng.integers(2**63 - 1, size=len(parts) + 1).tolist()
         rngs = {name: np.random.default_rng(seed) for name, seed in zip(parts, seeds, strict=False)}
-        fits = _Fits(data) if start is None else _Fits.of(data, start, parts)
+        fits = _Fits(data, bilogs) if start is None else _Fits.of(data, start, parts)
         for batch in _batches(parts, fits):
             surrogate, own = parts[batch[0]]
             begun, told = fits.begun(batch), fits.relayed(batch, report)
@@ -80,7 +86,7 @@ class Constraints:
 
     def restore(self, objective: Surrogate, data: Observations, state: Mapping[str, Tensor]) -> ConstrainedPosterior:
         """The posterior whose state this was (see Surrogate.restore)."""
-        fits = _Fits.of(data, state, self._parts(objective, data))
+        fits = _Fits.of(data, state, self._parts(objective, data, _stored(data, state)))
         if len(data.failed):
             fits = replace(fits, hidden=_CLASSIFIER.restore(*_outcomes(data), part(state, f"{_HIDDEN}.")))
         return fits.posterior()
@@ -102,9 +108,11 @@ class Constraints:
         rule = self.rule or (Bound() if scale == "free" else Probability())
         return rule.constrained(score, scale, posterior, data, pending)
 
-    def _parts(self, objective: Surrogate, data: Observations) -> dict[str, tuple[Surrogate, Observations]]:
+    def _parts(
+        self, objective: Surrogate, data: Observations, bilogs: tuple[Bilog | None, ...]
+    ) -> dict[str, tuple[Surrogate, Observations]]:
         each = self.learner(objective)
-        own = {f"constraint{k + 1}": (each, data.constraint(k)) for k in range(data.constraints.shape[1])}
+        own = {f"constraint{k + 1}": (each, bent(data.constraint(k), bilog)) for k, bilog in enumerate(bilogs)}
         return {_OBJECTIVE: (objective, data.objective), **_further(objective, data), **own}
 
 
@@ -113,6 +121,7 @@ class _Fits:
     """Parts that are fitted so far, and the interrupted fit of the next part or of several together."""
 
     data: Observations
+    bilogs: tuple[Bilog | None, ...]
     done: Mapping[str, Posterior] = field(default_factory=dict)
     hidden: FeasibilityPosterior | None = None
     running: tuple[str, Mapping[str, Tensor]] | None = None
@@ -121,12 +130,12 @@ class _Fits:
     def of(
         cls, data: Observations, state: Mapping[str, Tensor], parts: Mapping[str, tuple[Surrogate, Observations]]
     ) -> "_Fits":
-        refuse_other_data(data, state)
+        bilogs = _stored(data, state)
         stored = {name: part(state, f"{name}.") for name in parts}
         done = {name: surrogate.restore(own, stored[name]) for name, (surrogate, own) in parts.items() if stored[name]}
         names = {key.removeprefix(_RUNNING).partition(".")[0] for key in state if key.startswith(_RUNNING)}
         running = next(((name, part(state, f"{_RUNNING}{name}.")) for name in names), None)
-        return cls(data, done, running=running)
+        return cls(data, bilogs, done, running=running)
 
     def begun(self, batch: Sequence[str]) -> Mapping[str, Tensor] | None:
         return self.running[1] if self.running is not None and self.running[0] == _label(batch) else None
@@ -149,6 +158,9 @@ class _Fits:
 
     def state(self) -> dict[str, Tensor]:
         state = stamped(self.data)
+        if any(self.bilogs):
+            scales = [0.0 if bilog is None else bilog.scale for bilog in self.bilogs]
+            state[_BILOGS] = torch.tensor(scales, dtype=torch.float64)
         for name, posterior in self.done.items():
             state |= named(f"{name}.", posterior.state())
         if self.hidden is not None:
@@ -160,7 +172,23 @@ class _Fits:
     def posterior(self) -> ConstrainedPosterior:
         m, parts = max(len(self.data.aims), 1), tuple(self.done.values())
         objective = SeveralObjectives(parts[:m], self.data.aims) if self.data.aims else parts[0]
-        return ConstrainedPosterior(objective, parts[m:], self.hidden, self.state())
+        return ConstrainedPosterior(objective, parts[m:], self.hidden, self.state(), self.bilogs)
+
+
+def _chosen(data: Observations) -> tuple[Bilog | None, ...]:
+    """The transform of each constraint, by evidence."""
+    return tuple(chosen(data.constraint(k)) for k in range(data.constraints.shape[1]))
+
+
+def _stored(data: Observations, state: Mapping[str, Tensor]) -> tuple[Bilog | None, ...]:
+    """The transform of each constraint under which a state was fitted; a state that names none had none.
+
+    Raises:
+        ValueError: the state is of other data.
+    """
+    refuse_other_data(data, state)
+    scales = state[_BILOGS].tolist() if _BILOGS in state else [0.0] * data.constraints.shape[1]
+    return tuple(Bilog(scale) if scale else None for scale in scales)
 
 
 def _batches(parts: Mapping[str, tuple[Surrogate, Observations]], fits: _Fits) -> list[list[str]]:

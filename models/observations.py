@@ -397,6 +397,10 @@ class Observations:
         """
         return self._output(self.constraints[:, k], max(len(self.aims), 1) + k, maximize=False)
 
+    def reading(self, y: Array) -> "Observations":
+        """The same trials with other results y (n,), without gradients."""
+        return replace(self, y=y, gradients=None)
+
     def objective_of(self, k: int) -> "Observations":
         """Observations for the surrogate of objective k = 0, ..., m - 1 of several.
 

@@ -52,7 +52,7 @@ FLOORS = {
         "capability snapshots", "observations", "proposer surrogate", "acquisition numerics", "linear",
         "feasibility maximizer networks pareto rival selection", "constraint_rule gaussian tangent", "gradients",
         "certified emulation physics_informed scoring", "maximizers rivals rules surrogates", "acquisitions proposers",
-        "constraints",
+        "constraint_scale", "constraints",
         "algorithm", "named_algorithm", "algorithms",
     ),
     "storage": (

@@ -62,15 +62,7 @@ def recommended(
 
 def _beliefs(posterior: "Posterior", x: Any, names: Sequence[str]) -> dict[str, dict[str, float]]:
     """Mean and standard deviation of each constraint at x (1, d), in its unit."""
-    import torch
-
     from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 
-    found = {}
-    each = posterior.constraints if isinstance(posterior, ConstrainedPosterior) else ()
-    for name, own in zip(names, each, strict=False):
-        with torch.no_grad():
-            mean, variance = own.mean_var(x)
-        physical, sd = float(own.scaling.to_physical(float(mean[0]))), own.scaling.sd * float(variance[0].sqrt())
-        found[name] = {"mean": physical, "sd": sd}
-    return found
+    each = posterior.in_units(x) if isinstance(posterior, ConstrainedPosterior) else []
+    return {name: {"mean": mean, "sd": sd} for name, (mean, sd) in zip(names, each, strict=False)}

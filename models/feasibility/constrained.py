@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.feasibility.bilog import Bilog
 from fieldcraft.models.feasibility.classifier import FeasibilityPosterior, log_success
 from fieldcraft.models.numerics.batching import Moments, jointly, jointly_sloped
 from fieldcraft.models.observations import Scaling
@@ -53,19 +54,21 @@ class ConstrainedPosterior:
     """The objective's posterior, with beliefs about where the constraints g_k(x) <= 0 hold.
 
     Each constraint is measured in standard deviations of its own results, so that several can be
-    added.
+    added. Where its results span decades they were transformed before (``bilogs``), which keeps zero and the sign.
 
     Args:
         objective: Beliefs about the minimised objective.
         constraints: Beliefs about each g_k.
         hidden: Beliefs about which designs give a result at all; None if none has failed.
         kept: Its state.
+        bilogs: The transform under which each constraint was learnt, None for none; empty for none at all.
     """
 
     objective: Posterior
     constraints: tuple[Posterior, ...]
     hidden: FeasibilityPosterior | None
     kept: Mapping[str, Tensor]
+    bilogs: tuple[Bilog | None, ...] = ()
 
     @property
     def of_objective(self) -> Posterior:
@@ -84,8 +87,16 @@ class ConstrainedPosterior:
 
     @property
     def remarks(self) -> Mapping[str, str]:
-        """Remarks of the objective, and those of the others with the prefix ``constraint1.`` ... or ``hidden.``."""
-        return {**self.objective.remarks, **self._others("remarks")}
+        """Remarks of the objective, and those of the others with the prefix ``constraint1.`` ... or ``hidden.``.
+
+        ``constraint1.scale`` tells a transform.
+        """
+        bent = {
+            f"constraint{k}.scale": f"logarithmic beyond {bilog.scale:.3g}, since its results span decades"
+            for k, bilog in enumerate(self.bilogs, start=1)
+            if bilog is not None
+        }
+        return {**self.objective.remarks, **self._others("remarks"), **bent}
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the noise-free objective at X (n, d), in targets."""
@@ -114,6 +125,16 @@ class ConstrainedPosterior:
             return X.new_zeros(len(X), 0), X.new_zeros(len(X), 0)
         means, variances = self._moments(X)
         return means.mT - self.zeros, variances.mT.clamp_min(LEAST_SD**2).sqrt()
+
+    def in_units(self, x: Tensor) -> list[tuple[float, float]]:
+        """Mean and standard deviation of each noise-free constraint at x (1, d), in its unit."""
+        found = []
+        for own, bilog in zip(self.constraints, self.bilogs or (None,) * len(self.constraints), strict=True):
+            with torch.no_grad():
+                mean, variance = own.mean_var(x)
+            physical, sd = float(own.scaling.to_physical(float(mean[0]))), own.scaling.sd * float(variance[0].sqrt())
+            found.append((physical, sd) if bilog is None else bilog.moments(physical, sd))
+        return found
 
     def marginals(self, X: Tensor) -> Marginals:
         """All beliefs about feasibility at X (n, d)."""

@@ -67,6 +67,19 @@ def test_exact_readings_of_the_constraints_say_which_designs_are_feasible(ended,
     assert (found.probability == 1.0) is (exact and feasible)
 
 
+def test_a_constraint_that_was_learnt_as_a_logarithm_is_told_in_its_unit(ended):
+    X = np.linspace(-1.0, 1.0, 8)
+    read = np.exp(4 * X) - 3
+    data = Observations(X[:, None], X, constraints=read[:, None], maximize=False)
+    words = {"surrogate": ExactGP(restarts=0), "acquisition": LogEI(), "maximizer": Multistart()}
+    posterior = Algorithm(Sobol(), 1, **words).fit(data, np.random.default_rng(0))
+    trials = [ended[0][0].model_copy(update={"id": f"t-{n}"}) for n in range(8)]
+    found = recommended(posterior, data, trials, ("c1",), exact=True)
+    (bilog,) = posterior.bilogs
+    assert found.trial == "t-0" and bilog.bent(read[0]) > -2.1
+    assert found.constraints["c1"]["mean"] == pytest.approx(read[0], abs=0.1)
+
+
 def test_a_model_of_a_version_without_constraints_is_given_what_it_had_learnt(ended, tmp_path):
     trials, product, _ = ended
     wired = campaign(tmp_path, problem={"kind": "constrained_branin"})
