@@ -12,7 +12,8 @@ from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Trial, TrialState
 
-_OF_PROBLEM = ("outputs", "units")  # of an environment: the specification says the same
+# Of an environment: the specification says the same.
+_OF_PROBLEM = ("outputs", "units", "log", "by_people", "resolved")
 
 
 def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:

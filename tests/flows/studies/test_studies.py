@@ -438,6 +438,7 @@ def test_the_environment_of_a_campaign_is_kept_with_what_it_found(finished):
     record = ledger.campaign("small")
     of = measured(rewire(record.spec, settings), ledger)["environment"]
     assert {"commit", "versions", "threads"} <= of.keys() and of.items() <= record.environment.items()
+    assert not {"units", "resolved"} & of.keys()  # of the problem and its file: cells of another differ in them
 
 
 class _Hidden(Branin):
