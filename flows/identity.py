@@ -25,8 +25,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.files.yaml_data import load_again
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.spec.campaign_file import load_yaml
 
 Role = Literal["viewer", "approver", "operator"]
 Right = Literal["read", "decide", "operate"]
@@ -257,7 +257,7 @@ def read_people(path: Path) -> People:
     if not os.access(path, os.R_OK):
         raise Refused(f"{path}: cannot be read. Check FIELDCRAFT_PEOPLE and your rights to it. Nothing was changed.")
     try:
-        data = load_yaml(path)
+        data = load_again(path, "file of people")
     except InputError as error:
         raise _unreadable(path, str(error)) from None
     if path.stat().st_mode & _WRITABLE_BY_OTHERS:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,10 @@ def read_page(path: Path, what: str = "campaign file", example: str = "campaigns
         InputError: it cannot be read, is too large, is no YAML, carries a tag, an anchor or a key twice, holds a value
             that YAML 1.1 and 1.2 read differently, or is no mapping.
     """
-    text = _text(path, what)
+    return _page(path, _text(path, what), what, example)
+
+
+def _page(path: Path, text: str, what: str, example: str) -> Page:
     try:
         loader = _PlainLoader(text)
         node = loader.get_single_node()
@@ -188,6 +192,24 @@ def read_page(path: Path, what: str = "campaign file", example: str = "campaigns
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read the data of a YAML file; see ``read_page``."""
     return read_page(path).data
+
+
+def load_again(path: Path, what: str) -> Mapping[str, Any]:
+    """Read the data of a YAML file that is read at every turn; they are parsed again only once its text is another.
+
+    Args:
+        path: Path of the file.
+        what: Kind of file expected, for errors.
+
+    Raises:
+        InputError: as of ``read_page``.
+    """
+    return _parsed(path, _text(path, what), what)
+
+
+@lru_cache(maxsize=8)
+def _parsed(path: Path, text: str, what: str) -> Mapping[str, Any]:
+    return _page(path, text, what, "docs/security.md").data
 
 
 def _text(path: Path, what: str) -> str:
