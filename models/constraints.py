@@ -202,7 +202,7 @@ def _batches(parts: Mapping[str, tuple[Surrogate, Observations]], fits: _Fits) -
             continue
         last = batches[-1] if batches and fits.begun(batches[-1]) is None else []
         fitting = surrogate.at_once(own) if isinstance(surrogate, FitsTogether) else 1
-        if last and len(last) < fitting and parts[last[0]][0] == surrogate and fits.begun([name]) is None:
+        if last and len(last) < fitting and parts[last[0]][0] == surrogate:
             last.append(name)
         else:
             batches.append([name])

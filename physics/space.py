@@ -105,12 +105,6 @@ class SearchSpace:
         """Names of the variables with a logarithmic scale, in order."""
         return tuple(v.name for v in self.variables if isinstance(v, Continuous | Integer) and v.log)
 
-    @property
-    def over_decades(self) -> tuple[str, ...]:
-        """Names of the numbers with a linear scale, though they run over three decades or more."""
-        linear = [v for v in self.variables if isinstance(v, Continuous | Integer) and not v.log]
-        return tuple(v.name for v in linear if v.low > 0 and v.high >= 1000 * v.low)
-
     @cached_property
     def dimension(self) -> int:
         """Number of encoded coordinates."""

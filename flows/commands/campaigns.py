@@ -68,7 +68,10 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
 
 def _decades(space: "SearchSpace") -> str | None:
     """Advice on variables that run over decades on a linear scale; None where there are none."""
-    wide = ", ".join(space.over_decades)
+    from fieldcraft.physics.space import Continuous, Integer
+
+    linear = [v for v in space.variables if isinstance(v, Continuous | Integer) and not v.log]
+    wide = ", ".join(v.name for v in linear if v.low > 0 and v.high >= 1000 * v.low)
     if not wide:
         return None
     return (

@@ -126,7 +126,7 @@ def _share(variable: Variable, value: Level | None) -> Position:
         return None
     if variable.high == variable.low:
         return None
-    if isinstance(variable, Continuous) and variable.log and value <= 0:
+    if variable.log and value <= 0:
         return 0.0
     return min(1.0, max(0.0, (float(variable.encode(value)[0]) + 1) / 2))
 
