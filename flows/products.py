@@ -114,6 +114,28 @@ class Emulated:
 
 
 @dataclass(frozen=True)
+class Warmed:
+    """The step ``warm_start``: results of earlier campaigns, which the product refers to, in the file's order.
+
+    Args:
+        until: Id of the latest result that was read of each.
+        results: Number of results of each.
+    """
+
+    until: Sequence[int]
+    results: Sequence[int]
+
+    @classmethod
+    def of(cls, product: Product) -> "Warmed":
+        """The record of a product of this step."""
+        return _of(cls, product.payload)
+
+    def payload(self) -> dict[str, Any]:
+        """The payload of this record."""
+        return {name: list(values) for name, values in _data(self).items()}
+
+
+@dataclass(frozen=True)
 class Recommendation:
     """The trial that a model recommends as best.
 

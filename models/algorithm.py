@@ -77,6 +77,7 @@ class Algorithm:
         taken: Array | None = None,
         emulators: tuple[Emulator, ...] = (),
         maximize: bool = False,
+        first: Array | None = None,
     ) -> Array:
         """The next q designs of the initial sequence, encoded, shape (q, d).
 
@@ -89,6 +90,7 @@ class Algorithm:
                 sequence repeats, is replaced by the nearest free one. None for no such rule.
             emulators: Cheap predictions of the objective and of each constraint, for a sequence that begins with them.
             maximize: True if the objective is maximised.
+            first: Encoded designs, shape (k, d), with which the sequence begins: the best of earlier campaigns.
 
         Raises:
             ValueError: the space has too few designs left, or the sequence needs emulators and there are none.
@@ -96,7 +98,10 @@ class Algorithm:
         initial = self.initial
         if emulators and isinstance(initial, TakesEmulators):
             initial = initial.given(emulators, maximize=maximize)
-        X = initial.propose(space, start, q, rng)
+        before = np.empty((0, space.dimension)) if first is None else first
+        X = before[start : start + q]
+        if len(X) < q:
+            X = np.vstack([X, initial.propose(space, max(start - len(before), 0), q - len(X), rng)])
         return X if taken is None else _distinct(X, taken, space, rng)
 
     def fit(

@@ -22,6 +22,8 @@ class Capability(StrEnum):
     """An equation for the objective, without which a surrogate cannot be fitted; of the problem."""
     EMULATOR = "emulator"
     """A cheap prediction of the outputs of any design; of the problem."""
+    EARLIER = "earlier"
+    """Results of an earlier campaign on the same variables; of a campaign."""
     FIELDS = "fields"
     """Fields of every design, from which the outputs are read; of the problem."""
     EXACT = "exact"
@@ -69,6 +71,7 @@ class TakesSomeSpaces(Protocol):
 _NEVER_FLAGS = (
     Capability.EQUATION,
     Capability.EMULATOR,
+    Capability.EARLIER,
     Capability.FIELDS,
     Capability.SCALED,
     Capability.SEVERAL,

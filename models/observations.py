@@ -2,182 +2,28 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fieldcraft.models.snapshots import Calibration, Snapshots
-from fieldcraft.physics.operators import Equation, System
+from fieldcraft.models.data.arrays import Array as Array
+from fieldcraft.models.data.arrays import frozen, refuse_non_finite
+from fieldcraft.models.data.earlier_results import EarlierResults as EarlierResults
+from fieldcraft.models.data.emulators import Emulator as Emulator
+from fieldcraft.models.data.emulators import SparseFields as SparseFields
+from fieldcraft.models.data.known_physics import KnownSide as KnownSide
+from fieldcraft.models.data.known_physics import Physics as Physics
+from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.physics.space import ImageColumns as ImageColumns
 from fieldcraft.physics.space import SearchSpace
-
-Array = NDArray[np.float64]
 
 # Below this ratio of spread to size, differences between results are rounding and carry no scale.
 _CONSTANT = 1e-13
 # Noise beyond so many deviations of the results is as good as infinite; its square must remain a float64.
 _MOST_NOISE = 1e100
-
-
-def _frozen(values: ArrayLike) -> Array:
-    """A read-only float64 copy, so that data cannot change after their digest was taken."""
-    array = np.array(values, dtype=np.float64)
-    array.setflags(write=False)
-    return array
-
-
-def _refuse_non_finite(array: Array, name: str, remedy: str) -> None:
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        place = tuple(int(i) for i in bad[0])
-        raise ValueError(
-            f"{name} holds {array[place]} at index {place} ({len(bad)} such values): "
-            f"every value must be finite; {remedy}"
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class KnownSide:
-    """The condition a f + b df/dn = g at points of one side of the equation's domain.
-
-    Args:
-        points: Shape (m, d), in physical units.
-        normal: Outward unit normal, shape (d,).
-        right: g at the points, shape (m,).
-        value: a.
-        slope: b; a derivative is by the axis in its own unit.
-
-    Raises:
-        ValueError: shapes disagree, a value is not finite, or a = b = 0.
-    """
-
-    points: Array
-    normal: Array
-    right: Array
-    value: float = 1.0
-    slope: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("points", "normal", "right"):
-            object.__setattr__(self, name, _frozen(getattr(self, name)))
-            _refuse_non_finite(getattr(self, name), f"KnownSide.{name}", "check the problem's conditions.")
-        m, d = self.points.shape
-        if self.normal.shape != (d,) or self.right.shape != (m,) or self.value == self.slope == 0:
-            raise ValueError(
-                f"points {self.points.shape}, normal {self.normal.shape}, right {self.right.shape}, value {self.value} "
-                f"and slope {self.slope} do not fit: give points (m, d), normal (d,), right (m,) and not both 0."
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class Physics:
-    """The equation that the objective satisfies as a function of the design, and the points at which to impose it.
-
-    Args:
-        equation: N[f] = g, or a system of f and auxiliary fields, with f the objective in its own unit and derivatives
-            by the physical design variables.
-        points: Collocation points, shape (r, d), in physical units.
-        center: Middle of each variable's interval, shape (d,), in physical units.
-        half: Half length of each variable's interval, shape (d,), in physical units, positive.
-        sides: What is known of the objective on sides of the equation's domain.
-        masked: True if the equation holds on a part of a box alone, which the points lie in.
-
-    Encoded coordinates are (physical - center) / half, so d/d(physical) = d/d(encoded) / half.
-
-    Raises:
-        ValueError: shapes disagree, a value is not finite, or a half length is not positive.
-    """
-
-    equation: Equation | System
-    points: Array
-    center: Array
-    half: Array
-    sides: tuple[KnownSide, ...] = ()
-    masked: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("points", "center", "half"):
-            object.__setattr__(self, name, _frozen(getattr(self, name)))
-            _refuse_non_finite(getattr(self, name), f"Physics.{name}", "check the problem's domain and search space.")
-        if (
-            self.points.ndim != 2
-            or self.center.shape != (self.points.shape[1],)
-            or self.half.shape != self.center.shape
-        ):
-            raise ValueError(
-                f"points {self.points.shape}, center {self.center.shape} and half {self.half.shape} do not fit: "
-                "give points (r, d), center (d,) and half (d,)."
-            )
-        for side in self.sides:
-            if side.points.shape[1] != len(self.half):
-                raise ValueError(
-                    f"A side's points {side.points.shape} and the collocation points {self.points.shape} do not fit: "
-                    "give them the same number of coordinates."
-                )
-        if not np.all(self.half > 0):
-            raise ValueError(f"half is {self.half.tolist()}: every half length must be positive; check the bounds.")
-
-    def encode(self, points: ArrayLike) -> Array:
-        """Physical points (r, d) in encoded coordinates, shape (r, d)."""
-        return np.asarray((np.asarray(points, dtype=np.float64) - self.center) / self.half)
-
-    def decode(self, X: ArrayLike) -> Array:
-        """Encoded points (r, d) in physical coordinates, shape (r, d)."""
-        return np.asarray(np.asarray(X, dtype=np.float64) * self.half + self.center)
-
-
-@dataclass(frozen=True, eq=False)
-class Emulator:
-    """A cheap prediction of one output of a design, such as that of a coarse mesh; it may be wrong.
-
-    Args:
-        predict: Function from encoded designs X (n, d) to the output in its unit, shape (n,), each by itself. Raises
-            ValueError if there is no finite prediction for one of them.
-        measured: Function that measures ``jitter``; None if the predictions have none.
-    """
-
-    predict: Callable[[Array], Array]
-    measured: Callable[[], float] | None = None
-
-    @cached_property
-    def jitter(self) -> float:
-        """Standard deviation, in the output's unit, of an error that changes from design to design without order.
-
-        A maximum over the cells of a coarse mesh has such an error.
-        """
-        return 0.0 if self.measured is None else self.measured()
-
-
-@dataclass(frozen=True, eq=False)
-class SparseFields:
-    """Readings of the trials' fields at single places, which calibrate an emulator's coefficients.
-
-    Args:
-        X: Encoded designs of the n trials that left readings, shape (n, d).
-        calibration: The coefficients, and these readings, shape (n, fields, places), with as many places for each trial
-            as the one with the most has.
-        emulators: Function from values of the coefficients to the emulators of all outputs.
-        digests: Digest of each trial's readings, n.
-        output: Number of the output that is learnt.
-    """
-
-    X: Array
-    calibration: Calibration
-    emulators: Callable[[Sequence[float]], tuple[Emulator, ...]]
-    digests: tuple[str, ...]
-    output: int = 0
-
-    def emulator(self, values: Array) -> Emulator:
-        """The emulator of the output for values (k,) of the coefficients."""
-        return self.emulators(values.tolist())[self.output]
-
-    @property
-    def remark(self) -> str:
-        """Numbers of readings and of trials that left them."""
-        return f"{np.isfinite(self.calibration.values).sum()} at single places, of {len(self.X)} trials"
 
 
 @dataclass(frozen=True)
@@ -264,6 +110,7 @@ class Observations:
         aims: Senses and references of several objectives, the first of which is y; empty where y is the only one. They
             belong to the problem, which is in the campaign's digest; they are not part of this one.
         further: Results of the objectives after the first, in their units, shape (n, m - 1).
+        earlier: Results of earlier campaigns at other designs of this space; they are part of the digest.
 
     Raises:
         ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
@@ -287,16 +134,17 @@ class Observations:
     readings: SparseFields | None = None
     aims: tuple[Aim, ...] = ()
     further: Array = field(default_factory=lambda: np.empty((0, 0)))
+    earlier: tuple[EarlierResults, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "X", _frozen(self.X))
-        object.__setattr__(self, "y", _frozen(self.y))
+        object.__setattr__(self, "X", frozen(self.X))
+        object.__setattr__(self, "y", frozen(self.y))
         if self.X.ndim != 2 or self.y.shape != (self.X.shape[0],) or self.X.size == 0:
             raise ValueError(
                 f"X {self.X.shape} and y {self.y.shape} do not fit: give X (n, d) and y (n,) with at least one trial."
             )
-        _refuse_non_finite(self.X, "X", "encode the designs with SearchSpace.encode.")
-        _refuse_non_finite(self.y, "y", "record such a trial as failed instead.")
+        refuse_non_finite(self.X, "X", "encode the designs with SearchSpace.encode.")
+        refuse_non_finite(self.y, "y", "record such a trial as failed instead.")
         if self.noise_sd is not None and not (math.isfinite(self.noise_sd) and self.noise_sd >= 0):
             raise ValueError(f"noise_sd is {self.noise_sd}: give a finite number >= 0, or None where it is not known.")
         if self.physics is not None and self.physics.points.shape[1] != self.X.shape[1]:
@@ -322,7 +170,7 @@ class Observations:
     def _check_gradients(self) -> None:
         if self.gradients is None:
             return
-        object.__setattr__(self, "gradients", _frozen(self.gradients))
+        object.__setattr__(self, "gradients", frozen(self.gradients))
         if self.gradients.shape != self.X.shape or np.isinf(self.gradients).any():
             raise ValueError(
                 f"gradients {self.gradients.shape} of designs {self.X.shape} must have their shape and no infinite "
@@ -331,10 +179,10 @@ class Observations:
 
     def _check_constraints(self) -> None:
         n, d = self.X.shape
-        object.__setattr__(self, "constraints", _frozen(self.constraints if np.size(self.constraints) else [[]] * n))
-        object.__setattr__(self, "failed", _frozen(self.failed if np.size(self.failed) else np.empty((0, d))))
-        _refuse_non_finite(self.constraints, "constraints", "record such a trial as failed instead.")
-        _refuse_non_finite(self.failed, "failed", "encode the designs with SearchSpace.encode.")
+        object.__setattr__(self, "constraints", frozen(self.constraints if np.size(self.constraints) else [[]] * n))
+        object.__setattr__(self, "failed", frozen(self.failed if np.size(self.failed) else np.empty((0, d))))
+        refuse_non_finite(self.constraints, "constraints", "record such a trial as failed instead.")
+        refuse_non_finite(self.failed, "failed", "encode the designs with SearchSpace.encode.")
         if self.constraints.ndim != 2 or len(self.constraints) != n or self.failed.shape[1:] != (d,):
             raise ValueError(
                 f"constraints {self.constraints.shape} and failed {self.failed.shape} do not fit {n} trials of {d} "
@@ -343,8 +191,8 @@ class Observations:
 
     def _check_objectives(self) -> None:
         n = len(self.X)
-        object.__setattr__(self, "further", _frozen(self.further if np.size(self.further) else [[]] * n))
-        _refuse_non_finite(self.further, "further", "record such a trial as failed instead.")
+        object.__setattr__(self, "further", frozen(self.further if np.size(self.further) else [[]] * n))
+        refuse_non_finite(self.further, "further", "record such a trial as failed instead.")
         if self.further.shape != (n, max(len(self.aims) - 1, 0)) or len(self.aims) == 1:
             raise ValueError(
                 f"further {self.further.shape} and {len(self.aims)} aims do not fit {n} trials: give the aims of all "
@@ -376,7 +224,9 @@ class Observations:
         """Observations for the objective's own surrogate; of several objectives, for that of the first."""
         if not self.parted:
             return self
-        return replace(self, constraints=np.empty((0, 0)), failed=np.empty((0, 0)), aims=(), further=np.empty((0, 0)))
+        none = np.empty((0, 0))
+        earlier = tuple(each.of_output(0) for each in self.earlier)
+        return replace(self, constraints=none, failed=none, aims=(), further=none, earlier=earlier)
 
     def first(self, n: int) -> "Observations":
         """The objective's results and gradients of the first n trials, scaled by themselves; no equation."""
@@ -423,6 +273,7 @@ class Observations:
             emulators=self.emulators[k : k + 1],
             snapshots=self.snapshots and replace(self.snapshots, output=k),
             readings=self.readings and replace(self.readings, output=k),
+            earlier=tuple(each.of_output(k) for each in self.earlier),
         )
 
     @cached_property
@@ -433,7 +284,7 @@ class Observations:
     @cached_property
     def targets(self) -> Array:
         """Standardised results to be minimised, shape (n,)."""
-        return _frozen(self.scaling.to_target(self.y))
+        return frozen(self.scaling.to_target(self.y))
 
     @property
     def noise_variance(self) -> float | None:
@@ -476,6 +327,8 @@ class Observations:
             parts["gradients"] = self.gradients
         if self.aims:
             parts["further"] = self.further
+        for k, each in enumerate(self.earlier, start=1):
+            parts |= {f"earlier{k}": each.X, f"outputs{k}": each.Y}
         for name, array in parts.items():
             sha.update(f"|{name}{array.shape}|".encode())
             # Adding zero turns -0.0 into 0.0: equal data must have equal digests.

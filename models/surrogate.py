@@ -224,6 +224,16 @@ class TakesEmulator(Protocol):
 
 
 @runtime_checkable
+class TakesEarlier(Protocol):
+    """A surrogate that may also learn from ``Observations.earlier``."""
+
+    @property
+    def uses_earlier(self) -> bool:
+        """True if it does where a campaign names an earlier one."""
+        ...
+
+
+@runtime_checkable
 class TakesFields(Protocol):
     """A surrogate that may also learn from ``Observations.snapshots``."""
 

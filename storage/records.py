@@ -46,7 +46,7 @@ Expect = tuple[TrialState, int]  # the state and version a caller believes a tri
 FailureKind = Literal["transient", "infeasible", "cancelled", "unknown"]
 Verdict = Literal["accepted", "duplicate", "superseded", "partial", "retraction"]
 COUNTING: frozenset[Verdict] = frozenset({"accepted", "retraction"})  # of a trial's results the last of these counts
-Step = Literal["collocate", "train", "acquire", "emulate"]
+Step = Literal["collocate", "train", "acquire", "emulate", "warm_start"]
 
 
 def _plain(value: object) -> object:

@@ -49,10 +49,10 @@ FLOORS = {
         "collocation counting problem", "constrained formulas gradients tangents", "problems", "simulators",
     ),
     "models": (
-        "capability snapshots", "observations", "proposer surrogate", "acquisition numerics", "linear",
+        "capability snapshots", "data", "observations", "proposer surrogate", "acquisition numerics", "linear",
         "feasibility maximizer networks pareto rival selection", "constraint_rule gaussian tangent", "gradients",
-        "certified emulation physics_informed scoring", "maximizers rivals rules surrogates", "acquisitions proposers",
-        "constraint_scale", "constraints",
+        "certified earlier emulation physics_informed scoring", "maximizers rivals rules surrogates",
+        "acquisitions proposers", "constraint_scale", "constraints",
         "algorithm", "named_algorithm", "algorithms",
     ),
     "storage": (

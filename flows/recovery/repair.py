@@ -35,6 +35,7 @@ COMMIT_POINTS = ("repair.remove.before", "repair.remove.after")
 
 # Products that can be made again, each after those that it is made from.
 _REMADE = {
+    "warm_start": "read the earlier results",
     "collocate": "draw the points",
     "emulate": "train the emulator",
     "train": "train the model",

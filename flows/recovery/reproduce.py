@@ -11,10 +11,12 @@ from fieldcraft.flows.products import Trained
 from fieldcraft.flows.steps.acquire import foreseen_again
 from fieldcraft.flows.steps.collocate import points_for, points_of
 from fieldcraft.flows.steps.emulator.network import emulator_points, emulator_weights
+from fieldcraft.flows.steps.warm.keep import read_again
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import data_of, seen_by
 from fieldcraft.flows.wiring.physics.networks import EMULATOR, network_at
 from fieldcraft.flows.wiring.tensors import as_dataset
+from fieldcraft.flows.wiring.warm.kept import earlier_at
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.records import Product, Trial
 
@@ -26,9 +28,12 @@ def remade(site: Site, product: Product) -> "xr.Dataset":
     """Reproduce the dataset of a product.
 
     Raises:
+        flows.errors.InputError: an earlier campaign, whose results they are, cannot be read.
         ValueError: the data differ from the recorded ones, or the model cannot be trained on them.
         storage.fields.FieldDamaged: the collocation points that the model was trained on are damaged.
     """
+    if product.step == "warm_start":
+        return read_again(site, product)
     if product.step == "emulate":
         return _emulator(site)
     if product.step == "collocate" and product.iteration == EMULATOR:
@@ -70,7 +75,8 @@ def _emulator(site: Site) -> "xr.Dataset":
 def _trained(site: Site, product: Product) -> "xr.Dataset":
     name, iteration = site.name, product.iteration
     seen = seen_by(product, site.ledger.summaries(name), site.ledger.result_summaries(name))
-    data = data_of(site.campaign, product, seen, points_of(site, iteration), network_at(site.campaign, site.ledger))
+    known = network_at(site.campaign, site.ledger), earlier_at(site.campaign, site.ledger)
+    data = data_of(site.campaign, product, seen, points_of(site, iteration), *known)
     if data.digest != (saw := Trained.of(product).data_digest):
         raise ValueError(f"it saw the data {saw}, and the ledger has {data.digest} now")
     rng = stream(site.campaign.spec.seed, iteration, Use.TRAIN)

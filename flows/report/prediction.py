@@ -11,6 +11,7 @@ from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import data_of, seen_by
 from fieldcraft.flows.wiring.physics.networks import network_at
 from fieldcraft.flows.wiring.tensors import as_state
+from fieldcraft.flows.wiring.warm.kept import earlier_at
 from fieldcraft.storage.records import Product
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def model_of(site: Site, product: Product) -> LatestModel | None:
         return None
     seen = seen_by(product, site.ledger.summaries(site.name), site.ledger.result_summaries(site.name))
     network = network_at(site.campaign, site.ledger)
-    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network)
+    earlier = earlier_at(site.campaign, site.ledger)
+    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network, earlier)
     posterior = site.campaign.algorithm.restore(data, as_state(site.fields.read(product.reference)))
     return LatestModel(product, posterior, data)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -10,6 +10,7 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
+    field_validator,
     model_serializer,
     model_validator,
 )
@@ -21,18 +22,18 @@ from fieldcraft.flows.files.yaml_data import read_page
 from fieldcraft.flows.spec.base import (
     STORED,
     Batch,
-    Cost,
     Finite,
-    Hours,
-    Parallel,
     Part,
-    Seconds,
     Trials,
     at_most,
     faults_of,
     leaves,
     out_of_reach,
 )
+from fieldcraft.flows.spec.conduct import Approval as Approval
+from fieldcraft.flows.spec.conduct import Budget as Budget
+from fieldcraft.flows.spec.conduct import Dispatch as Dispatch
+from fieldcraft.flows.spec.conduct import WarmStart as WarmStart
 from fieldcraft.flows.spec.consistency import across, reversed_bounds, uncovered
 
 
@@ -183,103 +184,6 @@ class Noise(Part):
         return self
 
 
-class Approval(Part):
-    """Approval of trials. ``approval: human`` and ``approval: {after_first: 8}`` are short forms.
-
-    Attributes:
-        policy: ``auto``: every proposal at once. ``human``: a person, one by one or several. ``batch``: a person, all
-            trials of an iteration together, and none is sent before all are decided. ``auto_below_cost``: at once where
-            an attempt is expected to cost less than ``cost``, else a person. ``after_first``: a person decides on the
-            first ``first`` trials; every later one is approved at once. Each automatic approval is recorded as a
-            person's is.
-        cost: Limit of ``auto_below_cost``, in budget units.
-        first: Number of trials of ``after_first``.
-        expires_h: Hours after which a person's unused approval is void; never when left out.
-    """
-
-    short: ClassVar[Mapping[str, str]] = {"auto_below_cost": "cost", "after_first": "first"}  # policies, their option
-
-    policy: Literal["auto", "human", "batch", "auto_below_cost", "after_first"] = "auto"
-    cost: Cost | None = None
-    first: Trials | None = None
-    expires_h: Annotated[float, Field(gt=0), at_most(1e5, "that is eleven years")] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _in_short(cls, given: Any) -> Any:
-        if isinstance(given, str):
-            return {"policy": given}
-        if not isinstance(given, Mapping):
-            return given
-        named = [key for key in ("policy", *cls.short) if key in given]
-        if len(named) > 1:
-            raise ValueError(f"{' and '.join(named)} each name a policy: give one of them")
-        if named != ["policy"]:
-            for policy, option in cls.short.items():
-                if policy in given:
-                    rest = {key: value for key, value in given.items() if key != policy}
-                    return {"policy": policy, option: given[policy], **rest}
-        return given
-
-    @model_validator(mode="after")
-    def _has_its_option(self) -> Self:
-        for policy, option in self.short.items():
-            if (self.policy == policy) != ((value := getattr(self, option)) is not None):
-                raise ValueError(f"the policy is {self.policy!r} and {option} is {value}: {option} is for {policy}")
-        if self.policy == "auto" and self.expires_h is not None:
-            raise ValueError("expires_h is for people's approvals, and under the policy 'auto' there is none")
-        return self
-
-
-class Dispatch(Part):
-    """Dispatcher of the simulations or experiments, with its limits.
-
-    Attributes:
-        kind: Kind of the dispatcher.
-        parallel: Number of simulations that may run at once; work orders for people are not limited.
-        wall_time_s: Limit of one simulation in seconds, at which ``local`` kills its whole process group; ``inline``
-            enforces no limit.
-        attempts: Number of times that a trial may be sent, if its simulator is idempotent or its failure transient.
-        backoff_s: Wait in seconds before the first retry; doubled for each further one, up to an hour.
-        lease_s: Seconds without news from the dispatcher after which a running trial is held for a person.
-        instructions: Instructions to the people of a laboratory, given with every work order.
-
-    Further keys are the dispatcher's own options, which only it knows (``flows.wiring.campaign`` validates them).
-    """
-
-    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
-
-    kind: str = "local"
-    parallel: Parallel = 2
-    wall_time_s: Seconds = 600.0
-    attempts: Annotated[int, Field(ge=1), at_most(1000, "what fails so often fails again")] = 3
-    backoff_s: Annotated[float, Field(ge=0), at_most(3600, "a retry waits an hour at most")] = 1.0
-    lease_s: Seconds = 300.0
-    instructions: str = ""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The dispatcher's own options."""
-        return dict(self.model_extra or {})
-
-
-class Budget(Part):
-    """Budget of a campaign.
-
-    Attributes:
-        trials: Number of trials sent, those of the start included; imported data do not count.
-        cost: Budget units (``unit``), crashed and pending attempts included; no limit when left out.
-        wall_time_h: Hours of simulation, added up over all attempts; no limit when left out, as it must be for people
-            and ``inline``.
-        unit: Name of the budget unit, such as EUR or node-hours.
-    """
-
-    trials: Trials
-    cost: Cost | None = None
-    wall_time_h: Hours | None = None
-    unit: str = Field(default="", max_length=20, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")  # no control characters
-
-
 class FailureRate(Part):
     """Stop rule that ends a campaign whose experiments fail.
 
@@ -336,6 +240,7 @@ class _Campaign(Part):
             people measure or the dispatcher's program declares noise.
         algorithm: Algorithm that chooses designs.
         emulator: Emulator in place of the problem's own: its ``emulate``, or its stated equation on a coarse grid.
+        warm_start: Earlier, similar campaigns with whose results it begins; one alone needs no list.
         batch: Number of designs per iteration after the start.
         approval: Approval of trials.
         dispatcher: Dispatcher of the simulations or experiments.
@@ -352,18 +257,33 @@ class _Campaign(Part):
     noise: Noise | None = None
     algorithm: AlgorithmSpec | Component
     emulator: EmulatorSpec | None = None
+    warm_start: tuple[WarmStart, ...] = ()
     batch: Batch = 1
     approval: Approval = Approval()
     dispatcher: Dispatch = Dispatch()
     budget: Budget
     stop: Stop = Stop()
 
+    @field_validator("warm_start", mode="before")
+    @classmethod
+    def _one_or_several(cls, given: Any) -> Any:
+        return (given,) if isinstance(given, Mapping) else given
+
+    @field_validator("warm_start")
+    @classmethod
+    def _each_once(cls, given: tuple[WarmStart, ...]) -> tuple[WarmStart, ...]:
+        for number, each in enumerate(given):
+            if each in given[:number]:
+                raise ValueError(f"campaign {each.campaign!r} is named twice: name it once")
+        return given
+
     @model_serializer(mode="wrap")
     def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The data, without an emulator where none is given: they have the digest of versions that knew none."""
+        """The data, without what versions before did not know and is not given: they have the digest of these."""
         data: dict[str, Any] = handler(self)
-        if data.get("emulator") is None:
-            data.pop("emulator", None)
+        for key in ("emulator", "warm_start"):
+            if not data.get(key):
+                data.pop(key, None)
         return data
 
 

@@ -16,6 +16,7 @@ from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.networks import in_words, network_at
 from fieldcraft.flows.wiring.physics.predicted_fields import predicted_fields
 from fieldcraft.flows.wiring.tensors import as_state
+from fieldcraft.flows.wiring.warm.kept import earlier_at, first_designs
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.physics.space import Design, SearchSpace
 from fieldcraft.storage.records import (
@@ -53,8 +54,9 @@ def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
     if network is None and campaign.spec.emulator is not None:
         raise ValueError("The network of the emulator has not been trained: make a whole pass.")
     emulators = emulators_of(campaign.problem, campaign.space, network)
+    first = first_designs(campaign, earlier_at(campaign, site.ledger))
     X = campaign.algorithm.begin(
-        campaign.space, proposed, q, rng, taken, emulators, maximize=campaign.objective.maximize
+        campaign.space, proposed, q, rng, taken, emulators, maximize=campaign.objective.maximize, first=first
     )
     origin = _origin(site, iteration, "initial", trials)
     return _propose(site, iteration, X, [origin] * len(X))
@@ -111,7 +113,8 @@ def _learnt(site: Site, product: Product) -> tuple[Sequence[TrialSummary], "Obse
     assert product.reference is not None  # a training keeps its checkpoint
     seen = seen_by(product, site.ledger.summaries(site.name), site.ledger.result_summaries(site.name))
     network = network_at(site.campaign, site.ledger)
-    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network)
+    earlier = earlier_at(site.campaign, site.ledger)
+    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network, earlier)
     return seen, data, as_state(site.fields.read(product.reference))
 
 

@@ -14,6 +14,7 @@ from fieldcraft.flows.steps.dispatch import room_for
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.flows.wiring.observations import saw_all, successful
 from fieldcraft.flows.wiring.physics.networks import EMULATOR
+from fieldcraft.flows.wiring.warm.kept import BEFORE
 from fieldcraft.physics.counting import designs_of
 from fieldcraft.storage.ledger import StaleTrial
 from fieldcraft.storage.records import Product, Spending, Trial, TrialState, TrialSummary, digest_of
@@ -38,6 +39,7 @@ class Decision:
         finished: Reason why the campaign has ended.
         last: True if the iteration only trains the final model, on all results.
         emulate: True if the network of the campaign's emulator has to be trained first.
+        warm: True if the results of its earlier campaigns have to be read first.
     """
 
     propose: int = 0
@@ -48,6 +50,7 @@ class Decision:
     finished: str | None = None
     last: bool = False
     emulate: bool = False
+    warm: bool = False
 
 
 def decide(site: Site, asked: int | None = None) -> Decision:
@@ -58,10 +61,14 @@ def decide(site: Site, asked: int | None = None) -> Decision:
         asked: Number of designs that somebody asks for now, beside those that are out; None for the campaign's batch,
             which waits for its results.
     """
-    decision = _decided(site, asked)
-    if site.campaign.spec.emulator is None or not (decision.propose or decision.model):
+    decision, spec = _decided(site, asked), site.campaign.spec
+    if not (decision.propose or decision.model):
         return decision
-    return replace(decision, emulate=site.ledger.product(site.name, EMULATOR, "emulate") is None)
+    return replace(
+        decision,
+        emulate=spec.emulator is not None and site.ledger.product(site.name, EMULATOR, "emulate") is None,
+        warm=bool(spec.warm_start) and site.ledger.product(site.name, BEFORE, "warm_start") is None,
+    )
 
 
 def _decided(site: Site, asked: int | None) -> Decision:

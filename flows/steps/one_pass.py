@@ -17,6 +17,7 @@ from fieldcraft.flows.steps import acquire, approve, collocate, decide, dispatch
 from fieldcraft.flows.steps.decide import Decision
 from fieldcraft.flows.steps.emulator import network
 from fieldcraft.flows.steps.remote_training import Awaited
+from fieldcraft.flows.steps.warm.keep import keep
 from fieldcraft.flows.wiring.context import opened_once, site_of
 from fieldcraft.flows.wiring.physics.networks import EMULATOR
 from fieldcraft.storage.open_ledger import open_ledger
@@ -83,6 +84,11 @@ def train_step(ref: Mapping[str, Any], iteration: int, last: bool = False) -> bo
     learn = train.train_last if last else train.train
     with _explained("train", iteration):
         return not isinstance(learn(site_of(**ref), iteration), Awaited)
+
+
+def warm_start_step(ref: Mapping[str, Any]) -> str:
+    """Before the first design: keep the results of earlier campaigns. Returns their digest."""
+    return keep(site_of(**ref)).digest
 
 
 def emulator_points_step(ref: Mapping[str, Any]) -> str | None:
@@ -157,6 +163,8 @@ def _steps(at: Mapping[str, Any], call: Caller, seen: int, asked: int | None) ->
     harvested, sent = call(harvest_step, at), call(dispatch_step, at)
     decision = Decision(**call(decide_step, at, asked))
     proposed = approved = 0
+    if decision.warm:
+        call(warm_start_step, at)
     if decision.emulate:
         call(emulator_points_step, at)
         if not call(emulator_train_step, at):

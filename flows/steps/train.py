@@ -28,6 +28,7 @@ from fieldcraft.flows.wiring.environment import environment_of
 from fieldcraft.flows.wiring.observations import as_read, infeasible, observations, standing
 from fieldcraft.flows.wiring.physics.networks import accuracy, network_at
 from fieldcraft.flows.wiring.tensors import as_dataset, as_state
+from fieldcraft.flows.wiring.warm.kept import earlier_at
 from fieldcraft.storage.fields import FieldError, load_group, save_group
 from fieldcraft.storage.ledger import LedgerError
 from fieldcraft.storage.records import FieldRef, Product, TrialSummary
@@ -154,7 +155,8 @@ def lesson_of(site: Site, iteration: int) -> Lesson:
     learnt, failed = as_read(trials, counting), infeasible(trials)
     network = network_at(site.campaign, site.ledger)
     ruled_out = [trial.actual for trial in failed]
-    data = observations(site.campaign, learnt, points_of(site, iteration), ruled_out, network)
+    earlier = earlier_at(site.campaign, site.ledger)
+    data = observations(site.campaign, learnt, points_of(site, iteration), ruled_out, network, earlier)
     until = max((result.id for result in results), default=0)
     return Lesson(data, learnt, Seen.of([counting[trial.id].id for trial in learnt], until), failed)
 

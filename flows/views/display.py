@@ -62,6 +62,9 @@ class Display:
                 metrics = ", ".join(f"{name} {value:.3g}" for name, value in list(details["metrics"].items())[:4])
                 what = f"{counted(details['trials'], 'trial')} in {details['seconds']:.1f} s: {metrics}"
                 return [f"iteration {details['iteration']:3d}  train      {what}"]
+            case "warm start":
+                left = f", {details['outside']} outside the space left out" if details["outside"] else ""
+                return [f"               begins with {details['results']} results of {details['campaign']}{left}"]
             case "trained the emulator":
                 what = f"the emulator's network in {details['seconds']:.1f} s: loss {details['metrics']['loss']:.3g}"
                 return [f"iteration {details['iteration']:3d}  train      {what}"]

@@ -18,6 +18,7 @@ from fieldcraft.flows.wiring.compatibility import (
 )
 from fieldcraft.flows.wiring.named_algorithms import expanded
 from fieldcraft.flows.wiring.objectives import require_sense
+from fieldcraft.flows.wiring.warm.sources import require_earlier
 from fieldcraft.flows.wiring.written_out import require_true_name, written_out
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
@@ -38,12 +39,13 @@ def wire(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool 
     Raises:
         InputError: an unknown kind, a misspelt or impossible option, bounds outside the problem's, noise whose
             standard deviation is not stated, words of the algorithm that do not fit each other, the problem or the
-            dispatcher, words that differ from what ``named`` stands for, or names that a laboratory's table cannot
-            have as columns.
+            dispatcher, words that differ from what ``named`` stands for, names that a laboratory's table cannot
+            have as columns, or an earlier campaign that is not there or has other variables.
     """
     campaign = assemble(spec, settings, algorithm=algorithm)
     if campaign.answering is not None:
         campaign.answering.require(campaign.problem)
+    require_earlier(campaign)
     if algorithm and isinstance(spec, CampaignSpec):
         require_true_name(campaign)
     return campaign

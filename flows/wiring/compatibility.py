@@ -1,7 +1,6 @@
 """Requirements of a campaign's parts on each other, checked before the first trial and the first model."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +8,7 @@ from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.tables import OWN_COLUMNS, readable
 from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
+from fieldcraft.flows.wiring.fit.needs import NEEDS
 from fieldcraft.flows.wiring.objectives import in_words, require_start
 from fieldcraft.flows.wiring.physics.emulators import (
     no_emulator,
@@ -27,6 +27,7 @@ from fieldcraft.physics.space import SearchSpace
 if TYPE_CHECKING:
     from fieldcraft.flows.jobs.dispatcher import Dispatcher
     from fieldcraft.flows.wiring.campaign import Campaign
+    from fieldcraft.models.algorithm import Algorithm
 
 
 def require_columns(problem: Problem) -> None:
@@ -113,6 +114,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_derivatives,
         require_mask,
         partial(_require, "emulator"),
+        partial(_require, "earlier"),
         partial(_require, "fields"),
         require_network,
         _require_space_of_rival,
@@ -130,195 +132,10 @@ def require_fit(campaign: "Campaign") -> None:
     faults.tell()
 
 
-@dataclass(frozen=True)
-class _Need:
-    """One capability that a word of the algorithm may need of another.
-
-    Args:
-        who: Key of ``_required``: the word that may need it.
-        what: The capability.
-        whose: Key of ``_provided``: the word that must then have it.
-        said: Message of the error where it does not, with placeholders of ``_named``.
-    """
-
-    who: str
-    what: Capability
-    whose: str
-    said: str
-
-
-_NEEDS = {  # of each topic the first need that is not met is told
-    "emulator": (
-        _Need(
-            "surrogate",
-            Capability.EMULATOR,
-            "problem",
-            "algorithm.surrogate: {surrogate!r} needs an emulator of the outputs, and {emulatorless}. Use auto or "
-            "exact_gp.",
-        ),
-        _Need(
-            "constraints.surrogate",
-            Capability.EMULATOR,
-            "problem",
-            "algorithm.constraints.surrogate: {constraints_surrogate!r} needs an emulator of the outputs, and "
-            "{emulatorless}. Use exact_gp.",
-        ),
-        _Need(
-            "start.proposer",
-            Capability.EMULATOR,
-            "problem",
-            "algorithm.start.proposer: {proposer!r} begins with the best design by an emulator of the outputs, and "
-            "{emulatorless}. Use sobol.",
-        ),
-    ),
-    "fields": (
-        _Need(
-            "surrogate",
-            Capability.FIELDS,
-            "problem",
-            "algorithm.surrogate: {surrogate!r} learns from the fields of runs, and {fieldless}. Use auto or exact_gp.",
-        ),
-        _Need(
-            "constraints.surrogate",
-            Capability.FIELDS,
-            "problem",
-            "algorithm.constraints.surrogate: {constraints_surrogate!r} learns from the fields of runs, and "
-            "{fieldless}. Use exact_gp.",
-        ),
-        _Need(
-            "peer",
-            Capability.FIELDS,
-            "results",
-            "algorithm.peer: {peer!r} learns from the fields of runs, and {fieldless}. Use another algorithm, such as "
-            "botorch_log_ei.",
-        ),
-    ),
-    "groups": (
-        _Need(
-            "acquisition",
-            Capability.GROUPED,
-            "surrogate",
-            "algorithm.acquisition: {acquisition!r} needs a sum of functions of groups of variables, and the surrogate "
-            "{surrogate!r} gives none. Use the surrogate grouped_gp, or the acquisition ucb, which takes any.",
-        ),
-    ),
-    "exactness": (
-        _Need(
-            "acquisition",
-            Capability.EXACT,
-            "surrogate",
-            "algorithm.acquisition: {acquisition!r} needs an exact Gaussian process, and the surrogate {surrogate!r} "
-            "gives none. Use the surrogate exact_gp, or the acquisition log_ei, which takes any.",
-        ),
-    ),
-    "objectives": (
-        _Need(
-            "problem",
-            Capability.SEVERAL,
-            "acquisition",
-            "algorithm.acquisition: {acquisition!r} weighs one objective, and the problem has several: {objectives}. "
-            "Use the algorithm gp_ehvi, or the acquisition log_ehvi or hypervolume_thompson, which take any surrogate.",
-        ),
-        _Need(
-            "problem",
-            Capability.SEVERAL,
-            "peer",
-            "algorithm.peer: {peer!r} is told of one objective, and the problem has several: {objectives}. Use the "
-            "algorithm gp_ehvi.",
-        ),
-        _Need(
-            "acquisition",
-            Capability.SEVERAL,
-            "problem",
-            "algorithm.acquisition: {acquisition!r} weighs several objectives, and the problem has one. Use log_ei.",
-        ),
-    ),
-    "bounds": (
-        _Need(
-            "maximizer",
-            Capability.EXACT,
-            "surrogate",
-            "algorithm.maximizer: {maximizer!r} bounds exact Gaussian processes, and the surrogate {surrogate!r} is "
-            "none. Use the surrogate exact_gp, or the maximizer multistart, which takes any.",
-        ),
-        _Need(
-            "maximizer",
-            Capability.OF_MOMENTS,
-            "acquisition",
-            "algorithm.maximizer: {maximizer!r} bounds functions of mean and standard deviation, and the acquisition "
-            "{acquisition!r} is none. Use ucb, log_ei or pi, or the maximizer multistart, which takes any.",
-        ),
-        _Need(
-            "maximizer",
-            Capability.OPTIMISTIC,
-            "acquisition",
-            "algorithm.maximizer: {maximizer!r} takes the confidence bound alone, and the acquisition {acquisition!r} "
-            "is another. Use ucb, or the maximizer certified, which takes log_ei and pi too.",
-        ),
-    ),
-    "bounds by group": (
-        _Need(
-            "groups",
-            Capability.SEPARABLE,
-            "acquisition",
-            "algorithm.maximizer: {maximizer!r} searches the groups of the surrogate {surrogate!r} one by one, and the "
-            "acquisition {acquisition!r} is no sum over them. Use add_ucb, or the surrogate exact_gp, or the maximizer "
-            "multistart, which takes any.",
-        ),
-    ),
-    "constraints": (
-        _Need(
-            "maximizer",
-            Capability.OF_MOMENTS,
-            "problem",
-            "algorithm.maximizer: {maximizer!r} keeps to known constraints only, and the problem has the outputs "
-            "{outputs}, each of which must come out <= 0. Use the maximizer multistart.",
-        ),
-        _Need(
-            "problem",
-            Capability.CONSTRAINED,
-            "peer",
-            "algorithm.peer: {peer!r} is not told of constraints, and the problem has the outputs {outputs}, each of "
-            "which must come out <= 0. Use another algorithm, such as cei, neural_cbo, botorch_qlognei or optuna_gp.",
-        ),
-        _Need(
-            "constraints.surrogate",
-            Capability.EQUATION,
-            "constraints",
-            "algorithm.constraints.surrogate: {constraints_surrogate!r} needs an equation, and constraints have none. "
-            "Use exact_gp.",
-        ),
-        _Need(
-            "constraints.rule",
-            Capability.INFORMED,
-            "learner",
-            "algorithm.constraints.rule: beta is gamma, and the surrogate of the constraints does not know its "
-            "information gain. Give beta a number, or let tangent_network or exact_gp learn the constraints.",
-        ),
-        _Need(
-            "constraints.rule",
-            Capability.SCALED,
-            "acquisition",
-            "algorithm.constraints.rule: {rule!r} multiplies the score, and that of the acquisition {acquisition!r} "
-            "may be negative. Use the rule bound, or the acquisition log_ei.",
-        ),
-    ),
-    "proof": (
-        _Need(
-            "stop",
-            Capability.PROVES,
-            "maximizer",
-            "stop.certified_gap: {gap:g} is to be proven by a bound of the acquisition itself, and {proofless}. Use "
-            "the maximizer certified, or stop by no_improvement, which needs no proof.",
-        ),
-    ),
-}
-
-
 def _require(topic: str, campaign: "Campaign") -> None:
     """Accept an algorithm whose needs of one topic are met."""
     needed, had = _required(campaign), _provided(campaign)
-    for need in _NEEDS[topic]:
+    for need in NEEDS[topic]:
         if need.what in needed[need.who] - had[need.whose]:
             raise InputError(need.said.format_map(_named(campaign)))
 
@@ -337,6 +154,7 @@ def _required(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
         "constraints.rule": required(words.constraints.rule),
         "problem": frozenset({Capability.CONSTRAINED} if _unknown(campaign) else ())
         | frozenset({Capability.SEVERAL} if campaign.objective.goals else ()),
+        "warm_start": frozenset({Capability.EARLIER} if campaign.spec.warm_start else ()),
         "stop": frozenset({Capability.PROVES} if campaign.spec.stop.certified_gap is not None else ()),
     }
 
@@ -347,6 +165,7 @@ def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
     own, unknown = words.constraints.surrogate, _unknown(campaign)
     lacking = frozenset({Capability.OF_MOMENTS} if unknown else ())
     lacking |= frozenset({Capability.EMULATOR} if no_emulator(campaign.problem, campaign.space) else ())
+    lacking |= frozenset() if campaign.spec.warm_start else frozenset({Capability.EARLIER})
     lacking |= frozenset() if campaign.objective.goals else frozenset({Capability.SEVERAL})
     lacking |= frozenset({Capability.FIELDS} if no_fields(campaign.problem, campaign.space) else ())
     learner = own if words.surrogate is None else words.constraints.learner(words.surrogate)
@@ -355,11 +174,20 @@ def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
         "acquisition": everything if words.acquisition is None else provided(words.acquisition),
         "maximizer": provided(words.maximizer),
         "peer": everything if words.peer is None else provided(words.peer),
+        "learners": frozenset({Capability.EARLIER} if begins_earlier(words) else ()),
         "problem": everything - lacking,
         "results": everything - lacking - frozenset({Capability.FIELDS} if campaign.noise_sd else ()),
         "constraints": frozenset(),
         "learner": provided(learner) if unknown else everything,
     }
+
+
+def begins_earlier(algorithm: "Algorithm") -> bool:
+    """True if a surrogate of the algorithm learns from earlier campaigns."""
+    from fieldcraft.models.surrogate import TakesEarlier
+
+    words = (algorithm.surrogate, algorithm.constraints.surrogate)
+    return any(isinstance(each, TakesEarlier) and each.uses_earlier for each in words)
 
 
 def _unknown(campaign: "Campaign") -> list[str]:
@@ -380,6 +208,7 @@ def _named(campaign: "Campaign") -> Mapping[str, Any]:
         "outputs": ", ".join(_unknown(campaign)),
         "objectives": in_words(campaign.problem),
         "proposer": part.start.proposer.kind,
+        "algorithm": part.in_words,
         "emulatorless": no_emulator(campaign.problem, campaign.space),
         "fieldless": no_fields(campaign.problem, campaign.space) or "noise is added to the results, which fields lack",
         "gap": campaign.spec.stop.certified_gap,

@@ -18,7 +18,7 @@ from fieldcraft.physics.collocation import CollocationPoints
 from fieldcraft.storage.records import Product, Result, ResultSummary, Trial, TrialState, TrialSummary, digest_of
 
 if TYPE_CHECKING:
-    from fieldcraft.models.observations import Observations
+    from fieldcraft.models.observations import EarlierResults, Observations
 
 T = TypeVar("T", Trial, TrialSummary)
 R = TypeVar("R", Result, ResultSummary)
@@ -83,13 +83,14 @@ def data_of(
     seen: Sequence[Trial | TrialSummary],
     points: CollocationPoints | None,
     network: NetworkFields | None = None,
+    earlier: "tuple[EarlierResults, ...]" = (),
 ) -> "Observations":
     """Observations of a trained model: these trials, these collocation points and the infeasible designs of that time.
 
     A model of an earlier version, without constraints, has learnt the objective alone.
     """
     failed = Trained.of(product).failed
-    data = observations(campaign, seen, points, list((failed or {}).values()), network)
+    data = observations(campaign, seen, points, list((failed or {}).values()), network, earlier)
     return data.objective if failed is None else data
 
 
@@ -104,6 +105,7 @@ def observations(
     points: CollocationPoints | None,
     failed: Sequence[Mapping[str, Any]] = (),
     network: NetworkFields | None = None,
+    earlier: "tuple[EarlierResults, ...]" = (),
 ) -> "Observations":
     """Observations from which a surrogate learns.
 
@@ -113,6 +115,7 @@ def observations(
         points: Collocation points, in physical units; None for none.
         failed: Designs that are infeasible.
         network: Trained network of the campaign's emulator; None where the emulator is the problem's own.
+        earlier: Results of the earlier campaigns with which it begins.
 
     Raises:
         ValueError: the campaign's emulator is a network, and none is given.
@@ -146,6 +149,7 @@ def observations(
         readings=sparse_fields_of(campaign, fields, X) if uses_readings(campaign) else None,
         aims=tuple(Aim(goal.maximize, goal.reference) for goal in campaign.objective.goals),
         further=outputs[:, 1:m],
+        earlier=earlier,
     )
 
 

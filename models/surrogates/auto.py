@@ -24,11 +24,13 @@ from fieldcraft.models.surrogates.field_pod import FieldPod
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.models.surrogates.reduced_basis import ReducedBasis
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
+from fieldcraft.models.surrogates.warm_gp import WarmGP
 
 _KNOWN: Mapping[str, Surrogate] = {
     "exact_gp": ExactGP(restarts=0),
     "additive_gp": AdditiveGP(),
     "sampled_linear": SampledLinear(),
+    "warm_gp": WarmGP(),
     "emulated_gp": EmulatedGP(restarts=0),
     "emulated_field": EmulatedField(),
     "field_pod": FieldPod(stand_in=False),
@@ -67,11 +69,11 @@ class Auto:
 
     Args:
         candidates: Names of surrogates, with the engine after a slash; empty for exact_gp, additive_gp and
-            sampled_linear, with an emulator of the outputs emulated_gp (and with the stored fields of its equation
-            emulated_field, and reduced_basis where the problem states its discrete equations), with stored fields of
-            which no equation is stated field_pod, and with an equation for the objective physics_informed/basis and
-            physics_informed/kernel too (both learn from a linear one, basis from one for the objective alone, in few
-            variables).
+            sampled_linear, with results of an earlier campaign warm_gp, with an emulator of the outputs emulated_gp
+            (and with the stored fields of its equation emulated_field, and reduced_basis where the problem states its
+            discrete equations), with stored fields of which no equation is stated field_pod, and with an equation for
+            the objective physics_informed/basis and physics_informed/kernel too (both learn from a linear one, basis
+            from one for the objective alone, in few variables).
         folds: Refits of a candidate without a closed form, at least 2.
 
     Raises:
@@ -98,6 +100,11 @@ class Auto:
     def uses_emulator(self) -> bool:
         """True if a candidate learns from an emulator."""
         return not self.candidates or not _EMULATED.isdisjoint(self.candidates)
+
+    @property
+    def uses_earlier(self) -> bool:
+        """True if a candidate learns from an earlier campaign."""
+        return not self.candidates or "warm_gp" in self.candidates
 
     @property
     def uses_fields(self) -> bool:
@@ -184,7 +191,8 @@ class Auto:
     def _names(self, data: Observations) -> tuple[str, ...]:
         if self.candidates:
             return self.candidates
-        emulated = ("emulated_gp",) if data.emulators else ()
+        emulated = ("warm_gp",) if data.earlier else ()
+        emulated = (*emulated, "emulated_gp") if data.emulators else emulated
         fields: tuple[str, ...] = ()
         if data.snapshots is not None:
             fields = ("field_pod",) if data.snapshots.predict is None else ("emulated_field",)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
-from fieldcraft.models.observations import Emulator, Observations, Physics
+from fieldcraft.models.observations import EarlierResults, Emulator, Observations, Physics
 from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.physics.operators import laplace
@@ -60,6 +60,12 @@ def emulator(sign=1):
     return Emulator(lambda X: sign * (harmonic(X) - X[:, 0] * X[:, 1]), lambda: 0.01)
 
 
+def earlier(sign=1):
+    """Results of a campaign that differs by a plane and a factor."""
+    places = np.random.default_rng(9).uniform(-1, 1, (15, 2))
+    return EarlierResults("old", places, sign * (0.5 * harmonic(places) + places[:, 0])[:, None])
+
+
 def snapshots(sign=1):
     """Fields with two modes, whose mean is the truth."""
     along = np.linspace(-1, 1, 30)
@@ -71,7 +77,7 @@ def snapshots(sign=1):
 def observations(**changes):
     physics = Physics(equation=laplace(2), points=POINTS, center=CENTER, half=HALF)
     known = {"X": X, "y": harmonic(X), "maximize": False, "noise_sd": 0.1, "physics": physics}
-    known |= {"emulators": (emulator(),), "snapshots": snapshots()}
+    known |= {"emulators": (emulator(),), "snapshots": snapshots(), "earlier": (earlier(),)}
     return Observations(**(known | changes))
 
 
@@ -129,7 +135,8 @@ def test_the_same_seed_gives_the_same_posterior_bit_for_bit(surrogate, posterior
 
 
 def test_maximising_is_minimising_the_negative(surrogate, posterior):
-    other = fit(surrogate, observations(y=-DATA.y, maximize=True, emulators=(emulator(-1),), snapshots=snapshots(-1)))
+    known = {"emulators": (emulator(-1),), "snapshots": snapshots(-1), "earlier": (earlier(-1),)}
+    other = fit(surrogate, observations(y=-DATA.y, maximize=True, **known))
     for a, b in zip(posterior.mean_var(Z), other.mean_var(Z), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
 

@@ -1,0 +1,1 @@
+"""Start of a campaign from earlier ones."""

@@ -1,0 +1,1 @@
+"""Needs that the parts of a campaign have of each other."""

@@ -1,0 +1,1 @@
+"""Earlier campaigns that a campaign begins with."""

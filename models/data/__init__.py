@@ -1,0 +1,1 @@
+"""Data that a surrogate learns from, beside the results of its own campaign."""

@@ -1,0 +1,1 @@
+"""A process that begins with the results of an earlier campaign."""
