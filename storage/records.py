@@ -243,8 +243,8 @@ class Event(Record):
     id: int
     campaign: str
     trial: str | None
-    action: str  # create, propose, import, move, approve, edit, prioritise, record, correct, note, lease, finish,
-    # upgrade, repair, seal, unseal, restore, code
+    action: str  # create, propose, import, move, approve, edit, prioritise, pick, record, correct, note, lease,
+    # finish, upgrade, repair, seal, unseal, restore, code
     before: TrialState | None  # of the trial
     after: TrialState | None
     version: int | None  # of the trial, afterwards
@@ -342,12 +342,13 @@ class OutboxItem(Record):
     """Item to be shown in tracking, in the order in which it happened.
 
     ``payload`` by kind: ``campaign`` and ``finish`` carry a ``CampaignRecord``, ``trial`` a ``Trial``, ``surrogate`` a
-    ``Product``, each as JSON. A trial that failed and was retried has several items, and the last one holds.
+    ``Product``, ``pick`` an ``Event``, each as JSON. A trial that failed and was retried has several items, and the
+    last one holds.
     """
 
     id: int
     campaign: str
-    kind: Literal["campaign", "trial", "surrogate", "finish"]
+    kind: Literal["campaign", "trial", "surrogate", "finish", "pick"]
     payload: Mapping[str, Any]
     created: float
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fieldcraft.flows.commands.shared import Add, campaign_of, open_ledger, real, show, whole
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.base import is_number
 from fieldcraft.flows.text import quoted
 
 if TYPE_CHECKING:
@@ -60,6 +61,17 @@ def add(command: Add) -> None:
     prioritise.add_argument("trial", metavar="TRIAL")
     prioritise.add_argument("priority", type=whole(-1_000_000, 1_000_000), metavar="N", help="0 at first")
     prioritise.add_argument("--reason", default="", help="why")
+    pick = command(
+        "pick",
+        _pick,
+        "pick a design from the front of several objectives, with the reason",
+        example="fieldcraft pick branin-currin --knee --why 'little is gained beyond it'",
+    )
+    pick.add_argument("name", metavar="NAME")
+    pick.add_argument("trial", nargs="?", metavar="TRIAL", help="a trial of the front")
+    pick.add_argument("--knee", action="store_true", help="the design where the front bends most, instead")
+    pick.add_argument("--weights", metavar="OUTPUT=W,...", help="the best by weights >= 0 of all objectives, instead")
+    pick.add_argument("--why", required=True, help="the reason")
     token = command("token", _token, "make a token for a person: shown once, its digest goes into FIELDCRAFT_PEOPLE")
     token.add_argument("name", metavar="NAME")
     token.add_argument("--role", required=True, choices=("viewer", "approver", "operator"))
@@ -141,6 +153,34 @@ def _prioritise(options: argparse.Namespace, settings: Settings) -> int:
     trial = decisions.prioritise(ledger, person, options.trial, options.priority, options.reason)
     show(options.json, trial.model_dump(mode="json"), lambda: f"{trial.id}: priority {trial.priority}")
     return 0
+
+
+def _pick(options: argparse.Namespace, settings: Settings) -> int:
+    from fieldcraft.flows.analysis.picks import picked_data, picked_text
+    from fieldcraft.flows.identity import acting
+    from fieldcraft.flows.people.picks import Wanted, pick
+    from fieldcraft.flows.rules.trial_labels import Choice
+
+    person, ledger = acting(settings, "decide"), open_ledger(settings.ledger)
+    campaign = campaign_of(ledger, options.name)
+    chosen = None if options.trial is None else Choice.of(options.trial)
+    wanted = Wanted(chosen, options.knee, None if options.weights is None else _weights(options.weights))
+    pick(ledger, person, campaign.name, wanted, options.why)
+    data = picked_data(ledger.picked(campaign.name), campaign, ledger.summaries(campaign.name))
+    show(options.json, data, lambda: f"picked {picked_text(data or {})}")
+    return 0
+
+
+def _weights(given: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for word in given.split(","):
+        name, equals, weight = (part.strip() for part in word.partition("="))
+        if not (name and equals and is_number(weight)):
+            raise InputError(f"{quoted(word)} is no OUTPUT=WEIGHT: write cost=2,mass=1. Nothing was recorded.")
+        if name in found:
+            raise InputError(f"The weight of {quoted(name)} is given twice: give each once. Nothing was recorded.")
+        found[name] = float(weight)
+    return found
 
 
 def _token(options: argparse.Namespace, settings: Settings) -> int:

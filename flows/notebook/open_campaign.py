@@ -5,7 +5,7 @@ the same trials at once. Passes that it makes are those of ``fieldcraft run``; `
 """
 
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
@@ -16,15 +16,15 @@ from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.identity import acting
 from fieldcraft.flows.machinery.progress import listening
 from fieldcraft.flows.notebook.card import card
+from fieldcraft.flows.notebook.decided_campaign import DecidedCampaign
 from fieldcraft.flows.notebook.passes import pass_lease, shown
 from fieldcraft.flows.notebook.tables import asked_table, designs_of, predictions_table, trials_table
-from fieldcraft.flows.people import decisions, interventions
+from fieldcraft.flows.people import interventions
 from fieldcraft.flows.report.prediction import latest_model, predicted
 from fieldcraft.flows.results.correct import correct
 from fieldcraft.flows.results.record import check, check_correction, known_trial, record, site_for
 from fieldcraft.flows.rules.trial_labels import Choice
 from fieldcraft.flows.run import awaited, pause
-from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.steps.one_pass import Caller, Passed, Ref, directly, make_pass
 from fieldcraft.flows.views.display import Display
 from fieldcraft.flows.views.export import BackgroundExport
@@ -32,44 +32,29 @@ from fieldcraft.flows.wiring.context import Site, site_of
 from fieldcraft.flows.wiring.physics.predicted_fields import predicted_fields
 from fieldcraft.physics.problem import Infeasible
 from fieldcraft.storage.fields import fields_at
-from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import CampaignRecord, Lease, Trial, TrialState
+from fieldcraft.storage.records import Lease, Trial, TrialState
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-Verb = Literal["approve", "reject", "edit", "retry", "abandon"]
 Results = Mapping[str, float] | float
 Designs: TypeAlias = "pd.DataFrame | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
 _WAITING = frozenset({TrialState.PROPOSED, TrialState.APPROVED, TrialState.STAGED, TrialState.RUNNING})
 
 
-class OpenCampaign:
+class OpenCampaign(DecidedCampaign):
     """A campaign of the ledger.
 
     Attributes:
         name: Its name.
     """
 
-    def __init__(self, settings: Settings, name: str) -> None:
-        self._settings, self.name = settings, name
-        self._seen: dict[str, Choice] = {}  # the version of each trial that was last shown
-
     def __repr__(self) -> str:
         return f"fieldcraft.campaign({self.name!r}, home={str(self._settings.home)!r})"
 
     def _repr_html_(self) -> str:
         return card(self._settings, self._ledger, self._record)
-
-    @property
-    def _ledger(self) -> Ledger:
-        return open_ledger(self._settings.ledger)
-
-    @property
-    def _record(self) -> CampaignRecord:
-        return self._ledger.campaign(self.name)
 
     @property
     def finished(self) -> str | None:
@@ -183,48 +168,6 @@ class OpenCampaign:
         if len(names) > 1:
             raise InputError(f"tell: one number for the outputs {', '.join(names)}: give each by its name.")
         return {names[0]: float(results)}
-
-    def decide(
-        self, trials: str | Iterable[str], verb: Verb, reason: str = "", *, design: Mapping[str, Any] | None = None
-    ) -> tuple[str, ...]:
-        """Decide on trials as ``fieldcraft approve``, ``reject``, ``edit``, ``retry`` and ``abandon`` do.
-
-        Args:
-            trials: An id or several (``asked.index``), each as it was last shown by ``ask`` or ``trials``.
-            verb: The decision.
-            reason: Its reason; ``reject`` and ``abandon`` need one.
-            design: New values of variables, for ``edit``.
-
-        Returns:
-            The trials' ids and states, a line each.
-
-        Raises:
-            InputError: the trial was not shown here, or cannot be decided on so.
-            decisions.Overtaken: it has changed since it was shown.
-            identity.Refused: the current user may not decide so.
-        """
-        person, ledger, settings = acting(self._settings, "decide"), self._ledger, self._settings
-        names = [trials] if isinstance(trials, str) else [str(trial) for trial in trials]
-        if unseen := [name for name in names if name not in self._seen]:
-            raise InputError(f"decide: {', '.join(unseen)} was not shown here: look at ask() or trials first.")
-        choices = [self._seen[name] for name in names]
-        if (design is None) == (verb == "edit"):
-            raise InputError("decide: design is for 'edit', which needs it: give the new values of variables.")
-        if verb == "approve":
-            done = decisions.approve(ledger, settings, person, choices, reason)
-        elif verb == "reject":
-            done = decisions.reject(ledger, person, choices, reason)
-        elif verb == "edit":
-            new = {name: str(value) for name, value in (design or {}).items()}
-            done = tuple(decisions.edit(ledger, settings, person, choice, new, reason)[1] for choice in choices)
-        elif verb == "retry":
-            done = tuple(interventions.retry(ledger, settings, person, choice.word, reason) for choice in choices)
-        elif verb == "abandon":
-            done = tuple(interventions.abandon(ledger, settings, person, choice.word, reason) for choice in choices)
-        else:
-            raise InputError(f"decide: {verb!r} is no decision. Known: approve, reject, edit, retry, abandon.")
-        self._seen |= {trial.id: Choice(trial.id, trial.digest, trial.revision) for trial in done}
-        return tuple(f"{trial.id}: {trial.state}" for trial in done)
 
     def run(self, simulate: Callable[[dict[str, Any]], Any] | None = None, *, trials: int | None = None) -> None:
         """Go on with the campaign, to its end or for a number of results; shown in Prefect as ``fieldcraft run`` is.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fieldcraft.flows.analysis.front import aims_text, front_text
+from fieldcraft.flows.analysis.picks import picked_text
 from fieldcraft.flows.charts.series import completed
 from fieldcraft.flows.report.markup import Content, Markup, element
 from fieldcraft.flows.report.material import Material
@@ -15,7 +16,7 @@ from fieldcraft.flows.views.regret import most_hypervolume
 from fieldcraft.flows.wiring.context import ACTOR
 from fieldcraft.storage.records import Event, Trial, TrialState
 
-_DECISIONS = frozenset({"approve", "edit", "prioritise", "correct", "import"})
+_DECISIONS = frozenset({"approve", "edit", "prioritise", "pick", "correct", "import"})
 _RULINGS = frozenset({TrialState.REJECTED, TrialState.ABANDONED, TrialState.PROPOSED})  # a move there is a decision
 
 
@@ -40,7 +41,8 @@ def _found(material: Material) -> tuple[str, list[Content]]:
     if found is not None and found["trials"]:
         most = most_hypervolume(material.wired) if material.wired else None
         big = f"a front of {counted(len(found['trials']), 'design')}"
-        return big, [f"{aims_text(found['objectives'])}.", f"{front_text(found, most)}."]
+        picked = [f"Picked: {picked_text(material.picked)}."] if material.picked else []
+        return big, [f"{aims_text(found['objectives'])}.", f"{front_text(found, most)}.", *picked]
     if best.trial is None:
         closest = (material.feasibility or {}).get("least_violation")
         return "nothing yet", [

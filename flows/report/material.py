@@ -10,6 +10,7 @@ from fieldcraft.flows.analysis.emulated_fields import Beside
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, closest
 from fieldcraft.flows.analysis.front import front_data, on_front
 from fieldcraft.flows.analysis.noise import by_people
+from fieldcraft.flows.analysis.picks import picked_data
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.products import Trained, TrainingNotes, trainings
 from fieldcraft.flows.report.belief import Belief, believed
@@ -124,6 +125,12 @@ class Material:
     def front(self) -> dict[str, Any] | None:
         """The front of several objectives, as from ``flows.analysis.front.front_data``; None where there is one."""
         return front_data(self.campaign, self.trials)
+
+    @cached_property
+    def picked(self) -> dict[str, Any] | None:
+        """The pick that counts, as from ``flows.analysis.picks.picked_data``; None where there is none."""
+        latest = next((event for event in reversed(self.history) if event.action == "pick"), None)
+        return picked_data(latest, self.campaign, self.trials)
 
     @cached_property
     def failures(self) -> Mapping[str, str]:

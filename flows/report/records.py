@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from fieldcraft.flows.analysis.picks import how_text
 from fieldcraft.flows.charts.evidence import scores
 from fieldcraft.flows.report.answers import decisions_of, number
 from fieldcraft.flows.report.markup import Content, Markup, chart, element, fold, joined, note, pairs, section, table
@@ -79,6 +80,8 @@ def _what(material: Material, event: Event) -> str:
             return f"edited: {design_text(material.campaign, old)} became {design_text(material.campaign, new)}"
         case "correct":
             return "retracted" if details["verdict"] == "retraction" else "corrected"
+        case "pick":
+            return f"picked from the front: {how_text(details['how'])}"
         case "prioritise":
             return f"priority {details['priority']}"
         case "move":

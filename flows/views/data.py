@@ -12,6 +12,7 @@ from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, trial_feasibility
 from fieldcraft.flows.analysis.front import dominated_by, front_data
 from fieldcraft.flows.analysis.noise import by_people
+from fieldcraft.flows.analysis.picks import picked_data
 from fieldcraft.flows.notices.deliver import current
 from fieldcraft.flows.products import Collocated, Trained
 from fieldcraft.flows.rules.final_model import given_up
@@ -95,6 +96,7 @@ def status_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
         "untrained": given_up(ledger, name) if campaign.finished else None,
         "feasibility": campaign_feasibility(objective_of(campaign), trials),
         "front": front_data(campaign, trials),
+        "picked": picked_data(ledger.picked(name), campaign, trials),
         "spending": spending_data(campaign, ledger.spending(name)),
         "imported": sum(trial.imported for trial in trials),
         "corrected": changed["corrected"],

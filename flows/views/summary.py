@@ -6,6 +6,7 @@ from typing import Any
 from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility
 from fieldcraft.flows.analysis.front import front_data
+from fieldcraft.flows.analysis.picks import picked_data
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.all_failed import fruitless, mending
 from fieldcraft.flows.views.data import design_text, outputs_text, quantity
@@ -24,6 +25,7 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
     best = best_of(ledger, campaign, trials)
     standing = {**best_data(best), "feasibility": campaign_feasibility(objective_of(campaign), trials)}
     wired, standing["front"] = rewire(campaign.spec, settings, algorithm=False), front_data(campaign, trials)
+    standing["picked"] = picked_data(ledger.picked(campaign.name), campaign, trials)
     return {
         "campaign": ran.name,
         "reason": ran.reason,

@@ -11,6 +11,7 @@ from typing import Any
 from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.feasibility import feasible_text, trial_feasibility, verdict_text, violation_text
 from fieldcraft.flows.analysis.front import dominated_by, front_text
+from fieldcraft.flows.analysis.picks import picked_text
 from fieldcraft.flows.notices.deliver import due_at, text_of
 from fieldcraft.flows.text import clock, counted, one_line
 from fieldcraft.flows.views.data import (
@@ -67,11 +68,13 @@ def standing_lines(
 
     Args:
         campaign: Their campaign.
-        data: Data of ``flows.analysis.best.best_data``, with ``feasibility`` and ``front``.
+        data: Data of ``flows.analysis.best.best_data``, with ``feasibility``, ``front`` and ``picked``.
         width: Width of the labels, in characters.
         most: Largest hypervolume that is possible; None if it is not known.
     """
     front = _front(campaign, data["front"], width, most)
+    picked = data["picked"]
+    front += [f"{'picked':<{width}} {picked_text(picked)}"] if picked else []
     return [*_best(campaign, data, width), *front, *_feasible(campaign, data["feasibility"], width)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from fieldcraft.storage.code import Code
+from fieldcraft.storage.ledger.custody import Custody
 from fieldcraft.storage.ledger.queries import Queries
 from fieldcraft.storage.records import (
     UNLIMITED,
@@ -29,8 +30,8 @@ from fieldcraft.storage.records import (
 )
 
 
-class Ledger(Queries, Protocol):
-    """The contract of all back ends: the queries of ``storage.ledger.queries``, and these writes.
+class Ledger(Queries, Custody, Protocol):
+    """The contract of all back ends: the queries of ``storage.ledger.queries``, and writes: these, and ``Custody``.
 
     Every write is one transaction: the change, its event and its outbox row are stored together or not at all, and
     they are on disk when the call returns. Every write may be repeated after a crash: repeating one that was stored
@@ -215,6 +216,21 @@ class Ledger(Queries, Protocol):
             ForbiddenMove: The trial is settled.
         """
 
+    def pick(self, trial_id: str, expect: Expect, by: str, reason: str, how: Mapping[str, Any]) -> None:
+        """Record that a person picks a completed trial of several objectives; the campaign's latest pick counts.
+
+        Args:
+            trial_id: The trial.
+            expect: The state and version that the person saw.
+            by: Who picks.
+            reason: Why.
+            how: The rule by which it was found, as JSON.
+
+        Raises:
+            StaleTrial: The trial has moved meanwhile, or its result was corrected.
+            ForbiddenMove: The trial has no result.
+        """
+
     def move(
         self,
         trial_id: str,
@@ -353,42 +369,3 @@ class Ledger(Queries, Protocol):
 
     def told(self, notice_id: int, success: bool) -> None:
         """Mark a notice as sent, or count a failed try. A notice that was sent stays so."""
-
-    def copy_to(self, target: "Ledger") -> None:
-        """Copy the ledger, as of one instant, into another ledger that is empty; all or nothing.
-
-        Raises:
-            LedgerError: ``target`` holds campaigns already, or a row of this one cannot be read.
-        """
-
-    def take_over(self, by: str, reason: str, details: Mapping[str, Any]) -> None:
-        """Make a copy the ledger of its own place: all leases and seals are dropped, and nothing counts as exported.
-
-        Lease tokens stay greater than all given out before. An event ``restore`` in every campaign keeps ``details``.
-        """
-
-    def seal(self, to: str, leases: Sequence[Lease], by: str, reason: str) -> None:
-        """Refuse every write from now on, with ``Sealed``, because the campaigns go on at ``to``.
-
-        Args:
-            to: Their new place, for the error and for the event ``seal`` in every campaign.
-            leases: Leases of all campaigns, held by this process, so that no pass is running and none can begin.
-            by: Who moves them.
-            reason: Why.
-
-        Raises:
-            LeaseLost: One of the leases is not held any more.
-            InvalidRecord: A campaign's lease is missing, or there is no campaign.
-        """
-
-    def unseal(self, by: str, reason: str) -> None:
-        """Allow writes to a sealed ledger again, with an event ``unseal`` in every campaign; an open one stays open."""
-
-    def mend(self, campaign: str, by: str, reason: str, details: Mapping[str, Any]) -> None:
-        """Record, as an event ``repair``, a repair that a person is about to make: one event for every call."""
-
-    def forget_exports(self, campaign: str) -> None:
-        """Clear the export marks of a campaign: the next export shows all of it in tracking again."""
-
-    def close(self) -> None:
-        """Close the connections of this process, so that the files can be moved. The next use opens them again."""

@@ -110,6 +110,9 @@ class Queries(Protocol):
     def last_approved(self, campaign: str) -> Event | None:
         """The event of the latest approval of a campaign; ``details`` have its terms and the digest of its code."""
 
+    def picked(self, campaign: str) -> Event | None:
+        """The event of the latest pick of a campaign; ``details`` have its rule and the outputs that were picked."""
+
     def codes(self, campaign: str) -> Mapping[str, Code]:
         """Each code that was ever approved in a campaign, by its digest (``Approval.code``)."""
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 from fieldcraft.storage.code import Code
 from fieldcraft.storage.ledger.errors import InvalidRecord, LedgerError, NotALedger, UnreadableRow
 from fieldcraft.storage.ledger.queries import Queries
-from fieldcraft.storage.ledgers.operations import audit, budget, codes, custody, leases, remembered, summaries
+from fieldcraft.storage.ledgers.operations import audit, budget, codes, custody, designs, leases, remembered, summaries
 from fieldcraft.storage.ledgers.operations.results import stored_results
 from fieldcraft.storage.ledgers.tables import schema, unreadable
 from fieldcraft.storage.ledgers.tables.rows import get_campaign, get_product, get_trial, many, require_campaign
@@ -288,6 +288,11 @@ class SqlQueries(Queries):
     def last_approved(self, campaign: str) -> Event | None:
         with self._of(campaign) as connection:
             return codes.latest(connection, campaign)
+
+    @override
+    def picked(self, campaign: str) -> Event | None:
+        with self._of(campaign) as connection:
+            return designs.latest_pick(connection, campaign)
 
     @override
     def codes(self, campaign: str) -> Mapping[str, Code]:

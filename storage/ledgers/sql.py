@@ -230,6 +230,11 @@ class SqlLedger(SqlQueries, Ledger):
             return designs.prioritise(connection, trial_id, priority, by, reason, revision)
 
     @override
+    def pick(self, trial_id: str, expect: Expect, by: str, reason: str, how: Mapping[str, Any]) -> None:
+        with self._transaction("pick") as connection:
+            designs.pick(connection, trial_id, expect, by, reason, how)
+
+    @override
     def move(
         self,
         trial_id: str,

@@ -31,6 +31,7 @@ from fieldcraft.storage.objective import Objective as Objective
 from fieldcraft.storage.records import (
     COUNTING,
     CampaignRecord,
+    Event,
     FieldRef,
     OutboxItem,
     Product,
@@ -166,6 +167,8 @@ class _Session:
                 return self._trial(shown, Trial.model_validate(item.payload))
             case "surrogate":
                 return self._surrogate(shown, Product.model_validate(item.payload))
+            case "pick":
+                return self._pick(shown, Event.model_validate(item.payload))
             case "finish":
                 return self._finish(shown, CampaignRecord.model_validate(item.payload), item.created)
 
@@ -305,6 +308,12 @@ class _Session:
                 continue
             np.savez(folder / f"{name}.npz", **arrays)
         return lost
+
+    def _pick(self, shown: CampaignRuns, event: Event) -> str | None:
+        """Tag the campaign's run with the trial that a person picked from the front, and the reason."""
+        run = shown.run("campaign", shown.campaign.name, shown.campaign.created)
+        about = {"pick": event.trial, "pick.by": event.by, "pick.reason": event.reason}
+        return shown.log(run, about={f"fieldcraft.{name}": value for name, value in about.items()}, at=event.created)
 
     def _finish(self, shown: CampaignRuns, campaign: CampaignRecord, created: float) -> str | None:
         run = shown.run("campaign", campaign.name, campaign.created)

@@ -53,6 +53,10 @@ def shown(ledger: Ledger) -> None:
     ledger.exported(ledger.pending()[0].id, "run")
 
 
+def pick(ledger: Ledger, trial: Trial) -> None:
+    ledger.pick(trial.id, trial.expect, "ana", "cheap", {"rule": "by name"})
+
+
 def sealed(ledger: Ledger) -> None:
     begin(ledger)
     lease = ledger.acquire("heat")
@@ -67,6 +71,7 @@ case("approve", lambda ledger: trial_in(ledger, S.PROPOSED), approve)
 case("reject", lambda ledger: trial_in(ledger, S.PROPOSED), lambda ledger, t: ledger.reject_all([grant(t)], "a", "no"))
 case("edit", lambda ledger: trial_in(ledger, S.APPROVED), edit)
 case("prioritise", lambda ledger: trial_in(ledger, S.APPROVED).id, lambda ledger, t: ledger.prioritise(t, 5, "a", ""))
+case("pick", lambda ledger: trial_in(ledger, S.COMPLETED).id, lambda ledger, t: pick(ledger, ledger.trial(t)))
 moving(S.APPROVED, S.PROPOSED)
 moving(S.FAILED, S.APPROVED)
 moving(S.APPROVED, S.STAGED)
@@ -81,6 +86,7 @@ case("correct", lambda ledger: trial_in(ledger, S.COMPLETED), lambda ledger, t: 
 case("note.collocate", begin, lambda ledger, _: ledger.note("heat", 0, "collocate", {"n": 64}, None))
 case("note.train", begin, lambda ledger, _: ledger.note("heat", 0, "train", {"loss": 0.5}, None))
 case("note.acquire", begin, lambda ledger, _: ledger.note("heat", 0, "acquire", {"seconds": 0.5}, None))
+case("note.warm_start", begin, lambda ledger, _: ledger.note("heat", 0, "warm_start", {"until": [3]}, None))
 case("finish", begin, lambda ledger, _: ledger.finish("heat", "the budget is spent", "test"))
 case("outbox.exported", begin, lambda ledger, _: ledger.exported(ledger.pending()[0].id, "run"))
 case("notify", begin, lambda ledger, _: ledger.notify("heat", "approval waiting", "waits:0", {"trials": 1}))

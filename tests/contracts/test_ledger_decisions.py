@@ -215,3 +215,35 @@ def test_a_settled_trial_has_no_priority_any_more(ledger, state):
     trial = trial_in(ledger, state)
     with pytest.raises(ForbiddenMove, match=f"heat-0001 is {state}: it is sent no more"):
         ledger.prioritise(trial.id, 1, "ann", "")
+
+
+def test_the_latest_pick_counts_and_a_repeated_one_changes_nothing(ledger):
+    trial = trial_in(ledger, S.COMPLETED)
+    assert ledger.picked("heat") is None
+    ledger.pick(trial.id, trial.expect, "ana", "cheap", {"rule": "by name"})
+    once = everything(ledger)
+    ledger.pick(trial.id, trial.expect, "ana", "cheap", {"rule": "by name"})
+    assert everything(ledger) == once
+    ledger.pick(trial.id, trial.expect, "ben", "stiff", {"rule": "the knee"})
+    picked = ledger.picked("heat")
+    assert (picked.trial, picked.by, picked.reason, picked.version) == (trial.id, "ben", "stiff", trial.version)
+    assert picked.details == {"how": {"rule": "the knee"}, "outputs": dict(trial.outputs)}
+    assert [event.by for event in ledger.history("heat") if event.action == "pick"] == ["ana", "ben"]
+    assert [item.kind for item in ledger.pending("heat")].count("pick") == 2
+    assert ledger.trial(trial.id) == trial and ledger.check() == []
+
+
+def test_a_pick_of_what_has_changed_or_has_no_result_is_refused(ledger):
+    trial = trial_in(ledger, S.COMPLETED)
+    before = everything(ledger)
+    with pytest.raises(StaleTrial, match="is no longer COMPLETED at version 99"):
+        ledger.pick(trial.id, (S.COMPLETED, 99), "ana", "cheap", {})
+    with pytest.raises(InvalidRecord, match="is not JSON"):
+        ledger.pick(trial.id, trial.expect, "ana", "cheap", {"rule": {1}})
+    assert everything(ledger) == before
+
+
+def test_a_pick_needs_a_result(ledger):
+    trial = trial_in(ledger, S.APPROVED)
+    with pytest.raises(ForbiddenMove, match="has no result: only a result can be picked"):
+        ledger.pick(trial.id, trial.expect, "ana", "cheap", {})

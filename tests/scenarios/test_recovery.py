@@ -28,8 +28,8 @@ HERE = Path(__file__).resolve().parent
 # All there are, but for what takes a person, a notebook, a failure, a laboratory, a listener, or an older ledger:
 # tests/contracts/test_ledger_crashes.py kills that.
 UNUSUAL = {f"move.{state}" for state in (TrialState.PROPOSED, TrialState.APPROVED, *SETTLED, TrialState.HELD)} | {
-    *("upgrade", "adopt", "reject", "edit", "prioritise", "hear", "correct", "notice.told", "lease.give"),
-    *("copy", "seal", "unseal", "take_over", "mend", "outbox.forgotten"),
+    *("upgrade", "adopt", "reject", "edit", "prioritise", "pick", "hear", "correct", "notice.told", "lease.give"),
+    *("copy", "seal", "unseal", "take_over", "mend", "outbox.forgotten", "note.warm_start"),
 }
 POINTS = {*ledger.COMMIT_POINTS, *fields.COMMIT_POINTS, *tracking.COMMIT_POINTS} - {
     f"ledger.{name}.{when}" for name in UNUSUAL for when in ("before", "after")

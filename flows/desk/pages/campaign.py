@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from fieldcraft.flows.analysis.front import on_front
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.desk.board import Board
 from fieldcraft.flows.desk.entering import Visitor
@@ -62,6 +63,7 @@ def trial(request: Request, visit: Visitor, name: str, trial_id: str) -> Respons
         fields.place(one.field) if one.field else None,
         fields.place(model.reference) if model and model.reference else None,
     )
+    picked = ledger.picked(name)
     values = {
         "campaign": record,
         "trial": one,
@@ -69,5 +71,7 @@ def trial(request: Request, visit: Visitor, name: str, trial_id: str) -> Respons
         "text": show_text(ledger, one),
         "lineage": trace_text(lineage),
         "laboratory": by_people(record) and one.state in _MEASURED,
+        "on_front": one.id in on_front(record, board.standing(name).trials),
+        "picked": picked is not None and picked.trial == one.id,
     }
     return page(request, "trial.html", visit, values)

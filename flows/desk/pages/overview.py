@@ -64,6 +64,8 @@ def _best(standing: Standing) -> tuple[str, str] | None:
     status, campaign = standing.status, standing.campaign
     objective = campaign.environment["outputs"][0]
     model, measured = status["best_by_model"], status["best"]
+    if status["picked"]:
+        return f"{status['picked']['trial']} picked", status["picked"]["trial"]
     if status["front"]:
         return counted(len(status["front"]["trials"]), "design") + " on the front", ""
     if model and model["feasible"]:

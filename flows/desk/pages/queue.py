@@ -13,6 +13,7 @@ from fieldcraft.flows.desk.parts.cards import cards_of
 from fieldcraft.flows.desk.rendering import page
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.people import decisions, interventions
+from fieldcraft.flows.people.picks import Wanted, pick
 from fieldcraft.flows.rules.trial_labels import Choice
 from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.pending import queue_data
@@ -99,11 +100,11 @@ def edit(request: Request, visit: Visitor, form: Form, name: str) -> Response:
 
 @router.post("/queue/{name}/act")
 def act(request: Request, visit: Visitor, form: Form, name: str) -> Response:
-    """Retry, abandon or cancel a trial, or set its priority."""
+    """Retry, abandon or cancel a trial, set its priority, or pick it from the front."""
     board: Board = request.app.state.board
     settings, ledger = board.settings, board.ledger
     verb, reason = text(form, "verb"), text(form, "reason").strip()
-    person = visit.person.require("decide" if verb in ("retry", "prioritise") else "operate")
+    person = visit.person.require("decide" if verb in ("retry", "prioritise", "pick") else "operate")
     choice = _choice(form, name, ledger)
     if verb == "retry":
         what, trial = "approved again", interventions.retry(ledger, settings, person, choice.word, reason)
@@ -112,6 +113,8 @@ def act(request: Request, visit: Visitor, form: Form, name: str) -> Response:
         stop = interventions.abandon if verb == "abandon" else interventions.cancel
         trial = stop(ledger, settings, person, choice.word, reason)
         what = f"it is {trial.state} now"
+    elif verb == "pick":
+        what, trial = "picked from the front", pick(ledger, person, name, Wanted(choice), reason)
     elif verb == "prioritise":
         trial = decisions.prioritise(ledger, person, choice.word, _priority(text(form, "priority")), reason)
         what = f"priority {trial.priority}"

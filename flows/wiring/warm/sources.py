@@ -61,8 +61,8 @@ def read_source(campaign: "Campaign", source: WarmStart, until: int | None = Non
     inside = [trial for trial in read if trial.outputs is not None and _inside(campaign, dict(trial.actual))]
     if not inside:
         raise InputError(
-            f"{place} has {len(read)} results, and none of a design in the space of {campaign.name!r}. Name another, or "
-            "wait for its first."
+            f"{place} has {len(read)} results, and none of a design in the space of {campaign.name!r}. Name another, "
+            "or wait for its first."
         )
     if len(inside) > MOST:
         raise InputError(f"{place} has {len(inside)} results, and {MOST} can be read. Leave it out.")

@@ -1,6 +1,7 @@
-"""Trials before they are sent: proposed, adopted, edited, prioritised. In an open write transaction."""
+"""Designs that are chosen: proposed, adopted, edited, prioritised, picked. In an open write transaction."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import BindParameter, Connection, bindparam, func, select, update
 
@@ -16,10 +17,12 @@ from fieldcraft.storage.ledgers.tables.rows import (
     get_trial,
     insert_trial,
     many,
+    record_of,
 )
 from fieldcraft.storage.records import (
     SETTLED,
     CampaignRecord,
+    Event,
     Expect,
     Known,
     Level,
@@ -160,3 +163,33 @@ def prioritise(
             connection, after.campaign, "prioritise", by, reason, trial=after, before=before.expect, details=details
         )
     return after
+
+
+_LATEST_PICK = (
+    select(schema.events)
+    .where(schema.events.c.campaign == _OF, schema.events.c.action == "pick")
+    .order_by(schema.events.c.id.desc())
+    .limit(1)
+)
+
+
+def latest_pick(connection: Connection, campaign: str) -> Event | None:
+    """The latest pick of a campaign."""
+    row = connection.execute(_LATEST_PICK, {"campaign": campaign}).mappings().first()
+    return None if row is None else record_of(Event, row)
+
+
+def pick(connection: Connection, trial_id: str, expect: Expect, by: str, reason: str, how: Mapping[str, Any]) -> None:
+    """Record a pick, unless the latest one is the same; see ``Ledger.pick``."""
+    trial = expected(get_trial(connection, trial_id), expect)
+    if trial.state is not TrialState.COMPLETED or trial.outputs is None:
+        raise ForbiddenMove(f"{trial_id} is {trial.state} and has no result: only a result can be picked.")
+    details = {"how": dict(how), "outputs": dict(trial.outputs)}
+    before = latest_pick(connection, trial.campaign)
+    same = (trial.id, trial.version, by, reason, details)
+    if before is not None and (before.trial, before.version, before.by, before.reason, dict(before.details)) == same:
+        return
+    add_event(connection, trial.campaign, "pick", by, reason, trial=trial, before=trial.expect, details=details)
+    event = latest_pick(connection, trial.campaign)
+    assert event is not None  # just added
+    add_outbox(connection, trial.campaign, "pick", event)
