@@ -17,7 +17,7 @@ from fieldcraft.storage.records import Trial
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to pick: exactly one of a trial, the knee, and the best by weights.
+    """A wish: exactly one of a trial, the knee, and the best by weights.
 
     Args:
         trial: The trial, as it was seen.

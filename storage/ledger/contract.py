@@ -369,3 +369,10 @@ class Ledger(Queries, Custody, Protocol):
 
     def told(self, notice_id: int, success: bool) -> None:
         """Mark a notice as sent, or count a failed try. A notice that was sent stays so."""
+
+    def copy_to(self, target: "Ledger") -> None:
+        """Copy the ledger, as of one instant, into another ledger that is empty; all or nothing.
+
+        Raises:
+            LedgerError: ``target`` holds campaigns already, or a row of this one cannot be read.
+        """

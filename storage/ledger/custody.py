@@ -1,23 +1,13 @@
 """Custody of a ledger: copies, moves and repairs of it as a whole; a part of the contract."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from fieldcraft.storage.records import Lease
-
-if TYPE_CHECKING:
-    from fieldcraft.storage.ledger.contract import Ledger
 
 
 class Custody(Protocol):
     """Writes that concern a ledger as a whole; what ``Ledger`` says of every write holds for them."""
-
-    def copy_to(self, target: "Ledger") -> None:
-        """Copy the ledger, as of one instant, into another ledger that is empty; all or nothing.
-
-        Raises:
-            LedgerError: ``target`` holds campaigns already, or a row of this one cannot be read.
-        """
 
     def take_over(self, by: str, reason: str, details: Mapping[str, Any]) -> None:
         """Make a copy the ledger of its own place: all leases and seals are dropped, and nothing counts as exported.
