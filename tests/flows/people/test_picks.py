@@ -136,6 +136,7 @@ def test_a_pick_is_recorded_and_shown_in_status_report_and_python(pair, tmp_path
     assert campaign.picked["trial"] == "pair-0002"
     assert campaign.pick(weights={"price": 1, "yield": 5}, why="yield first") == "pair-0003"
     assert campaign.picked["how"] == {"rule": "weights", "weights": {"price": 1.0, "yield": 5.0}}
+    assert "all results, and those on the front" in campaign._repr_html_()
     page = tmp_path / "pair.html"
     ledger = open_ledger(pair.settings.ledger)
     write_report(pair.settings, ledger, ledger.campaign("pair"), page)

@@ -246,6 +246,20 @@ def test_a_surrogate_is_shown_with_curve_artifacts_and_held_out_error(
     assert files == ["MLmodel", "checkpoint.npz"]
 
 
+def test_the_latest_pick_is_told_by_tags_of_the_campaign_s_run(ledger: Ledger, tracker: Tracker, uri: str) -> None:
+    create(ledger)
+    done = [complete(ledger, start(ledger, trial), temperature=5.0) for trial in propose(ledger, 0, 1.0, 2.0)]
+    for trial, why in zip(done, ("cheap", "stiff"), strict=True):
+        ledger.pick(trial.id, trial.expect, "ana", why, {"rule": "by name"})
+    tracker.export(ledger)
+    tags = shown(uri)["campaign:heat"]["tags"]
+    assert {name: tags[f"fieldcraft.{name}"] for name in ("pick", "pick.by", "pick.reason")} == {
+        "pick": "heat-0002",
+        "pick.by": "ana",
+        "pick.reason": "stiff",
+    }
+
+
 def test_failed_rejected_and_abandoned_trials_are_closed_as_such(ledger: Ledger, tracker: Tracker, uri: str) -> None:
     create(ledger)
     failed, rejected, abandoned = propose(ledger, 0, 1.0, 2.0, 3.0)
