@@ -1,6 +1,7 @@
 """The process that begins with an earlier campaign, against the joint process of both, and what it gains and loses."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,7 +74,8 @@ def test_moments_are_those_of_the_joint_process_of_both_campaigns(posterior):
 
 
 def test_draws_have_the_moments(posterior):
-    points, n = torch.tensor(Z[:6]), 300
+    posterior = replace(posterior, found=replace(posterior.found, rho=0.7, size=0.5))
+    points, n = torch.tensor(1.8 * Z[:6]), 300  # where the earlier campaign has tried little
     with torch.no_grad():
         drawn = torch.stack([f(points) for f in posterior.draw(n, np.random.default_rng(1))])
         mean, variance = posterior.mean_var(points)
