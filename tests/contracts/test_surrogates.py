@@ -7,7 +7,9 @@ import pytest
 import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
-from fieldcraft.models.observations import EarlierResults, Emulator, Observations, Physics
+from fieldcraft.models.acquisitions.hypervolume_thompson import HypervolumeThompson
+from fieldcraft.models.observations import Aim, EarlierResults, Emulator, Observations, Physics
+from fieldcraft.models.pareto.posterior import SeveralObjectives
 from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.physics.operators import laplace
@@ -153,6 +155,17 @@ def test_mean_variance_and_draws_are_differentiable(posterior):
     points = Z.clone().requires_grad_(True)
     (gradient,) = torch.autograd.grad(posterior.mean_var(points)[1].sum(), points)
     assert torch.isfinite(gradient).all()
+
+
+def test_several_objectives_are_sought_by_its_draws(posterior):
+    beliefs = SeveralObjectives((posterior, posterior), (Aim(maximize=False, reference=60.0), Aim(maximize=False)))
+    data = observations(aims=beliefs.aims, further=DATA.y[:, None])
+    score = HypervolumeThompson().score(beliefs, data, Z[:0], 2, np.random.default_rng(2))
+    points = Z.clone().requires_grad_(True)
+    for slot in range(2):
+        values = score.value(points, slot, Z[:0])
+        (gradient,) = torch.autograd.grad(values.sum(), points)
+        assert values.shape == (7,) and torch.isfinite(values).all() and torch.isfinite(gradient).all()
 
 
 def test_draws_are_functions_that_differ_and_repeat_with_the_seed(posterior):
