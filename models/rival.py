@@ -91,6 +91,12 @@ def minimised(data: Observations) -> Array:
     return -data.y if data.maximize else data.y
 
 
+def all_minimised(data: Observations) -> Array:
+    """Results of all objectives in their units, those that are maximised negated, shape (n, m)."""
+    signs = [-1.0 if aim.maximize else 1.0 for aim in data.aims] or [-1.0 if data.maximize else 1.0]
+    return np.asarray(np.column_stack([data.y, data.further]) * signs)
+
+
 def feasible(data: Observations) -> NDArray[np.bool_]:
     """True for trials whose results satisfy all constraints, shape (n,)."""
     return np.asarray((data.constraints <= 0).all(axis=1))

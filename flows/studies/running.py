@@ -20,6 +20,7 @@ from fieldcraft.flows.studies.page.mlflow_runs import Showing
 from fieldcraft.flows.studies.page.page import study_page
 from fieldcraft.flows.studies.plan.folder import StudyFolder
 from fieldcraft.flows.studies.plan.spec import Cell, StudySpec, cells_of
+from fieldcraft.flows.studies.scoring.hypervolumes import require_references
 from fieldcraft.flows.studies.scoring.results import results
 from fieldcraft.flows.studies.worker_pool import Heard, WorkerPool
 from fieldcraft.flows.wiring.build import wire
@@ -128,6 +129,7 @@ class Study:
     def _built(self, cell: Cell) -> Campaign:
         campaign = wire(parse(cell.campaign), self.settings)
         _require_answer(cell, campaign)
+        require_references(campaign)
         return campaign
 
     def _in_study(self, cell: Cell, fault: str) -> tuple[str, str]:

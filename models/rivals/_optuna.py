@@ -9,7 +9,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import TrialState
 
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.rival import minimised
+from fieldcraft.models.rival import all_minimised
 from fieldcraft.models.rivals._coordinates import Coordinate, coordinates, encoded, inside, told
 from fieldcraft.physics.space import SearchSpace
 
@@ -20,15 +20,20 @@ def ask(sampler: optuna.samplers.BaseSampler, data: Observations, pending: Array
     Optuna's constraints have the same sign as ours: feasible where <= 0.
     """
     with _quiet():
-        study = optuna.create_study(direction="minimize", sampler=sampler)
+        values = all_minimised(data)
+        study = optuna.create_study(directions=["minimize"] * values.shape[1], sampler=sampler)
         distributions = {one.name: _distribution(one) for one in coordinates(space)}
         known, waiting = inside(space, data.X), inside(space, pending)
-        for point, value, kept in zip(
-            told(space, data.X[known]), minimised(data)[known], data.constraints[known], strict=True
-        ):
+        results = zip(told(space, data.X[known]), values[known].tolist(), data.constraints[known], strict=True)
+        for point, value, kept in results:
             readings = {f"c{k:04d}": float(reading) for k, reading in enumerate(kept, start=1)}
             study.add_trial(
-                optuna.create_trial(params=point, distributions=distributions, value=float(value), constraints=readings)
+                optuna.create_trial(
+                    params=point,
+                    distributions=distributions,
+                    values=value,
+                    constraints=readings,
+                )
             )
         for point in told(space, pending[waiting]):
             running = optuna.create_trial(state=TrialState.RUNNING, params=point, distributions=distributions)

@@ -16,13 +16,14 @@ class OptunaGP:
     """Optuna's GPSampler: a Matern Gaussian process and log expected improvement, with its defaults.
 
     The campaign's initial designs replace its own ten random trials. Under unknown constraints it multiplies by the
-    probability that all hold; while no result is feasible it maximises that alone.
+    probability that all hold; while no result is feasible it maximises that alone. Of several objectives it
+    maximises the expected gain in hypervolume, within a reference of its own.
 
     Raises:
         ValueError: Optuna is not installed.
     """
 
-    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.CONSTRAINED})
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.CONSTRAINED, Capability.SEVERAL})
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.BOX})
 
     def __post_init__(self) -> None:

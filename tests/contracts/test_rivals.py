@@ -12,7 +12,7 @@ from kinds import is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.capability import Capability, provided, required
-from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.observations import Aim, Array, Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.rival import require
 from fieldcraft.models.rivals import _botorch, botorch_composite
@@ -187,6 +187,20 @@ KEEPING = [kind for kind in kinds(PACKAGE) if Capability.CONSTRAINED in provided
 
 def test_the_rivals_that_keep_unknown_constraints_are_those_whose_packages_do():
     assert KEEPING == ["botorch_log_ei", "botorch_qlognei", "optuna_gp", "optuna_tpe"]
+
+
+SEVERAL = [kind for kind in kinds(PACKAGE) if Capability.SEVERAL in provided(public_class(PACKAGE, kind))]
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_a_rival_of_several_objectives_goes_between_their_optima(kind):
+    """f1 is least at x = -0.6 and maximised f2 greatest at x = 0.6: designs beyond these are dominated."""
+    X = SPACE.sample(12, np.random.default_rng(2))
+    first, second = (X[:, 0] + 0.6) ** 2 + X[:, 1] ** 2, -((X[:, 0] - 0.6) ** 2) - X[:, 1] ** 2
+    aims = (Aim(maximize=False, reference=4.0), Aim(maximize=True))
+    read = Observations(X, first, maximize=False, aims=aims, further=second[:, None])
+    found = public_class(PACKAGE, kind)().suggest(read, np.empty((0, 2)), SPACE, 1, np.random.default_rng(3))
+    assert abs(found[0, 0]) < 0.75 and abs(found[0, 1]) < 0.3
 
 
 @pytest.mark.parametrize("kind", KEEPING)

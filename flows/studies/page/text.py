@@ -61,7 +61,7 @@ def about_problem(each: Mapping[str, Any]) -> str:
     compared = f"; {constraints}, compared by {metric_label(each)}" if constraints else ""
     oracle = "; the equation was computed from the objective: reported apart" if each["oracle"] else ""
     return (
-        f"{each['sense']} {each['objective']}, {each['trials']} trials of which {each['start']} start, "
+        f"{each['sense'] or 'maximize'} {each['objective']}, {each['trials']} trials of which {each['start']} start, "
         f"{counted(seeds, 'seed')}, {noise}; {optimum}{compared}{some}{oracle}"
     )
 

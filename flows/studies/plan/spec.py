@@ -41,7 +41,8 @@ class StudyProblem(Part):
         label: Name of the problem in the study; its kind when left out.
         problem: The problem to optimise.
         simulator: The simulator of designs.
-        sense: ``maximize`` or ``minimize``, for the objective.
+        sense: ``maximize`` or ``minimize``, for the objective; left out where the problem marks several
+            objectives, whose hypervolume is then compared.
         space: Narrower bounds of the problem's variables.
         noise: Noise added to each result of the objective.
         start: The designs before any model.
@@ -55,7 +56,7 @@ class StudyProblem(Part):
     label: Label | None = None
     problem: Component
     simulator: Component = Component(kind="function")
-    sense: Literal["maximize", "minimize"]
+    sense: Literal["maximize", "minimize"] | None = None
     space: dict[str, tuple[Finite, Finite]] = Field(default_factory=dict)
     noise: Noise | None = None
     start: StudyStart

@@ -4,6 +4,7 @@ from typing import Any
 
 from fieldcraft.flows.studies.scoring.certificates import acquired
 from fieldcraft.flows.studies.scoring.exact_outputs import exact_outputs, spreads
+from fieldcraft.flows.studies.scoring.hypervolumes import volumes
 from fieldcraft.flows.views.all_failed import fruitless
 from fieldcraft.flows.views.regret import exact_value, optimum_of
 from fieldcraft.flows.wiring.campaign import Campaign
@@ -28,7 +29,8 @@ def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:
         (see ``flows.studies.scoring.certificates.acquired``); and ``environment``, in which the campaign was begun (it
         may have gone on in another): commit, versions, threads. Where the problem has constraints also their names as
         ``constraints``, the ``spreads`` of all outputs (null where only simulations know them), and for each trial the
-        ``outputs``: objective and constraints without noise (null where it has no accepted result).
+        ``outputs``: objective and constraints without noise (null where it has no accepted result). Of several
+        objectives the hypervolume up to each trial stands for its result (see ``flows.studies.scoring.hypervolumes``).
     """
     problem, spec = campaign.problem, campaign.spec
     record = ledger.campaign(campaign.name)
@@ -50,15 +52,16 @@ def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:
         "physics": campaign.known_physics is not None,
         "oracle": problem.oracle,
         "environment": {key: value for key, value in record.environment.items() if key not in _OF_PROBLEM},
-        "trials": _trials(campaign, ledger),
+        "trials": [] if campaign.objective.goals else _trials(campaign, ledger),
         "acquired": acquired(ledger, campaign.name),
         **_constrained(problem),
+        **(volumes(campaign, ledger) if campaign.objective.goals else {}),
     }
 
 
 def _constrained(problem: Problem) -> dict[str, Any]:
     """Names and spreads of the constraints; empty for a problem without constraints."""
-    names = [output.name for output in problem.outputs[1:]]
+    names = [] if problem.outputs[0].objective else [output.name for output in problem.outputs[1:]]
     return {"constraints": names, "spreads": spreads(problem)} if names else {}
 
 
