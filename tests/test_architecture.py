@@ -49,7 +49,7 @@ FLOORS = {
         "collocation counting problem", "constrained formulas gradients tangents", "problems", "simulators",
     ),
     "models": (
-        "capability snapshots", "observations", "proposer surrogate", "acquisition numerics", "linear",
+        "capability results snapshots", "observations", "proposer surrogate", "acquisition numerics", "linear",
         "feasibility maximizer networks pareto rival selection", "constraint_rule gaussian tangent", "gradients",
         "certified emulation physics_informed scoring", "maximizers rivals rules surrogates", "acquisitions proposers",
         "constraint_scale", "constraints",

@@ -109,9 +109,10 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
 def _learnt(site: Site, product: Product) -> tuple[Sequence[TrialSummary], "Observations", Mapping[str, "Tensor"]]:
     """Trials, training data and state of a model."""
     assert product.reference is not None  # a training keeps its checkpoint
-    seen = seen_by(product, site.ledger.summaries(site.name), site.ledger.result_summaries(site.name))
+    results = site.ledger.result_summaries(site.name)
+    seen = seen_by(product, site.ledger.summaries(site.name), results)
     network = network_at(site.campaign, site.ledger)
-    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network)
+    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network, results)
     return seen, data, as_state(site.fields.read(product.reference))
 
 

@@ -20,6 +20,7 @@ from fieldcraft.flows.wiring.physics.emulators import (
 from fieldcraft.flows.wiring.physics.equations import require_conditions, require_equation
 from fieldcraft.flows.wiring.physics.networks import require_network
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
+from fieldcraft.flows.wiring.physics.stated_noise import require_noise
 from fieldcraft.models.capability import Capability, TakesSomeSpaces, provided, required
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
@@ -107,6 +108,7 @@ def require_fit(campaign: "Campaign") -> None:
     """
     faults = Faults()
     for require in (
+        require_noise,
         require_conditions,
         require_equation,
         require_own_names,

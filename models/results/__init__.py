@@ -1,0 +1,1 @@
+"""Results as numbers: their scaling."""

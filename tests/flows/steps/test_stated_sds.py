@@ -1,0 +1,153 @@
+"""Standard deviations that a laboratory states, or a problem: they train the model, and are found again later."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench import OVEN, OVEN_CAMPAIGN, Bench, bench
+from rig import rig
+
+from fieldcraft.flows.analysis.best import best_of
+from fieldcraft.flows.analysis.noise import stated_sds
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.products import Trained
+from fieldcraft.flows.recovery.reproduce import remade
+from fieldcraft.flows.wiring.observations import data_of, seen_by
+from fieldcraft.storage.records import ResultSummary
+
+WORDS = "  surrogate: {kind: %s}\n  acquisition: {kind: log_ei}\n  maximizer: {kind: multistart}\n"
+
+
+def oven(folder: Path, patch: pytest.MonkeyPatch, surrogate: str = "exact_gp") -> Bench:
+    """An oven whose first three parts were measured."""
+    text = OVEN_CAMPAIGN.replace("  start: {n: 3}\n", "  start: {n: 3}\n" + WORDS % surrogate)
+    made = bench(folder, text.replace("approval: batch", "approval: auto"), patch)
+    made.make_pass()
+    for number, sd in ((1, "0.5"), (2, "4"), (3, None)):
+        words = ["record", f"oven-000{number}", "--value", f"strength={40 + 7 * number}", "--value", "porosity=-1"]
+        assert made.run(*words, *(["--sd", f"strength={sd}"] if sd else []))[0] == 0
+    return made
+
+
+def learnt(made: Bench, **changes: object):
+    """Data of the latest model, as its product names them."""
+    site, ledger = made.site, made.ledger
+    product = ledger.latest("oven", "train")
+    product = product.model_copy(update={"payload": {**product.payload, **changes}})
+    results = ledger.result_summaries("oven")
+    seen = seen_by(product, ledger.summaries("oven"), results)
+    return data_of(site.campaign, product, seen, None, None, results), Trained.of(product)
+
+
+def test_what_a_laboratory_states_trains_the_model_and_is_found_again(tmp_path, monkeypatch):
+    made = oven(tmp_path, monkeypatch)
+    made.make_pass()
+    data, model = learnt(made)
+    np.testing.assert_array_equal(data.sds, [[0.5, np.nan], [4.0, np.nan], [np.nan, np.nan]])
+    assert data.digest == model.data_digest
+    assert model.remarks["noise"] == "stated by 2 of 3 results"
+    assert made.ledger.trial("oven-0004").origin.remarks["noise"] == "stated by 2 of 3 results"
+    # What is said later does not change what this model saw.
+    assert made.run("record", "oven-0003", "--value", "strength=61", "--sd", "strength=2")[0] == 0
+    assert made.run("correct", "oven-0002", "--value", "strength=50", "--reason", "scale")[0] == 0
+    assert learnt(made)[0].digest == model.data_digest
+    now = stated_sds(made.ledger.result_summaries("oven"))
+    assert now == {"oven-0001": {"strength": 0.5}, "oven-0002": {"strength": 4.0}, "oven-0003": {"strength": 2.0}}
+    product = made.ledger.latest("oven", "train")
+    assert remade(made.site, product).equals(made.site.fields.read(product.reference))
+
+
+def test_a_model_of_a_version_that_did_not_learn_from_them_has_none(tmp_path, monkeypatch):
+    made = oven(tmp_path, monkeypatch)
+    made.make_pass()
+    assert learnt(made, weighed=False)[0].sds.size == 0
+    site, ledger = made.site, made.ledger
+    product = ledger.latest("oven", "train")
+    older = {name: value for name, value in product.payload.items() if name != "weighed"}
+    assert not Trained.of(product.model_copy(update={"payload": older})).weighed
+    assert dataclasses.asdict(Trained.of(product))["weighed"]
+    assert site.campaign.noisy
+
+
+def test_a_surrogate_that_does_not_use_them_says_so(tmp_path, monkeypatch):
+    made = oven(tmp_path, monkeypatch, "random_forest")
+    made.make_pass()
+    said = "stated by 2 of 3 results, and not used: the surrogate exact_gp does"
+    assert learnt(made)[1].remarks["noise"] == said
+    assert "the surrogate random_forest does not use it: exact_gp does" in made.json("check", made.file)["note"]
+
+
+def test_duplicates_add_corrections_replace_and_retractions_forget():
+    def result(number: int, verdict: str, **sd: float) -> ResultSummary:
+        return ResultSummary(number, "b-1", {"y": 1.0}, None, verdict, None, sd)
+
+    history = [result(1, "partial", y=9.0), result(2, "accepted", y=1.0), result(3, "duplicate", g=2.0)]
+    assert stated_sds(history) == {"b-1": {"y": 1.0, "g": 2.0}}
+    assert stated_sds([*history, result(4, "superseded", y=7.0)]) == {"b-1": {"y": 1.0, "g": 2.0}}
+    assert stated_sds([*history, result(4, "accepted", y=3.0)]) == {"b-1": {"y": 3.0}}
+    assert stated_sds([*history, result(4, "retraction")]) == {}
+    assert stated_sds([*history, result(4, "retraction"), result(5, "duplicate", y=3.0)]) == {}
+
+
+CUPS = """
+from dataclasses import dataclass
+
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.space import Continuous, SearchSpace
+
+
+@dataclass(frozen=True)
+class Cups(Problem):
+    \"\"\"Warmth, and a limit.\"\"\"
+
+    @property
+    def space(self):
+        return SearchSpace((Continuous("size", 1, 3),))
+
+    @property
+    def outputs(self):
+        return (Output("warmth", "K", sd=0.25), Output("limit", sd=0.0))
+
+    def function(self, design):
+        return {"warmth": (2.0 - design["size"]) ** 2, "limit": -1.0}
+"""
+
+
+def cups(folder: Path, patch: pytest.MonkeyPatch, **given: object):
+    (folder / "plugins" / "problems").mkdir(parents=True)
+    (folder / "plugins" / "problems" / "cups.py").write_text(CUPS)
+    patch.setenv("FIELDCRAFT_PLUGINS", str(folder / "plugins"))
+    words = {"surrogate": {"kind": "exact_gp", "noise": "known"}, "acquisition": {"kind": "log_ei"}}
+    keys = {"problem": {"kind": "cups"}, "simulator": {"kind": "function"}, "dispatcher": {"kind": "inline"}}
+    keys |= {"algorithm": {"start": {"n": 4}, **words, "maximizer": {"kind": "multistart"}}, "budget": {"trials": 5}}
+    return rig(folder, **{**keys, **given})
+
+
+def test_what_the_problem_states_of_an_output_is_that_of_each_of_its_results(tmp_path, monkeypatch):
+    made = cups(tmp_path, monkeypatch)
+    made.finish()
+    assert made.campaign.noisy
+    assert not made.campaign.noisy_constraints  # an sd of 0 is that of an exact output
+    metrics = Trained.of(made.ledger.latest("b", "train")).metrics
+    assert metrics["noise_sd"] == pytest.approx(1e-3)  # all that is left beside what is stated
+    best = best_of(made.ledger, made.ledger.campaign("b"), made.ledger.trials("b"))
+    assert best.by_model
+
+
+def test_noise_is_not_stated_and_added_at_once(tmp_path, monkeypatch):
+    said = r"noise: 0.1 is the standard deviation of noise that the campaign adds, and the problem states 0.25 for"
+    with pytest.raises(InputError, match=said):
+        cups(tmp_path, monkeypatch, noise={"sd": 0.1})
+
+
+@pytest.mark.parametrize("sd", ["-1.0", "float('nan')", "float('inf')"])
+def test_an_impossible_statement_of_the_problem_is_refused(tmp_path, monkeypatch, sd):
+    text = OVEN.replace('Output("porosity", "%")', f'Output("porosity", "%", sd={sd})')
+    (tmp_path / "plugins" / "problems").mkdir(parents=True)
+    (tmp_path / "plugins" / "problems" / "oven.py").write_text(text)
+    made = bench(tmp_path, OVEN_CAMPAIGN, monkeypatch)
+    status, _, said = made.run("check", made.file)
+    assert status != 0
+    assert "The output 'porosity' has the sd" in said
+    assert "give a finite number >= 0, or leave it out" in said
