@@ -165,7 +165,9 @@ class Campaign:
         }
         proposer = built("proposers", part.start.proposer, "start.proposer")
         faults.tell()
-        return Algorithm(initial=proposer, n_initial=part.start.n, constraints=Constraints(**kept), **words)
+        return Algorithm(
+            initial=proposer, n_initial=part.start.n, constraints=Constraints(**kept), repeats=part.repeats, **words
+        )
 
     @property
     def idempotent(self) -> bool:

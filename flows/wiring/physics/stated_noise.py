@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.models.capability import Capability, provided
 
 if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign
@@ -23,6 +24,39 @@ def require_noise(campaign: "Campaign") -> None:
         raise InputError(
             f"noise: {campaign.noise_sd:g} is the standard deviation of noise that the campaign adds, and the problem "
             f"states {output.sd:g} for results of {output.name!r}. Leave noise out, or the output's sd."
+        )
+
+
+def require_repeats(campaign: "Campaign") -> None:
+    """Accept ``repeats`` where results are noisy, one objective is modelled exactly, and no maximizer proves a bound.
+
+    Raises:
+        InputError: it would have no effect, or a proof would be of another design.
+    """
+    if not campaign.spec.algorithm.repeats:
+        return
+    part, words = campaign.spec.algorithm, campaign.algorithm
+    if not campaign.noisy:
+        raise InputError(
+            "algorithm.repeats: a design that is run again has the same result. State the noise (noise: fitted, or the "
+            "sd of an output), or leave repeats out."
+        )
+    if Capability.EXACT not in provided(words.surrogate):
+        kind = part.surrogate and part.surrogate.kind
+        other = "there is no surrogate" if kind is None else f"the surrogate {kind!r} is none"
+        raise InputError(
+            f"algorithm.repeats: what a result is worth is computed by an exact Gaussian process, and {other}. Use "
+            "exact_gp, or leave repeats out."
+        )
+    if campaign.objective.goals:
+        raise InputError(
+            f"algorithm.repeats: what a result is worth is computed for one objective, and the problem has "
+            f"{len(campaign.objective.goals)}. Leave repeats out."
+        )
+    if Capability.PROVES in provided(words.maximizer):
+        raise InputError(
+            f"algorithm.repeats: the maximizer {part.maximizer and part.maximizer.kind!r} proves a bound of the design "
+            "that it found, and another one would be proposed. Use multistart, or leave repeats out."
         )
 
 

@@ -13,6 +13,7 @@ from fieldcraft.flows.analysis.noise import stated_sds
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.recovery.reproduce import remade
+from fieldcraft.flows.views.text import show_text
 from fieldcraft.flows.wiring.observations import data_of, seen_by
 from fieldcraft.storage.records import ResultSummary
 
@@ -151,3 +152,41 @@ def test_an_impossible_statement_of_the_problem_is_refused(tmp_path, monkeypatch
     assert status != 0
     assert "The output 'porosity' has the sd" in said
     assert "give a finite number >= 0, or leave it out" in said
+
+
+def test_a_repeat_is_proposed_where_it_pays_and_says_of_what(tmp_path, monkeypatch):
+    words = {"kind": "gp_ei", "start": {"n": 4}, "repeats": True}
+    made = cups(tmp_path, monkeypatch, algorithm=words, budget={"trials": 8}, batch=2)
+    made.finish()
+    trials = made.ledger.trials("b")
+    first: dict[str, object] = {}
+    for trial in trials[4:]:
+        said = trial.origin.remarks.get("repeat")
+        before = [one.id for one in trials if one.iteration < trial.iteration and one.design == trial.design]
+        assert (said or "").partition(";")[0] == (f"of {before[0]}" if before else "")
+        first |= {trial.id: said}
+    assert any(first.values())
+    assert made.campaign.data["algorithm"]["repeats"] is True
+    shown = show_text(made.ledger, made.ledger.trial(next(name for name, said in first.items() if said)))
+    assert "repeat: of b-000" in shown
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"problem": {"kind": "branin"}, "sense": "minimize"}, "has the same result. State the noise"),
+        ({"algorithm": {"kind": "auto", "repeats": True}}, "the surrogate 'auto' is none. Use exact_gp"),
+        ({"algorithm": {"kind": "sobol", "repeats": True}}, "there is no surrogate"),
+        ({"algorithm": {"kind": "gp_ei", "maximizer": {"kind": "certified"}, "repeats": True}}, "proves a bound"),
+        ({"algorithm": {"kind": "gp_ei", "repeats": "often"}}, "algorithm.repeats: "),
+    ],
+)
+def test_repeats_are_refused_where_they_would_mean_nothing(tmp_path, monkeypatch, given, said):
+    words = {"algorithm": {"kind": "gp_ei", "repeats": True}}
+    with pytest.raises(InputError, match=said):
+        cups(tmp_path, monkeypatch, **{**words, **given})
+
+
+def test_a_campaign_without_repeats_is_stored_as_before(tmp_path, monkeypatch):
+    made = cups(tmp_path, monkeypatch, algorithm={"kind": "gp_ei", "repeats": False})
+    assert "repeats" not in made.campaign.data["algorithm"]
