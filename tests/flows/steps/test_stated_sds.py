@@ -10,6 +10,7 @@ from rig import rig
 
 from fieldcraft.flows.analysis.best import best_of
 from fieldcraft.flows.analysis.noise import stated_sds
+from fieldcraft.flows.desk.parts.cards import reasons
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.recovery.reproduce import remade
@@ -167,8 +168,9 @@ def test_a_repeat_is_proposed_where_it_pays_and_says_of_what(tmp_path, monkeypat
         first |= {trial.id: said}
     assert any(first.values())
     assert made.campaign.data["algorithm"]["repeats"] is True
-    shown = show_text(made.ledger, made.ledger.trial(next(name for name, said in first.items() if said)))
-    assert "repeat: of b-000" in shown
+    repeat = made.ledger.trial(next(name for name, said in first.items() if said))
+    assert f"repeat: {first[repeat.id]}" in show_text(made.ledger, repeat)
+    assert f"A repeat {first[repeat.id]}: the same design once more, since results are noisy." in reasons(repeat)
 
 
 @pytest.mark.parametrize(
