@@ -9,12 +9,14 @@ from bench import OVEN, OVEN_CAMPAIGN, Bench, bench
 from rig import rig
 
 from fieldcraft.flows.analysis.best import best_of
-from fieldcraft.flows.analysis.noise import stated_sds
+from fieldcraft.flows.analysis.noise import noisy, noisy_constraints, stated_sds
 from fieldcraft.flows.desk.parts.cards import reasons
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.recovery.reproduce import remade
+from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.views.text import show_text
+from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.observations import data_of, seen_by
 from fieldcraft.storage.records import ResultSummary
 
@@ -137,6 +139,30 @@ def test_what_the_problem_states_of_an_output_is_that_of_each_of_its_results(tmp
     assert best.by_model
 
 
+@pytest.mark.parametrize(
+    ("outputs", "spec", "results", "constraints"),
+    [
+        (("y", "g"), {}, False, False),
+        (("y", "g"), {"noise": {"sd": 0.1}}, True, False),
+        (("y", "g"), {"dispatcher": {"noisy": True}}, True, True),
+        (("y 0.3", "g"), {}, True, False),
+        (("y", "g 0.3"), {}, True, True),
+        (("y", "g 0"), {}, False, False),
+        (("min y", "max z 0.3"), {}, True, False),
+        (("min y", "max z", "g 0.3"), {}, True, True),
+    ],
+)
+def test_results_and_constraints_are_noisy_by_what_the_record_says(outputs, spec, results, constraints):
+    told = []
+    for text in outputs:
+        *marked, name = [word for word in text.split() if not word[0].isdigit()]
+        sd = [float(word) for word in text.split() if word[0].isdigit()]
+        told.append({"name": name} | ({"objective": marked[0]} if marked else {}) | ({"sd": sd[0]} if sd else {}))
+    assert noisy(spec, told, people=False) is results
+    assert noisy_constraints(spec, told, people=False) is constraints
+    assert noisy(spec, told, people=True) and noisy_constraints(spec, told, people=True)
+
+
 def test_noise_is_not_stated_and_added_at_once(tmp_path, monkeypatch):
     said = r"noise: 0.1 is the standard deviation of noise that the campaign adds, and the problem states 0.25 for"
     with pytest.raises(InputError, match=said):
@@ -168,6 +194,7 @@ def test_a_repeat_is_proposed_where_it_pays_and_says_of_what(tmp_path, monkeypat
         first |= {trial.id: said}
     assert any(first.values())
     assert made.campaign.data["algorithm"]["repeats"] is True
+    assert wire(parse(made.campaign.data), made.campaign.settings).digest == made.campaign.digest
     repeat = made.ledger.trial(next(name for name, said in first.items() if said))
     assert f"repeat: {first[repeat.id]}" in show_text(made.ledger, repeat)
     assert f"A repeat {first[repeat.id]}: the same design once more, since results are noisy." in reasons(repeat)
