@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from fieldcraft.models.results.known_physics import KnownSide as KnownSide
+from fieldcraft.models.results.known_physics import Physics as Physics
+from fieldcraft.models.results.known_physics import frozen, refuse_non_finite
 from fieldcraft.models.results.scaling import Scaling as Scaling
 from fieldcraft.models.results.scaling import deviation
 from fieldcraft.models.snapshots import Calibration, Snapshots
-from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.space import ImageColumns as ImageColumns
 from fieldcraft.physics.space import SearchSpace
 
@@ -20,113 +22,6 @@ Array = NDArray[np.float64]
 
 # Noise beyond so many deviations of the results is as good as infinite; its square must remain a float64.
 _MOST_NOISE = 1e100
-
-
-def _frozen(values: ArrayLike) -> Array:
-    """A read-only float64 copy, so that data cannot change after their digest was taken."""
-    array = np.array(values, dtype=np.float64)
-    array.setflags(write=False)
-    return array
-
-
-def _refuse_non_finite(array: Array, name: str, remedy: str) -> None:
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        place = tuple(int(i) for i in bad[0])
-        raise ValueError(
-            f"{name} holds {array[place]} at index {place} ({len(bad)} such values): "
-            f"every value must be finite; {remedy}"
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class KnownSide:
-    """The condition a f + b df/dn = g at points of one side of the equation's domain.
-
-    Args:
-        points: Shape (m, d), in physical units.
-        normal: Outward unit normal, shape (d,).
-        right: g at the points, shape (m,).
-        value: a.
-        slope: b; a derivative is by the axis in its own unit.
-
-    Raises:
-        ValueError: shapes disagree, a value is not finite, or a = b = 0.
-    """
-
-    points: Array
-    normal: Array
-    right: Array
-    value: float = 1.0
-    slope: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("points", "normal", "right"):
-            object.__setattr__(self, name, _frozen(getattr(self, name)))
-            _refuse_non_finite(getattr(self, name), f"KnownSide.{name}", "check the problem's conditions.")
-        m, d = self.points.shape
-        if self.normal.shape != (d,) or self.right.shape != (m,) or self.value == self.slope == 0:
-            raise ValueError(
-                f"points {self.points.shape}, normal {self.normal.shape}, right {self.right.shape}, value {self.value} "
-                f"and slope {self.slope} do not fit: give points (m, d), normal (d,), right (m,) and not both 0."
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class Physics:
-    """The equation that the objective satisfies as a function of the design, and the points at which to impose it.
-
-    Args:
-        equation: N[f] = g, or a system of f and auxiliary fields, with f the objective in its own unit and derivatives
-            by the physical design variables.
-        points: Collocation points, shape (r, d), in physical units.
-        center: Middle of each variable's interval, shape (d,), in physical units.
-        half: Half length of each variable's interval, shape (d,), in physical units, positive.
-        sides: What is known of the objective on sides of the equation's domain.
-        masked: True if the equation holds on a part of a box alone, which the points lie in.
-
-    Encoded coordinates are (physical - center) / half, so d/d(physical) = d/d(encoded) / half.
-
-    Raises:
-        ValueError: shapes disagree, a value is not finite, or a half length is not positive.
-    """
-
-    equation: Equation | System
-    points: Array
-    center: Array
-    half: Array
-    sides: tuple[KnownSide, ...] = ()
-    masked: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("points", "center", "half"):
-            object.__setattr__(self, name, _frozen(getattr(self, name)))
-            _refuse_non_finite(getattr(self, name), f"Physics.{name}", "check the problem's domain and search space.")
-        if (
-            self.points.ndim != 2
-            or self.center.shape != (self.points.shape[1],)
-            or self.half.shape != self.center.shape
-        ):
-            raise ValueError(
-                f"points {self.points.shape}, center {self.center.shape} and half {self.half.shape} do not fit: "
-                "give points (r, d), center (d,) and half (d,)."
-            )
-        for side in self.sides:
-            if side.points.shape[1] != len(self.half):
-                raise ValueError(
-                    f"A side's points {side.points.shape} and the collocation points {self.points.shape} do not fit: "
-                    "give them the same number of coordinates."
-                )
-        if not np.all(self.half > 0):
-            raise ValueError(f"half is {self.half.tolist()}: every half length must be positive; check the bounds.")
-
-    def encode(self, points: ArrayLike) -> Array:
-        """Physical points (r, d) in encoded coordinates, shape (r, d)."""
-        return np.asarray((np.asarray(points, dtype=np.float64) - self.center) / self.half)
-
-    def decode(self, X: ArrayLike) -> Array:
-        """Encoded points (r, d) in physical coordinates, shape (r, d)."""
-        return np.asarray(np.asarray(X, dtype=np.float64) * self.half + self.center)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,14 +145,14 @@ class Observations:
     sds: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "X", _frozen(self.X))
-        object.__setattr__(self, "y", _frozen(self.y))
+        object.__setattr__(self, "X", frozen(self.X))
+        object.__setattr__(self, "y", frozen(self.y))
         if self.X.ndim != 2 or self.y.shape != (self.X.shape[0],) or self.X.size == 0:
             raise ValueError(
                 f"X {self.X.shape} and y {self.y.shape} do not fit: give X (n, d) and y (n,) with at least one trial."
             )
-        _refuse_non_finite(self.X, "X", "encode the designs with SearchSpace.encode.")
-        _refuse_non_finite(self.y, "y", "record such a trial as failed instead.")
+        refuse_non_finite(self.X, "X", "encode the designs with SearchSpace.encode.")
+        refuse_non_finite(self.y, "y", "record such a trial as failed instead.")
         if self.noise_sd is not None and not (math.isfinite(self.noise_sd) and self.noise_sd >= 0):
             raise ValueError(f"noise_sd is {self.noise_sd}: give a finite number >= 0, or None where it is not known.")
         if self.physics is not None and self.physics.points.shape[1] != self.X.shape[1]:
@@ -284,7 +179,7 @@ class Observations:
     def _check_gradients(self) -> None:
         if self.gradients is None:
             return
-        object.__setattr__(self, "gradients", _frozen(self.gradients))
+        object.__setattr__(self, "gradients", frozen(self.gradients))
         if self.gradients.shape != self.X.shape or np.isinf(self.gradients).any():
             raise ValueError(
                 f"gradients {self.gradients.shape} of designs {self.X.shape} must have their shape and no infinite "
@@ -293,10 +188,10 @@ class Observations:
 
     def _check_constraints(self) -> None:
         n, d = self.X.shape
-        object.__setattr__(self, "constraints", _frozen(self.constraints if np.size(self.constraints) else [[]] * n))
-        object.__setattr__(self, "failed", _frozen(self.failed if np.size(self.failed) else np.empty((0, d))))
-        _refuse_non_finite(self.constraints, "constraints", "record such a trial as failed instead.")
-        _refuse_non_finite(self.failed, "failed", "encode the designs with SearchSpace.encode.")
+        object.__setattr__(self, "constraints", frozen(self.constraints if np.size(self.constraints) else [[]] * n))
+        object.__setattr__(self, "failed", frozen(self.failed if np.size(self.failed) else np.empty((0, d))))
+        refuse_non_finite(self.constraints, "constraints", "record such a trial as failed instead.")
+        refuse_non_finite(self.failed, "failed", "encode the designs with SearchSpace.encode.")
         if self.constraints.ndim != 2 or len(self.constraints) != n or self.failed.shape[1:] != (d,):
             raise ValueError(
                 f"constraints {self.constraints.shape} and failed {self.failed.shape} do not fit {n} trials of {d} "
@@ -305,8 +200,8 @@ class Observations:
 
     def _check_objectives(self) -> None:
         n = len(self.X)
-        object.__setattr__(self, "further", _frozen(self.further if np.size(self.further) else [[]] * n))
-        _refuse_non_finite(self.further, "further", "record such a trial as failed instead.")
+        object.__setattr__(self, "further", frozen(self.further if np.size(self.further) else [[]] * n))
+        refuse_non_finite(self.further, "further", "record such a trial as failed instead.")
         if self.further.shape != (n, max(len(self.aims) - 1, 0)) or len(self.aims) == 1:
             raise ValueError(
                 f"further {self.further.shape} and {len(self.aims)} aims do not fit {n} trials: give the aims of all "
@@ -317,7 +212,7 @@ class Observations:
 
     def _check_sds(self) -> None:
         stated = bool(np.size(self.sds)) and not np.isnan(self.sds).all()
-        object.__setattr__(self, "sds", _frozen(self.sds if stated else np.empty((0, 0))))
+        object.__setattr__(self, "sds", frozen(self.sds if stated else np.empty((0, 0))))
         if not stated:
             return
         outputs = max(len(self.aims), 1) + self.constraints.shape[1]
@@ -411,7 +306,7 @@ class Observations:
     @cached_property
     def targets(self) -> Array:
         """Standardised results to be minimised, shape (n,)."""
-        return _frozen(self.scaling.to_target(self.y))
+        return frozen(self.scaling.to_target(self.y))
 
     @property
     def noise_variance(self) -> float | None:
@@ -423,7 +318,7 @@ class Observations:
         """Variance of each target that its result states, shape (n,), NaN where it states none; None if none does."""
         if not self.sds.size:
             return None
-        return _frozen(np.minimum(self.sds[:, 0] / self.scaling.sd, _MOST_NOISE) ** 2)
+        return frozen(np.minimum(self.sds[:, 0] / self.scaling.sd, _MOST_NOISE) ** 2)
 
     @property
     def noise_known(self) -> bool:

@@ -1,1 +1,1 @@
-"""Results as numbers: their scaling."""
+"""Parts of observations: the scaling of results, and the physics that is known of the objective."""
