@@ -22,8 +22,8 @@ def require_noise(campaign: "Campaign") -> None:
     output, noise = campaign.problem.outputs[0], campaign.spec.noise
     if output.sd is not None and noise is not None and not noise.fitted:
         raise InputError(
-            f"noise: {campaign.noise_sd:g} is the standard deviation of noise that the campaign adds, and the problem "
-            f"states {output.sd:g} for results of {output.name!r}. Leave noise out, or the output's sd."
+            f"noise: the campaign file gives results of {output.name!r} the standard deviation {campaign.noise_sd:g}, "
+            f"and the problem {output.sd:g}. Leave noise out, or the output's sd."
         )
 
 

@@ -164,7 +164,7 @@ def test_results_and_constraints_are_noisy_by_what_the_record_says(outputs, spec
 
 
 def test_noise_is_not_stated_and_added_at_once(tmp_path, monkeypatch):
-    said = r"noise: 0.1 is the standard deviation of noise that the campaign adds, and the problem states 0.25 for"
+    said = "noise: the campaign file gives results of 'warmth' the standard deviation 0.1, and the problem 0.25"
     with pytest.raises(InputError, match=said):
         cups(tmp_path, monkeypatch, noise={"sd": 0.1})
 
