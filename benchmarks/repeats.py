@@ -25,7 +25,7 @@ from fieldcraft.physics.problems.hartmann import Hartmann
 from fieldcraft.physics.space import Continuous, SearchSpace
 
 Array = NDArray[np.float64]
-START, TRIALS = 8, 26
+START, TRIALS = 8, 22
 SDS = (0.02, 0.8)
 """Noise of the two instruments, as shares of the function's standard deviation."""
 ARMS = {"not stated": (False, False), "stated": (True, False), "stated, repeats": (True, True)}
