@@ -195,6 +195,8 @@ class Trained:
         trained: Process and machine of the training; None where not recorded.
         remarks: Remarks for a person, by name.
         recommended: The trial that it recommends as best; None in versions without recommendations.
+        weighed: True if the training data hold the standard deviations that single results state; False in versions
+            that did not learn from them.
         seconds: Wall time of the training.
         cpu_seconds: CPU time of the training; None where not recorded.
     """
@@ -212,6 +214,7 @@ class Trained:
     trained: Training | None = None
     remarks: Mapping[str, str] = field(default_factory=dict)
     recommended: Recommendation | None = None
+    weighed: bool = False
     seconds: float
     cpu_seconds: float | None = None
 
@@ -238,6 +241,7 @@ class Trained:
         parts = {"seen": self.seen, "trained": self.trained, "recommended": self.recommended}
         told = _data(self) | {name: None if part is None else _data(part) for name, part in parts.items()}
         listed = {"trials", "results"} if self.seen is not None else {"seen"}
+        listed |= set() if self.weighed else {"weighed"}  # as earlier versions wrote it
         return {name: value for name, value in told.items() if name not in listed}
 
     @property

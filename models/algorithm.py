@@ -22,6 +22,7 @@ from fieldcraft.models.numerics.neighbours import neighbours
 from fieldcraft.models.observations import Array, Emulator, Observations
 from fieldcraft.models.proposer import Proposer, TakesEmulators
 from fieldcraft.models.rival import Rival
+from fieldcraft.models.scoring.repeats import repeating
 from fieldcraft.models.surrogate import Posterior, Report, Surrogate, no_report
 from fieldcraft.physics.space import SearchSpace
 
@@ -41,6 +42,8 @@ class Algorithm:
         maximizer: Search for the best candidate.
         peer: A rival, a whole optimiser of another package, instead of the three.
         constraints: Treatment of unknown constraints, if there are any.
+        repeats: True if a tried design is proposed again where another result of it is worth more than one of a new
+            design (see ``models.scoring.repeats``). Where results are exact, none is.
 
     Raises:
         ValueError: n_initial < 1, only some of the three parts are given, or a rival beside them.
@@ -53,6 +56,7 @@ class Algorithm:
     maximizer: Maximizer | None = None
     peer: Rival | None = None
     constraints: Constraints = field(default_factory=Constraints)
+    repeats: bool = False
 
     def __post_init__(self) -> None:
         if self.n_initial < 1:
@@ -159,7 +163,8 @@ class Algorithm:
                 found = Multistart().maximize(score, space, q, rng, taken)
                 said = f"multistart: {len(data.failed)} designs have failed, and where others will is part of the score"
                 return replace(found, remarks={**found.remarks, "maximizer": said})
-        return maximizer.maximize(score, space, q, rng, taken)
+        found = maximizer.maximize(score, space, q, rng, taken)
+        return found if data.exact or not self.repeats else repeating(found, score, posterior, data, waiting, space)
 
     def suggest(
         self, data: Observations, pending: ArrayLike, space: SearchSpace, q: int, rng: np.random.Generator

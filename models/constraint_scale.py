@@ -35,8 +35,13 @@ def chosen(data: Observations) -> Bilog | None:
 
 
 def bent(data: Observations, bilog: Bilog | None) -> Observations:
-    """Observations of one constraint with its results transformed."""
-    return data if bilog is None else data.reading(bilog.bent(data.y))
+    """Observations of one constraint with its results transformed.
+
+    The standard deviation of a result becomes b'(c) times as large, to first order in it (the delta method).
+    """
+    if bilog is None:
+        return data
+    return data.reading(bilog.bent(data.y), data.sds * bilog.slope(data.y)[:, None] if data.sds.size else None)
 
 
 def gain(data: Observations, bilog: Bilog) -> float:

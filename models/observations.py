@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fieldcraft.models.data.arrays import Array as Array
 from fieldcraft.models.data.arrays import frozen, refuse_non_finite
@@ -16,12 +16,12 @@ from fieldcraft.models.data.emulators import Emulator as Emulator
 from fieldcraft.models.data.emulators import SparseFields as SparseFields
 from fieldcraft.models.data.known_physics import KnownSide as KnownSide
 from fieldcraft.models.data.known_physics import Physics as Physics
+from fieldcraft.models.data.scaling import Scaling as Scaling
+from fieldcraft.models.data.scaling import deviation
 from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.physics.space import ImageColumns as ImageColumns
 from fieldcraft.physics.space import SearchSpace
 
-# Below this ratio of spread to size, differences between results are rounding and carry no scale.
-_CONSTANT = 1e-13
 # Noise beyond so many deviations of the results is as good as infinite; its square must remain a float64.
 _MOST_NOISE = 1e100
 
@@ -37,48 +37,6 @@ class Aim:
 
     maximize: bool
     reference: float | None = None
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """The map between results y (physical) and targets t (standardised, minimised): y = mean + sign * sd * t.
-
-    Args:
-        mean: Mean of the results, in the objective's unit.
-        sd: Positive scale, in the objective's unit.
-        sign: 1.0 where the objective is minimised, -1.0 where it is maximised.
-    """
-
-    mean: float
-    sd: float
-    sign: float
-
-    def to_target(self, y: ArrayLike) -> Array:
-        """Results in physical units converted to targets, same shape."""
-        return np.asarray(self.sign * (np.asarray(y, dtype=np.float64) - self.mean) / self.sd)
-
-    def to_physical(self, t: ArrayLike) -> Array:
-        """Targets converted to results in physical units, same shape."""
-        return np.asarray(self.mean + self.sign * self.sd * np.asarray(t, dtype=np.float64))
-
-    @classmethod
-    def of(cls, y: ArrayLike, *, maximize: bool) -> "Scaling":
-        """Scaling by mean and sample standard deviation (n - 1) of results y (n,); sd is 1 for one or constant ones.
-
-        Sums are exactly rounded, so the scaling does not depend on the order of the trials.
-        """
-        values = np.asarray(y, dtype=np.float64)
-        mean = math.fsum(values / len(values))
-        return cls(mean=mean, sd=_deviation(values, mean) or 1.0, sign=-1.0 if maximize else 1.0)
-
-
-def _deviation(values: Array, mean: float) -> float:
-    """Sample standard deviation of values (n,) of this mean; 0 for one value, or if all are equal to rounding."""
-    deviations = values - mean
-    widest = float(np.max(np.abs(deviations)))
-    if len(values) == 1 or widest <= _CONSTANT * float(np.max(np.abs(values))):
-        return 0.0
-    return widest * math.sqrt(math.fsum((deviations / widest) ** 2) / (len(values) - 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +69,8 @@ class Observations:
             belong to the problem, which is in the campaign's digest; they are not part of this one.
         further: Results of the objectives after the first, in their units, shape (n, m - 1).
         earlier: Results of earlier campaigns at other designs of this space; they are part of the digest.
+        sds: Known standard deviation of each single result, of the objectives and then the constraints, in their units,
+            shape (n, m + c); NaN where a result states none. Empty where none does.
 
     Raises:
         ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
@@ -135,6 +95,7 @@ class Observations:
     aims: tuple[Aim, ...] = ()
     further: Array = field(default_factory=lambda: np.empty((0, 0)))
     earlier: tuple[EarlierResults, ...] = ()
+    sds: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", frozen(self.X))
@@ -160,6 +121,7 @@ class Observations:
         self._check_gradients()
         self._check_constraints()
         self._check_objectives()
+        self._check_sds()
         for image in self.images:
             if not 0 <= image.first <= self.X.shape[1] - math.prod(image.shape):
                 raise ValueError(
@@ -201,6 +163,18 @@ class Observations:
         if self.aims and self.aims[0].maximize is not self.maximize:
             raise ValueError("maximize is not the sense of the first of the aims: give the same.")
 
+    def _check_sds(self) -> None:
+        stated = bool(np.size(self.sds)) and not np.isnan(self.sds).all()
+        object.__setattr__(self, "sds", frozen(self.sds if stated else np.empty((0, 0))))
+        if not stated:
+            return
+        outputs = max(len(self.aims), 1) + self.constraints.shape[1]
+        if self.sds.shape != (len(self.X), outputs) or (self.sds < 0).any() or np.isinf(self.sds).any():
+            raise ValueError(
+                f"sds {self.sds.shape} of {len(self.X)} trials with {outputs} outputs must have one column for each "
+                "output, and no negative or infinite value: give NaN where a result states none."
+            )
+
     def __len__(self) -> int:
         return len(self.y)
 
@@ -226,19 +200,21 @@ class Observations:
             return self
         none = np.empty((0, 0))
         earlier = tuple(each.of_output(0) for each in self.earlier)
-        return replace(self, constraints=none, failed=none, aims=(), further=none, earlier=earlier)
+        return replace(self, constraints=none, failed=none, aims=(), further=none, earlier=earlier, sds=self.sds[:, :1])
 
     def first(self, n: int) -> "Observations":
         """The objective's results and gradients of the first n trials, scaled by themselves; no equation."""
         gradients = None if self.gradients is None else self.gradients[:n]
-        return Observations(
-            self.X[:n], self.y[:n], self.maximize, self.noise_sd, images=self.images, gradients=gradients
-        )
+        X, y, sds = self.X[:n], self.y[:n], self.sds[:n, :1]
+        return Observations(X, y, self.maximize, self.noise_sd, images=self.images, gradients=gradients, sds=sds)
 
     def among(self, rows: NDArray[np.intp]) -> "Observations":
         """The results and gradients of these trials, without fields or readings of them."""
         gradients = None if self.gradients is None else self.gradients[rows]
-        return replace(self, X=self.X[rows], y=self.y[rows], snapshots=None, readings=None, gradients=gradients)
+        sds = self.sds[rows] if self.sds.size else self.sds
+        return replace(
+            self, X=self.X[rows], y=self.y[rows], snapshots=None, readings=None, gradients=gradients, sds=sds
+        )
 
     def constraint(self, k: int) -> "Observations":
         """Observations for the surrogate of constraint k = 0, ..., c - 1: its own scaling, no equation.
@@ -247,9 +223,9 @@ class Observations:
         """
         return self._output(self.constraints[:, k], max(len(self.aims), 1) + k, maximize=False)
 
-    def reading(self, y: Array) -> "Observations":
-        """The same trials with other results y (n,), without gradients."""
-        return replace(self, y=y, gradients=None)
+    def reading(self, y: Array, sds: Array | None = None) -> "Observations":
+        """The same trials with other results y (n,) of standard deviations sds (n, 1), without gradients."""
+        return replace(self, y=y, gradients=None, sds=np.empty((0, 0)) if sds is None else sds)
 
     def objective_of(self, k: int) -> "Observations":
         """Observations for the surrogate of objective k = 0, ..., m - 1 of several.
@@ -274,6 +250,7 @@ class Observations:
             snapshots=self.snapshots and replace(self.snapshots, output=k),
             readings=self.readings and replace(self.readings, output=k),
             earlier=tuple(each.of_output(k) for each in self.earlier),
+            sds=self.sds[:, k : k + 1],
         )
 
     @cached_property
@@ -291,10 +268,27 @@ class Observations:
         """Known variance of a target (dimensionless); None where the noise is not known."""
         return None if self.noise_sd is None else min(self.noise_sd / self.scaling.sd, _MOST_NOISE) ** 2
 
+    @cached_property
+    def own_variances(self) -> Array | None:
+        """Variance of each target that its result states, shape (n,), NaN where it states none; None if none does."""
+        if not self.sds.size:
+            return None
+        return frozen(np.minimum(self.sds[:, 0] / self.scaling.sd, _MOST_NOISE) ** 2)
+
+    @property
+    def noise_known(self) -> bool:
+        """True if every result states its standard deviation, or all have a known one."""
+        return self.noise_sd is not None or bool(self.sds.size and not np.isnan(self.sds[:, 0]).any())
+
+    @property
+    def uncertain(self) -> bool:
+        """True if a result is known to have noise."""
+        return bool(self.noise_sd) or bool(self.sds.size and np.nansum(self.sds[:, 0]) > 0)
+
     @property
     def constant(self) -> bool:
         """True if all results are equal to rounding; their scale of 1 is then a convention."""
-        return _deviation(self.y, self.scaling.mean) == 0.0
+        return deviation(self.y, self.scaling.mean) == 0.0
 
     @cached_property
     def digest(self) -> str:
@@ -329,6 +323,8 @@ class Observations:
             parts["further"] = self.further
         for k, each in enumerate(self.earlier, start=1):
             parts |= {f"earlier{k}": each.X, f"outputs{k}": each.Y}
+        if self.sds.size:
+            parts["sds"] = self.sds
         for name, array in parts.items():
             sha.update(f"|{name}{array.shape}|".encode())
             # Adding zero turns -0.0 into 0.0: equal data must have equal digests.

@@ -307,6 +307,16 @@ class TakesSomeEquations(Protocol):
         ...
 
 
+@runtime_checkable
+class WeighsResults(Protocol):
+    """A surrogate that may take the standard deviations which single results state (``Observations.sds``) as noise."""
+
+    @property
+    def weighs_results(self) -> bool:
+        """True if it does."""
+        ...
+
+
 class Surrogate(Protocol):
     """A model of the objective: a frozen description whose fit is returned and never kept.
 

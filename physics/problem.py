@@ -18,6 +18,8 @@ from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.parametric.discrete import DiscreteSystem
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Condition, Fields, Numbers, ParametricEquation
+from fieldcraft.physics.parametric.transfer import missing_field, scalar
+from fieldcraft.physics.parametric.transfer import stated_fields as stated_fields
 from fieldcraft.physics.space import Design, SearchSpace
 
 if TYPE_CHECKING:
@@ -44,20 +46,28 @@ class Output:
         objective: Sense in which it is one of several objectives; None for an output that is not marked. If no output
             is marked, the first is the objective, and the campaign file states its sense.
         reference: Worst value of such an objective that still counts, in its unit; None if it is not known.
+        sd: Standard deviation of a result that states none of its own, in its unit, where results have noise of a known
+            size; None if it is not known. No noise is added.
 
     Raises:
-        ValueError: an unknown sense, or a reference that is not finite or is no objective's.
+        ValueError: an unknown sense, a reference that is not finite or is no objective's, or an sd that is negative or
+            not finite.
     """
 
     name: str
     unit: str = ""
     objective: Sense | None = None
     reference: float | None = None
+    sd: float | None = None
 
     def __post_init__(self) -> None:
         if self.objective not in (None, "maximize", "minimize"):
             raise ValueError(
                 f"The output {self.name!r} has the objective {self.objective!r}: give maximize or minimize."
+            )
+        if self.sd is not None and not (math.isfinite(self.sd) and self.sd >= 0):
+            raise ValueError(
+                f"The output {self.name!r} has the sd {self.sd}: give a finite number >= 0, or leave it out."
             )
         if self.reference is None:
             return
@@ -308,66 +318,18 @@ class Problem(ABC):
         names = [output.name for output in self.outputs]
         stated = self.fields
         if stated is None or any(name in fields for name in names):
-            return {name: _scalar(name, fields) for name in names}
+            return {name: scalar(name, fields) for name in names}
         told, axes = stated_fields(stated, fields)
         try:
             found = self.functional(told, axes, {name: np.array([[value]]) for name, value in design.items()})
         except KeyError as error:
-            raise _missing(error.args[0], stated, fields) from None
+            raise missing_field(error.args[0], stated, fields) from None
         if found is None:
             raise ValueError(
                 f"The simulation gave none of {', '.join(names)}, and {type(self).__name__} has no `functional` that "
                 "reads them from the fields: give it one, or override evaluate()."
             )
         return dict(zip(names, (float(value) for value in found[0]), strict=True))
-
-
-def stated_fields(stated: Fields, fields: "xr.Dataset") -> tuple[dict[str, Array], dict[str, Array]]:
-    """Stated fields of one simulation, each (1, *cells), and the centres of its cells along each axis, by name.
-
-    What a simulation has at cells that the domain's mask leaves out is not looked at: they are NaN.
-
-    Raises:
-        ValueError: it has none of them, or its places are not the centres of equal cells over the domain.
-    """
-    names = stated.domain.names
-    given = [each.name for each in stated.fields if each.name in fields and set(fields[each.name].dims) == set(names)]
-    if not given:
-        raise _missing(stated.fields[0].name, stated, fields)
-    grid = Grid(stated.domain, tuple(fields.sizes[name] for name in names))
-    for axis, spacing in zip(names, grid.spacing, strict=True):
-        if axis not in fields.coords or not np.allclose(fields[axis], grid.centres[axis], rtol=0, atol=1e-6 * spacing):
-            raise ValueError(
-                f"The places along {axis!r} in the simulation are not the centres of equal cells over the domain: "
-                "interpolate the fields to such cells, or override evaluate() in the problem."
-            )
-    arrays = {name: np.asarray(fields[name].transpose(*names).values[None], dtype=np.float64) for name in given}
-    if stated.domain.mask is not None:
-        arrays = {name: grid.boxed(grid.picked(values)) for name, values in arrays.items()}
-    return arrays, dict(grid.centres)
-
-
-def _missing(name: str, stated: Fields, fields: "xr.Dataset") -> ValueError:
-    axes = ", ".join(stated.domain.names)
-    given = ", ".join(f"{key} ({', '.join(map(str, each.dims))})" for key, each in fields.data_vars.items())
-    return ValueError(
-        f"The simulation gave no field {name!r} with the dimensions {axes}; it gave {given or 'nothing'}. Let it write "
-        "that field, or the outputs themselves as scalar variables."
-    )
-
-
-def _scalar(name: str, fields: "xr.Dataset") -> float:
-    if name not in fields:
-        raise ValueError(
-            f"The simulation gave no {name!r} (it gave {', '.join(map(str, fields.data_vars)) or 'nothing'}): let it "
-            f"write a scalar variable {name!r}, or override evaluate() in the problem."
-        )
-    if fields[name].ndim:
-        raise ValueError(
-            f"{name!r} has the dimensions {fields[name].dims}, not a single number: override evaluate() in the problem "
-            "to read the output from the field."
-        )
-    return float(fields[name])
 
 
 def _left_out(problem: Problem, design: Design) -> str | None:

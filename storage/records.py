@@ -271,6 +271,12 @@ class Result(Record):
     details: Mapping[str, Any]
     created: float
 
+    @property
+    def sd(self) -> Mapping[str, float]:
+        """Standard deviations of outputs that it states, in their units."""
+        stated: Mapping[str, float] = self.details.get("sd", {})
+        return stated
+
 
 class ResultSummary(NamedTuple):
     """A result in brief, for telling which one counts and what it says. Its fields are those of ``Result``."""
@@ -281,6 +287,7 @@ class ResultSummary(NamedTuple):
     ran: Mapping[str, Level] | None
     verdict: Verdict
     field: Digest | None  # of its stored field
+    sd: Mapping[str, float] = {}  # standard deviations of outputs that it states, in their units
 
 
 class Approval(Record):

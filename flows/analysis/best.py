@@ -86,10 +86,11 @@ def best_trial(campaign: CampaignRecord, trials: Sequence[T]) -> T | None:
 
 def best_of(ledger: Ledger, campaign: CampaignRecord, trials: Sequence[Trial] | Sequence[TrialSummary]) -> Best:
     """The best of a campaign's trials, by result and by the latest model."""
-    people = by_people(campaign)
-    trained = ledger.latest(campaign.name, "train") if noisy(campaign.spec, people=people) else None
+    people, outputs = by_people(campaign), campaign.environment["outputs"]
+    trained = ledger.latest(campaign.name, "train") if noisy(campaign.spec, outputs, people=people) else None
     model = _recommended(trained, trials)
-    if model is not None and not noisy_constraints(campaign.spec, people=people) and _refuted(campaign, model):
+    exact = not noisy_constraints(campaign.spec, outputs, people=people)
+    if model is not None and exact and _refuted(campaign, model):
         model = None
     return Best(best_trial(campaign, list[Any](trials)), model)
 

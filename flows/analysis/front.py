@@ -50,7 +50,7 @@ def front_data(campaign: CampaignRecord, trials: Sequence[Trial] | Sequence[Tria
             }
             for goal, reference in zip(objective.goals, references, strict=True)
         ],
-        "noisy": noisy(campaign.spec, people=by_people(campaign)),
+        "noisy": noisy(campaign.spec, campaign.environment["outputs"], people=by_people(campaign)),
     }
 
 

@@ -1,24 +1,46 @@
 """Noise of a campaign's results, and the people who measure them: from the record alone."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fieldcraft.storage.records import CampaignRecord
+from fieldcraft.storage.records import CampaignRecord, ResultSummary
 
 
-def noisy(spec: Mapping[str, Any], *, people: bool) -> bool:
-    """True if results are noisy under a stored specification.
+def noisy(spec: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], *, people: bool) -> bool:
+    """True if results are noisy under a stored specification and the outputs that its environment records.
 
-    They are noisy if the campaign adds noise, if noise is fitted, if people measure, or if the dispatcher's option
-    ``noisy`` says that its program's answers are.
+    They are noisy if the campaign adds noise, if noise is fitted, if the problem states the standard deviation of an
+    output, if people measure, or if the dispatcher's option ``noisy`` says that its program's answers are.
     """
     noise = spec.get("noise") or {}
-    return noisy_constraints(spec, people=people) or any(noise.get(way) for way in ("sd", "of_sd", "fitted"))
+    added = any(noise.get(way) for way in ("sd", "of_sd", "fitted"))
+    return people or _noisy_program(spec) or added or any(output.get("sd") for output in outputs)
 
 
-def noisy_constraints(spec: Mapping[str, Any], *, people: bool) -> bool:
+def noisy_constraints(spec: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], *, people: bool) -> bool:
     """True if results of the constraints are noisy too. Noise that a campaign adds is on its objective alone."""
-    return people or bool((spec.get("dispatcher") or {}).get("noisy"))
+    objectives = sum(bool(output.get("objective")) for output in outputs) or 1
+    return people or _noisy_program(spec) or any(output.get("sd") for output in outputs[objectives:])
+
+
+def _noisy_program(spec: Mapping[str, Any]) -> bool:
+    return bool((spec.get("dispatcher") or {}).get("noisy"))
+
+
+def stated_sds(results: Iterable[ResultSummary]) -> dict[str, dict[str, float]]:
+    """Standard deviations of outputs that the results which count state, by trial; of results oldest first.
+
+    A duplicate adds to those of the result that it repeats.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for result in results:
+        if result.verdict == "accepted":
+            found[result.trial] = dict(result.sd)
+        elif result.verdict == "retraction":
+            found.pop(result.trial, None)
+        elif result.verdict == "duplicate" and result.trial in found:
+            found[result.trial] |= result.sd
+    return found
 
 
 def by_people(campaign: CampaignRecord) -> bool:

@@ -73,10 +73,10 @@ def _emulator(site: Site) -> "xr.Dataset":
 
 
 def _trained(site: Site, product: Product) -> "xr.Dataset":
-    name, iteration = site.name, product.iteration
-    seen = seen_by(product, site.ledger.summaries(name), site.ledger.result_summaries(name))
+    name, iteration, results = site.name, product.iteration, site.ledger.result_summaries(site.name)
+    seen = seen_by(product, site.ledger.summaries(name), results)
     known = network_at(site.campaign, site.ledger), earlier_at(site.campaign, site.ledger)
-    data = data_of(site.campaign, product, seen, points_of(site, iteration), *known)
+    data = data_of(site.campaign, product, seen, points_of(site, iteration), *known, results)
     if data.digest != (saw := Trained.of(product).data_digest):
         raise ValueError(f"it saw the data {saw}, and the ledger has {data.digest} now")
     rng = stream(site.campaign.spec.seed, iteration, Use.TRAIN)

@@ -55,10 +55,11 @@ def model_of(site: Site, product: Product) -> LatestModel | None:
     """
     if product.reference is None:
         return None
-    seen = seen_by(product, site.ledger.summaries(site.name), site.ledger.result_summaries(site.name))
+    results = site.ledger.result_summaries(site.name)
+    seen = seen_by(product, site.ledger.summaries(site.name), results)
     network = network_at(site.campaign, site.ledger)
     earlier = earlier_at(site.campaign, site.ledger)
-    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network, earlier)
+    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network, earlier, results)
     posterior = site.campaign.algorithm.restore(data, as_state(site.fields.read(product.reference)))
     return LatestModel(product, posterior, data)
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -19,6 +18,11 @@ from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.yaml_data import MAX_BYTES as MAX_BYTES
 from fieldcraft.flows.files.yaml_data import load_yaml as load_yaml
 from fieldcraft.flows.files.yaml_data import read_page
+from fieldcraft.flows.spec.algorithm import AlgorithmSpec as AlgorithmSpec
+from fieldcraft.flows.spec.algorithm import Collocation as Collocation
+from fieldcraft.flows.spec.algorithm import Component as Component
+from fieldcraft.flows.spec.algorithm import ConstraintsSpec as ConstraintsSpec
+from fieldcraft.flows.spec.algorithm import Start as Start
 from fieldcraft.flows.spec.base import (
     STORED,
     Batch,
@@ -35,39 +39,6 @@ from fieldcraft.flows.spec.conduct import Budget as Budget
 from fieldcraft.flows.spec.conduct import Dispatch as Dispatch
 from fieldcraft.flows.spec.conduct import WarmStart as WarmStart
 from fieldcraft.flows.spec.consistency import across, reversed_bounds, uncovered
-
-
-class Component(BaseModel):
-    """A kind and its options, which ``flows.wiring.build`` validates with the class of the kind."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-    kind: str
-
-
-class Start(Part):
-    """Start of a campaign: the designs before any model.
-
-    Attributes:
-        proposer: Proposer that draws them.
-        n: Number of designs.
-    """
-
-    proposer: Component = Component(kind="sobol")
-    n: Trials
-
-
-class Collocation(Part):
-    """Collocation points, at which the equation is imposed.
-
-    Attributes:
-        scheme: Placement of the points in the problem's domain.
-        n: Number of points.
-        resample: True for fresh points in every iteration; False for one set for the campaign.
-    """
-
-    scheme: Literal["sobol", "latin_hypercube", "uniform"] = "sobol"
-    n: int = Field(default=256, ge=1, le=1_000_000)
-    resample: bool = True
 
 
 class EmulatorSpec(Part):
@@ -98,63 +69,6 @@ class EmulatorSpec(Part):
         if self.points < self.batch:
             raise ValueError(f"batch is {self.batch} and points are {self.points}: give at least as many points")
         return self
-
-
-class ConstraintsSpec(Part):
-    """Treatment of unknown constraints, which are the outputs after the first.
-
-    Attributes:
-        surrogate: Surrogate that learns each of them; the objective's own surrogate when left out.
-        rule: Rule by which they enter the acquisition. When left out: by their probability where the score is positive
-            or a logarithm, else by their optimistic bounds.
-    """
-
-    surrogate: Component | None = None
-    rule: Component | None = None
-
-
-class AlgorithmSpec(Part):
-    """Surrogate x acquisition x maximizer, or a rival, after a start; without them, the start's proposer goes on.
-
-    Attributes:
-        named: The named algorithm from which these words were expanded, with its options and the words that the file
-            gave instead of its own. It has no effect; in a file it must agree with the words.
-        start: Start designs, before any model.
-        surrogate: Surrogate that learns from the trials.
-        acquisition: Acquisition that scores a candidate.
-        maximizer: Maximizer that finds the best candidate.
-        peer: A rival, which is a whole optimiser of another package, instead of the three.
-        constraints: Treatment of unknown constraints.
-        collocation: Points at which an equation is imposed.
-    """
-
-    named: Component | None = None
-    start: Start
-    surrogate: Component | None = None
-    acquisition: Component | None = None
-    maximizer: Component | None = None
-    peer: Component | None = None
-    constraints: ConstraintsSpec = ConstraintsSpec()
-    collocation: Collocation = Collocation()
-
-    @model_validator(mode="after")
-    def _all_three_or_none(self) -> Self:
-        words = {"surrogate": self.surrogate, "acquisition": self.acquisition, "maximizer": self.maximizer}
-        given = [name for name, word in words.items() if word is not None]
-        if self.peer is not None and given:
-            raise ValueError(
-                f"a rival (peer) is a whole optimiser, and {' and '.join(given)} given beside it: leave one out"
-            )
-        if 0 < len(given) < len(words):
-            missing = [name for name in words if name not in given]
-            raise ValueError(f"no {' and no '.join(missing)}: give surrogate, acquisition and maximizer, or none")
-        return self
-
-    @property
-    def in_words(self) -> str:
-        """Description of the algorithm: ``physics_informed x thompson x multistart``, or the rival's kind."""
-        words = [word.kind for word in (self.surrogate, self.acquisition, self.maximizer, self.peer) if word]
-        return " x ".join(words) or self.start.proposer.kind
 
 
 class Noise(Part):

@@ -105,16 +105,18 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     gain = None if len(pending) else _gain(campaign.algorithm, posterior, data, found)
     gains = [gain, *[None] * (q - 1)]
     proven = [_proven(each, base, left) for each, left in zip(found.certificates or (), gains, strict=False)]
-    return found.X, [base.model_copy(update=a | b) for a, b in zip(worth, proven or [{}] * q, strict=True)], fields
+    origins = [base.model_copy(update=a | b) for a, b in zip(worth, proven or [{}] * q, strict=True)]
+    return found.X, [repeat_noted(origin, x, data.X, seen) for origin, x in zip(origins, found.X, strict=True)], fields
 
 
 def _learnt(site: Site, product: Product) -> tuple[Sequence[TrialSummary], "Observations", Mapping[str, "Tensor"]]:
     """Trials, training data and state of a model."""
     assert product.reference is not None  # a training keeps its checkpoint
-    seen = seen_by(product, site.ledger.summaries(site.name), site.ledger.result_summaries(site.name))
+    results = site.ledger.result_summaries(site.name)
+    seen = seen_by(product, site.ledger.summaries(site.name), results)
     network = network_at(site.campaign, site.ledger)
     earlier = earlier_at(site.campaign, site.ledger)
-    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network, earlier)
+    data = data_of(site.campaign, product, seen, points_of(site, product.iteration), network, earlier, results)
     return seen, data, as_state(site.fields.read(product.reference))
 
 
@@ -184,7 +186,19 @@ def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]
     data = observations(campaign, seen, None, [trial.actual for trial in infeasible(trials)])
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
     X = campaign.algorithm.suggest(data, _unseen(campaign.space, trials, seen), campaign.space, q, rng)
-    return X, [_origin(site, iteration, "model", trials, data.digest)] * q
+    origin = _origin(site, iteration, "model", trials, data.digest)
+    return X, [repeat_noted(origin, x, data.X, seen) for x in X]
+
+
+def repeat_noted(origin: Origin, x: np.ndarray, X: np.ndarray, seen: Sequence[TrialSummary]) -> Origin:
+    """The origin of a design x (d,), with the remark ``repeat`` if it is that of trials seen, X (n, d)."""
+    from fieldcraft.models.maximizer import SAME
+
+    same = [trial.id for trial, row in zip(seen, X, strict=True) if np.abs(row - x).max() < SAME]
+    if not same:
+        return origin
+    often = f"; it has {len(same)} results" if len(same) > 1 else ""
+    return origin.model_copy(update={"remarks": {**origin.remarks, "repeat": f"of {same[0]}{often}"}})
 
 
 def _unseen(space: SearchSpace, trials: Sequence[TrialSummary], seen: Sequence[TrialSummary]) -> np.ndarray:

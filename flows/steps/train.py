@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fieldcraft.flows.analysis.noise import noisy_constraints
+from fieldcraft.flows.analysis.noise import stated_sds
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.random_streams import Use, stream
@@ -27,6 +27,7 @@ from fieldcraft.flows.wiring.context import Site, site_of, unfinished
 from fieldcraft.flows.wiring.environment import environment_of
 from fieldcraft.flows.wiring.observations import as_read, infeasible, observations, standing
 from fieldcraft.flows.wiring.physics.networks import accuracy, network_at
+from fieldcraft.flows.wiring.physics.stated_noise import unused_sds
 from fieldcraft.flows.wiring.tensors import as_dataset, as_state
 from fieldcraft.flows.wiring.warm.kept import earlier_at
 from fieldcraft.storage.fields import FieldError, load_group, save_group
@@ -155,8 +156,8 @@ def lesson_of(site: Site, iteration: int) -> Lesson:
     learnt, failed = as_read(trials, counting), infeasible(trials)
     network = network_at(site.campaign, site.ledger)
     ruled_out = [trial.actual for trial in failed]
-    earlier = earlier_at(site.campaign, site.ledger)
-    data = observations(site.campaign, learnt, points_of(site, iteration), ruled_out, network, earlier)
+    earlier, sds = earlier_at(site.campaign, site.ledger), stated_sds(results)
+    data = observations(site.campaign, learnt, points_of(site, iteration), ruled_out, network, earlier, sds)
     until = max((result.id for result in results), default=0)
     return Lesson(data, learnt, Seen.of([counting[trial.id].id for trial in learnt], until), failed)
 
@@ -216,7 +217,8 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
         curve=partial.curve[:: max(1, len(partial.curve) // CURVE_POINTS)],
         environment=environment_of(site.campaign.problem, site.campaign.settings.plugins),
         trained=trained,
-        remarks={**posterior.remarks, **_remarks(trained)},
+        remarks={**posterior.remarks, **unused_sds(data, posterior.remarks), **_remarks(trained)},
+        weighed=True,
         recommended=None
         if site.campaign.objective.goals
         else recommended(
@@ -224,7 +226,7 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
             data,
             lesson.trials,
             site.campaign.objective.constraints,
-            exact=not noisy_constraints(site.campaign.data, people=site.campaign.dispatcher.by_people),
+            exact=not site.campaign.noisy_constraints,
         ),
         seconds=spent["seconds"],
         cpu_seconds=spent["cpu_seconds"],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fieldcraft.flows.analysis.noise import noisy
+from fieldcraft.flows.analysis.noise import noisy, noisy_constraints
 from fieldcraft.flows.errors import Faults, at
 from fieldcraft.flows.jobs.dispatcher import Place, answering
 from fieldcraft.flows.settings import Settings
@@ -113,7 +113,12 @@ class Campaign:
     @property
     def noisy(self) -> bool:
         """True if results are noisy: the best result may be a lucky one, so a model tells the best design."""
-        return noisy(self.data, people=self.dispatcher.by_people)
+        return noisy(self.data, outputs_of(self.problem), people=self.dispatcher.by_people)
+
+    @property
+    def noisy_constraints(self) -> bool:
+        """True if results of the constraints are noisy."""
+        return noisy_constraints(self.data, outputs_of(self.problem), people=self.dispatcher.by_people)
 
     @cached_property
     def objective(self) -> Objective:
@@ -160,7 +165,9 @@ class Campaign:
         }
         proposer = built("proposers", part.start.proposer, "start.proposer")
         faults.tell()
-        return Algorithm(initial=proposer, n_initial=part.start.n, constraints=Constraints(**kept), **words)
+        return Algorithm(
+            initial=proposer, n_initial=part.start.n, constraints=Constraints(**kept), repeats=part.repeats, **words
+        )
 
     @property
     def idempotent(self) -> bool:

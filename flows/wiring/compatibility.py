@@ -20,6 +20,7 @@ from fieldcraft.flows.wiring.physics.emulators import (
 from fieldcraft.flows.wiring.physics.equations import require_conditions, require_equation
 from fieldcraft.flows.wiring.physics.networks import require_network
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
+from fieldcraft.flows.wiring.physics.stated_noise import require_noise, require_repeats
 from fieldcraft.models.capability import Capability, TakesSomeSpaces, provided, required
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
@@ -108,6 +109,7 @@ def require_fit(campaign: "Campaign") -> None:
     """
     faults = Faults()
     for require in (
+        require_noise,
         require_conditions,
         require_equation,
         require_own_names,
@@ -123,6 +125,7 @@ def require_fit(campaign: "Campaign") -> None:
         partial(_require, "objectives"),
         require_start,
         _require_bounds,
+        require_repeats,
         partial(_require, "constraints"),
         _require_proof,
         require_regret,

@@ -56,10 +56,11 @@ def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
 
 
 def outputs_of(problem: Problem) -> list[dict[str, Any]]:
-    """Outputs of a problem as JSON data; sense and reference of those that are marked as objectives."""
+    """Outputs of a problem as JSON data; sense and reference of marked objectives, and sd where it is known."""
     return [
         {"name": output.name, "unit": output.unit}
         | ({"objective": output.objective, "reference": output.reference} if output.objective else {})
+        | ({} if output.sd is None else {"sd": output.sd})
         for output in problem.outputs
     ]
 

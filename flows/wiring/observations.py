@@ -1,11 +1,13 @@
 """Observations of a surrogate: the results that it learns from, or has seen, as arrays."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from fieldcraft.flows.analysis.feasibility import is_infeasible
+from fieldcraft.flows.analysis.noise import stated_sds
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
@@ -84,14 +86,19 @@ def data_of(
     points: CollocationPoints | None,
     network: NetworkFields | None = None,
     earlier: "tuple[EarlierResults, ...]" = (),
+    results: Sequence[ResultSummary] = (),
 ) -> "Observations":
     """Observations of a trained model: these trials, these collocation points and the infeasible designs of that time.
 
-    A model of an earlier version, without constraints, has learnt the objective alone.
+    A model of an earlier version, without constraints, has learnt the objective alone. One of a version that did not
+    learn from the standard deviations of results (all of the campaign's are given) has none of them.
     """
-    failed = Trained.of(product).failed
-    data = observations(campaign, seen, points, list((failed or {}).values()), network, earlier)
-    return data.objective if failed is None else data
+    model = Trained.of(product)
+    until = math.inf if model.seen is None else model.seen.until
+    sds = stated_sds(result for result in results if result.id <= until) if model.weighed else None
+    failed = list((model.failed or {}).values())
+    data = observations(campaign, seen, points, failed, network, earlier, sds)
+    return data.objective if model.failed is None else data
 
 
 def infeasible(trials: Sequence[T]) -> list[T]:
@@ -106,6 +113,7 @@ def observations(
     failed: Sequence[Mapping[str, Any]] = (),
     network: NetworkFields | None = None,
     earlier: "tuple[EarlierResults, ...]" = (),
+    sds: Mapping[str, Mapping[str, float]] | None = None,
 ) -> "Observations":
     """Observations from which a surrogate learns.
 
@@ -116,6 +124,8 @@ def observations(
         failed: Designs that are infeasible.
         network: Trained network of the campaign's emulator; None where the emulator is the problem's own.
         earlier: Results of the earlier campaigns with which it begins.
+        sds: Standard deviations that results state, by trial and output, in the outputs' units. A result that states
+            none has that of the problem's output. None to leave out both.
 
     Raises:
         ValueError: the campaign's emulator is a network, and none is given.
@@ -150,7 +160,20 @@ def observations(
         aims=tuple(Aim(goal.maximize, goal.reference) for goal in campaign.objective.goals),
         further=outputs[:, 1:m],
         earlier=earlier,
+        sds=np.empty((0, 0)) if sds is None else _sds(campaign, done, names, sds),
     )
+
+
+def _sds(
+    campaign: Campaign,
+    trials: Sequence[Trial | TrialSummary],
+    names: Sequence[str],
+    stated: Mapping[str, Mapping[str, float]],
+) -> np.ndarray:
+    """Standard deviation of each result of these outputs, shape (n, outputs); NaN where none is known."""
+    usual = {output.name: math.nan if output.sd is None else output.sd for output in campaign.problem.outputs}
+    rows = [[stated.get(trial.id, {}).get(name, usual[name]) for name in names] for trial in trials]
+    return np.array(rows, dtype=np.float64).reshape(-1, len(names))
 
 
 def _field(trial: Trial | TrialSummary) -> str | None:

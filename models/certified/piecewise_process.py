@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fieldcraft.models.certified.piecewise_kernel import Form, PiecewiseKernel
 from fieldcraft.models.gaussian.grouped_process import UnitProcess
@@ -78,7 +79,7 @@ class PiecewiseProcess:
         y = (posterior.fit.targets - posterior.constant).numpy()
         coefficients = np.linalg.solve(lower, y)
         made = cls(kernel, scales, centres, lower, coefficients, posterior.constant, optimism, "exact", 0.0)
-        return made if gram == "exact" else interpolated([made], [1.0], y, posterior.noise_variance)[0]
+        return made if gram == "exact" else interpolated([made], [1.0], y, posterior.noises)[0]
 
     @property
     def clipped(self) -> bool:
@@ -112,7 +113,7 @@ def farthest(centres: Array, corners: Array) -> Array:
 
 
 def interpolated(
-    processes: Sequence[PiecewiseProcess], variances: Sequence[float], y: Array, noise: float
+    processes: Sequence[PiecewiseProcess], variances: Sequence[float], y: Array, noise: float | Tensor
 ) -> list[PiecewiseProcess]:
     """Terms of a sum with the covariance of the results computed from their kernels k~.
 
@@ -120,7 +121,7 @@ def interpolated(
         processes: The terms, each in units in which its prior variance is 1, with the exact covariance.
         variances: The prior variance of each.
         y: Results less the constant of the whole, shape (n,).
-        noise: Variance of a result.
+        noise: Variance of a result: a number, or one for each, shape (n,).
     """
     pairs = list(zip(processes, variances, strict=True))
     covariance = torch.from_numpy(sum(variance * _gram(process) for process, variance in pairs))

@@ -77,7 +77,7 @@ def features(posterior: ExactPosterior, q: int, rng: np.random.Generator, n_feat
 def _regressed(posterior: ExactPosterior, n_features: int, rng: np.random.Generator) -> Function:
     fit = posterior.fit
     phi = FourierFeatures.drawn(fit.kernel, length_scales(fit.metrics), n_features, rng)
-    model = LinearModel.of(phi(fit.X), posterior.noise_variance)
+    model = LinearModel.of(phi(fit.X), posterior.noises)
     drawn = phi.combined(model.drawn(fit.targets - posterior.constant, rng))
     return lambda X: posterior.constant + drawn(X)
 

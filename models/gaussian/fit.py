@@ -1,6 +1,7 @@
 """Hyper-parameters of an exact Gaussian process: the log posterior, its analytic gradient, and its maximisation.
 
-With the targets t ~ N(c 1, S), S = K + v I, K of unit variance with one length scale l_m for each coordinate,
+With the targets t ~ N(c 1, S), S = K + v I + diag(w), K of unit variance with one length scale l_m for each coordinate
+and w the known variances of single results (zero where none is stated),
 
     log p(t | l, v) = -1/2 (t - c 1)^T a - 1/2 log det S - n/2 log 2 pi,   a = S^-1 (t - c 1),
 
@@ -14,7 +15,7 @@ alone, so a campaign that was killed computes the same ones again, bit for bit.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -76,12 +77,14 @@ class LogPosterior:
         X: Points in the unit cube, shape (n, d).
         targets: Shape (n,).
         noise: v if it is known.
+        readings: w, shape (n,); None where it is zero.
     """
 
     kernel: Kernel
     X: Array
     targets: Array
     noise: float | None
+    readings: Array | None = field(default=None, kw_only=True)
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """The density at theta and its gradient; minus infinity and zeros where it is not finite.
@@ -138,7 +141,8 @@ class LogPosterior:
         starts = self.starts(n)
         if n > 1 and len(self.X) > _SMALL:
             part = _spread(len(self.X), _SMALL)
-            small = replace(self, X=self.X[part], targets=self.targets[part])
+            some = None if self.readings is None else self.readings[part]
+            small = replace(self, X=self.X[part], targets=self.targets[part], readings=some)
             ends = [small.maximised(start)[1] for start in starts]
             starts = [max(ends, key=lambda theta: self(theta)[0])]
         if len(starts) > 1 and len(self.X) <= _TOGETHER:
@@ -161,7 +165,7 @@ class LogPosterior:
         """S, shape (n, n), of the correlations of the pairs, shape (n (n - 1) / 2,)."""
         noise = np.exp(theta[-1]) if self.noise is None else self.noise
         S: Array = squareform(correlations, checks=False)
-        np.fill_diagonal(S, 1 + noise)
+        np.fill_diagonal(S, 1 + noise if self.readings is None else 1 + noise + self.readings)
         return S
 
     def _residual(self, factor: Array) -> tuple[float, Array, Array]:
@@ -261,7 +265,7 @@ class Stacked:
         S, outer = np.zeros((count, n * n)), np.zeros((count, n * n))
         S[:, self.pairs] = correlations
         noise = np.exp(thetas[:, d:]) if self.density.noise is None else np.full((count, 1), self.density.noise)
-        S[:, :: n + 1] = 1 + noise
+        S[:, :: n + 1] = 1 + noise if self.density.readings is None else 1 + noise + self.density.readings
         values = np.full(count, -math.inf)
         for i, matrix in enumerate(S.reshape(count, n, n)):
             explained = self.density.explained(matrix)
@@ -328,8 +332,9 @@ class Question:
         """The density to maximise, and the numbers of the trials that it is of."""
         data = self.trials.data
         rows = _spread(len(data), self.most)
-        noise = known_noise(data) if self.known else None
-        return LogPosterior(self.kernel, (data.X[rows] + 1) / 2, data.targets[rows], noise), rows
+        noise, w = stated_noise(data, known=self.known)
+        readings = None if w is None else w[rows]
+        return LogPosterior(self.kernel, (data.X[rows] + 1) / 2, data.targets[rows], noise, readings=readings), rows
 
 
 @lru_cache(maxsize=64)
@@ -342,6 +347,20 @@ def from_priors(question: Question) -> Found:
     density, rows = question.density()
     reached, theta = density.likeliest(question.starts)
     return Found(theta, reached, rows)
+
+
+def stated_noise(data: Observations, *, known: bool) -> tuple[float | None, Array | None]:
+    """v where it is ``known``, else None, and w, shape (n,), or None where no result states its own.
+
+    Where v is fitted, w is 0 for a result that states none. Where the noise is known, w is all of it: the statement of
+    a result, else what is known of all.
+    """
+    own = data.own_variances
+    if own is None:
+        return (known_noise(data) if known else None), None
+    if not known:
+        return None, np.nan_to_num(own, nan=0.0)
+    return NOISE.least, np.where(np.isnan(own), np.nan if data.noise_variance is None else data.noise_variance, own)
 
 
 def known_noise(data: Observations) -> float:

@@ -43,6 +43,11 @@ class Part:
     noise_variance: float
     constant: float = 0.0
 
+    @property
+    def noises(self) -> float | Tensor:
+        """Variance of a result, divided by a_g^2."""
+        return self.noise_variance
+
     @cached_property
     def weights(self) -> Tensor:
         """B r, shape (n,)."""

@@ -102,8 +102,8 @@ def unexplained(rows: Tensor) -> Tensor:
     return (1 - rows.square().sum(1)).clamp_min(0)
 
 
-def conditioned(features: InducedFeatures, X: Tensor, noise: float) -> LinearModel:
-    """The linear model of results at X (n, d), in O(n m^2)."""
+def conditioned(features: InducedFeatures, X: Tensor, noise: float | Tensor) -> LinearModel:
+    """The linear model of results at X (n, d) of noise variance a number or (n,), in O(n m^2)."""
     with torch.no_grad():
         rows = torch.cat([features(block) for block in torch.split(X, 2048)])
         return LinearModel.of(rows, noise + unexplained(rows))

@@ -47,6 +47,7 @@ class Fit:
         noise: Known variance of a target, a number; None if it was fitted.
         parameters: Hyper-parameters by GPyTorch's names.
         metrics: Metrics of the fit.
+        readings: Known variance of each target beside that noise, shape (n,); None where there is none.
     """
 
     kernel: Kernel
@@ -55,17 +56,25 @@ class Fit:
     noise: Tensor | None
     parameters: Mapping[str, Tensor]
     metrics: Mapping[str, float]
+    readings: Tensor | None = None
 
     def state(self) -> dict[str, Tensor]:
         """Tensors by name."""
         parameters = {_PARAMETER + name: value.detach().clone() for name, value in self.parameters.items()}
         metrics = {_METRIC + name: torch.tensor(value, dtype=torch.float64) for name, value in self.metrics.items()}
         noise = {} if self.noise is None else {"noise": self.noise.clone()}
+        noise |= {} if self.readings is None else {"readings": self.readings.clone()}
         return {"X": self.X.clone(), "targets": self.targets.clone(), **noise, **parameters, **metrics}
 
     @classmethod
     def at(
-        cls, kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None, found: Found
+        cls,
+        kernel: Kernel,
+        X: Tensor,
+        targets: Tensor,
+        noise: Tensor | None,
+        found: Found,
+        readings: Tensor | None = None,
     ) -> tuple["Fit", Factor | None]:
         """The fit with the hyper-parameters that were found and their best constant, 1^T S^-1 t / 1^T S^-1 1.
 
@@ -76,12 +85,13 @@ class Fit:
         variance = values[d:] if noise is None else noise.reshape(1)
         with torch.no_grad():
             K = covariance(kernel, X[rows], X[rows], 2 * values[:d])
-            factor = Factor.of(K, float(variance))
+            factor = Factor.of(K, float(variance) if readings is None else variance + readings[rows])
         solved = factor.solve(torch.stack([targets[rows], torch.ones(len(rows), dtype=X.dtype)], dim=1)).sum(0)
         parameters = {_CONSTANT: solved[0] / solved[1], _SCALES: values[:d][None]}
         scales = {f"length_scale_{i}": 2 * float(value) for i, value in enumerate(values[:d])}
         metrics = {"log_posterior": found.log_posterior, "noise_sd": float(variance.sqrt()), **scales}
-        fit = cls(kernel, X, targets, noise, parameters | ({_NOISE: variance} if noise is None else {}), metrics)
+        parameters |= {_NOISE: variance} if noise is None else {}
+        fit = cls(kernel, X, targets, noise, parameters, metrics, readings)
         return fit, factor if len(rows) == len(X) else None
 
     @classmethod
@@ -98,7 +108,7 @@ class Fit:
             )
         parameters = {name.removeprefix(_PARAMETER): v for name, v in state.items() if name.startswith(_PARAMETER)}
         metrics = {name.removeprefix(_METRIC): float(v) for name, v in state.items() if name.startswith(_METRIC)}
-        return cls(kernel, X, targets, state.get("noise"), parameters, metrics)
+        return cls(kernel, X, targets, state.get("noise"), parameters, metrics, state.get("readings"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +180,8 @@ class ExactPosterior:
         rows = torch.from_numpy(telling(self.fit.targets.numpy(), _COARSE))
         if len(rows) == len(self.fit.X):
             return self
-        fit = replace(self.fit, X=self.fit.X[rows], targets=self.fit.targets[rows])
+        readings = None if self.fit.readings is None else self.fit.readings[rows]
+        fit = replace(self.fit, X=self.fit.X[rows], targets=self.fit.targets[rows], readings=readings)
         return replace(self, fit=fit, known_factor=None)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
@@ -178,13 +189,18 @@ class ExactPosterior:
         return self.sampler(self, q, rng)
 
     def fantasize(self, X: Tensor) -> "ExactPosterior":
-        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a result."""
+        """Posterior conditioned on X (k, d) having been read at the mean, with the noise of a further result."""
         points, (X0, targets) = X.detach(), (self.fit.X, self.fit.targets)
         with torch.no_grad():
             mean, corner = self.mean(points), self.kernel(points, points)
             corner.diagonal().add_(self.noise_variance)
             grown = self.factor.append(self.kernel(points, X0), corner)
-        fit = replace(self.fit, X=torch.cat([X0, points]), targets=torch.cat([targets, mean]))
+        readings = self.fit.readings
+        if readings is not None:
+            readings = torch.cat(
+                [readings, readings.new_full((len(points),), self.noise_variance - self.base_variance)]
+            )
+        fit = replace(self.fit, X=torch.cat([X0, points]), targets=torch.cat([targets, mean]), readings=readings)
         return replace(self, fit=fit, known_factor=grown)
 
     def log_predictive(self) -> Tensor:
@@ -193,7 +209,9 @@ class ExactPosterior:
 
     def information_gain(self) -> float:
         """1/2 log det(I + K / noise) of the results, including believed ones, in nats."""
-        return 0.5 * (float(self.factor.logdet()) - len(self.fit.targets) * math.log(self.noise_variance))
+        if self.fit.readings is None:
+            return 0.5 * (float(self.factor.logdet()) - len(self.fit.targets) * math.log(self.noise_variance))
+        return 0.5 * float(self.factor.logdet() - torch.as_tensor(self.noises).log().sum())
 
     def state(self) -> dict[str, Tensor]:
         """Training data, known noise, hyper-parameters and metrics."""
@@ -207,7 +225,8 @@ class ExactPosterior:
     @cached_property
     def model(self) -> "SingleTaskGP":
         """BoTorch's model of it in the unit cube: its inputs are (X + 1) / 2. Its parameters stay fixed."""
-        model = build(self.fit.kernel, self.fit.X, self.fit.targets, self.fit.noise)
+        fixed = self.fit.noise if self.fit.readings is None else torch.as_tensor(self.noises)[:, None]
+        model = build(self.fit.kernel, self.fit.X, self.fit.targets, fixed)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.copy_(self.fit.parameters[name])
@@ -226,9 +245,21 @@ class ExactPosterior:
         return 2 * self.fit.parameters[_SCALES].detach().flatten()
 
     @cached_property
-    def noise_variance(self) -> float:
-        """Variance of a result, in squared target units."""
+    def base_variance(self) -> float:
+        """Variance v that every result has, in squared target units."""
         return float(self.fit.parameters[_NOISE] if self.fit.noise is None else self.fit.noise)
+
+    @cached_property
+    def noise_variance(self) -> float:
+        """Variance of a further result, in squared target units: v, and the median of what results state."""
+        readings = self.fit.readings
+        return self.base_variance if readings is None else self.base_variance + float(readings.median())
+
+    @cached_property
+    def noises(self) -> float | Tensor:
+        """Variance of a result, in squared target units: one number, or one for each, shape (n,)."""
+        readings = self.fit.readings
+        return self.base_variance if readings is None else self.base_variance + readings
 
     @cached_property
     def factor(self) -> Factor:
@@ -236,7 +267,7 @@ class ExactPosterior:
         if self.known_factor is not None:
             return self.known_factor
         with torch.no_grad():
-            return Factor.of(self.kernel(self.fit.X, self.fit.X), self.noise_variance)
+            return Factor.of(self.kernel(self.fit.X, self.fit.X), self.noises)
 
     @cached_property
     def _weights(self) -> Tensor:
@@ -309,7 +340,7 @@ def _path(posterior: ExactPosterior, rng: np.random.Generator) -> Function:
     fit, constant = posterior.fit, posterior.constant
     phi = FourierFeatures.drawn(fit.kernel, posterior.length_scales, _PATH_FEATURES, rng)
     theta = torch.from_numpy(rng.standard_normal(2 * len(phi.frequencies)))
-    error = math.sqrt(posterior.noise_variance) * torch.from_numpy(rng.standard_normal(len(fit.X)))
+    error = torch.as_tensor(posterior.noises).sqrt() * torch.from_numpy(rng.standard_normal(len(fit.X)))
     prior = phi.combined(theta)
     with torch.no_grad():
         weights = posterior.factor.solve(fit.targets - constant - prior(fit.X) - error)
@@ -343,7 +374,7 @@ class _Path:
 
 
 def build(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None) -> "SingleTaskGP":
-    """A SingleTaskGP at its priors' modes, on X (n, d) and targets (n,), with known noise variance or None."""
+    """A SingleTaskGP at its priors' modes, on X (n, d) and targets (n,); known noise, a number or (n, 1), or None."""
     from botorch.exceptions.warnings import InputDataWarning
     from botorch.models import SingleTaskGP
     from botorch.models.utils.gpytorch_modules import (

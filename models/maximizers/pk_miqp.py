@@ -133,7 +133,7 @@ class PKMIQP:
         if self.exact_gram:
             return made
         y = (believed.fit.targets - believed.constant).numpy()
-        return interpolated([made], [1.0], y, believed.noise_variance)[0]
+        return interpolated([made], [1.0], y, believed.noises)[0]
 
     def _exact(self, process: UnitProcess, optimism: float, space: SearchSpace) -> PiecewiseProcess:
         return PiecewiseProcess.of(process, optimism, space.bounds, form=self.form, tolerance=self.tolerance)

@@ -12,7 +12,7 @@ from fieldcraft.models.surrogate import Posterior, means
 def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tensor]:
     """Least posterior mean among the observed points, and its uncertainty; two numbers.
 
-    The uncertainty is the standard deviation there if the noise of the results is stated, and else 0. Under unknown
+    The uncertainty is the standard deviation there if the noise of results is stated, and else 0. Under unknown
     constraints only points believed feasible count; if there are none, all points count.
 
     Args:
@@ -26,7 +26,7 @@ def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tenso
             feasible = posterior.read_feasible(X)
             mean = mean.where(feasible, torch.inf) if feasible.any() else mean
         best = mean.argmin()
-        if not data.noise_sd:
+        if not data.uncertain:
             return mean[best], torch.zeros_like(mean[best])
         return mean[best], posterior.mean_var(X[best][None])[1][0].sqrt()
 

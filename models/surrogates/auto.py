@@ -107,6 +107,11 @@ class Auto:
         return not self.candidates or "warm_gp" in self.candidates
 
     @property
+    def weighs_results(self) -> bool:
+        """True if exact_gp is a candidate; while another one is the best, results are not weighed."""
+        return not self.candidates or "exact_gp" in self.candidates
+
+    @property
     def uses_fields(self) -> bool:
         """True if a candidate learns from stored fields."""
         return not self.candidates or not _FIELDS.isdisjoint(self.candidates)

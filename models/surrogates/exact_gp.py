@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian import draws
-from fieldcraft.models.gaussian.fit import Question, known_noise
+from fieldcraft.models.gaussian.fit import Question, known_noise, stated_noise
 from fieldcraft.models.gaussian.inducing import INDUCING, InducedFeatures, InducedPosterior, conditioned
 from fieldcraft.models.gaussian.process import ExactPosterior, Fit, pathwise, posterior
 from fieldcraft.models.gradients.covariance import PROFILES
@@ -46,7 +46,9 @@ class ExactGP:
     Args:
         kernel: "matern52" (Matern, smoothness 5/2), "matern32", "matern12" (rougher functions: 3/2 and 1/2) or "rbf"
             (squared exponential).
-        noise: "fitted" with the other hyper-parameters, or "known": taken from ``Observations.noise_sd``.
+        noise: Noise that all results have: "fitted" with the other hyper-parameters, or "known": taken from
+            ``Observations.noise_sd``. The standard deviation that a single result states is known noise beside that
+            which is fitted, and instead of that which is known.
         restarts: Fits from parameters drawn from their priors, beside the one from the priors' modes, wherever a fit
             has several starts. Of more than 250 trials a part chooses among their ends.
         draw: Method to draw a function. "pathwise": a prior of random Fourier features, updated exactly; "joint": exact
@@ -65,6 +67,7 @@ class ExactGP:
 
     uses_physics: ClassVar[bool] = False
     uses_gradients: ClassVar[bool] = True
+    weighs_results: ClassVar[bool] = True
     provides: ClassVar[frozenset[Capability]] = frozenset({Capability.INFORMED, Capability.EXACT})
 
     kernel: Kernel = "matern52"
@@ -98,9 +101,14 @@ class ExactGP:
             joined = self.joined(data)
             report(1, joined.metrics, joined.state)
             return joined
-        noise = self._noise(data)
-        asked = Question(self.kernel, noise is not None, self.restarts + 1, self.n_fitted, ByDigest.of(data))
-        fit, factor = Fit.at(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), noise, asked.answer())
+        self._refuse_unknown(data)
+        asked = Question(self.kernel, self.noise == "known", self.restarts + 1, self.n_fitted, ByDigest.of(data))
+        v, w = (
+            None if of is None else torch.tensor(of, dtype=torch.float64)
+            for of in stated_noise(data, known=self.noise == "known")
+        )
+        arrays = torch.tensor(data.X), torch.tensor(data.targets)
+        fit, factor = Fit.at(self.kernel, *arrays, v, asked.answer(), w)
         made: ExactPosterior | InducedPosterior
         if len(data) <= self.n_exact:
             made = posterior(fit, data.scaling, self._sampler(data), self._remarks(data), factor)
@@ -126,7 +134,7 @@ class ExactGP:
         phi = InducedFeatures.of(self.kernel, exact.length_scales, fit.X, fit.targets)
         return InducedPosterior(
             features=phi,
-            model=conditioned(phi, fit.X, exact.noise_variance),
+            model=conditioned(phi, fit.X, exact.noises),
             y=fit.targets - exact.constant,
             constant=exact.constant,
             scaling=data.scaling,
@@ -154,10 +162,10 @@ class ExactGP:
         Raises:
             ValueError: as for ``fit``.
         """
-        noise = self._noise(data)
-        found = JointQuestion(self.kernel, noise is not None, self.restarts + 1, ByDigest.of(data), blurred).answer()
+        self._refuse_unknown(replace(data, sds=data.sds[:0]))
+        known = known_noise(data) if self.noise == "known" else None
+        found = JointQuestion(self.kernel, known is not None, self.restarts + 1, ByDigest.of(data), blurred).answer()
         arrays = torch.tensor(data.X), torch.tensor(data.targets), torch.from_numpy(told(data))
-        known = None if noise is None else float(noise)
         return GradientPosterior.at(self.kernel, *arrays, known, data.scaling, found, self._remarks(data))
 
     def _restored(self, data: Observations, state: Mapping[str, Tensor]) -> GradientPosterior:
@@ -165,7 +173,7 @@ class ExactGP:
         return replace(GradientPosterior.of(self.kernel, *arrays, data.scaling, state), remarks=self._remarks(data))
 
     def _remarks(self, data: Observations) -> dict[str, str]:
-        n, remarks = len(data), {}
+        n, remarks = len(data), _noise_remark(data, weighed=not self.joins(data))
         given = 0 if data.gradients is None else int(np.count_nonzero((~np.isnan(data.gradients)).any(axis=1)))
         if given and not self.joins(data):
             why = f"the kernel {self.kernel} has none" if self.kernel not in PROFILES else f"{n} trials"
@@ -188,11 +196,18 @@ class ExactGP:
         what = f"A Gaussian process of {n} trials"
         refuse_memory(doubles, self.memory_gb, what, "lower n_exact for inducing points")
 
-    def _noise(self, data: Observations) -> Tensor | None:
-        if self.noise == "fitted":
-            return None
-        if data.noise_variance is None:
+    def _refuse_unknown(self, data: Observations) -> None:
+        """Refuse data whose noise is not known where it must be."""
+        if self.noise == "known" and not data.noise_known:
             raise ValueError(
-                'noise is "known" but these observations state none: give the problem\'s noise, or "fitted".'
+                'noise is "known" but these observations state none, or only some of them do: give the problem\'s '
+                'noise, the standard deviation of every result, or "fitted".'
             )
-        return torch.tensor(known_noise(data), dtype=torch.float64)
+
+
+def _noise_remark(data: Observations, *, weighed: bool) -> dict[str, str]:
+    """Remark on the standard deviations that single results state."""
+    if not data.sds.size:
+        return {}
+    count = f"{np.count_nonzero(~np.isnan(data.sds[:, 0]))} of {len(data)} results"
+    return {"noise": f"stated by {count}" if weighed else f"stated by {count}, and not used beside gradients"}

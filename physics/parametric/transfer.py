@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.parametric.grid import Grid
+from fieldcraft.physics.parametric.statement import Fields
 
 if TYPE_CHECKING:
+    import xarray as xr
     from scipy.sparse import csr_array, csr_matrix
     from scipy.sparse.linalg import SuperLU
 
@@ -179,3 +181,57 @@ def _overlaps(given: int, asked: int) -> "Array | csr_array":
 
 def _centres(cells: int) -> Array:
     return np.asarray((np.arange(cells) + 0.5) / cells)
+
+
+def stated_fields(stated: Fields, fields: "xr.Dataset") -> tuple[dict[str, Array], dict[str, Array]]:
+    """Stated fields of one simulation, each (1, *cells), and the centres of its cells along each axis, by name.
+
+    What a simulation has at cells that the domain's mask leaves out is not looked at: they are NaN.
+
+    Raises:
+        ValueError: it has none of them, or its places are not the centres of equal cells over the domain.
+    """
+    names = stated.domain.names
+    given = [each.name for each in stated.fields if each.name in fields and set(fields[each.name].dims) == set(names)]
+    if not given:
+        raise missing_field(stated.fields[0].name, stated, fields)
+    grid = Grid(stated.domain, tuple(fields.sizes[name] for name in names))
+    for axis, spacing in zip(names, grid.spacing, strict=True):
+        if axis not in fields.coords or not np.allclose(fields[axis], grid.centres[axis], rtol=0, atol=1e-6 * spacing):
+            raise ValueError(
+                f"The places along {axis!r} in the simulation are not the centres of equal cells over the domain: "
+                "interpolate the fields to such cells, or override evaluate() in the problem."
+            )
+    arrays = {name: np.asarray(fields[name].transpose(*names).values[None], dtype=np.float64) for name in given}
+    if stated.domain.mask is not None:
+        arrays = {name: grid.boxed(grid.picked(values)) for name, values in arrays.items()}
+    return arrays, dict(grid.centres)
+
+
+def missing_field(name: str, stated: Fields, fields: "xr.Dataset") -> ValueError:
+    """Error for a field that a simulation did not give with the dimensions of the statement."""
+    axes = ", ".join(stated.domain.names)
+    given = ", ".join(f"{key} ({', '.join(map(str, each.dims))})" for key, each in fields.data_vars.items())
+    return ValueError(
+        f"The simulation gave no field {name!r} with the dimensions {axes}; it gave {given or 'nothing'}. Let it write "
+        "that field, or the outputs themselves as scalar variables."
+    )
+
+
+def scalar(name: str, fields: "xr.Dataset") -> float:
+    """A single number that a simulation gave, by its name.
+
+    Raises:
+        ValueError: it gave none, or the variable has dimensions.
+    """
+    if name not in fields:
+        raise ValueError(
+            f"The simulation gave no {name!r} (it gave {', '.join(map(str, fields.data_vars)) or 'nothing'}): let it "
+            f"write a scalar variable {name!r}, or override evaluate() in the problem."
+        )
+    if fields[name].ndim:
+        raise ValueError(
+            f"{name!r} has the dimensions {fields[name].dims}, not a single number: override evaluate() in the problem "
+            "to read the output from the field."
+        )
+    return float(fields[name])

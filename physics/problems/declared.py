@@ -64,12 +64,14 @@ class _Result:
         unit: Physical unit; empty for a pure number.
         objective: Sense in which it is one of several objectives.
         reference: Worst value of such an objective that still counts, in its unit.
+        sd: Standard deviation of a result that states none of its own, in its unit, where that is known.
     """
 
     name: str
     unit: str = ""
     objective: Sense | None = None
     reference: float | None = None
+    sd: float | None = None
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
@@ -83,7 +85,8 @@ class Declared(Problem):
             ``log: true`` for one that goes by its order of magnitude, ``{name: glue, choices: [A, B]}`` for a choice.
         results: The numbers that an experiment yields, ``{name: strength, unit: MPa}``: the objective first, then
             constraints, each met when it is <= 0. Of several objectives each says ``objective: minimize`` or
-            ``maximize``, and may state a ``reference``, the worst value that still counts.
+            ``maximize``, and may state a ``reference``, the worst value that still counts. Each may state the ``sd`` of
+            its noise, where that is known.
     """
 
     variables: tuple[_Variable, ...]
@@ -104,4 +107,4 @@ class Declared(Problem):
     @property
     def outputs(self) -> tuple[Output, ...]:
         """The results, in the order of the file."""
-        return tuple(Output(each.name, each.unit, each.objective, each.reference) for each in self.results)
+        return tuple(Output(each.name, each.unit, each.objective, each.reference, each.sd) for each in self.results)

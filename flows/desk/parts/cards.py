@@ -77,7 +77,7 @@ def cards_of(
             "choice": f"{entry['trial']}@{entry['revision']}-{entry['digest']}",
             "strips": [_strip(entry, name, space, seen, best) for name in entry["design"]],
             "nearest": nearest(standing, space, entry["design"], seen),
-            "why": _edited(entry) if entry["edited"] else _why(trials[entry["trial"]]),
+            "why": _edited(entry) if entry["edited"] else reasons(trials[entry["trial"]]),
             "asked": trials[entry["trial"]].created,
             "cost_text": quantity(float(entry["cost"]), spec.budget.unit),
             "left": _left(standing, spec, float(entry["cost"])),
@@ -178,18 +178,20 @@ def _edited(entry: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _why(trial: Trial) -> list[str]:
+def reasons(trial: Trial) -> list[str]:
     """Reason of a proposal, as far as the ledger has it."""
     origin = trial.origin
     if origin.kind == "initial":
         return [f"One of the first designs, spread over the space before there is a model ({origin.algorithm})."]
     said = [f"The model expects to learn or gain most here ({origin.algorithm})."]
+    if (of := origin.remarks.get("repeat")) is not None:
+        said.append(f"A repeat {of}: the same design once more, since results are noisy.")
     if origin.scores:
         best = ", ".join(f"{name} {value:.1f}" for name, value in list(ranked(origin.scores).items())[:3])
         said.append(f"Models compared by their predictions of past results, the best first: {best}.")
     if origin.certificate is not None:
         said.append(f"Proven: nothing in the space scores higher by more than {origin.certificate.gap:.3g}.")
-    return said + [f"{name}: {text}" for name, text in origin.remarks.items()]
+    return said + [f"{name}: {text}" for name, text in origin.remarks.items() if name != "repeat"]
 
 
 def _left(standing: Standing, spec: CampaignSpec, cost: float) -> str:

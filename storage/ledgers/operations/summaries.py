@@ -64,7 +64,8 @@ def _trials() -> Select[Any]:
 
 def _results() -> Select[Any]:
     table, trials = schema.results, schema.trials
-    query = select(*(_as_text(table.c[name]) for name in ResultSummary._fields))
+    sd = table.c.details["sd"].as_string().label("sd")
+    query = select(*(sd if name == "sd" else _as_text(table.c[name]) for name in ResultSummary._fields))
     query = query.join(trials, trials.c.id == table.c.trial).where(table.c.id > bindparam("after"))
     return query.where(trials.c.campaign == bindparam("campaign")).order_by(table.c.id)
 
@@ -151,8 +152,16 @@ def results(connection: Connection, campaign: str, after: int = 0) -> tuple[Resu
     """Results in brief with an id above ``after``, oldest first; see ``Ledger.result_summaries``."""
     rows = connection.execute(_RESULTS, {"campaign": campaign, "after": after}).all()
     return tuple(
-        ResultSummary(number, trial, _parsed(outputs), None if ran is None else _parsed(ran), *others)
-        for number, trial, outputs, ran, *others in rows
+        ResultSummary(
+            number,
+            trial,
+            _parsed(outputs),
+            None if ran is None else _parsed(ran),
+            verdict,
+            field,
+            {} if sd is None else _parsed(sd),
+        )
+        for number, trial, outputs, ran, verdict, field, sd in rows
     )
 
 

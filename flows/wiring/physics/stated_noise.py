@@ -1,0 +1,91 @@
+"""Noise that single results or the problem state: what of a campaign learns from it, and what refuses it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldcraft.flows.errors import InputError
+from fieldcraft.models.capability import Capability, provided
+
+if TYPE_CHECKING:
+    from fieldcraft.flows.wiring.campaign import Campaign
+    from fieldcraft.models.observations import Observations
+
+
+def require_noise(campaign: "Campaign") -> None:
+    """Accept a problem that states the noise of an output if no noise is added to the same.
+
+    Raises:
+        InputError: the noise of the objective is stated by the problem and by the campaign file.
+    """
+    output, noise = campaign.problem.outputs[0], campaign.spec.noise
+    if output.sd is not None and noise is not None and not noise.fitted:
+        raise InputError(
+            f"noise: the campaign file gives results of {output.name!r} the standard deviation {campaign.noise_sd:g}, "
+            f"and the problem {output.sd:g}. Leave noise out, or the output's sd."
+        )
+
+
+def require_repeats(campaign: "Campaign") -> None:
+    """Accept ``repeats`` where results are noisy, one objective is modelled exactly, and no maximizer proves a bound.
+
+    Raises:
+        InputError: it would have no effect, or a proof would be of another design.
+    """
+    if not campaign.spec.algorithm.repeats:
+        return
+    part, words = campaign.spec.algorithm, campaign.algorithm
+    if not campaign.noisy:
+        raise InputError(
+            "algorithm.repeats: a design that is run again has the same result. State the noise (noise: fitted, or the "
+            "sd of an output), or leave repeats out."
+        )
+    if Capability.EXACT not in provided(words.surrogate):
+        kind = part.surrogate and part.surrogate.kind
+        other = "there is no surrogate" if kind is None else f"the surrogate {kind!r} is none"
+        raise InputError(
+            f"algorithm.repeats: what a result is worth is computed by an exact Gaussian process, and {other}. Use "
+            "exact_gp, or leave repeats out."
+        )
+    if campaign.objective.goals:
+        raise InputError(
+            f"algorithm.repeats: what a result is worth is computed for one objective, and the problem has "
+            f"{len(campaign.objective.goals)}. Leave repeats out."
+        )
+    if Capability.PROVES in provided(words.maximizer):
+        raise InputError(
+            f"algorithm.repeats: the maximizer {part.maximizer and part.maximizer.kind!r} proves a bound of the design "
+            "that it found, and another one would be proposed. Use multistart, or leave repeats out."
+        )
+
+
+def told(campaign: "Campaign") -> str | None:
+    """Use of the standard deviations that results may state; None where none are expected."""
+    stated = [output.name for output in campaign.problem.outputs if output.sd]
+    if not stated and not campaign.dispatcher.by_people:
+        return None
+    outputs = f"the problem states the standard deviation of {', '.join(stated)}"
+    said, words = outputs if stated else "results may state their standard deviation", campaign.algorithm
+    if words.surrogate is None:
+        return f"{said}, and {campaign.spec.algorithm.in_words} does not use it: the surrogate exact_gp does."
+    part = campaign.spec.algorithm
+    kinds = {part.surrogate: words.surrogate, part.constraints.surrogate: words.constraints.surrogate}
+    ignoring = [f"{of.kind}" for of, surrogate in kinds.items() if of and not _weighs(surrogate)]
+    if ignoring:
+        return f"{said}, and the surrogate {' and '.join(ignoring)} does not use it: exact_gp does."
+    return f"{said}, and the surrogate weighs each result by it." if stated else None
+
+
+def unused_sds(data: "Observations", remarks: Mapping[str, str]) -> dict[str, str]:
+    """Remark that a model did not use the standard deviations of results; empty where it did, or none states one."""
+    if not data.sds.size or any(name.rpartition(".")[2] == "noise" for name in remarks):
+        return {}
+    count = np.count_nonzero((~np.isnan(data.sds)).any(axis=1))
+    return {"noise": f"stated by {count} of {len(data)} results, and not used: the surrogate exact_gp does"}
+
+
+def _weighs(surrogate: object) -> bool:
+    from fieldcraft.models.surrogate import WeighsResults
+
+    return isinstance(surrogate, WeighsResults) and surrogate.weighs_results
