@@ -15,11 +15,11 @@ from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.identity import acting
 from fieldcraft.flows.machinery.progress import listening
-from fieldcraft.flows.notebook.card import card
+from fieldcraft.flows.notebook.card import card, parts
 from fieldcraft.flows.notebook.passes import pass_lease, shown
 from fieldcraft.flows.notebook.tables import asked_table, designs_of, predictions_table, trials_table
 from fieldcraft.flows.people import decisions, interventions
-from fieldcraft.flows.report.prediction import latest_model, predicted
+from fieldcraft.flows.predictions.model import latest_model, predicted
 from fieldcraft.flows.results.correct import correct
 from fieldcraft.flows.results.record import check, check_correction, known_trial, record, site_for
 from fieldcraft.flows.rules.trial_labels import Choice
@@ -62,6 +62,12 @@ class OpenCampaign:
 
     def _repr_html_(self) -> str:
         return card(self._settings, self._ledger, self._record)
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        for part in parts(self._settings, self._ledger, self._record):
+            display(part, raw=True)  # type: ignore[no-untyped-call]
 
     @property
     def _ledger(self) -> Ledger:
