@@ -362,12 +362,12 @@ class OpenCampaign:
         if of not in ("objective", "field"):
             raise InputError(f"predict: of={of!r}: choose 'objective' or 'field'.")
         site = site_of(str(self._settings.home), self.name, None)
-        rows, index = designs_of(self._record, designs)
-        for row in rows:
-            try:
+        try:
+            rows, index = designs_of(self._record, designs)
+            for row in rows:
                 site.campaign.space.check(row)
-            except ValueError as error:
-                raise InputError(f"predict: {error}") from None
+        except (ValueError, InputError) as error:
+            raise InputError(f"predict: {error}") from None
         if (model := latest_model(site)) is None:
             raise InputError(f"predict: {self.name} has no model yet: the start's designs come before the first.")
         if of == "field":
