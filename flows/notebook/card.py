@@ -27,9 +27,9 @@ def card(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> str:
 def parts(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> list[dict[str, Any]]:
     """The card as one or two outputs of a notebook's cell, each in all forms of which a notebook shows the one it can.
 
-    The picture is the report's own figure where the notebook draws Plotly's (JupyterLab, Notebook 7, VS Code, Colab),
-    and a still picture without scripts elsewhere (nbconvert, GitHub, a file that is not trusted). The figure is data
-    alone: the notebook has plotly.js, which would add 5 MB to each cell.
+    The picture is the report's own figure where the notebook draws such, as JupyterLab does with the package plotly,
+    and a still picture without scripts elsewhere, as in nbconvert's pages. The figure is data alone: the notebook has
+    plotly.js, which would add 5 MB to each cell.
     """
     text = status_text(ledger, campaign, telling=bool(channels(settings)))
     shown: list[dict[str, Any]] = [{"text/html": _state(settings, ledger, campaign), "text/plain": text}]

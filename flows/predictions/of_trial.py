@@ -42,7 +42,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What a stored model predicts of a design.
+    """Prediction of a stored model for a design.
 
     Args:
         trial: Trial of the design.
@@ -117,7 +117,7 @@ class Models:
 
 
 def foreseen(site: Site, trial: Trial, values: Mapping[str, str], models: Models) -> Foreseen:
-    """What is predicted of a trial's design, with other values of some variables.
+    """Prediction for a trial's design, with other values of some variables.
 
     The model that proposed the trial answers, so that the answer can be set beside what it predicted then; where there
     is none, or it cannot be restored any more, the newest one.

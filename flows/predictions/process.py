@@ -47,7 +47,7 @@ class ModelProcess:
         self._closed = False
 
     async def ask(self, campaign: str, trial: str, values: Mapping[str, str]) -> dict[str, Any]:
-        """What a model predicts of a trial's design with these values, as ``Foreseen.data``.
+        """Prediction for a trial's design with these values, as ``Foreseen.data``.
 
         Args:
             campaign: Campaign of the trial.

@@ -1,4 +1,4 @@
-"""What a model predicts of an edited design, or of one that somebody is about to make of a proposal.
+"""Predictions of edited designs, and of those that somebody is about to make of a proposal.
 
 A page asks for it once it is shown. A process apart asks the model (``flows.predictions.process``), so that neither the
 page nor anybody else's waits for that.
