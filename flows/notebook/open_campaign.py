@@ -93,8 +93,9 @@ class OpenCampaign:
             n: Number of designs.
 
         Returns:
-            At most n rows by trial: the design, what the model predicted for it (mean and sd), state and digest. A
-            trial in the state PROPOSED waits for ``decide``. No row if the campaign has ended.
+            At most n rows by trial: the design, what the model predicted for it (mean and sd; ``predict`` asks for
+            one that was edited), state and digest. A trial in the state PROPOSED waits for ``decide``. No row if the
+            campaign has ended.
 
         Raises:
             InputError: n is less than 1, or no person does its experiments: ``run`` makes them.

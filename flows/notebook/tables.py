@@ -14,14 +14,17 @@ _OWN = ("state", "iteration", "predicted", "sd", "digest", "cost", "seconds", "b
 
 
 def asked_table(record: CampaignRecord, trials: Sequence[Trial]) -> "pd.DataFrame":
-    """Trials that wait, a row each by id: the design, what its model predicts (mean and sd), state and digest."""
+    """Trials that wait, a row each by id: the design, what its model predicts (mean and sd), state and digest.
+
+    Of a design that was edited its model predicted nothing.
+    """
     import pandas as pd
 
     rows = [
         {
             **_design(record, trial.design),
-            "predicted": trial.origin.mean,
-            "sd": trial.origin.sd,
+            "predicted": trial.origin.mean if trial.revision == 1 else None,
+            "sd": trial.origin.sd if trial.revision == 1 else None,
             "state": str(trial.state),
             "iteration": trial.iteration,
             "digest": trial.digest,

@@ -50,7 +50,7 @@ def _waiting(material: Material) -> Markup:
             trial.state.lower(),
             str(trial.priority),
             design_text(material.campaign, trial.design),
-            number(trial.origin.mean, 5),
+            number(trial.origin.mean if trial.revision == 1 else None, 5),
             number(trial.cost, 4),
             when(trial.updated),
         ]

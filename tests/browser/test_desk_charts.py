@@ -118,7 +118,9 @@ def test_what_the_model_predicts_is_shown_while_a_design_is_edited_and_on_the_ed
     expect(card.locator(".tried")).to_contain_text("heat is 300.0, outside [20.0, 90.0] degC", timeout=30_000)
     page.keyboard.press("Control+A")
     page.keyboard.type("63")
-    expect(card.locator(".tried")).to_contain_text("exact_gp x log_ei x multistart), which proposed this trial")
+    expect(card.locator(".tried")).to_contain_text(
+        "exact_gp x log_ei x multistart), which proposed this trial", timeout=30_000
+    )
     tried = card.locator(".tried .big").inner_text()
     assert re.fullmatch(r"strength [0-9.]+ ± [0-9.]+ MPa", tried)
     page.keyboard.press("Enter")

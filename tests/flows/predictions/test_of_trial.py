@@ -129,6 +129,25 @@ def test_the_command_predicts_an_edit_that_it_does_not_make(site, capsys):
     assert "outside [0.0, 1.0] m" in capsys.readouterr().err
 
 
+def test_what_was_predicted_before_an_edit_is_not_shown_for_the_edited_design(site, tmp_path, capsys):
+    rod, trial = fc.campaign("rod", home=site.campaign.settings.home), site.ledger.trial("rod-0006")
+    told = f"{trial.origin.mean:.5g}"
+
+    def row() -> str:
+        file = tmp_path / "rod.html"
+        assert main(["report", "rod", "--html", str(file), "--home", str(site.campaign.settings.home)]) == 0
+        found = [line for line in file.read_text().split("<tr>") if ">rod-0006</td>" in line]
+        return "".join(line.partition("</tr>")[0] for line in found)
+
+    assert rod.ask().predicted.tolist() == [trial.origin.mean] and told in row()
+    rod.decide("rod-0006", "edit", "cooler", design={"x": 0.25})
+    assert rod.ask().predicted.isna().all() and rod.ask().sd.isna().all()
+    assert told not in row() and "edited" in row()
+    home = str(site.campaign.settings.home)
+    assert main(["show", "rod-0006", "--home", home]) == main(["queue", "rod", "--home", home]) == 0
+    assert capsys.readouterr().out.count("'fieldcraft predict rod-0006'") == 2
+
+
 def test_the_desk_predicts_what_was_edited_and_what_somebody_would_edit(site):
     settings, trial = site.campaign.settings, site.ledger.trial("rod-0006")
     settings = replace(settings, people=Path(os.environ["FIELDCRAFT_PEOPLE"]))
