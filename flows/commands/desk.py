@@ -8,10 +8,9 @@ from pathlib import Path
 
 from fieldcraft.flows.commands.shared import Add, whole
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.settings import DESK_PORT, Settings
+from fieldcraft.flows.settings import DESK_PORT, MLFLOW_PORT, Settings
 
 TITLE = "To look"
-_MLFLOW_PORT = 5000  # MLflow's own
 
 
 def add(command: Add) -> None:
@@ -34,7 +33,7 @@ def add(command: Add) -> None:
         "serve MLflow's pages of this home, until interrupted",
         example="fieldcraft mlflow --port 5000",
     )
-    mlflow.add_argument("--port", type=whole(1, 65535), default=_MLFLOW_PORT, help=f"port (default: {_MLFLOW_PORT})")
+    mlflow.add_argument("--port", type=whole(1, 65535), default=MLFLOW_PORT, help=f"port (default: {MLFLOW_PORT})")
 
 
 def _desk(options: argparse.Namespace, settings: Settings) -> int:

@@ -33,6 +33,10 @@ class Unavailable(FieldcraftError):
     """Nothing is predicted; the message is the reason."""
 
 
+class Busy(Unavailable):
+    """Too many ask at once; the same question may be answered soon."""
+
+
 class ModelProcess:
     """The process, started for the first question and again where it has ended.
 
@@ -55,10 +59,11 @@ class ModelProcess:
             values: Variables with new values, as text.
 
         Raises:
-            Unavailable: no model can be asked, too many ask, or no answer came in ``ANSWER_S``.
+            Busy: ``WAITING`` questions wait already.
+            Unavailable: no model can be asked, or no answer came in ``ANSWER_S``.
         """
         if self._waiting >= WAITING:
-            raise Unavailable("too many people ask just now: look again in a minute.")
+            raise Busy("too many people ask just now: it is asked again in some seconds.")
         self._waiting += 1
         question = json.dumps({"home": str(self._home), "campaign": campaign, "trial": trial, "values": dict(values)})
         try:

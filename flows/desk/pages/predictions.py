@@ -10,7 +10,7 @@ from starlette.responses import Response
 from fieldcraft.flows.desk.entering import Visitor
 from fieldcraft.flows.desk.rendering import page
 from fieldcraft.flows.predictions.of_trial import Foreseen
-from fieldcraft.flows.predictions.process import ModelProcess, Unavailable
+from fieldcraft.flows.predictions.process import Busy, ModelProcess, Unavailable
 
 router = APIRouter()
 _MOST = 200  # variables
@@ -24,8 +24,10 @@ async def predicted(request: Request, visit: Visitor, name: str, trial_id: str) 
     if given:
         visit.person.require("decide")
     shown: dict[str, object] = {"found": None, "reason": "", "tried": bool(given)}
+    status = 200
     try:
         shown["found"] = Foreseen.of(await models.ask(name[:200], trial_id[:300], dict(given[:_MOST])))
     except Unavailable as reason:
         shown["reason"] = str(reason).replace(" Nothing was changed.", "")
-    return page(request, "predicted.html", visit, shown)
+        status = 503 if isinstance(reason, Busy) else 200  # the page asks again
+    return page(request, "predicted.html", visit, shown, status)

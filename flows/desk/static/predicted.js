@@ -1,15 +1,18 @@
 "use strict";
 // Predictions that a model is asked for once the page is there: of edited designs, and of what is typed to edit one.
 (() => {
-  const PAUSE_MS = 600;
+  const PAUSE_MS = 600, AGAIN_MS = 4000;
 
   async function ask(place, address) {
     const mine = place.dataset.asked = address;
     place.setAttribute("aria-busy", "true");
-    const text = await fetch(address, { headers: { "Fieldcraft-Live": "1" } })
-      .then((answer) => (answer.ok && !answer.redirected ? answer.text() : ""))
-      .catch(() => "");
+    const answer = await fetch(address, { headers: { "Fieldcraft-Live": "1" } }).catch(() => null);
+    const text = answer && answer.ok && !answer.redirected ? await answer.text() : "";
     if (place.dataset.asked !== mine) return; // another design is asked for by now
+    if (answer?.status === 503) { // too many ask, or the ledger is away
+      setTimeout(() => { if (place.dataset.asked === mine) ask(place, address); }, AGAIN_MS);
+      return;
+    }
     place.removeAttribute("aria-busy");
     if (text) place.innerHTML = text;
     else place.textContent = "Nothing can be predicted for this design: the desk gave no answer.";
