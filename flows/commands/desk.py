@@ -69,8 +69,8 @@ def _mlflow(options: argparse.Namespace, settings: Settings) -> int:
         )
     moved = relocate(settings.mlflow)
     address = f"127.0.0.1:{options.port}"
-    told = {"event": "serving", "address": f"http://{address}", "relocated": moved}
-    print(json.dumps(told) if options.json else f"MLflow will be at http://{address} in some 20 s", flush=True)
+    data = {"event": "serving", "address": f"http://{address}", "relocated": moved}
+    print(json.dumps(data) if options.json else f"MLflow will be at http://{address} in some 20 s", flush=True)
     words = ["--backend-store-uri", settings.mlflow, "--host", "127.0.0.1", "--port", str(options.port)]
     words += [
         "--workers",
