@@ -17,6 +17,8 @@ from fieldcraft.storage.records import Level, Product, Trial
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_KEPT = 4  # restored models
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -96,13 +98,10 @@ class Foreseen:
         return f"predicted  {said}{sure}\n  by       {self.model}\n  cost     {quantity(self.cost, self.unit)}"
 
 
-@dataclass
 class Models:
     """Models that were restored, the latest few, so that the next question needs no restoring."""
 
-    most: int = 4
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         self._kept: dict[tuple[str, str], LatestModel] = {}
 
     def restored(self, site: Site, product: Product) -> LatestModel | None:
@@ -111,7 +110,7 @@ class Models:
         found = self._kept.pop(key, None) or model_of(site, product)
         if found is not None:
             self._kept[key] = found
-            while len(self._kept) > self.most:
+            while len(self._kept) > _KEPT:
                 del self._kept[next(iter(self._kept))]
         return found
 

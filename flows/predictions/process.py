@@ -17,9 +17,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.errors import FieldcraftError, InputError
+
+if TYPE_CHECKING:
+    from fieldcraft.flows.predictions.of_trial import Models
 
 ANSWER_S = 30.0
 """Time for an answer, with the 3 to 5 s that a process takes to start."""
@@ -138,7 +141,7 @@ class ModelProcess:
                     pipe.close()
 
 
-def _told(asked: Mapping[str, Any], models: Any) -> dict[str, Any]:
+def _told(asked: Mapping[str, Any], models: "Models") -> dict[str, Any]:
     """The answer to a question; ``restart`` is in it where another process may know better."""
     from fieldcraft.flows.predictions.of_trial import foreseen
     from fieldcraft.flows.wiring.context import site_of
