@@ -41,6 +41,10 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.text import quoted
 from fieldcraft.storage.text import without_password
 
+DESK_PORT = 8477
+"""Port of the desk where its operator names none."""
+MLFLOW_PORT = 5000
+"""Port of MLflow's pages of a home, MLflow's own."""
 _LONGEST_S = 1e8  # three years
 Device = Literal["auto", "cpu", "cuda"]
 

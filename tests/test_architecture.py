@@ -62,7 +62,7 @@ FLOORS = {
     ),
     "flows": (
         "errors products", "colours text", "settings", "files", "spec", "analysis identity machinery",
-        "charts jobs notices", "wiring", "dispatchers", "rules", "people results", "steps views",
+        "charts jobs notices", "wiring", "dispatchers", "rules", "people results", "steps views", "predictions",
         "campaign decide exporter recovery report simulate", "run", "studies", "desk", "commands",
         "cli notebook",
     ),

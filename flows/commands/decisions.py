@@ -1,4 +1,4 @@
-"""Commands for decisions of people: queue, approve, reject, edit, prioritise; and token, for the rights of others."""
+"""Commands for decisions of people: queue, approve, reject, edit, predict, prioritise; and token, for others."""
 
 import argparse
 import json
@@ -57,6 +57,14 @@ def add(command: Add) -> None:
     edit.add_argument("trial", metavar="TRIAL")
     edit.add_argument("values", nargs="+", metavar="VAR=VALUE", help="in the variable's unit; the others stay")
     edit.add_argument("--reason", default="", help="why")
+    predict = command(
+        "predict",
+        _predict,
+        "what the model predicts of a trial's design, as it is or as you would edit it",
+        example="fieldcraft predict heat-0007 x=6.2",
+    )
+    predict.add_argument("trial", metavar="TRIAL")
+    predict.add_argument("values", nargs="*", metavar="VAR=VALUE", help="in the variable's unit; the others stay")
     prioritise = command("prioritise", _prioritise, "send a trial earlier (greater) or later than others")
     prioritise.add_argument("trial", metavar="TRIAL")
     prioritise.add_argument("priority", type=whole(-1_000_000, 1_000_000), metavar="N", help="0 at first")
@@ -142,6 +150,21 @@ def _edit(options: argparse.Namespace, settings: Settings) -> int:
             f"  now  {design_text(campaign, after.design)} (cost {after.cost:g})"
         ),
     )
+    return 0
+
+
+def _predict(options: argparse.Namespace, settings: Settings) -> int:
+    from fieldcraft.flows.predictions.of_trial import Models, foreseen
+    from fieldcraft.flows.rules.trial_labels import Choice
+    from fieldcraft.flows.views.data import design_text
+    from fieldcraft.flows.wiring.context import site_of
+
+    ledger = open_ledger(settings.ledger)
+    trial = ledger.trial(Choice.of(options.trial).trial)
+    site = site_of(str(settings.home), trial.campaign, None)
+    found = foreseen(site, trial, _values(options.values), Models())
+    campaign = ledger.campaign(trial.campaign)
+    show(options.json, found.data(), lambda: f"{trial.id}: {design_text(campaign, found.design)}\n  {found.text}")
     return 0
 
 

@@ -1,6 +1,7 @@
 """The application: its routes, what holds for all of them, and what is told when something goes wrong."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request
@@ -14,13 +15,14 @@ from fieldcraft.flows.desk import figures
 from fieldcraft.flows.desk.board import Board, Poller
 from fieldcraft.flows.desk.entering import Entrance, SignInFirst, found
 from fieldcraft.flows.desk.guard import Guard
-from fieldcraft.flows.desk.pages import campaign, laboratory, looking, overview, queue, sign_in, study
+from fieldcraft.flows.desk.pages import campaign, laboratory, looking, overview, predictions, queue, sign_in, study
 from fieldcraft.flows.desk.place import Place
 from fieldcraft.flows.desk.rendering import HERE, page
 from fieldcraft.flows.desk.sessions import Attempts, Sessions
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.identity import Refused
 from fieldcraft.flows.people.decisions import Overtaken
+from fieldcraft.flows.predictions.process import ModelProcess
 from fieldcraft.flows.settings import Settings
 from fieldcraft.storage.fields import FieldError
 from fieldcraft.storage.ledger import (
@@ -32,7 +34,7 @@ from fieldcraft.storage.ledger import (
     UnknownTrial,
 )
 
-GROUPS = (sign_in, overview, figures, campaign, queue, laboratory, looking, study)
+GROUPS = (sign_in, overview, figures, campaign, predictions, queue, laboratory, looking, study)
 
 
 def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -> Guard:
@@ -46,7 +48,13 @@ def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -
     board = Board(settings)
     poller = Poller(board)
 
+    @asynccontextmanager
+    async def served(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        app.state.models.close()
+
     app = FastAPI(
+        lifespan=served,
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -61,6 +69,7 @@ def make_app(settings: Settings, place: Place, printed: Callable[[str], None]) -
     app.state.place, app.state.board, app.state.poller = place, board, poller
     app.state.sessions, app.state.attempts = Sessions(), Attempts()
     app.state.figures = figures.Figures()
+    app.state.models = ModelProcess(settings.home)
     app.state.entrance = Entrance(settings, printed)
     for group in GROUPS:
         app.include_router(group.router)

@@ -21,6 +21,7 @@ from fieldcraft.flows.charts.trace import trace
 from fieldcraft.flows.desk.board import Board, Standing
 from fieldcraft.flows.desk.entering import Visitor
 from fieldcraft.flows.desk.parts.cards import nearest
+from fieldcraft.flows.desk.parts.predicted_field import predicted_field
 from fieldcraft.flows.desk.rendering import page
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.products import trainings
@@ -36,7 +37,7 @@ from fieldcraft.flows.wiring.physics.networks import network_at
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.storage.fields import FieldError, fields_at
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import CampaignRecord, Level, Trial, TrialState
+from fieldcraft.storage.records import CampaignRecord, Trial, TrialState
 
 router = APIRouter()
 _WHOLE = 2000  # trials up to which predictions and proofs are drawn, for which each is read whole
@@ -219,9 +220,19 @@ def _field_charts(settings: Settings, ledger: Ledger, wired: Campaign | None, tr
         found = beside(wired.problem, trial.actual, dataset, network_at(wired, ledger))
         if found is not None:
             return fields.twice(found)
-    array = drawable(dataset)
-    chart = None if array is None else fields.field("Field", array)
-    return [] if chart is None else [chart]
+    array, foreseen = drawable(dataset), predicted_field(settings, ledger, trial)
+    if array is not None and foreseen is not None:
+        measured = "Measured" if by_people(ledger.campaign(trial.campaign)) else "Simulated"
+        return _on_one_scale({measured: array, "Predicted by the model that proposed it": foreseen})
+    return [] if array is None else _on_one_scale({"Field": array})
+
+
+def _on_one_scale(arrays: Mapping[str, Any]) -> list[Chart]:
+    """Charts of several fields by their titles, which can be compared by their colours or heights."""
+    spans = [end for array in arrays.values() for end in fields.reach(array.values)]
+    limits = (min(spans), max(spans)) if len(arrays) > 1 else None
+    charts = [fields.field(title, array, limits) for title, array in arrays.items()]
+    return [chart for chart in charts if chart is not None]
 
 
 @router.get("/queue/{name}/figures/{trial_id}")
@@ -246,18 +257,21 @@ def _proposal(request: Request, trial: Trial) -> tuple[Groups, int]:
     def made() -> Groups:
         wired, done = figures.wired(board.settings, standing.campaign), completed(standing.trials)
         place = space.where(standing.campaign, standing.trials, proposal=trial.design) if done else None
-        return {"place": [place] if place else [], "fields": _near(board, standing, wired, trial.design)}
+        return {"place": [place] if place else [], "fields": _near(board, standing, wired, trial)}
 
     return figures.of(f"{trial.campaign} ? {trial.id}", standing.event, made), standing.event
 
 
-def _near(board: Board, standing: Standing, wired: Campaign | None, design: Mapping[str, Level]) -> list[Chart]:
-    """The field expected of a design, then those of the nearest trials, on one scale."""
+def _near(board: Board, standing: Standing, wired: Campaign | None, proposal: Trial) -> list[Chart]:
+    """The field expected of a proposal, by equation and by model, then those of the nearest trials, on one scale."""
+    design = proposal.design
     seen = [t for t in completed(standing.trials) if t.field is not None]
     near = [each[0] for each in nearest(standing, board.space(standing.campaign), design, seen)]
     arrays: dict[str, Any] = {}
     if wired is not None and (found := expected(wired.problem, design, network_at(wired, board.ledger))) is not None:
         arrays["Expected of this design"] = found
+    if (foreseen := predicted_field(board.settings, board.ledger, proposal)) is not None:
+        arrays["Predicted of this design by the model"] = foreseen
     for trial in board.ledger.trials(standing.campaign.name, {TrialState.COMPLETED}) if near else ():
         if trial.id in near and trial.field is not None:
             try:
@@ -266,10 +280,7 @@ def _near(board: Board, standing: Standing, wired: Campaign | None, design: Mapp
                 continue
             if array is not None:
                 arrays[f"Seen in {trial.id}"] = array
-    spans = [end for array in arrays.values() for end in fields.reach(array.values)]
-    limits = (min(spans), max(spans)) if spans else None
-    charts = [fields.field(title, array, limits) for title, array in arrays.items()]
-    return [chart for chart in charts if chart is not None]
+    return _on_one_scale(arrays)
 
 
 @router.get("/compare/figures")

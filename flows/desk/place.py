@@ -10,8 +10,6 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import quoted
 
-PORT = 8477
-
 
 @dataclass(frozen=True)
 class Place:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.notebook.tables import designs_of, predictions_table
-from fieldcraft.flows.report.prediction import LatestModel, model_of, predicted
+from fieldcraft.flows.predictions.model import LatestModel, model_of, predicted
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.wiring.context import Site, site_of
 

@@ -15,12 +15,12 @@ from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.identity import acting
 from fieldcraft.flows.machinery.progress import listening
-from fieldcraft.flows.notebook.card import card
+from fieldcraft.flows.notebook.card import card, parts
 from fieldcraft.flows.notebook.decided_campaign import DecidedCampaign
 from fieldcraft.flows.notebook.passes import pass_lease, shown
 from fieldcraft.flows.notebook.tables import asked_table, designs_of, predictions_table, trials_table
 from fieldcraft.flows.people import interventions
-from fieldcraft.flows.report.prediction import latest_model, predicted
+from fieldcraft.flows.predictions.model import latest_model, predicted
 from fieldcraft.flows.results.correct import correct
 from fieldcraft.flows.results.record import check, check_correction, known_trial, record, site_for
 from fieldcraft.flows.rules.trial_labels import Choice
@@ -56,6 +56,12 @@ class OpenCampaign(DecidedCampaign):
     def _repr_html_(self) -> str:
         return card(self._settings, self._ledger, self._record)
 
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        for part in parts(self._settings, self._ledger, self._record):
+            display(part, raw=True)  # type: ignore[no-untyped-call]
+
     @property
     def finished(self) -> str | None:
         """Reason why it has ended; None while it goes on."""
@@ -72,8 +78,9 @@ class OpenCampaign(DecidedCampaign):
             n: Number of designs.
 
         Returns:
-            At most n rows by trial: the design, what the model predicted for it (mean and sd), state and digest. A
-            trial in the state PROPOSED waits for ``decide``. No row if the campaign has ended.
+            At most n rows by trial: the design, what the model predicted for it (mean and sd; ``predict`` asks for
+            one that was edited), state and digest. A trial in the state PROPOSED waits for ``decide``. No row if the
+            campaign has ended.
 
         Raises:
             InputError: n is less than 1, or no person does its experiments: ``run`` makes them.
@@ -299,12 +306,12 @@ class OpenCampaign(DecidedCampaign):
         if of not in ("objective", "field"):
             raise InputError(f"predict: of={of!r}: choose 'objective' or 'field'.")
         site = site_of(str(self._settings.home), self.name, None)
-        rows, index = designs_of(self._record, designs)
-        for row in rows:
-            try:
+        try:
+            rows, index = designs_of(self._record, designs)
+            for row in rows:
                 site.campaign.space.check(row)
-            except ValueError as error:
-                raise InputError(f"predict: {error}") from None
+        except (ValueError, InputError) as error:
+            raise InputError(f"predict: {error}") from None
         if (model := latest_model(site)) is None:
             raise InputError(f"predict: {self.name} has no model yet: the start's designs come before the first.")
         if of == "field":

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.text import quoted, suggestion
 from fieldcraft.storage.records import CampaignRecord, Trial, TrialSummary
 
 if TYPE_CHECKING:
@@ -12,14 +14,17 @@ _OWN = ("state", "iteration", "predicted", "sd", "digest", "cost", "seconds", "b
 
 
 def asked_table(record: CampaignRecord, trials: Sequence[Trial]) -> "pd.DataFrame":
-    """Trials that wait, a row each by id: the design, what its model predicts (mean and sd), state and digest."""
+    """Trials that wait, a row each by id: the design, what its model predicts (mean and sd), state and digest.
+
+    Of a design that was edited its model predicted nothing.
+    """
     import pandas as pd
 
     rows = [
         {
             **_design(record, trial.design),
-            "predicted": trial.origin.mean,
-            "sd": trial.origin.sd,
+            "predicted": trial.origin.mean if trial.revision == 1 else None,
+            "sd": trial.origin.sd if trial.revision == 1 else None,
             "state": str(trial.state),
             "iteration": trial.iteration,
             "digest": trial.digest,
@@ -68,11 +73,28 @@ def predictions_table(record: CampaignRecord, index: Any, mean: Sequence[float],
 
 
 def designs_of(record: CampaignRecord, designs: Any) -> tuple[list[dict[str, Any]], Any]:
-    """Designs as plain mappings, and their index, from a table, a mapping or a sequence of mappings."""
+    """Designs as plain mappings, and their index, from a table, a mapping or a sequence of mappings.
+
+    A table may have further columns, as that of all trials has.
+
+    Raises:
+        InputError: it is none of these, or a mapping names a variable that the campaign does not have.
+    """
     import pandas as pd
 
-    table = pd.DataFrame([designs] if isinstance(designs, Mapping) else designs)
     names = list(record.environment["units"])
+    if not isinstance(designs, pd.DataFrame):
+        rows = [designs] if isinstance(designs, Mapping) else designs
+        if not isinstance(rows, Sequence) or not all(isinstance(row, Mapping) for row in rows):
+            raise InputError(
+                f"{type(designs).__name__} is no design: give a table with a column for each variable, a mapping of "
+                "variables to values, or a list of such mappings."
+            )
+        if unknown := [name for row in rows for name in row if name not in (*names, *_columns(record))]:
+            hint = suggestion(str(unknown[0]), names)
+            raise InputError(f"{quoted(str(unknown[0]))} is no variable.{hint} Known: {', '.join(names)}.")
+        designs = rows
+    table = pd.DataFrame(designs)
     known = {name: title for name, title in zip(names, _columns(record), strict=True) if title in table}
     renamed = table[list(known.values())].set_axis(list(known), axis="columns")
     rows = renamed.to_dict(orient="records")

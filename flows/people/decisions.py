@@ -129,16 +129,26 @@ def edit(
     reason = remark(reason, "reason")
     (before,) = _seen(ledger, [choice], states)
     campaign = rewire(ledger.campaign(before.campaign).spec, settings, algorithm=False)
-    try:
-        design = {**before.design, **{name: _level(campaign.space, name, text) for name, text in values.items()}}
-        campaign.space.check(design)
-    except ValueError as error:
-        raise InputError(f"{before.id}: {error} Nothing was changed.") from None
+    design = edited_design(campaign.space, before, values)
     cost = campaign.problem.cost(design)
     person.require_cost({before.id: cost})
     with one_winner(ledger, [before]):
         after = ledger.edit(before.id, before.expect, design, cost, person.name, reason)
     return before, after
+
+
+def edited_design(space: SearchSpace, trial: Trial, values: Mapping[str, str]) -> dict[str, Level]:
+    """A trial's design with other values of some variables, given as text in the variables' units.
+
+    Raises:
+        InputError: it is none of the space; states the reason.
+    """
+    try:
+        design = {**trial.design, **{name: _level(space, name, text) for name, text in values.items()}}
+        space.check(design)
+    except ValueError as error:
+        raise InputError(f"{trial.id}: {error} Nothing was changed.") from None
+    return design
 
 
 def prioritise(ledger: Ledger, person: Person, trial: str, priority: int, reason: str = "") -> Trial:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldcraft.flows.report.prediction import latest_model, predicted
+from fieldcraft.flows.predictions.model import latest_model, predicted
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.physics.operators import Jet, System, as_system, residuals
 from fieldcraft.physics.space import Continuous, Design, Integer, SearchSpace

@@ -13,7 +13,7 @@ from fieldcraft.flows.report.markup import Content, Markup, chart, element, fold
 from fieldcraft.flows.report.material import Material, Model
 from fieldcraft.flows.report.sections import beside_values, when
 from fieldcraft.flows.report.thinning import ROWS, newest
-from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.settings import MLFLOW_PORT, Settings
 from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.data import design_text, outputs_text
 from fieldcraft.models.numerics.scores import scores_of
@@ -51,7 +51,7 @@ def _waiting(material: Material) -> Markup:
             trial.state.lower(),
             str(trial.priority),
             design_text(material.campaign, trial.design),
-            number(trial.origin.mean, 5),
+            number(trial.origin.mean if trial.revision == 1 else None, 5),
             number(trial.cost, 4),
             when(trial.updated),
         ]
@@ -189,9 +189,9 @@ def _in_mlflow(settings: Settings, run: str | None) -> Content:
     if run is None:
         return element("code", "not shown there")
     served = settings.mlflow.startswith("http")
-    server = without_password(settings.mlflow).rstrip("/") if served else "http://127.0.0.1:5000"
+    server = without_password(settings.mlflow).rstrip("/") if served else f"http://127.0.0.1:{MLFLOW_PORT}"
     link = element("a", element("code", run), href=f"{server}/#/runs/{run}", rel="noreferrer")
-    return link if served else joined([link, " while `mlflow server` runs on this machine"])
+    return link if served else joined([link, " while `fieldcraft mlflow` runs on this machine"])
 
 
 def _machine(environment: Mapping[str, Any]) -> str:

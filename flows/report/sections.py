@@ -210,8 +210,9 @@ def _head(name: str, unit: str) -> str:
 
 
 def _trial_row(material: Material, trial: Trial, names: Sequence[str], outputs: Sequence[str]) -> list[Content]:
-    foreseen = "" if trial.origin.mean is None else number(trial.origin.mean, 5)
-    if trial.origin.sd:
+    own = trial.revision == 1 and trial.ran is None  # else the prediction was for another design
+    foreseen = number(trial.origin.mean, 5) if own and trial.origin.mean is not None else ""
+    if foreseen and trial.origin.sd:
         foreseen += f" ± {number(trial.origin.sd, 2)}"
     design = [_level(trial.design[name]) for name in names]
     values = [number((trial.outputs or {}).get(name)) for name in outputs]
@@ -234,6 +235,8 @@ def _level(value: float | int | str) -> str:
 
 def _remark(material: Material, trial: Trial) -> str:
     remarks = []
+    if trial.revision > 1:
+        remarks.append("edited")
     if trial.ran is not None:
         remarks.append(f"really run: {design_text(material.campaign, trial.ran)}")
     if trial.failure:

@@ -152,7 +152,8 @@ def _lines(data: Mapping[str, Any], entry: Mapping[str, Any], notes: Iterable[st
 def _asked_text(entry: Mapping[str, Any]) -> list[str]:
     edited = entry["edited"]
     why = f": {edited['reason']}" if edited and edited["reason"] else ""
-    lines = [f"edited by {edited['by']}, revision {entry['revision']}{why}"] if edited else []
+    asks = f"'fieldcraft predict {entry['trial']}' says what is predicted of it"
+    lines = [f"edited by {edited['by']}, revision {entry['revision']}{why}", asks] if edited else []
     return [*lines, f"approval void: {entry['void']}"] if entry["void"] else lines
 
 

@@ -237,7 +237,8 @@ def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> l
 def _foreseen(unit: str, trial: Trial) -> str:
     """The prediction for the design as proposed, even if it was edited since."""
     predicted = f"{quantity(trial.origin.mean or 0.0, unit)} +- {quantity(trial.origin.sd or 0.0, unit)}"
-    return f"{predicted} by {trial.origin.algorithm}{' before the edit' if trial.revision > 1 else ''}"
+    edited = f" before the edit ('fieldcraft predict {trial.id}' asks for its design as it is now)"
+    return f"{predicted} by {trial.origin.algorithm}{edited if trial.revision > 1 else ''}"
 
 
 def _model(origin: Origin, unit: str) -> list[tuple[str, str]]:

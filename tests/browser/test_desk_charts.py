@@ -104,3 +104,28 @@ def test_a_proposal_is_shown_among_the_trials_seen(desk):
     assert "this proposal" in pictures.locator(".legendtext").all_text_contents()
     page.goto("/compare?a=glue&b=plate")
     assert wrong == []
+
+
+def test_what_the_model_predicts_is_shown_while_a_design_is_edited_and_on_the_edited_card(desk):
+    page, wrong, site = desk
+    page.goto("/queue/glue")
+    trial = page.locator(".card").last.get_attribute("data-choice").partition("@")[0]
+    card = page.locator(f"#card-{trial}-1")
+    card.focus()
+    page.keyboard.press("e")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("300")
+    expect(card.locator(".tried")).to_contain_text("heat is 300.0, outside [20.0, 90.0] degC", timeout=30_000)
+    page.keyboard.press("Control+A")
+    page.keyboard.type("63")
+    expect(card.locator(".tried")).to_contain_text(
+        "exact_gp x log_ei x multistart), which proposed this trial", timeout=30_000
+    )
+    tried = card.locator(".tried .big").inner_text()
+    assert re.fullmatch(r"strength [0-9.]+ ± [0-9.]+ MPa", tried)
+    page.keyboard.press("Enter")
+    edited = page.locator(f"#card-{trial}-2")
+    expect(edited.locator(".predicted .big")).to_have_text(tried)
+    assert site.ledger.trial(trial).design["heat"] == 63
+    assert not Axe().run(page).response["violations"]
+    assert wrong == []

@@ -102,6 +102,24 @@ def test_an_mlflow_server_killed_in_mid_campaign_shows_everything_once_it_is_bac
     count(Counter({"faults injected": 2, "server killed": 1, "resumed campaigns identical": 1}))
 
 
+def test_a_home_that_was_copied_shows_its_artifacts_by_the_command_that_serves_them(ram):
+    from mlflow.tracking import MlflowClient
+
+    first, copied, port = ram / "first", ram / "copied", free_port()
+    code, _, err = finish(command(first, "run", str(PLATE)))
+    assert code == 0, err
+    shutil.copytree(first, copied)
+    shutil.rmtree(first)
+    words = ("fieldcraft.flows.cli", "mlflow", "--home", str(copied), "--port", str(port))
+    with server(port, ram, *words, FIELDCRAFT_MLFLOW="", MLFLOW_DISABLE_TELEMETRY="true"):
+        client = MlflowClient(f"http://127.0.0.1:{port}")
+        (found,) = client.search_experiments(filter_string="name != 'Default'")
+        runs = client.search_runs([found.experiment_id], "tags.`fieldcraft.kind` = 'surrogate'")
+        for run in runs:
+            assert Path(client.download_artifacts(run.info.run_id, "checkpoint.npz", str(ram))).stat().st_size > 0
+    assert runs
+
+
 def test_a_prefect_server_killed_and_its_database_deleted_in_mid_campaign_change_no_design(ram, count):
     code, _, err = finish(command(ram / "alone", "run", str(PLATE), FIELDCRAFT_MLFLOW="off"))
     assert code == 0, err

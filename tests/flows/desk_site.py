@@ -12,7 +12,8 @@ from urllib.parse import urlencode
 
 from fieldcraft.flows.desk.app import make_app
 from fieldcraft.flows.desk.guard import Guard
-from fieldcraft.flows.desk.place import PORT, Place
+from fieldcraft.flows.desk.place import Place
+from fieldcraft.flows.settings import DESK_PORT as PORT
 from fieldcraft.flows.settings import Settings
 
 TOKENS = {name: f"fc_{name}-of-this-test-of-the-desk" for name in ("ana", "carla", "vera", "olga")}

@@ -15,6 +15,7 @@ from jupyter_client import BlockingKernelClient
 from jupyter_client.connect import write_connection_file
 
 import fieldcraft as fc
+from fieldcraft.flows.notebook.card import PLOTLY
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120
@@ -25,6 +26,7 @@ class Kernel:
 
     def __init__(self, client: BlockingKernelClient, process: warm_start.Warm) -> None:
         self.client, self.process, self.shown = client, process, ""
+        self.figures: list[Mapping] = []
 
     def run(self, cell: str) -> None:
         """Run a cell to its end; an error of the cell fails the test."""
@@ -33,7 +35,9 @@ class Kernel:
 
     def _hear(self, message: Mapping) -> None:
         content = message["content"]
-        self.shown += content.get("text", "") + "".join(content.get("data", {}).values())
+        forms = dict(content.get("data", {}))
+        self.figures += [forms.pop(PLOTLY)] if PLOTLY in forms else []
+        self.shown += content.get("text", "") + "".join(forms.values())
 
 
 @contextmanager
@@ -68,7 +72,11 @@ def test_the_notebook_of_a_laboratory_runs_as_it_stands(tmp_path):
     with kernel(tmp_path / "home") as begun:
         for cell in cells("laboratory"):
             begun.run(cell)
-    assert '<img alt="results and the best so far by trial"' in begun.shown
+    assert '<img alt="results and the best so far by trial"' in begun.shown, "where Plotly's figures are not drawn"
+    done = fc.campaign("coating", home=tmp_path / "home").trials.dropna(subset=["strength"])
+    (figure,) = {json.dumps(each): each for each in begun.figures[-1:]}.values()
+    shown = sorted(y for trace in figure["data"] if trace["mode"] == "markers" for y in trace["y"])
+    assert shown == pytest.approx(sorted(done.strength), rel=1e-5), "the figure has the results of the ledger"
 
 
 def test_a_notebook_whose_kernel_is_killed_and_run_again_comes_to_the_same_trials(tmp_path, prefect_api, monkeypatch):

@@ -1,10 +1,23 @@
 """A study as one self-contained page: mean ranks, regret curves and tables by problem, cells not reached."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fieldcraft.flows.report.markup import Content, Markup, element, facts, joined, note, page, picture, section, table
+from fieldcraft.flows.report.markup import (
+    Content,
+    Markup,
+    element,
+    facts,
+    fold,
+    joined,
+    note,
+    page,
+    picture,
+    section,
+    table,
+)
 from fieldcraft.flows.studies.page.constraints import (
     ABOUT_METRICS,
     LABELS,
@@ -129,6 +142,7 @@ def _problem_section(data: Mapping[str, Any], each: Mapping[str, Any]) -> Markup
         each["problem"],
         note(about_problem(each)),
         chart and picture(chart, f"{what[0].upper()}{what[1:]} by trials on {each['problem']}", caption),
+        _data(each["rows"], what, {row["algorithm"]: row["curve"] for row in each["rows"]}) if chart else None,
         table(head, rows, range(1, len(head)), marked=marked),
         _shortfalls(each, names, reference) if "metric" in each else None,
         _proofs(each, reference),
@@ -190,15 +204,43 @@ def _shortfalls(each: Mapping[str, Any], names: Sequence[str], reference: str) -
     lines, (head, violations) = shortfall_lines(each["rows"]), violation_lines(each)
     marked = [place for place, line in enumerate(lines) if line[0] == reference]
     charts = [
-        (label, metric_chart(each, names, reference, metric))
+        (metric, label, metric_chart(each, names, reference, metric))
         for metric, label in LABELS.items()
         if metric != each["metric"]
     ]
+    of = {
+        metric: {row["algorithm"]: row["constrained"]["metrics"][metric]["curve"] for row in each["rows"]}
+        for metric in LABELS
+    }
     return joined(
         [
             table(SHORTFALL_HEAD, lines, range(1, len(SHORTFALL_HEAD)), marked=marked),
             note("Sum of each constraint's violations over all trials, in its own unit, mean over campaigns:"),
             table(head, violations, range(1, len(head)), marked=[place + 1 for place in marked]),
-            *(chart and picture(chart, f"{label} by trials on {each['problem']}", label) for label, chart in charts),
+            *(
+                piece
+                for metric, label, chart in charts
+                if chart is not None
+                for piece in (
+                    picture(chart, f"{label} by trials on {each['problem']}", label),
+                    _data(each["rows"], label, of[metric]),
+                )
+            ),
         ]
     )
+
+
+def _data(rows: Sequence[Mapping[str, Any]], what: str, curves: Mapping[str, Mapping[str, Any]]) -> Markup:
+    """The numbers behind a picture: after each trial the mean of each algorithm and its standard error."""
+    most = max(len(curve["mean"]) for curve in curves.values())
+    head = ["trials", *(f"{row['algorithm']} (n = {row['n']})" for row in rows)]
+    lines = [[str(n + 1), *(_cell(curves[row["algorithm"]], n) for row in rows)] for n in range(most)]
+    shown = table(head, lines, range(len(head)))
+    return fold(f"Data: mean {what} after each trial ± its standard error", shown)
+
+
+def _cell(curve: Mapping[str, Any], n: int) -> str:
+    mean, error = (curve[key][n] if n < len(curve[key]) else None for key in ("mean", "error"))
+    if mean is None or not math.isfinite(mean):
+        return ""
+    return f"{mean:.4g}" if error is None else f"{mean:.4g} ± {error:.2g}"

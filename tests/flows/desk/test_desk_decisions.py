@@ -114,9 +114,11 @@ def test_a_card_of_an_edited_design_gives_the_persons_reason_and_not_the_models(
     asked = "One of the first designs"
     assert browser.get("/queue/priced").said.count(asked) == 3
     decisions.edit(priced.ledger, priced.settings, Person("ben", "operator"), Choice(first.id), {"t": "33"}, "cooler")
-    said = browser.get("/queue/priced").said
+    shown = browser.get("/queue/priced")
+    said = shown.said
     assert f"ben changed t from {first.design['t']:.6g} degC to 33 degC: cooler." in said
-    assert "No model asked for this design." in said and "Nothing is predicted for this design" in said
+    assert "No model asked for this design." in said and "The model is asked what it predicts" in said
+    assert shown.text.count(f'data-predicted="/queue/priced/predicted/{first.id}"') == 1
     assert said.count(asked) == 2
 
 

@@ -15,10 +15,11 @@ from test_desk_decisions import card, rows
 from fieldcraft.flows.desk.app import GROUPS
 from fieldcraft.flows.desk.guard import FORM_BYTES
 from fieldcraft.flows.desk.known_people import KnownPeople
-from fieldcraft.flows.desk.place import PORT, Place, place_of
+from fieldcraft.flows.desk.place import Place, place_of
 from fieldcraft.flows.desk.sessions import IDLE_S, LONGEST_S, TRIES, WINDOW_S, Attempts, Sessions
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.identity import Faulty, digest_of_token
+from fieldcraft.flows.settings import DESK_PORT as PORT
 from fieldcraft.flows.settings import settings_from
 
 JSON = {"accept": "application/json"}

@@ -371,6 +371,10 @@ def test_results_tell_finished_failed_begun_and_not_reached_cells_apart(tmp_path
         assert said in html
     assert "<script src" not in html and "http://" not in html and "https://" not in html
     assert "until then, where more than half of them did" in html, "and of two of which one arrived there is none"
+    behind = html.partition("<summary>Data: mean regret")[2].partition("</details>")[0]
+    lines = [re.findall(r"<td[^>]*>([^<]*)</td>", line) for line in behind.split("<tr>")[2:]]
+    known = [[float(cell.partition(" ± ")[0]) for cell in line] for line in lines]
+    assert known == [[n + 1, *(row["curve"]["mean"][n] for row in branin["rows"])] for n in range(len(known))] != []
 
 
 def test_all_that_share_the_best_mean_rank_are_named(tmp_path):

@@ -295,7 +295,9 @@ def test_a_prediction_is_said_to_be_older_than_an_edit(tmp_path):
     (trial,) = ledger.propose("small", 1, [Proposal(design={"x1": 1.0, "x2": 2.0}, origin=origin)], "fieldcraft")
     assert "  foreseen 2 K +- 0.5 K by a x b x c\n" in show_text(ledger, trial)
     trial = ledger.edit(trial.id, trial.expect, {"x1": 1.5, "x2": 2.0}, 1.0, "ana", "")
-    assert "  foreseen 2 K +- 0.5 K by a x b x c before the edit\n" in show_text(ledger, trial)
+    assert "  foreseen 2 K +- 0.5 K by a x b x c before the edit ('fieldcraft predict small-0001' asks" in show_text(
+        ledger, trial
+    )
 
 
 def test_the_lineage_tells_revisions_and_results_harmlessly(tmp_path):
