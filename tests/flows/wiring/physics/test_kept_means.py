@@ -27,7 +27,9 @@ class Site:
     """A campaign whose runs leave fields of so many cells, read as by a process that has read none."""
 
     def __init__(self, home, cells):
-        self.campaign = wire(parse({**bars.BAR, "algorithm": {"kind": "emulated"}}, "bar.yaml"), settings_from({}, home))
+        self.campaign = wire(
+            parse({**bars.BAR, "algorithm": {"kind": "emulated"}}, "bar.yaml"), settings_from({}, home)
+        )
         runs = [StatedEquation(cells).run(PROBLEM, design, np.random.default_rng(0)) for design in DESIGNS]
         self.outputs = np.array([list(PROBLEM.evaluate({}, each).values()) for each in runs])
         self.store = fields_at(self.campaign.settings.fields)
