@@ -126,8 +126,8 @@ class _Read:
         fields = samples.reshape(-1, math.prod(self.known.values.shape[1:]))
         designs = X.expand(*before, X.shape[-1]).reshape(len(fields), -1)
         both = torch.cat([fields, designs], dim=1)
-        some = max(1, _MOVED // (2 * both.shape[1] ** 2))
-        found = [differentiable(self._outputs, each, reach=math.inf) for each in both.split(some)]
+        parts = 1 + 2 * both.numel() * both.shape[1] // _MOVED
+        found = [differentiable(self._outputs, each, reach=math.inf) for each in both.chunk(parts)]
         return torch.cat(found).reshape(before)
 
     def _outputs(self, both: Array) -> Array:
