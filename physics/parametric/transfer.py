@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from scipy.sparse.linalg import SuperLU
 
 Array = NDArray[np.float64]
-# Cells at most of a grid on which fields are read, and of one on which many fields are kept.
-_READ, _KEPT = 40_000, 10_000
+MANY = 10_000
+"""Cells at most of a grid on which many fields are kept."""
+# Cells at most of a grid on which fields are read.
+_READ = 40_000
 # Numbers at most of a matrix of means that is kept with all its zeros: that of 12,500 cells on 10,000 would take 1 GB.
 _WHOLE = 4_000_000
 # Weight of first differences where a field is continued: third differences alone may leave corners free.
@@ -91,7 +93,7 @@ def finer(cells: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(max(1, min(4, factor)) * n for n in cells)
 
 
-def fewer(cells: tuple[int, ...], most: int = _KEPT) -> tuple[int, ...]:
+def fewer(cells: tuple[int, ...], most: int = MANY) -> tuple[int, ...]:
     """Cells along each axis on which many fields are kept: as many as there are, unless they are more than ``most``."""
     order = sorted(range(len(cells)), key=cells.__getitem__)  # what a short axis keeps is told before the long ones
     kept, room = [0] * len(cells), float(most)

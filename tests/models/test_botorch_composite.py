@@ -53,6 +53,14 @@ def test_the_objective_of_draws_has_the_slopes_of_the_functional():
     mean, sd = data.snapshots.values.mean(), data.snapshots.values.std()
     expected = -2 * sd * (sd * fields.detach().numpy().reshape(5, 4) + mean - BEST * PATTERN)
     np.testing.assert_allclose(slopes.numpy().reshape(5, 4), expected, rtol=1e-7)
+    many = torch.linspace(0.0, 1.0, 2000).double()[:, None, None, None] * fields.detach()  # more than are read at once
+    many.requires_grad_()
+    found = read.objective(many, Cube(SPACE).of(X))
+    (slopes,) = torch.autograd.grad(found.sum(), many)
+    apart = sd * many.detach().numpy().reshape(-1, 4) + mean - BEST * PATTERN
+    np.testing.assert_allclose(found.detach().numpy().ravel(), -(apart**2).sum(axis=1), rtol=1e-12)
+    expected = -2 * sd * apart
+    np.testing.assert_allclose(slopes.numpy().reshape(-1, 4), expected, rtol=1e-7, atol=1e-7)
 
 
 def test_the_likelihood_by_the_factors_is_that_of_the_whole_matrix():

@@ -269,6 +269,19 @@ def test_a_table_of_a_study_of_fields_is_that_of_the_stored_study(study, first, 
             assert agrees(said[0], mean) and agrees(said[1], error)
 
 
+def test_the_table_of_many_cells_is_that_of_the_stored_benchmark():
+    data = results("benchmarks/results/many_cells")
+    assert (data["trials"], data["cells"]) == (60, 1224 * 816)
+    rows = table("docs/fields.md", "surrogate, its fields | reading the fields")
+    assert len(rows) == len(data["rows"])
+    for row, found in zip(rows, data["rows"], strict=True):
+        seen = "one more field" if found["again"] else "never read"
+        assert row["surrogate, its fields"] == f"{found['surrogate']}, {seen}"
+        others = found["pass"] - found["train"] - found["acquire"]
+        told = found["fields"], found["train"] - found["fields"], found["acquire"], others, found["mib"]
+        assert all(agrees(cell, each) for cell, each in zip(list(row.values())[1:], told, strict=True)), row
+
+
 def test_the_pages_name_every_campaign_file_and_every_study():
     pages = "".join(text_of(f"docs/{name}.md") for name in ("heat", "examples"))
     files = [*ROOT.glob("campaigns/*.yaml"), *ROOT.glob("studies/*.yaml")]

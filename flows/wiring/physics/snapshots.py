@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldcraft.flows.wiring.physics.emulators import explained
+from fieldcraft.flows.wiring.physics.kept_means import MEANS, keep, loaded, place_of
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Fields, ParametricEquation
-from fieldcraft.physics.parametric.transfer import fewer, on_cells
+from fieldcraft.physics.parametric.transfer import MANY, fewer, on_cells
 from fieldcraft.physics.problem import Problem, Solve, stated_fields
 from fieldcraft.physics.space import SearchSpace
 from fieldcraft.storage.fields import FieldDamaged, fields_at
@@ -258,11 +259,11 @@ def snapshots_of(
         return None
     if not known or len(known) < len(digests):
         return None
-    place = campaign.settings.fields
+    places = campaign.settings.fields, campaign.settings.work / MEANS
     try:
-        first = _stored(place, known[0], problem, None)
+        first = _stored(*places, known[0], problem, None)
         grid = _grid(problem, stated, space, tuple(first), next(iter(first.values())).shape, solve)
-        fields = [_stored(place, digest, problem, grid.cells) for digest in known]
+        fields = [first, *(_stored(*places, digest, problem, grid.cells) for digest in known[1:])]
     except (ValueError, FieldDamaged):
         return None
     if any(tuple(each) != grid.names for each in fields):
@@ -286,9 +287,11 @@ def _grid(
 
 @lru_cache(maxsize=_KEPT)
 def _stored(
-    place: Path | str, digest: str, problem: Problem, cells: tuple[int, ...] | None
+    place: Path | str, means: Path, digest: str, problem: Problem, cells: tuple[int, ...] | None
 ) -> Mapping[str, np.ndarray]:
     """Stated fields of one stored dataset on so many cells, or on its own, or on fewer if these are very many.
+
+    Means over very many cells are kept in the folder ``means``.
 
     Raises:
         ValueError: its places are others, it holds none of the fields, or values that are not finite.
@@ -297,11 +300,19 @@ def _stored(
     stated = problem.parametric or problem.fields
     assert stated is not None  # else nothing is read
     # A field is found by its digest alone.
-    found, _ = stated_fields(stated, fields_at(place).read(FieldRef(digest=digest, size=0)))
+    store, ref = fields_at(place), FieldRef(digest=digest, size=0)
+    kept = place_of(means, digest, stated, cells)
+    if kept is not None and (known := loaded(kept, stated)) is not None:
+        store.names(ref)  # a field that was lost teaches no more
+        return known
+    found, _ = stated_fields(stated, store.read(ref))
     for name, values in found.items():
         if not np.isfinite(Grid(stated.domain, values.shape[1:]).picked(values)).all():
             raise ValueError(f"The stored field {digest[:12]} has values of {name!r} that are not finite.")
-    return {
+    fields = {
         name: on_cells(stated.domain, values, cells or fewer(values.shape[1:]), stated.repeats)[0]
         for name, values in found.items()
     }
+    if kept is not None and next(iter(found.values())).size > MANY:
+        keep(kept, stated, fields)
+    return fields
