@@ -70,7 +70,7 @@ class SMAC:
             return encoded(space, [dict(smac.ask().config) for _ in range(q)])
 
 
-def _parameter(one: Coordinate) -> "Hyperparameter[Any]":
+def _parameter(one: Coordinate) -> "Hyperparameter[Any, Any]":
     from ConfigSpace import Categorical, Float, Integer
 
     if one.kind == "choice":
