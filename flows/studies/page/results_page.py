@@ -31,7 +31,8 @@ least sum of positive regret and violation over all designs visited, each divide
 regret of the best feasible design.
 
 A claim holds where the method's mean is below that of every baseline, or equal, on every problem that was measured,
-over the seeds that both have finished; in part where it is below some. A comparison is significant where Welch's
+over the seeds that both have finished; in part where it is below some; by the means alone where no
+comparison is significant. A comparison is significant where Welch's
 one-sided test has p <= 0.05 after Benjamini and Hochberg's correction over the claim's comparisons. `..._paper` is a
 method with the options that its authors published, the other one this project's own."""
 

@@ -70,8 +70,10 @@ class Verdict:
         if self.equal == self.pairs:
             return "makes no difference"
         if self.better + self.equal == self.pairs:
-            return "holds"
-        return "holds in part" if self.better else "does not hold"
+            return "holds" if self.clearly else "holds, by the means alone"
+        if self.better:
+            return "holds in part" if self.clearly else "holds in part, by the means alone"
+        return "does not hold" if self.clearly_worse else "does not hold, by the means alone"
 
 
 def rows_of(study: Mapping[str, Any] | None, problem: str) -> dict[str, Any]:
@@ -121,8 +123,20 @@ def verdict_of(method: str, about: Compared, study: Mapping[str, Any] | None) ->
 
 
 def misses_of(method: str, about: Solvers, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Optima of acquisitions that a solver missed, and how many it was given, over the dimensions that count."""
-    own = [row for row in rows if row["method"] == method and row["d"] in about.dimensions]
+    """Optima of acquisitions that a solver missed, and how many it was given.
+
+    Only sizes (variables and trials) of the dimensions that count on which ``about.method`` was run.
+    """
+
+    def sizes(name: str) -> dict[tuple[int, int], list[Mapping[str, Any]]]:
+        found: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+        for row in rows:
+            if row["method"] == name and row["d"] in about.dimensions:
+                found.setdefault((row["d"], row["n"]), []).append(row)
+        return found
+
+    common = sizes(about.method).keys()
+    own = [row for size, there in sizes(method).items() if size in common for row in there]
     return sum(row["misses"] for row in own), sum(len(row["outcomes"]["cpu_s"]) for row in own)
 
 

@@ -33,19 +33,21 @@ def test_only_seeds_that_both_have_finished_count_and_one_of_them_is_no_test():
     data = study(row("own", [1.0, 9.0]), row("slow", [5.0, 6.0], first=2))
     verdict = verdict_of("own", ABOUT, data)
     assert (verdict.pairs, verdict.better, verdict.clearly, verdict.clearly_worse) == (1, 0, 0, 0)
-    assert verdict.text.startswith("does not hold: better in 0 of 1")
+    assert verdict.text.startswith("does not hold, by the means alone: better in 0 of 1")
 
 
 def test_a_campaign_without_a_feasible_design_is_worse_than_any():
     verdict = verdict_of("own", ABOUT, study(row("own", [1.0, 2.0]), row("slow", [0.5, None])))
-    assert verdict.text.startswith("holds: better in 1 of 1")
+    assert verdict.text.startswith("holds, by the means alone: better in 1 of 1")
 
 
 def test_equal_means_are_neither_better_nor_worse():
     same, slow = row("slow", [1.0, 3.0]), row("quick", [5.0, 5.0])
     assert verdict_of("own", ABOUT, study(row("own", [3.0, 1.0 + 1e-12]), same)).text.startswith("makes no difference")
     verdict = verdict_of("own", ABOUT, study(row("own", [3.0, 1.0]), same, slow))
-    assert verdict.text.startswith("holds: better in 1 of 2 comparisons (3 are planned), equal in 1")
+    assert verdict.text.startswith(
+        "holds, by the means alone: better in 1 of 2 comparisons (3 are planned), equal in 1"
+    )
 
 
 def test_without_results_nothing_is_claimed():
@@ -77,11 +79,14 @@ def test_what_was_not_run_costs_what_its_like_did_a_trial():
     assert hours_left({**data, "cells": cells[2:3]}) == {"p": (1, None)}
 
 
-def test_missed_optima_are_counted_in_the_dimensions_that_count():
-    rows = [{"method": "m", "d": d, "misses": d, "outcomes": {"cpu_s": [0.0] * 5}} for d in (1, 2, 3)] + [
-        {"method": "other", "d": 1, "misses": 9, "outcomes": {"cpu_s": [0.0]}}
-    ]
-    assert misses_of("m", Solvers(method="m", baselines=("other",), dimensions=(1, 3)), rows) == (4, 10)
+def test_missed_optima_are_counted_in_the_sizes_that_the_method_was_run_on():
+    def solved(method, d, n, misses):
+        return {"method": method, "d": d, "n": n, "misses": misses, "outcomes": {"cpu_s": [0.0] * 5}}
+
+    rows = [solved("m", d, 10, d) for d in (1, 2, 3)]
+    rows += [solved("other", 1, 10, 5), solved("other", 1, 99, 5), solved("other", 2, 10, 5)]
+    about = Solvers(method="m", baselines=("other",), dimensions=(1, 3))
+    assert (misses_of("m", about, rows), misses_of("other", about, rows)) == ((4, 10), (5, 5))
 
 
 def test_a_claim_is_judged_in_one_way():
