@@ -58,10 +58,11 @@ class Verdict:
         """The verdict in words."""
         if self.pairs == 0:
             return "not measured yet"
-        part = "" if self.pairs == self.planned else f" ({self.planned} are planned)"
+        whole = self.pairs == self.planned
+        so_far, part = ("", "") if whole else (" so far", f" ({self.planned} are planned)")
         equal = f", equal in {self.equal}" if self.equal else ""
         return (
-            f"{self._head}: better in {self.better} of {self.pairs} comparisons{part}{equal}, "
+            f"{self._head}{so_far}: better in {self.better} of {self.pairs} comparisons{part}{equal}, "
             f"significantly in {self.clearly}; significantly worse in {self.clearly_worse}"
         )
 

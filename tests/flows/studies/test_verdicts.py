@@ -25,7 +25,7 @@ def study(*rows, oracle=False):
 def test_a_claim_holds_in_part_where_the_method_beats_some():
     data = study(row("own", [1.0, 1.1, 0.9]), row("slow", [5.0, 5.1, 4.9]), row("quick", [0.1, 0.2, 0.1]))
     assert verdict_of("own", ABOUT, data).text == (
-        "holds in part: better in 1 of 2 comparisons (3 are planned), significantly in 1; significantly worse in 1"
+        "holds in part so far: better in 1 of 2 comparisons (3 are planned), significantly in 1; significantly worse in 1"
     )
 
 
@@ -33,20 +33,21 @@ def test_only_seeds_that_both_have_finished_count_and_one_of_them_is_no_test():
     data = study(row("own", [1.0, 9.0]), row("slow", [5.0, 6.0], first=2))
     verdict = verdict_of("own", ABOUT, data)
     assert (verdict.pairs, verdict.better, verdict.clearly, verdict.clearly_worse) == (1, 0, 0, 0)
-    assert verdict.text.startswith("does not hold, by the means alone: better in 0 of 1")
+    assert verdict.text.startswith("does not hold, by the means alone so far: better in 0 of 1")
 
 
 def test_a_campaign_without_a_feasible_design_is_worse_than_any():
     verdict = verdict_of("own", ABOUT, study(row("own", [1.0, 2.0]), row("slow", [0.5, None])))
-    assert verdict.text.startswith("holds, by the means alone: better in 1 of 1")
+    assert verdict.text.startswith("holds, by the means alone so far: better in 1 of 1")
 
 
 def test_equal_means_are_neither_better_nor_worse():
     same, slow = row("slow", [1.0, 3.0]), row("quick", [5.0, 5.0])
-    assert verdict_of("own", ABOUT, study(row("own", [3.0, 1.0 - 1e-12]), same)).text.startswith("makes no difference")
+    nearly = verdict_of("own", ABOUT, study(row("own", [3.0, 1.0 - 1e-12]), same))
+    assert nearly.text.startswith("makes no difference so far: better in 0 of 1")
     verdict = verdict_of("own", ABOUT, study(row("own", [3.0, 1.0]), same, slow))
     assert verdict.text.startswith(
-        "holds, by the means alone: better in 1 of 2 comparisons (3 are planned), equal in 1"
+        "holds, by the means alone so far: better in 1 of 2 comparisons (3 are planned), equal in 1"
     )
 
 
