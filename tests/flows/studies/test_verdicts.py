@@ -25,7 +25,8 @@ def study(*rows, oracle=False):
 def test_a_claim_holds_in_part_where_the_method_beats_some():
     data = study(row("own", [1.0, 1.1, 0.9]), row("slow", [5.0, 5.1, 4.9]), row("quick", [0.1, 0.2, 0.1]))
     assert verdict_of("own", ABOUT, data).text == (
-        "holds in part so far: better in 1 of 2 comparisons (3 are planned), significantly in 1; significantly worse in 1"
+        "holds in part so far: better in 1 of 2 comparisons (3 are planned), significantly in 1; "
+        "significantly worse in 1"
     )
 
 
