@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 import yaml
 from shown import ROOT, text_of
 
@@ -12,8 +13,13 @@ from fieldcraft.flows.studies.plan.spec import read_study
 CLAIMS = read_claims(ROOT / "studies" / "claims" / "papers.yaml")
 
 
-def test_the_page_is_the_one_that_the_stored_results_make():
-    assert text_of("docs/results.md") == page(ROOT)
+@pytest.fixture(scope="module")
+def made():
+    return page(ROOT)
+
+
+def test_the_page_is_the_one_that_the_stored_results_make(made):
+    assert text_of("docs/results.md") == made
 
 
 def test_every_claim_names_problems_and_algorithms_of_its_study():
@@ -35,8 +41,7 @@ def test_every_erratum_that_names_a_check_has_that_test():
         assert re.search(rf"(?m)^def {name}\(", text_of(file)), check
 
 
-def test_what_does_not_hold_says_why():
-    made = page(ROOT)
+def test_what_does_not_hold_says_why(made):
     for part in re.split(r"(?m)^### ", made)[1:]:
         body = part.split("\n## ")[0]
         if "does not hold" in body or "holds in part" in body:
