@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fieldcraft.flows.cli import main
+from fieldcraft.flows.studies.page.targets import algorithms_of, shares
 from fieldcraft.flows.studies.plan.claims import Claim, Compared, Solvers
 from fieldcraft.flows.studies.plan.quick import quick
 from fieldcraft.flows.studies.plan.spec import cells_of, study_of
@@ -130,3 +131,10 @@ def test_the_command_cuts_a_study_and_keeps_it_out_of_the_whole_ones_folder(tmp_
     (folder / "study").write_text(json.dumps({"study": "s"}))
     assert main(["compare", str(file), "--quick", "--out", str(folder), "--home", str(tmp_path)]) == 2
     assert "holds the study 's', and this one is 's-quick'" in capsys.readouterr().err
+
+
+def test_the_share_of_targets_is_a_mean_over_a_groups_functions_and_seeds():
+    cells = {"a 2 1 0": 51, "a 2 1 1": 0, "a 2 6 0": 17, "a 3 1 0": 51, "b 2 1 0": 51}
+    found, campaigns = shares(cells, "a", 2)
+    assert found == [0.5, pytest.approx(1 / 3), None, None, None, pytest.approx(4 / 9)] and campaigns == 3
+    assert algorithms_of(cells) == {2: ["a", "b"], 3: ["a"]}
