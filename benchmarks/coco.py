@@ -29,21 +29,13 @@ import torch
 
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.studies.page.targets import EACH, GROUPS, shares
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.models.observations import Array, Observations
 
-GROUPS = {
-    "separable": range(1, 6),
-    "moderate": range(6, 10),
-    "ill-conditioned": range(10, 15),
-    "multi-modal": range(15, 20),
-    "weak structure": range(20, 25),
-}
 TARGETS = 10.0 ** np.arange(2.0, -8.1, -0.2)
 ALGORITHMS = ("auto", "gp_ei", "botorch_log_ei", "optuna_gp", "optuna_tpe", "cma_es", "sobol", "random")
-EACH = 10
-"""Evaluations for each variable."""
 
 
 def campaign_of(algorithm: str, dimension: int) -> Campaign:
@@ -101,23 +93,14 @@ def table(cells: dict[str, int], algorithms: Sequence[str], dimensions: Sequence
     """The shares of targets by dimension and group, a row for each algorithm; the number of campaigns beside."""
     lines = []
     for d in dimensions:
-        lines.append(
-            f"\n{d} variables, {EACH * d} evaluations:\n{'':16}" + "".join(f"{g:>16}" for g in (*GROUPS, "all"))
-        )
+        head = "".join(f"{group:>16}" for group in (*GROUPS, "all"))
+        lines.append(f"\n{d} variables, {EACH * d} evaluations:\n{'':16}{head}")
         for algorithm in algorithms:
-            told, total = "", 0
-            for group in (*GROUPS.values(), range(1, 25)):
-                keys = [key for key in cells if _belongs(key, algorithm, d, group)]
-                share = np.mean([cells[key] / len(TARGETS) for key in keys]) if keys else np.nan
-                told, total = f"{told}{share:16.3f}", len(keys)
+            found, total = shares(cells, algorithm, d)
             if total:
+                told = "".join(f"{np.nan if share is None else share:16.3f}" for share in found)
                 lines.append(f"{algorithm:16}{told}   {total} campaigns")
     return "\n".join(lines)
-
-
-def _belongs(key: str, algorithm: str, d: int, group: range) -> bool:
-    name, dimension, function, _ = key.split()
-    return name == algorithm and int(dimension) == d and int(function) in group
 
 
 def main() -> None:

@@ -25,6 +25,9 @@ def add(command: Add) -> None:
     compare.add_argument(
         "--parallel", type=whole(1, 1000), metavar="N", help="campaigns at once, a thread each (default: cores)"
     )
+    compare.add_argument(
+        "--quick", action="store_true", help="try every campaign with one seed and a few trials, as a study of its own"
+    )
     compare.add_argument("--again", action="store_true", help="let campaigns that failed before go on")
 
 
@@ -33,10 +36,13 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.studies.page.text import StudyDisplay, results_text
     from fieldcraft.flows.studies.plan.cost import Cost
     from fieldcraft.flows.studies.plan.folder import StudyFolder
+    from fieldcraft.flows.studies.plan.quick import quick
     from fieldcraft.flows.studies.plan.spec import Cell, cells_of, read_study
     from fieldcraft.flows.studies.running import Study
 
     spec, page = read_study(options.file)
+    if options.quick:
+        spec = quick(spec)
     folder = StudyFolder((options.out or settings.home / "studies" / spec.name).resolve())
     study = Study(spec, folder, settings, options.parallel or len(os.sched_getaffinity(0)))
     with page.told():

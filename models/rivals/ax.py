@@ -1,8 +1,5 @@
 """Ax's client (Adaptive Experimentation Platform), with its default generation strategy."""
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,6 +9,7 @@ from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.rival import contained, minimised, require, require_box, seed_of
 from fieldcraft.models.rivals._coordinates import Coordinate, coordinates, encoded, inside, told
+from fieldcraft.models.rivals._silence import quiet
 from fieldcraft.physics.space import SearchSpace
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ class Ax:
     ) -> Array:
         """The next batch, encoded, shape (q, d) (see Rival.suggest)."""
         require_box(space, "Ax")
-        with contained(rng), _quiet():
+        with contained(rng), quiet():
             from ax.api.client import Client
 
             client = Client(random_seed=seed_of(rng))
@@ -73,13 +71,3 @@ def _parameter(one: Coordinate) -> "RangeParameterConfig | ChoiceParameterConfig
             return RangeParameterConfig(name=one.name, parameter_type="int", bounds=ends, scaling="log")
         return RangeParameterConfig(name=one.name, parameter_type="int", bounds=ends)
     return RangeParameterConfig(name=one.name, parameter_type="float", bounds=(one.low, one.high))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)

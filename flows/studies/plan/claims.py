@@ -1,0 +1,124 @@
+"""Claims of papers as data: ``studies/claims/papers.yaml``."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.yaml_data import read_page
+from fieldcraft.flows.spec.base import Part, faults_of
+
+
+class Compared(Part):
+    """Campaigns by which a claim is judged.
+
+    Attributes:
+        study: Name of the study, whose results are ``studies/results/NAME.json``.
+        methods: Labels of the method's variants, each judged by itself.
+        baselines: Labels of what the paper compares with.
+        problems: Labels of the problems.
+    """
+
+    study: str
+    methods: tuple[str, ...] = Field(min_length=1)
+    baselines: tuple[str, ...] = Field(min_length=1)
+    problems: tuple[str, ...] = Field(min_length=1)
+
+
+class Solvers(Part):
+    """Rows of ``benchmarks/results/certified.json`` by which a claim on solvers is judged.
+
+    Attributes:
+        method: The method's row.
+        baselines: Rows of what the paper compares with.
+        dimensions: Numbers of variables that count.
+    """
+
+    method: str
+    baselines: tuple[str, ...] = Field(min_length=1)
+    dimensions: tuple[int, ...] = Field(min_length=1)
+
+
+class Claim(Part):
+    """A claim of a paper: how it is judged, or what is lacking to judge it.
+
+    Attributes:
+        stated: What the paper says.
+        where: Its table, figure or section.
+        compared: The campaigns that judge it.
+        solvers: The optima of acquisitions that judge it.
+        lacks: Why it is not measured, or what that would take.
+        differs: In what the measurement is not the paper's.
+        because: Why it does not hold, or holds in part only.
+    """
+
+    stated: str
+    where: str
+    compared: Compared | None = None
+    solvers: Solvers | None = None
+    lacks: str | None = None
+    differs: str | None = None
+    because: str | None = None
+
+    @model_validator(mode="after")
+    def _judged_in_one_way(self) -> Self:
+        if sum(each is not None for each in (self.compared, self.solvers, self.lacks)) != 1:
+            raise ValueError("give exactly one of compared, solvers and lacks")
+        return self
+
+
+class Paper(Part):
+    """A paper and its claims.
+
+    Attributes:
+        title: Short name.
+        source: The paper.
+        claims: What it claims.
+    """
+
+    title: str
+    source: str
+    claims: tuple[Claim, ...]
+
+
+class Erratum(Part):
+    """Something that a paper prints and that does not hold.
+
+    Attributes:
+        where: The paper and the place.
+        printed: What it prints.
+        holds: What holds.
+        check: The test that shows it, ``FILE::NAME``; None where the statement was judged by reading alone.
+    """
+
+    where: str
+    printed: str
+    holds: str
+    check: str | None = None
+
+
+class Claims(Part):
+    """All papers with their claims and errata."""
+
+    papers: tuple[Paper, ...]
+    errata: tuple[Erratum, ...]
+
+
+def read_claims(path: Path) -> Claims:
+    """The claims of a file.
+
+    Raises:
+        InputError: the file cannot be read, is not plain YAML data, or does not hold claims.
+    """
+    page = read_page(path, "file of claims", "studies/claims/papers.yaml")
+    with page.told():
+        return _claims(page.data)
+
+
+def _claims(data: Mapping[str, Any]) -> Claims:
+    try:
+        return Claims.model_validate(data)
+    except ValidationError as error:
+        raise InputError(*faults_of(error, "", lambda place: list(Claims.model_fields), data)) from None

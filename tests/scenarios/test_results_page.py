@@ -1,0 +1,54 @@
+"""docs/results.md is what the stored results say, and every claim names what exists."""
+
+import re
+
+import pytest
+import yaml
+from shown import ROOT, text_of
+
+from fieldcraft.flows.studies.page.results_page import page
+from fieldcraft.flows.studies.plan.claims import read_claims
+from fieldcraft.flows.studies.plan.spec import read_study
+
+CLAIMS = read_claims(ROOT / "studies" / "claims" / "papers.yaml")
+
+
+@pytest.fixture(scope="module")
+def made():
+    return page(ROOT)
+
+
+def test_the_page_is_the_one_that_the_stored_results_make(made):
+    assert text_of("docs/results.md") == made
+
+
+def test_every_claim_names_problems_and_algorithms_of_its_study():
+    judged = [claim.compared for paper in CLAIMS.papers for claim in paper.claims if claim.compared]
+    assert len(judged) > 10
+    for about in judged:
+        spec, _ = read_study(ROOT / "studies" / f"{about.study}.yaml")
+        names = {problem.name: {each.name for each in spec.on(problem)} for problem in spec.problems}
+        assert {*about.problems} <= names.keys(), about
+        known = set.union(*(names[problem] for problem in about.problems))
+        assert {*about.methods, *about.baselines} <= known, about
+
+
+def test_every_erratum_that_names_a_check_has_that_test():
+    named = [erratum.check for erratum in CLAIMS.errata if erratum.check]
+    assert len(named) > 8
+    for check in named:
+        file, _, name = check.partition("::")
+        assert re.search(rf"(?m)^def {name}\(", text_of(file)), check
+
+
+def test_what_does_not_hold_says_why(made):
+    for part in re.split(r"(?m)^### ", made)[1:]:
+        body = part.split("\n## ")[0]
+        if "does not hold" in body or "holds in part" in body:
+            assert "\nWhy: " in body, body.splitlines()[0]
+
+
+def test_the_studies_of_the_papers_run_the_papers_options_beside_ours():
+    for name in ("neural-bo", "neural-cbo", "pinn-bo", "sto-bnts"):
+        study = yaml.safe_load(text_of(f"studies/{name}.yaml"))
+        assert "paper" in {each.get("preset") for each in study["algorithms"]}, name
