@@ -125,7 +125,7 @@ class Density:
     def _priors(self, theta: Array) -> list[tuple[float, Array | float, slice | int]]:
         d = self.X.shape[1]
         scales, by_scales = scale_prior(d).log_density(theta[:d])
-        size, rho = (theta[d] - _SIZE) / _SIZE_SD, theta[d + 1] / self.natural - 1
+        size, rho = (float(theta[d]) - _SIZE) / _SIZE_SD, float(theta[d + 1]) / self.natural - 1
         found: list[tuple[float, Array | float, slice | int]] = [
             (float(scales), by_scales, slice(0, d)),
             (-0.5 * size**2, -size / _SIZE_SD, d),
@@ -139,7 +139,7 @@ class Density:
     def _likelihood(self, theta: Array) -> tuple[float, Array]:
         """Log density of the targets at the best constant, and its gradient by theta."""
         n, d = self.X.shape
-        size, rho = math.exp(min(theta[d], 700.0)), float(theta[d + 1])
+        size, rho = math.exp(min(float(theta[d]), 700.0)), float(theta[d + 1])
         noise = self.noise if self.noise is not None else float(np.exp(theta[-1]))
         Z = (self.X + 1) / 2 / np.exp(theta[:d])
         R, slopes = CORRELATIONS[self.kernel](scaled_squares(Z, Z))
