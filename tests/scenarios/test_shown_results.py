@@ -292,6 +292,15 @@ def test_the_pages_name_every_campaign_file_and_every_study():
     ] == []
 
 
+def test_the_table_of_warm_starts_is_that_of_the_stored_benchmark():
+    rows = results("benchmarks/results/warm_starts")["rows"]
+    shown = table("docs/methods.md", "runs, chips | within 0.5 K")
+    for row, earlier in zip(shown, ("none", "similar", "useless"), strict=True):
+        own = [each["runs"] for each in rows if (each["family"], each["earlier"]) == ("chips", earlier)]
+        for column, title in enumerate(("within 0.5 K", "within 0.2 K")):
+            assert row[title] == ", ".join(str(runs[column] or "-") for runs in own)
+
+
 def test_the_table_of_several_objectives_is_that_of_the_stored_cells():
     cells = results("benchmarks/results/objectives")["cells"]
     rows = table("docs/methods.md", "hypervolume, mean (least) | trials")

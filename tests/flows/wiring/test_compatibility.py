@@ -76,5 +76,6 @@ def test_a_capability_that_a_plug_in_misspells_is_told_with_its_place(wired):
         r"^algorithm\.acquisition: .*acquisitions/mine\.py, line \d+: Mine cannot say what it provides and requires: "
     )
     assert told.match(
-        place + r"ValueError: requires names 'exatc', which is no capability: name equation, emulator, fields, .*\.$"
+        place
+        + r"ValueError: requires names 'exatc', which is no capability: name equation, emulator, earlier, fields, .*\.$"
     )
