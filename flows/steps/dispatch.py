@@ -125,7 +125,7 @@ def _hold(site: Site, staged: Trial, why: str) -> int:
 
 
 def request_of(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
-    """What a dispatcher is told of a trial; ``repeat`` if its design was proposed as that of an earlier trial."""
+    """Description of a trial for the dispatcher, with ``repeat`` if its design was proposed as that of an earlier one."""
     spec, repeat = site.campaign.spec, trial.origin.remarks.get("repeat")
     return {
         **({} if repeat is None or trial.revision > 1 else {"repeat": repeat}),
