@@ -125,7 +125,7 @@ def _hold(site: Site, staged: Trial, why: str) -> int:
 
 
 def request_of(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
-    """Description of a trial for the dispatcher, with ``repeat`` if its design was proposed as that of an earlier one."""
+    """Description of a trial for the dispatcher, with ``repeat`` if its design is proposed once more."""
     spec, repeat = site.campaign.spec, trial.origin.remarks.get("repeat")
     return {
         **({} if repeat is None or trial.revision > 1 else {"repeat": repeat}),
