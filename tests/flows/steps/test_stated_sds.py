@@ -210,6 +210,7 @@ def test_a_repeat_is_proposed_where_it_pays_and_says_of_what(tmp_path, monkeypat
         first |= {trial.id: said}
     assert any(first.values())
     assert made.campaign.data["algorithm"]["repeats"] is True
+    assert made.campaign.algorithm.repeats
     assert wire(parse(made.campaign.data), made.campaign.settings).digest == made.campaign.digest
     repeat = made.ledger.trial(next(name for name, said in first.items() if said))
     assert f"repeat: {first[repeat.id]}" in show_text(made.ledger, repeat)
