@@ -103,6 +103,7 @@ class Lab:
             "design": dict(job.request["design"]),
             "units": dict(job.request["units"]),
             "outputs": dict(job.request["outputs"]),
+            **{name: job.request[name] for name in ("repeat",) if name in job.request},
             "instructions": self.place.instructions,
             "digest": job.request["digest"],
             "ordered": datetime.now(UTC).isoformat(timespec="seconds"),

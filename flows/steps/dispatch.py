@@ -93,7 +93,7 @@ def _send(site: Site, dispatcher: Dispatcher, staged: Trial, now: Covered) -> in
         if handle is None and (why := no_longer_holds(site, staged, now.code)) is not None:
             return _take_back(site, staged, f"{why} before it was sent")
         if handle is None:
-            handle = dispatcher.submit(Job(staged.id, key, _request(site, staged, now)))
+            handle = dispatcher.submit(Job(staged.id, key, request_of(site, staged, now)))
         site.ledger.move(staged.id, TrialState.RUNNING, staged.expect, ACTOR, reason, handle=handle)
     except CannotTell as error:
         return _hold(site, staged, f"{error}; a person must say")
@@ -124,9 +124,11 @@ def _hold(site: Site, staged: Trial, why: str) -> int:
     return 0
 
 
-def _request(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
-    spec = site.campaign.spec
+def request_of(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
+    """Description of a trial for the dispatcher, with ``repeat`` if its design is proposed once more."""
+    spec, repeat = site.campaign.spec, trial.origin.remarks.get("repeat")
     return {
+        **({} if repeat is None or trial.revision > 1 else {"repeat": repeat}),
         "problem": spec.problem.model_dump(),
         "simulator": spec.simulator and spec.simulator.model_dump(),
         "design": dict(trial.design),

@@ -206,7 +206,7 @@ GUARDS = (
         "what is sent is staged first",
         "flows/steps/dispatch.py",
         "        staged = _claim(site, trial, now)\n",
-        '        dispatcher.submit(Job(trial.id, f"{trial.id}-{trial.attempt + 1}", _request(site, trial, now)))\n'
+        '        dispatcher.submit(Job(trial.id, f"{trial.id}-{trial.attempt + 1}", request_of(site, trial, now)))\n'
         "        staged = _claim(site, trial, now)\n",
         "tests/flows/steps/test_one_pass.py::test_a_trial_is_staged_in_the_ledger_before_its_dispatcher_is_asked_to_run_it",
         r"b-0001-1 APPROVED",

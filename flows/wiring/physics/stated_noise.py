@@ -67,6 +67,8 @@ def told(campaign: "Campaign") -> str | None:
         return None
     outputs = f"the problem states the standard deviation of {', '.join(stated)}"
     said, words = outputs if stated else "results may state their standard deviation", campaign.algorithm
+    if words.surrogate is None and words.peer is None:
+        return None
     if words.surrogate is None:
         return f"{said}, and {campaign.spec.algorithm.in_words} does not use it: the surrogate exact_gp does."
     part = campaign.spec.algorithm

@@ -1,6 +1,7 @@
 """Standard deviations that a laboratory states, or a problem: they train the model, and are found again later."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,12 @@ from fieldcraft.flows.analysis.best import best_of
 from fieldcraft.flows.analysis.noise import noisy, noisy_constraints, stated_sds
 from fieldcraft.flows.desk.parts.cards import reasons
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.jobs.dispatcher import Job
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.recovery.reproduce import remade
+from fieldcraft.flows.rules.approved_code import covered
 from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.steps.dispatch import request_of
 from fieldcraft.flows.views.text import show_text
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.observations import data_of, seen_by
@@ -60,6 +64,18 @@ def test_what_a_laboratory_states_trains_the_model_and_is_found_again(tmp_path, 
     assert now == {"oven-0001": {"strength": 0.5}, "oven-0002": {"strength": 4.0}, "oven-0003": {"strength": 2.0}}
     product = made.ledger.latest("oven", "train")
     assert remade(made.site, product).equals(made.site.fields.read(product.reference))
+
+
+def test_the_order_of_a_repeat_says_of_what(tmp_path, monkeypatch):
+    made = oven(tmp_path, monkeypatch)
+    site, trial = made.site, made.ledger.trial("oven-0001")
+    repeat = trial.origin.model_copy(update={"remarks": {"repeat": "of oven-0002"}})
+    code = covered(site.campaign.spec, site.campaign.settings)
+    for key, origin, revision in (("one-1", trial.origin, 1), ("one-2", repeat, 1), ("one-3", repeat, 2)):
+        told = request_of(site, trial.model_copy(update={"origin": origin, "revision": revision}), code)
+        site.campaign.dispatcher.submit(Job(trial.id, key, told))
+    orders = [json.loads((made.orders / "open" / f"one-{n}.json").read_text()) for n in (1, 2, 3)]
+    assert [order.get("repeat") for order in orders] == [None, "of oven-0002", None]  # an edit makes it another design
 
 
 def test_a_model_of_a_version_that_did_not_learn_from_them_has_none(tmp_path, monkeypatch):
@@ -194,6 +210,7 @@ def test_a_repeat_is_proposed_where_it_pays_and_says_of_what(tmp_path, monkeypat
         first |= {trial.id: said}
     assert any(first.values())
     assert made.campaign.data["algorithm"]["repeats"] is True
+    assert made.campaign.algorithm.repeats
     assert wire(parse(made.campaign.data), made.campaign.settings).digest == made.campaign.digest
     repeat = made.ledger.trial(next(name for name, said in first.items() if said))
     assert f"repeat: {first[repeat.id]}" in show_text(made.ledger, repeat)

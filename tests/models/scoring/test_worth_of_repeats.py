@@ -4,12 +4,17 @@ import numpy as np
 import pytest
 import torch
 
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.constraints import Constraints
+from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Observations
+from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.scoring.repeats import expected_gains, expected_least, repeat
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.random_forest import RandomForest
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 X = np.linspace(-0.9, 0.9, 9)[:, None]
 NEW = torch.tensor([[0.37]], dtype=torch.float64)
@@ -75,3 +80,15 @@ def test_other_posteriors_repeat_nothing():
     data = Observations(X, X[:, 0] ** 2, maximize=False)
     forest = RandomForest().fit(data, np.random.default_rng(0), None, no_report)
     assert repeat(forest, torch.tensor(X), NEW) is None
+
+
+@pytest.mark.parametrize(("repeats", "exact"), [(True, False), (False, False), (True, True)])
+def test_an_algorithm_repeats_a_design_only_if_it_may_and_results_are_not_exact(repeats, exact):
+    y, sds = np.r_[X[:4, 0] ** 2, -0.15, X[5:, 0] ** 2] + 0.1 * X[:, 0], np.full((9, 1), 0.15)
+    data = Observations(X, y, maximize=False, sds=sds, exact=exact)
+    words = ExactGP(noise="known"), LogEI(), Multistart()
+    algorithm, space = Algorithm(Sobol(), 2, *words, repeats=repeats), SearchSpace((Continuous("x", -1, 1),))
+    posterior = algorithm.fit(data, np.random.default_rng(0))
+    found = algorithm.propose(posterior, data, np.empty((0, 1)), space, 1, np.random.default_rng(1))
+    assert bool(np.abs(X - found.X).min() < 1e-9) == (repeats and not exact)
+    assert np.isfinite(found.value).all()
