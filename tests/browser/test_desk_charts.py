@@ -73,6 +73,8 @@ def test_a_campaign_has_its_charts_and_the_field_of_any_trial_and_nothing_is_for
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert [each["id"] for each in Axe().run(page).response["violations"]] == []
+    page.goto("/campaign/plate/trial/plate-0002")
+    expect(page.locator("#trial .chart[data-drawn] .main-svg").first).to_be_attached()
     assert wrong == []
 
 

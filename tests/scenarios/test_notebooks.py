@@ -73,7 +73,7 @@ def test_the_notebook_of_a_laboratory_runs_as_it_stands(tmp_path):
         for cell in cells("laboratory"):
             begun.run(cell)
     assert '<img alt="results and the best so far by trial"' in begun.shown, "where Plotly's figures are not drawn"
-    done = fc.campaign("coating", home=tmp_path / "home").trials.dropna(subset=["strength"])
+    done = fc.campaign("glue", home=tmp_path / "home").trials.dropna(subset=["strength"])
     (figure,) = {json.dumps(each): each for each in begun.figures[-1:]}.values()
     shown = sorted(y for trace in figure["data"] if trace["mode"] == "markers" for y in trace["y"])
     assert shown == pytest.approx(sorted(done.strength), rel=1e-5), "the figure has the results of the ledger"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -143,6 +144,15 @@ def test_what_is_asked_for_is_in_the_ledger_before_it_is_returned_with_what_its_
     assert predicted["mean"].iloc[0] == pytest.approx(row.predicted, rel=1e-9)
     assert predicted["sd"].iloc[0] == pytest.approx(row.sd, rel=1e-9)
     assert predicted.attrs["units"] == {"mean": "K", "sd": "K"}
+    for wrong, said in (
+        (3, "predict: int is no design: give a table with a column for each variable"),
+        ({"x": 0.5, "power": 3.0, "powr": 4.0}, "predict: 'powr' is no variable. Did you mean 'power'"),
+        ([{"x": 0.5}], "has no value for power"),
+        ({"x": float("nan"), "power": 3.0}, "predict: x is nan: give a finite number"),
+    ):
+        with pytest.raises(InputError, match=re.escape(said)):
+            campaign.predict(wrong)
+    assert list(campaign.predict(campaign.trials).index) == list(campaign.trials.index), "further columns do no harm"
 
 
 def test_the_start_is_the_same_asked_for_one_by_one_or_at_once(rod, tmp_path):
