@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian import draws
-from fieldcraft.models.gaussian.fit import Question, known_noise
+from fieldcraft.models.gaussian.fit import Found, Question, known_noise
 from fieldcraft.models.gaussian.inducing import INDUCING, InducedFeatures, InducedPosterior, conditioned
 from fieldcraft.models.gaussian.process import ExactPosterior, Fit, pathwise, posterior
 from fieldcraft.models.gradients.covariance import PROFILES
@@ -98,16 +98,26 @@ class ExactGP:
             joined = self.joined(data)
             report(1, joined.metrics, joined.state)
             return joined
-        noise = self._noise(data)
-        asked = Question(self.kernel, noise is not None, self.restarts + 1, self.n_fitted, ByDigest.of(data))
-        fit, factor = Fit.at(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), noise, asked.answer())
-        made: ExactPosterior | InducedPosterior
-        if len(data) <= self.n_exact:
-            made = posterior(fit, data.scaling, self._sampler(data), self._remarks(data), factor)
-        else:
-            made = self._induced(fit, data)
+        made = self.at(data, self.question(data).answer())
         report(1, made.metrics, made.state)
         return made
+
+    def question(self, data: Observations) -> Question:
+        """The question for the hyper-parameters of a process of the values.
+
+        Raises:
+            ValueError: noise is "known" and the data state none.
+        """
+        known = self._noise(data) is not None
+        return Question(self.kernel, known, self.restarts + 1, self.n_fitted, ByDigest.of(data))
+
+    def at(self, data: Observations, found: Found) -> ExactPosterior | InducedPosterior:
+        """The posterior of the values at hyper-parameters that were found."""
+        arrays = torch.tensor(data.X), torch.tensor(data.targets)
+        fit, factor = Fit.at(self.kernel, *arrays, self._noise(data), found)
+        if len(data) <= self.n_exact:
+            return posterior(fit, data.scaling, self._sampler(data), self._remarks(data), factor)
+        return self._induced(fit, data)
 
     def restore(
         self, data: Observations, state: Mapping[str, Tensor]
