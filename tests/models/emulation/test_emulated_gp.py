@@ -210,6 +210,29 @@ def test_a_state_holds_the_predictions_so_that_another_machine_restores_it():
     np.testing.assert_allclose(predicted(restored)[0], predicted(posterior)[0], rtol=1e-12)
 
 
+def test_few_results_leave_several_processes_in_doubt_and_many_one():
+    few = fit(data(lambda X: wild(X) + bias(X), X=X[:8]))
+    assert [len(of) for of in factors(few)] == [16, 16, 16]
+    assert len({float(each.rows.scales[0]) for each in few.multiples}) == 48
+    _, variance = few.mean_var(torch.tensor(Z))
+    likeliest = replace(few, multiples=(max(few.multiples, key=lambda each: each.weight),))
+    assert variance.mean() > likeliest.mean_var(torch.tensor(Z))[1].mean()
+    many = np.random.default_rng(3).uniform(-1, 1, (101, 3))
+    assert [len(of) for of in factors(fit(data(lambda X: wild(X) + bias(X), X=many, y=wild(many))))] == [1, 1, 1]
+
+
+def test_a_state_of_before_has_one_process_for_each_factor():
+    known = data(lambda X: wild(X) + bias(X), X=X[:8])
+    state = {name: value for name, value in fit(known).state().items() if not name.endswith((".thetas", ".shares"))}
+    foreseen = wild(X[:8]) + bias(X[:8])
+    spread = foreseen - math.fsum(foreseen) / 8
+    for k, line in enumerate((0.0, 1.0, math.fsum(spread * known.y) / math.fsum(spread**2))):
+        left = Observations(X[:8], known.y - line * foreseen, maximize=False)
+        state |= {f"{k}.{name}": value for name, value in fit(left, ExactGP()).state().items()}
+    restored = EmulatedGP(restarts=0).restore(known, state)
+    assert [len(of) for of in factors(restored)] == [1, 1, 1] and sum(shares(restored)) == pytest.approx(1)
+
+
 def test_gradients_of_predictions_are_central_differences_within_the_box():
     asked = []
 
